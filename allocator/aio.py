@@ -1,0 +1,199 @@
+"""The asyncio face: the same names, awaited. The event loop never does I/O; claims run on threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from itertools import islice
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+
+from allocator.background import Background
+from allocator.errors import Uncopyable
+from allocator.schemes.limits import check_count
+from allocator.schemes.segment import Wait
+from allocator.schemes.tag import Tag
+from allocator.sync import Allocator, Sequence
+from allocator.tags import Tags
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Engine
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncSequence(Uncopyable):
+    """The ids of one tag. Made by `AsyncAllocator.sequence`."""
+
+    __slots__ = ("_supply",)
+
+    def __init__(self, supply: Sequence) -> None:
+        self._supply = supply
+
+    @property
+    def tag(self) -> str:
+        return self._supply.tag
+
+    async def next_id(self) -> int:
+        """As `Sequence.next_id`. A cancelled call loses nothing."""
+        try:
+            return self._supply._draw()
+        except StopIteration:
+            return await self._refill()
+
+    async def next_ids(self, count: int) -> list[int]:
+        """As `Sequence.next_ids`. A cancelled call burns what it had drawn."""
+        check_count(count)
+        ids = list(islice(self._supply._values, count))
+        while len(ids) < count:
+            ids.append(await self._refill())
+            ids += islice(self._supply._values, count - len(ids))
+        return ids
+
+    async def reserve(self, count: int) -> range:
+        """As `Sequence.reserve`. A cancelled call burns the block."""
+        future = self._supply._start_reserve(count)
+        if not await ended(future, self._supply._terms.timeout):
+            raise self._supply._overdue()
+        return future.result()
+
+    async def __aiter__(self) -> AsyncIterator[int]:
+        """Ids without end: `async for id in sequence`."""
+        while True:
+            yield await self.next_id()
+
+    def __repr__(self) -> str:
+        return f"<AsyncSequence {self.tag}>"
+
+    async def _refill(self) -> int:
+        end = monotonic() + self._supply._terms.timeout
+        while True:
+            step = self._supply._advance()
+            if isinstance(step, int):
+                return step
+            left = end - monotonic()
+            if left <= 0:
+                raise self._supply._overdue(step)
+            if isinstance(step, Wait):
+                await asyncio.sleep(min(step.seconds, left))
+            elif await ended(step, left):
+                self._supply._raise_unless_passing(step.result())
+
+
+async def ended(future: Future[Any], seconds: float) -> bool:
+    """Wait for a thread's work; neither a time-out nor a cancellation of the waiter reaches the work."""
+    done, _ = await asyncio.wait([asyncio.wrap_future(future)], timeout=seconds)
+    return bool(done)
+
+
+class AsyncTags:
+    """The tags of one database. Reached as `AsyncAllocator.tags`; the methods are those of `Tags`, awaited."""
+
+    def __init__(self, tags: Tags, background: Background) -> None:
+        self._tags = tags
+        self._background = background
+
+    async def create(
+        self,
+        tag: str,
+        *,
+        step: int | None = None,
+        max_step: int | None = None,
+        limit: int | None = None,
+        start_after: int = 0,
+        start_after_column: str | None = None,
+    ) -> Tag:
+        return await self._on_thread(
+            self._tags.create,
+            tag,
+            step=step,
+            max_step=max_step,
+            limit=limit,
+            start_after=start_after,
+            start_after_column=start_after_column,
+        )
+
+    async def list(self) -> list[Tag]:
+        return await self._on_thread(self._tags.list)
+
+    async def get(self, tag: str) -> Tag:
+        return await self._on_thread(self._tags.get, tag)
+
+    async def set(
+        self,
+        tag: str,
+        *,
+        step: int | None = None,
+        max_step: int | None = None,
+        limit: int | None = None,
+        start_after: int | None = None,
+    ) -> Tag:
+        return await self._on_thread(
+            self._tags.set, tag, step=step, max_step=max_step, limit=limit, start_after=start_after
+        )
+
+    async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.wrap_future(self._background.submit(work, *args, **kwargs))
+
+
+class AsyncAllocator(Uncopyable):
+    """`Allocator` for asyncio: the same arguments, or an `Allocator` to share with blocking code of the process.
+
+        async with AsyncAllocator("sqlite:///ids.db") as ids:
+            await ids.next_id("order")
+
+    Not bound to an event loop. A shared allocator is not closed by this one.
+    """
+
+    def __init__(self, database: str | URL | Engine | Allocator, **settings: Any) -> None:
+        self._owned = not isinstance(database, Allocator)
+        if isinstance(database, Allocator):
+            if settings:
+                raise TypeError(f"a shared Allocator has its settings already, got {', '.join(settings)}")
+            self._allocator = database
+        else:
+            self._allocator = Allocator(database, **settings)
+        self._draws = self._allocator._draws
+
+    async def next_id(self, tag: str) -> int:
+        """As `Allocator.next_id`. A cancelled call loses nothing."""
+        try:
+            return self._draws[tag]()
+        except (StopIteration, KeyError, TypeError):
+            return await self.sequence(tag)._refill()
+
+    async def next_ids(self, tag: str, count: int) -> list[int]:
+        """As `Allocator.next_ids`. A cancelled call burns what it had drawn."""
+        return await self.sequence(tag).next_ids(count)
+
+    async def reserve(self, tag: str, count: int) -> range:
+        """As `Allocator.reserve`. A cancelled call burns the block."""
+        return await self.sequence(tag).reserve(count)
+
+    def sequence(self, tag: str) -> AsyncSequence:
+        """The handle of one tag; not awaited, since nothing is asked of the database."""
+        return AsyncSequence(self._allocator.sequence(tag))
+
+    @property
+    def tags(self) -> AsyncTags:
+        """Administration: create, list, get and set tags."""
+        return AsyncTags(self._allocator.tags, self._allocator._background)
+
+    async def close(self) -> None:
+        """As `Allocator.close`, unless the allocator is shared."""
+        if self._owned:
+            await asyncio.to_thread(self._allocator.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncAllocator {self._allocator!r}>"

@@ -1,0 +1,74 @@
+"""`allocator db upgrade|current|check`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from allocator.cli.options import REFUSED, command, show
+
+if TYPE_CHECKING:
+    from allocator.database.store import Database
+
+PATIENCE = 600.0
+"""Seconds for an upgrade to wait for another one, and for a single statement."""
+
+
+@click.group()
+def db() -> None:
+    """Create, update and check the tables."""
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Database]:
+    from allocator.database.store import Database
+
+    database = Database(url, timeout=PATIENCE)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+@db.command()
+@command
+def upgrade(url: str, as_json: bool) -> None:
+    """Create the tables, or bring them to the revision that this version needs.
+
+    Safe to run again, and from several machines at once. Nothing else ever changes the tables of a server.
+    """
+    from allocator.database import schema
+
+    with opened(url) as database:
+        database.upgrade_schema()
+        revision = database.run(schema.current)
+        show(as_json, {"revision": revision}, f"{database.address.shown} is at revision {revision}")
+
+
+@db.command()
+@command
+def current(url: str, as_json: bool) -> None:
+    """Print the revision that the tables are at."""
+    from allocator.database import schema
+
+    with opened(url) as database:
+        revision = database.run(schema.current)
+    newest = " (the newest)" if revision == schema.HEAD else f"; the newest is {schema.HEAD}"
+    show(as_json, {"revision": revision, "newest": schema.HEAD}, f"{revision or 'none'}{newest}")
+
+
+@db.command()
+@command
+def check(url: str, as_json: bool) -> None:
+    """Say what is wrong with the tables; exit code 1 if anything is."""
+    from allocator.database import schema
+
+    with opened(url) as database:
+        found = database.run(schema.problems, database.address.shown)
+        show(as_json, {"problems": found}, "\n".join(found) or f"{database.address.shown}: the tables are as needed")
+    if found:
+        sys.exit(REFUSED)

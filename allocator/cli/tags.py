@@ -1,0 +1,131 @@
+"""`allocator tags list|create|set`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from allocator.cli.options import command, show
+from allocator.schemes.limits import JAVASCRIPT_MAX_ID
+from allocator.schemes.tag import Tag
+from allocator.sync import Allocator
+
+HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "used")
+
+
+@click.group()
+def tags() -> None:
+    """List, create and change tags."""
+
+
+def settings(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that `create` and `set` share."""
+    for option in (
+        click.option("--javascript", is_flag=True, help=f"Same as --limit {JAVASCRIPT_MAX_ID}, for ids browsers read."),
+        click.option("--limit", type=int, help="The greatest id the tag will ever give."),
+        click.option("--max-step", type=int, help="Most ids a claim takes, at a high rate."),
+        click.option("--step", type=int, help="Least ids a claim takes."),
+    ):
+        function = option(function)
+    return function
+
+
+@tags.command("list")
+@command
+def list_tags(url: str, as_json: bool) -> None:
+    """Print every tag, and how far it is used up."""
+    with Allocator(url) as ids:
+        found = ids.tags.list()
+    show(as_json, [described(tag) for tag in found], table(found))
+
+
+@tags.command("create")
+@click.argument("tag")
+@settings
+@click.option("--start-after", type=int, default=0, show_default=True, help="The first id is greater than this.")
+@click.option("--start-after-column", metavar="TABLE.COLUMN", help="... and than every value of this column.")
+@command
+def create_tag(
+    tag: str,
+    step: int | None,
+    max_step: int | None,
+    limit: int | None,
+    javascript: bool,
+    start_after: int,
+    start_after_column: str | None,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Create TAG. Needed only to choose its settings: a tag is made when it is first used.
+
+    \b
+    To take over from an auto-increment column, stop what inserts there, then:
+        allocator tags create order --start-after-column orders.id
+    """
+    with Allocator(url) as ids:
+        made = ids.tags.create(
+            tag,
+            step=step,
+            max_step=max_step,
+            limit=the_limit(limit, javascript),
+            start_after=start_after,
+            start_after_column=start_after_column,
+        )
+    show(as_json, described(made), f"created {made.name}: the first id is {made.max_value + 1}")
+
+
+@tags.command("set")
+@click.argument("tag")
+@settings
+@click.option("--start-after", type=int, help="Raise the tag above this value; it is never lowered.")
+@command
+def set_tag(
+    tag: str,
+    step: int | None,
+    max_step: int | None,
+    limit: int | None,
+    javascript: bool,
+    start_after: int | None,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Change TAG. A limit holds at once; processes that run learn of a step when they are started anew."""
+    with Allocator(url) as ids:
+        now = ids.tags.set(
+            tag, step=step, max_step=max_step, limit=the_limit(limit, javascript), start_after=start_after
+        )
+    show(as_json, described(now), table([now]))
+
+
+def the_limit(limit: int | None, javascript: bool) -> int | None:
+    if javascript and limit is not None:
+        raise click.UsageError("--limit and --javascript exclude each other")
+    return JAVASCRIPT_MAX_ID if javascript else limit
+
+
+def described(tag: Tag) -> dict[str, object]:
+    return {
+        "tag": tag.name,
+        "max_value": str(tag.max_value),
+        "step": tag.step,
+        "max_step": tag.max_step,
+        "limit": str(tag.limit),
+    }
+
+
+def table(found: list[Tag]) -> str:
+    rows = [HEADINGS, *(cells(tag) for tag in found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    return "\n".join(line(row, widths) for row in rows)
+
+
+def cells(tag: Tag) -> tuple[str, ...]:
+    used = f"{100 * tag.max_value / tag.limit:.2f}%"
+    return (tag.name, str(tag.max_value), str(tag.step), str(tag.max_step), str(tag.limit), used)
+
+
+def line(row: tuple[str, ...], widths: list[int]) -> str:
+    name, *numbers = row
+    return "  ".join([name.ljust(widths[0]), *(n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True))])

@@ -1,0 +1,135 @@
+"""From what a user gives, a URL or an engine, to engines of our own.
+
+A claim must never share the user's transaction: a ROLLBACK there would take back a range that is being served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from sqlalchemy import URL, Engine, Pool, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import QueuePool
+
+from allocator.database.dialect import Dialect
+from allocator.database.mysql import MySQL
+from allocator.database.postgresql import PostgreSQL
+from allocator.database.sqlite import SQLite
+from allocator.errors import InvalidDatabase
+
+DIALECTS: dict[str, Dialect] = {
+    "sqlite": SQLite(),
+    "postgresql": PostgreSQL(),
+    "postgres": PostgreSQL(),
+    "mysql": MySQL(),
+    "mariadb": MySQL(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A database that can be reached: its dialect, what a person may read of its URL, and a maker of engines."""
+
+    dialect: Dialect
+    shown: str
+    _create: Callable[..., Engine] = field(repr=False)
+    _given_args: frozenset[str] = frozenset()
+
+    def engine(self, timeout: float) -> Engine:
+        """An engine in autocommit whose connections cost nothing to give back and wait at most `timeout` seconds."""
+        args = {k: v for k, v in self.dialect.connect_args(timeout).items() if k not in self._given_args}
+        engine = self._create(
+            connect_args=args,
+            isolation_level="AUTOCOMMIT",
+            poolclass=QueuePool,
+            pool_size=self.dialect.pool_size,
+            max_overflow=0,
+            pool_timeout=timeout,
+            pool_use_lifo=True,
+            pool_reset_on_return=None,
+        )
+        # Every statement is its own transaction; on PyMySQL the rollback at return is a second round trip.
+        engine.dialect.do_rollback = lambda dbapi_connection: None  # type: ignore[method-assign]
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: Any, record: Any) -> None:
+            self.dialect.on_connect(connection, record.info, timeout)
+
+        return engine
+
+
+def address_of(database: object) -> Address:
+    if isinstance(database, Engine):
+        return of_engine(database)
+    if isinstance(database, str | URL):
+        return of_url(database)
+    if hasattr(database, "sync_engine"):
+        raise InvalidDatabase(
+            "an AsyncEngine cannot be used: claims run on threads, so that the event loop never waits; give its URL"
+        )
+    raise InvalidDatabase(f"a database is a URL or a SQLAlchemy Engine, got {type(database).__name__}")
+
+
+def of_engine(engine: Engine) -> Address:
+    dialect = dialect_named(engine.url.get_backend_name(), shown(engine.url))
+    # Same creator and events as the user's pool, but none of its connections and nothing of its capacity.
+    pool = engine.pool.recreate()
+    return Address(dialect, shown(engine.url), partial(create_from_pool, engine.url, pool))
+
+
+def create_from_pool(url: URL, pool: Pool, *, connect_args: object, **options: Any) -> Engine:
+    def creator() -> Any:
+        connection = pool.connect()
+        connection.detach()
+        return connection.dbapi_connection
+
+    return create_engine(url, creator=creator, **options)
+
+
+def of_url(given: str | URL) -> Address:
+    try:
+        url = make_url(given)
+    except (ArgumentError, ValueError):
+        # The text may hold a password, so neither it nor the error that quotes it is shown.
+        raise InvalidDatabase(
+            "this is not a database URL; one looks like sqlite:///ids.db or postgresql+psycopg://user:password@host/name"
+        ) from None
+    backend, _, driver = url.drivername.partition("+")
+    dialect = dialect_named(backend, shown(url))
+    scheme = dialect.name if backend == "postgres" else backend
+    url = url.set(drivername=f"{scheme}+{driver or dialect.default_driver}")
+    check_driver(url, dialect)
+    return Address(dialect, shown(url), partial(create_engine, url), frozenset(url.query))
+
+
+def dialect_named(backend: str, where: str) -> Dialect:
+    if backend not in DIALECTS:
+        known = ", ".join(name for name in DIALECTS if name != "postgres")
+        raise InvalidDatabase(f"{where} names the database {backend!r}; known are {known}")
+    return DIALECTS[backend]
+
+
+def check_driver(url: URL, dialect: Dialect) -> None:
+    try:
+        found = url.get_dialect()
+        if found.is_async:
+            raise InvalidDatabase(
+                f"{shown(url)} names a driver for asyncio; claims run on threads, so that the event loop never waits: "
+                f"use {dialect.name}+{dialect.default_driver}, with AsyncAllocator too"
+            )
+        found.import_dbapi()
+    except NoSuchModuleError:
+        raise InvalidDatabase(
+            f"{shown(url)} names a driver that SQLAlchemy does not know; use {dialect.name}+{dialect.default_driver}"
+        ) from None
+    except ImportError as error:
+        hint = f"pip install 'allocator[{dialect.extra}]' brings {dialect.name}+{dialect.default_driver}"
+        raise InvalidDatabase(f"{shown(url)} needs {error.name}, which is not installed; {hint}") from error
+
+
+def shown(url: URL) -> str:
+    """The URL without its password and its query, which may hold one too."""
+    return URL.create(url.drivername, url.username, None, url.host, url.port, url.database).render_as_string()

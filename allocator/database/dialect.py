@@ -1,0 +1,162 @@
+"""The verbs: every act on the database is one plain function on a Connection in autocommit.
+
+What differs between the databases is in `postgresql.py`, `mysql.py` and `sqlite.py`, and only that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Insert,
+    Update,
+    bindparam,
+    column,
+    func,
+    select,
+    table,
+    update,
+)
+
+from allocator.database.tables import segment
+from allocator.errors import AllocatorError
+from allocator.schemes.tag import Tag, damaged
+
+READ = select(segment.c.tag, segment.c.max_value, segment.c.step, segment.c.max_step, segment.c.id_limit)
+READ_ONE = READ.where(segment.c.tag == bindparam("name"))
+READ_ALL = READ.order_by(segment.c.tag)
+
+
+def claiming(max_value: ColumnElement[int]) -> Update:
+    """Raise `max_value` by :size, unless that passes the limit or the row lies below what was :seen.
+
+    The guard on :seen refuses where `GREATEST(max_value, :seen)` would go on: a row that fell back makes
+    another process claim again what a third one still holds, so no further id of the tag is safe.
+    """
+    size, seen = bindparam("size", type_=BigInteger), bindparam("seen", type_=BigInteger)
+    return (
+        update(segment)
+        .where(
+            segment.c.tag == bindparam("name"),
+            segment.c.max_value <= segment.c.id_limit - size,
+            segment.c.max_value >= seen,
+        )
+        .values(max_value=max_value)
+    )
+
+
+RAISED = segment.c.max_value + bindparam("size", type_=BigInteger)
+
+
+class Dialect:
+    """What all databases have in common; one subclass for each, with the difference."""
+
+    name: ClassVar[str]
+    default_driver: ClassVar[str]
+    """The driver that a URL without one means."""
+    extra: ClassVar[str]
+    """The extra of this package that installs it; empty where nothing is needed."""
+    errors: ClassVar[Mapping[str, type[AllocatorError]]] = {}
+    """The driver's error codes that mean more than "try again later"."""
+    contended: ClassVar[frozenset[str]] = frozenset()
+    """The codes after which the same statement may simply be run again: deadlocks and the like."""
+    insert_missing: ClassVar[Insert]
+    """Insert a row of `allocator_segment`, or nothing when its tag is there."""
+    pool_size: ClassVar[int] = 4
+    embedded: ClassVar[bool] = False
+    """The database is this library's own file, so it makes its schema by itself."""
+
+    # -- connections
+
+    def connect_args(self, timeout: float) -> dict[str, Any]:
+        """Arguments for the driver, of which a URL's own query wins."""
+        return {}
+
+    def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
+        """Prepare a new connection of the driver; `info` stays with it. A round trip here is one per connection."""
+
+    def code(self, error: BaseException) -> str:
+        """The driver's code for an error; empty when it has none."""
+        return ""
+
+    @contextmanager
+    def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
+        """Let one change of the schema run at a time, in one transaction where the database has such."""
+        raise NotImplementedError
+        yield
+
+    # -- segments
+
+    def claim_segment(self, connection: Connection, name: str, size: int, seen: int) -> int | None:
+        """Claim `size` ids above what is claimed: one statement, one round trip.
+
+        Returns the last of them, or None where no row matched: the tag is missing, too close to its limit, or
+        below `seen`.
+        """
+        raise NotImplementedError
+
+    def read_segment(self, connection: Connection, name: str) -> Tag | None:
+        rows = connection.execute(READ_ONE, {"name": name}).all()
+        return as_tag(rows[0]) if rows else None
+
+    def list_segments(self, connection: Connection) -> list[Tag]:
+        return [as_tag(row) for row in connection.execute(READ_ALL)]
+
+    def create_segment(self, connection: Connection, tag: Tag) -> bool:
+        """Make the row, unless there is one already: False then."""
+        return connection.execute(self.insert_missing, row_of(tag)).rowcount == 1
+
+    def set_segment(self, connection: Connection, tag: Tag) -> bool:
+        """Write step, max_step and limit, and raise max_value to the given one; False if there is no such row.
+
+        The value is raised by the statement, never written: a claim may have passed it since it was read.
+        """
+        statement = (
+            update(segment)
+            .where(segment.c.tag == tag.name, segment.c.max_value <= tag.limit)
+            .values(
+                step=tag.step,
+                max_step=tag.max_step,
+                id_limit=tag.limit,
+                max_value=self.greatest(segment.c.max_value, tag.max_value),
+            )
+        )
+        return connection.execute(statement).rowcount == 1
+
+    def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
+        return func.greatest(value, other)
+
+    def greatest_in(self, connection: Connection, table_name: str, column_name: str) -> object:
+        """The greatest value of a column of the host's own, None for an empty table."""
+        schema, _, bare = table_name.rpartition(".")
+        source = table(bare, column(column_name), schema=schema or None)
+        return connection.scalar(select(func.max(source.c[column_name])))
+
+
+def only_row(rows: Sequence[Any], name: str) -> int | None:
+    """What a claim returned, if it is what a sound table returns."""
+    if len(rows) > 1:
+        raise damaged(name, f"there are {len(rows)} rows")
+    value: object = rows[0][0] if rows else None
+    if value is not None and not isinstance(value, int):
+        raise damaged(name, f"max_value is {value!r}")
+    return value
+
+
+def as_tag(row: Any) -> Tag:
+    return Tag(row.tag, row.max_value, row.step, row.max_step, row.id_limit)
+
+
+def row_of(tag: Tag) -> dict[str, object]:
+    return {
+        "tag": tag.name,
+        "max_value": tag.max_value,
+        "step": tag.step,
+        "max_step": tag.max_step,
+        "id_limit": tag.limit,
+    }

@@ -1,0 +1,49 @@
+"""The one place where a driver's error becomes one of ours."""
+
+from __future__ import annotations
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from allocator.database.dialect import Dialect
+from allocator.errors import (
+    AllocatorError,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    SchemaDamaged,
+    SchemaOutOfDate,
+)
+
+ADVICE: dict[type[AllocatorError], str] = {
+    DatabaseUnavailable: "{where} is not available: {words}",
+    DatabaseRefused: "{where} refuses: {words}; check user, password, database name and rights",
+    SchemaOutOfDate: "{where} lacks a table or column of the allocator: {words}; run: allocator db upgrade",
+    SchemaDamaged: "{where} holds a table that was altered by hand: {words}; see: allocator db check",
+}
+
+
+def translate(error: SQLAlchemyError, dialect: Dialect, where: str) -> AllocatorError:
+    kind = dialect.errors.get(code_of(error, dialect), DatabaseUnavailable)
+    return kind(ADVICE[kind].format(where=where, words=words_of(error)))
+
+
+def code_of(error: SQLAlchemyError, dialect: Dialect) -> str:
+    return dialect.code(error.orig) if isinstance(error, DBAPIError) and error.orig else ""
+
+
+def words_of(error: SQLAlchemyError) -> str:
+    """The driver's own first line, without SQLAlchemy's statement and parameters."""
+    if isinstance(error, PoolTimeout):
+        return "all connections of the allocator were busy"
+    words = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+    return words.strip().partition("\n")[0] or type(error).__name__
+
+
+def is_contended(error: SQLAlchemyError, dialect: Dialect) -> bool:
+    """Deadlocks and the like: the statement did nothing, and may simply be run again."""
+    return code_of(error, dialect) in dialect.contended
+
+
+def is_stale(error: SQLAlchemyError) -> bool:
+    """The connection was lost, as when the server was restarted since it was opened."""
+    return isinstance(error, DBAPIError) and error.connection_invalidated

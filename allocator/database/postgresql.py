@@ -1,0 +1,121 @@
+"""PostgreSQL, by psycopg 3: only what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from math import ceil
+from time import monotonic
+from typing import Any
+
+from sqlalchemy import Connection, text
+from sqlalchemy.dialects.postgresql import insert
+
+from allocator.database.dialect import RAISED, Dialect, claiming, only_row
+from allocator.database.tables import segment
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate
+
+CLAIM = claiming(RAISED).returning(segment.c.max_value)
+SCHEMA_LOCK = 0x616C6C6F6361746F
+"""The advisory lock of schema changes: the letters "allocato" as a 64-bit key."""
+
+REFUSALS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
+"""A refused connection has no SQLSTATE in psycopg, only the server's words."""
+
+MIN_CONNECT_SECONDS = 2
+"""libpq's own lower bound for connect_timeout."""
+
+
+class PostgreSQL(Dialect):
+    name = "postgresql"
+    default_driver = "psycopg"
+    extra = "postgres"
+    insert_missing = insert(segment).on_conflict_do_nothing(index_elements=[segment.c.tag])
+    contended = frozenset({"40001", "40P01", "55P03"})
+    errors = {
+        "28000": DatabaseRefused,
+        "28P01": DatabaseRefused,
+        "3D000": DatabaseRefused,
+        "42501": DatabaseRefused,
+        "42P01": SchemaOutOfDate,
+        "42703": SchemaOutOfDate,
+        "22003": SchemaDamaged,
+        "23514": SchemaDamaged,
+    }
+
+    def connect_args(self, timeout: float) -> dict[str, Any]:
+        # PgBouncer in transaction mode loses prepared statements between two transactions.
+        return {"connect_timeout": max(MIN_CONNECT_SECONDS, ceil(timeout)), "prepare_threshold": None}
+
+    def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
+        warnings: list[str] = []
+        info["warnings"] = warnings
+        if hasattr(connection, "add_notice_handler"):  # psycopg 3, and not a driver of the user's own choice
+            connection.add_notice_handler(partial(note_warning, warnings))
+            connection.wait = partial(wait_at_most, connection, connection.wait, timeout)
+
+    def code(self, error: BaseException) -> str:
+        code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+        if code is None and any(words in str(error) for words in REFUSALS):
+            return "28000"
+        return code or ""
+
+    @contextmanager
+    def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
+        connection.exec_driver_sql("BEGIN")
+        try:
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{ceil(timeout)}s'")
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": SCHEMA_LOCK})
+            yield
+        except BaseException:
+            if not connection.invalidated:
+                connection.exec_driver_sql("ROLLBACK")
+            raise
+        connection.exec_driver_sql("COMMIT")
+
+    def claim_segment(self, connection: Connection, name: str, size: int, seen: int) -> int | None:
+        warnings: list[str] = connection.info["warnings"]
+        warnings.clear()
+        rows = connection.execute(CLAIM, {"name": name, "size": size, "seen": seen}).all()
+        if warnings:
+            # Synchronous replication that was cancelled reports success with only a warning.
+            raise DatabaseUnavailable(f"the commit of a claim came with a warning, so it is burnt: {warnings[0]}")
+        return only_row(rows, name)
+
+
+def note_warning(warnings: list[str], diagnostic: Any) -> None:
+    if diagnostic.severity_nonlocalized == "WARNING":
+        warnings.append(diagnostic.message_primary or "")
+
+
+def wait_at_most(
+    connection: Any,
+    wait: Callable[..., Any],
+    seconds: float,
+    generator: Generator[Any, Any, Any],
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """psycopg's `Connection.wait` with an end to it.
+
+    A server that is frozen, or a network that swallows packets, ends no statement by itself, and a
+    `statement_timeout` is the server's. The wait wakes up every tenth of a second, so the end is that exact.
+    """
+    return wait(ending(connection, seconds, generator), *args, **kwargs)
+
+
+def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    from psycopg import OperationalError
+
+    end = monotonic() + seconds
+    try:
+        wanted = next(generator)
+        while True:
+            ready = yield wanted
+            if not ready and monotonic() > end:
+                connection.close()
+                raise OperationalError(f"no answer within {seconds:g} seconds")
+            wanted = generator.send(ready)
+    except StopIteration as stop:
+        return stop.value

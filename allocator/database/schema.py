@@ -1,0 +1,132 @@
+"""The schema: is it there, is it sound, and bring it up to date through Alembic.
+
+Alembic is imported by `upgrade` and `script_folder` users alone; looking needs only SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import BigInteger, Connection, Inspector, Table, column, inspect, select, table
+
+from allocator.database.dialect import Dialect
+from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
+from allocator.errors import AllocatorError, SchemaOutOfDate
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+HEAD = REVISIONS[-1]
+CONNECTION = "connection"
+"""The key of `Config.attributes` under which `migrations/env.py` finds the connection to use."""
+UPGRADE = "run: allocator db upgrade"
+
+alembic_lock = threading.Lock()
+"""`alembic.context` is global to the process."""
+
+
+def renew_lock() -> None:
+    global alembic_lock  # a fork may have happened while another thread held it
+    alembic_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=renew_lock)
+
+
+def current(connection: Connection) -> str | None:
+    """The revision that the database says it is at; None where this project's version table is missing or empty."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
+
+
+def check(connection: Connection, where: str) -> None:
+    """Raise `SchemaOutOfDate` unless this version of the package can work with these tables."""
+    found = current(connection)
+    if found == HEAD:
+        return
+    if found in REVISIONS:
+        raise SchemaOutOfDate(f"{where} is at revision {found}, and {HEAD} is needed; {UPGRADE}")
+    if found is not None:
+        raise SchemaOutOfDate(
+            f"{where} is at revision {found}, which is newer than this version of allocator knows "
+            f"({HEAD}); upgrade the package"
+        )
+    # Without our version table the tables may stand in the history of the host application.
+    missing = list(missing_parts(inspect(connection)))
+    if missing:
+        raise SchemaOutOfDate(f"{where} lacks {', '.join(missing)}; {UPGRADE}")
+
+
+def problems(connection: Connection, where: str) -> list[str]:
+    """Everything that is wrong with the schema, a sentence each; empty when all is well."""
+    try:
+        check(connection, where)
+    except AllocatorError as error:
+        return [str(error)]
+    inspector = inspect(connection)
+    return [sentence for expected in metadata.sorted_tables for sentence in damages(inspector, expected)]
+
+
+def missing_parts(inspector: Inspector) -> list[str]:
+    parts = []
+    for expected in metadata.sorted_tables:
+        if not inspector.has_table(expected.name):
+            parts.append(f"table {expected.name}")
+            continue
+        present = {found["name"] for found in inspector.get_columns(expected.name)}
+        parts += [f"column {expected.name}.{part.name}" for part in expected.columns if part.name not in present]
+    return parts
+
+
+def damages(inspector: Inspector, expected: Table) -> list[str]:
+    found = []
+    if not inspector.has_table(expected.name):
+        return [f"table {expected.name} is missing; {UPGRADE}"]
+    present = {part["name"]: part for part in inspector.get_columns(expected.name)}
+    for part in expected.columns:
+        here = present.get(part.name)
+        if here is None:
+            found.append(f"column {expected.name}.{part.name} is missing")
+        elif isinstance(part.type, BigInteger) and not isinstance(here["type"], BigInteger):
+            found.append(f"column {expected.name}.{part.name} is {here['type']}, and must be BIGINT")
+        elif here["nullable"] and not part.nullable:
+            found.append(f"column {expected.name}.{part.name} must be NOT NULL")
+    key = list(inspector.get_pk_constraint(expected.name)["constrained_columns"])
+    needed = [part.name for part in expected.primary_key.columns]
+    if key != needed:
+        found.append(f"the primary key of {expected.name} is ({', '.join(key)}), and must be ({', '.join(needed)})")
+    engine = inspector.get_table_options(expected.name).get("mysql_engine", "InnoDB")
+    if engine != "InnoDB":
+        found.append(f"{expected.name} is kept by {engine}, and must be by InnoDB, which has transactions")
+    return found
+
+
+def upgrade(connection: Connection, dialect: Dialect, timeout: float) -> None:
+    """Bring the schema to the newest revision, from any older one or from nothing; safe when several do it at once."""
+    from alembic import command
+
+    config = alembic_config()
+    config.attributes[CONNECTION] = connection
+    with alembic_lock, dialect.schema_change(connection, timeout):
+        command.upgrade(config, "head")
+
+
+def alembic_config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    # A `%` in a path would be interpolated.
+    config.set_main_option("script_location", str(script_folder()).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def script_folder() -> Path:
+    """`migrations/`: inside the package when it came from a wheel, beside it in a checkout."""
+    package = Path(__file__).parent.parent
+    shipped = package / "migrations"
+    return shipped if shipped.is_dir() else package.parent / "migrations"

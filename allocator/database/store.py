@@ -1,0 +1,111 @@
+"""The verbs, run: each on a connection of our own, in a transaction of its own, with an end to every wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from time import monotonic, sleep
+from typing import Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Connection, Engine, Pool
+from sqlalchemy.exc import SQLAlchemyError
+
+from allocator.database import schema
+from allocator.database.address import Address, address_of
+from allocator.database.failures import is_contended, is_stale, translate
+from allocator.errors import DatabaseUnavailable, SchemaOutOfDate
+from allocator.schemes.tag import Tag, settle, unknown
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CONTENDED_PAUSE = 0.005
+MAX_CONTENDED_PAUSE = 0.2
+CLAIM_ATTEMPTS = 20
+"""How often a claim close to the limit may lose the race for what remains."""
+
+abandoned: list[Pool] = []
+"""Connections inherited by a fork belong to the parent: kept for ever, so that nothing here closes them."""
+
+
+class Database:
+    """One database, reached by connections that belong to the allocator alone.
+
+    Safe to use from several threads. Nothing is opened before the first verb.
+    """
+
+    def __init__(self, database: object, timeout: float = 5.0) -> None:
+        self.address: Address = address_of(database)
+        self.timeout = timeout
+        self.dialect = self.address.dialect
+        self.engine: Engine = self.address.engine(timeout)
+        self._schema_seen = False
+
+    def __repr__(self) -> str:
+        return f"<Database {self.address.shown}>"
+
+    def run(self, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `verb`, which must burn what it claimed when it is run again: a lost connection may hide a commit."""
+        end = monotonic() + self.timeout
+        pause = CONTENDED_PAUSE
+        for attempt in count():
+            try:
+                with self.engine.connect() as connection:
+                    return verb(connection, *args, **kwargs)
+            except SQLAlchemyError as error:
+                contended = is_contended(error, self.dialect) and monotonic() + pause < end
+                if not contended and not (attempt == 0 and is_stale(error)):
+                    raise translate(error, self.dialect, self.address.shown) from error
+                if contended:
+                    sleep(pause)
+                    pause = min(2 * pause, MAX_CONTENDED_PAUSE)
+        raise AssertionError("unreachable")
+
+    # -- segments
+
+    def open_segment(self, template: Tag, create: bool) -> Tag:
+        """The row of a tag, made from `template` if it is missing and may be made."""
+        self.check_schema()
+        tag = self.run(self.dialect.read_segment, template.name)
+        if tag is None and create:
+            self.run(self.dialect.create_segment, template)
+            tag = self.run(self.dialect.read_segment, template.name)
+        if tag is None:
+            raise unknown(template.name)
+        return tag
+
+    def claim_segment(self, name: str, size: int, seen: int, *, exact: bool = False) -> range:
+        """Claim `size` ids above `seen`; fewer, if no more remain and they need not be `exact`."""
+        for _ in range(CLAIM_ATTEMPTS):
+            last = self.run(self.dialect.claim_segment, name, size, seen)
+            if last is not None:
+                return range(last - size + 1, last + 1)
+            size = settle(self.run(self.dialect.read_segment, name), name, size, seen, exact)
+        raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
+
+    # -- schema
+
+    def check_schema(self) -> None:
+        """Once: the tables are as needed, or `SchemaOutOfDate` is raised. The embedded database makes them."""
+        if self._schema_seen:
+            return
+        try:
+            self.run(schema.check, self.address.shown)
+        except SchemaOutOfDate:
+            if not self.dialect.embedded:
+                raise
+            self.upgrade_schema()
+        self._schema_seen = True
+
+    def upgrade_schema(self) -> None:
+        self.run(schema.upgrade, self.dialect, self.timeout)
+
+    # -- life
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def abandon(self) -> None:
+        """After a fork, in the child: forget every connection without a word to its server."""
+        abandoned.append(self.engine.pool)
+        self.engine.dispose(close=False)

@@ -1,0 +1,40 @@
+"""The tables, as the MetaData that Alembic compares with.
+
+`allocator_segment` holds a row per tag. Ids up to `max_value` are claimed, by whichever process; a claim raises
+it and owns what lies between. No row is ever deleted while ids of its tag are in use.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, CheckConstraint, Column, MetaData, String, Table
+from sqlalchemy.dialects import mysql
+
+REVISIONS = ("0001",)
+"""The schema's revisions, oldest first; the last is the one that this version of the package needs."""
+
+VERSION_TABLE = "allocator_schema_version"
+
+metadata = MetaData()
+
+tag_type = (
+    String(64)
+    .with_variant(String(64, collation="C"), "postgresql")
+    .with_variant(mysql.VARCHAR(64, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
+)
+"""Tags are compared byte by byte: a server's default collation may take `Order` and `order` for one."""
+
+segment = Table(
+    "allocator_segment",
+    metadata,
+    Column("tag", tag_type, primary_key=True),
+    Column("max_value", BigInteger, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("max_step", BigInteger, nullable=False),
+    Column("id_limit", BigInteger, nullable=False),
+    CheckConstraint("max_value >= 0 AND max_value <= id_limit", name="allocator_segment_within_limit"),
+    CheckConstraint("step >= 1 AND step <= max_step", name="allocator_segment_step"),
+    # Past 2**63 SQLite makes a REAL of an integer, which then stands still under every claim.
+    CheckConstraint("typeof(max_value) = 'integer'", name="allocator_segment_integer").ddl_if(dialect="sqlite"),
+    mysql_engine="InnoDB",
+    mariadb_engine="InnoDB",
+)

@@ -1,0 +1,105 @@
+"""Everything that this package raises on purpose.
+
+    AllocatorError                  never raised itself
+    ├── InvalidArgument             also a ValueError
+    │   ├── InvalidTag
+    │   ├── InvalidCount
+    │   ├── InvalidSetting
+    │   └── InvalidDatabase         the URL or engine cannot be used as it stands
+    ├── UnknownTag
+    ├── TagExists
+    ├── Exhausted                   the limit of a tag is reached, for ever
+    ├── MaxValueWentBack            the database forgot ids: the tag is stopped
+    ├── DatabaseUnavailable         try again later; nothing is lost
+    ├── DatabaseRefused             wrong user, password, name or rights
+    ├── SchemaOutOfDate             the tables are missing, behind or ahead
+    ├── SchemaDamaged               the tables were altered by hand
+    ├── AllocatorClosed
+    └── NotCopyable                 also a TypeError
+
+The errors of drivers are translated in `allocator.database.failures` and nowhere else; the driver's
+own error is the `__cause__`.
+"""
+
+from __future__ import annotations
+
+
+class AllocatorError(Exception):
+    """The root of the tree; catch it to catch all, it is never raised itself."""
+
+    def again(self) -> AllocatorError:
+        """The same refusal as a new object, so that threads do not share one traceback."""
+        fresh = type(self)(*self.args)
+        fresh.__cause__ = self.__cause__
+        return fresh
+
+
+class InvalidArgument(AllocatorError, ValueError):
+    """An argument was refused before anything was done; nothing is lost."""
+
+
+class InvalidTag(InvalidArgument):
+    """A tag is 1 to 64 of the characters A-Z a-z 0-9 _ . : - and begins with a letter or digit."""
+
+
+class InvalidCount(InvalidArgument):
+    """A count is a whole number within the bounds that the message names."""
+
+
+class InvalidSetting(InvalidArgument):
+    """A step, limit, duration or starting value is out of its bounds."""
+
+
+class InvalidDatabase(InvalidArgument):
+    """The database URL or engine cannot be used as it stands."""
+
+
+class UnknownTag(AllocatorError):
+    """The tag does not exist, and this allocator does not create tags by itself."""
+
+
+class TagExists(AllocatorError):
+    """The tag that was to be created is there already."""
+
+
+class Exhausted(AllocatorError):
+    """Every id up to the limit of the tag has been given out."""
+
+
+class MaxValueWentBack(AllocatorError):
+    """The database holds a lower value than it has already given out; the tag is stopped."""
+
+
+class DatabaseUnavailable(AllocatorError):
+    """The database did not answer in time; the call may be tried again and nothing is lost."""
+
+
+class DatabaseRefused(AllocatorError):
+    """The database answered, and refused: wrong user, password, database name or rights."""
+
+
+class SchemaOutOfDate(AllocatorError):
+    """The tables are missing, older or newer than this version needs."""
+
+
+class SchemaDamaged(AllocatorError):
+    """The tables exist but no longer keep what they promise, as after a change by hand."""
+
+
+class AllocatorClosed(AllocatorError):
+    """The allocator was closed; make a new one."""
+
+
+class NotCopyable(AllocatorError, TypeError):
+    """Two copies of one allocator would give out the same ids, so it is neither copied nor pickled."""
+
+
+class Uncopyable:
+    """Refuses `copy.copy`, `copy.deepcopy` and `pickle` for whatever holds ids."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
+        raise NotCopyable(
+            f"{type(self).__name__} holds ids that must not exist twice: make a new one in the other process"
+        )

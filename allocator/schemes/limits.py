@@ -1,0 +1,64 @@
+"""What a tag, a count and a setting may be, and the sentence that refuses the rest.
+
+tag      [A-Za-z0-9][A-Za-z0-9_.:-]{0,63}, compared byte by byte
+id       1 to 2**63 - 1 (a signed 64-bit column), or to 2**53 - 1 where JavaScript reads it
+"""
+
+from __future__ import annotations
+
+import re
+
+from allocator.errors import InvalidArgument, InvalidCount, InvalidSetting, InvalidTag
+
+MAX_ID = 2**63 - 1
+JAVASCRIPT_MAX_ID = 2**53 - 1
+"""The greatest integer that a double, and so JavaScript, holds exactly (`Number.MAX_SAFE_INTEGER`)."""
+
+MAX_IDS_A_CALL = 10_000
+"""`next_ids` builds a list; whoever wants more wants a `range`, and `reserve`."""
+MAX_RESERVE = 10_000_000
+MAX_STEP = 100_000_000
+MAX_SECONDS = 86_400.0
+
+TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", re.ASCII)
+
+
+def check_tag(tag: object) -> str:
+    if isinstance(tag, str) and (match := TAG.fullmatch(tag)):
+        return match.group()  # a plain str, also for a StrEnum
+    shown = ascii(tag)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    raise InvalidTag(
+        f"a tag is 1 to 64 of the characters A-Z a-z 0-9 _ . : - and begins with a letter or digit, got {shown}"
+    )
+
+
+def check_whole(
+    name: str, value: object, low: int, high: int, error: type[InvalidArgument] = InvalidSetting, hint: str = ""
+) -> int:
+    if type(value) is not int:  # True is an int, and "5" would compare with neither bound
+        raise error(f"{name} must be a whole number from {low} to {high}, got {value!r:.80}")
+    if not low <= value <= high:
+        raise error(f"{name} must be {low} to {high}, got {shown(value)}{hint}")
+    return value
+
+
+def shown(value: int) -> str:
+    """A number for a message; str() refuses integers of more than 4300 digits."""
+    return str(value) if value.bit_length() <= 128 else f"a number of {value.bit_length()} bits"
+
+
+def check_count(count: object) -> int:
+    return check_whole("count", count, 1, MAX_IDS_A_CALL, InvalidCount, "; reserve() gives larger blocks as a range")
+
+
+def check_reserve(count: object) -> int:
+    return check_whole("count", count, 1, MAX_RESERVE, InvalidCount)
+
+
+def check_seconds(name: str, value: object, low: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidSetting(f"{name} must be a number of seconds, got {value!r:.80}")
+    if not low <= value <= MAX_SECONDS:  # not-a-number fails both comparisons
+        raise InvalidSetting(f"{name} must be {low:g} to {MAX_SECONDS:g} seconds, got {value!r:.40}")
+    return float(value)

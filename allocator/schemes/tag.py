@@ -1,0 +1,87 @@
+"""A tag: one sequence of ids, and what its row in the database says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from allocator.errors import (
+    Exhausted,
+    InvalidCount,
+    InvalidSetting,
+    MaxValueWentBack,
+    SchemaDamaged,
+    UnknownTag,
+)
+from allocator.schemes.limits import MAX_ID, MAX_STEP, check_tag, check_whole
+
+DEFAULT_STEP = 1_000
+DEFAULT_MAX_STEP = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """One row of `allocator_segment`.
+
+    max_value: the greatest id claimed so far, by whichever process; 0 before the first claim.
+    step, max_step: a claim takes at least `step` ids and, at a high rate, up to `max_step`.
+    limit: the greatest id the tag will ever give.
+    """
+
+    name: str
+    max_value: int = 0
+    step: int = DEFAULT_STEP
+    max_step: int = DEFAULT_MAX_STEP
+    limit: int = MAX_ID
+
+    @property
+    def remaining(self) -> int:
+        return max(0, self.limit - self.max_value)
+
+    def checked(self) -> Tag:
+        """This tag, if a caller may ask for it; rows that are read are not judged by this."""
+        check_tag(self.name)
+        check_whole("limit", self.limit, 1, MAX_ID)
+        check_whole("start_after", self.max_value, 0, self.limit)
+        check_whole("step", self.step, 1, MAX_STEP)
+        check_whole("max_step", self.max_step, 1, MAX_STEP)
+        if self.step > self.max_step:
+            raise InvalidSetting(f"step must be at most max_step, which is {self.max_step}, got {self.step}")
+        return self
+
+
+def settle(tag: Tag | None, name: str, size: int, seen: int, exact: bool = False) -> int:
+    """A claim of `size` after `seen` matched no row, and this is the row: the size to claim instead.
+
+    Raises what ends the claim: `UnknownTag`, `MaxValueWentBack`, `Exhausted`, `SchemaDamaged`, or `InvalidCount`
+    when fewer remain and the size must be `exact`.
+    """
+    if tag is None and seen:
+        raise went_back(name, "the row is gone", seen)
+    if tag is None:
+        raise unknown(name)
+    if type(tag.max_value) is not int or type(tag.limit) is not int:
+        raise damaged(name, f"max_value is {tag.max_value!r} and its limit {tag.limit!r}")
+    if tag.max_value < seen:
+        raise went_back(name, f"max_value is {tag.max_value}", seen)
+    if tag.remaining == 0:
+        raise Exhausted(f"tag {name!r} has given its last id, {tag.limit}; use another tag")
+    if exact and tag.remaining < size:
+        raise InvalidCount(f"count must be at most {tag.remaining}, all that remain of tag {name!r}, got {size}")
+    return min(size, tag.remaining)
+
+
+def unknown(name: str) -> UnknownTag:
+    return UnknownTag(f"tag {name!r} does not exist; create it with: allocator tags create {name}")
+
+
+def went_back(name: str, found: str, seen: int) -> MaxValueWentBack:
+    return MaxValueWentBack(
+        f"tag {name!r} is stopped: {found} in the database, but ids up to {seen} were claimed here; after a restore "
+        f"or a change by hand, raise it above every id in use (allocator tags set {name} --start-after N), then restart"
+    )
+
+
+def damaged(name: str, found: str) -> SchemaDamaged:
+    return SchemaDamaged(
+        f"allocator_segment was altered: for tag {name!r} {found}; no id was given out; see: allocator db check"
+    )

@@ -1,0 +1,187 @@
+"""The blocking face."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from allocator.background import Background
+from allocator.errors import AllocatorError, Uncopyable
+from allocator.forks import alive
+from allocator.schemes.limits import MAX_ID, check_count, check_seconds, check_tag
+from allocator.schemes.segment import Wait
+from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
+from allocator.supply import Draw, Ended, Supply, Terms
+from allocator.tags import Tags
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Engine
+
+
+class Sequence(Supply):
+    """The ids of one tag, for a caller that uses it often. Made by `Allocator.sequence`.
+
+    Safe to use from several threads; each thread sees increasing ids.
+    """
+
+    __slots__ = ()
+
+    def next_id(self) -> int:
+        """The next id. Errors as of `Allocator.next_id`."""
+        try:
+            return self._draw()
+        except StopIteration:
+            return self._refill()
+
+    def next_ids(self, count: int) -> list[int]:
+        """The next 1 to 10000 ids, increasing. Errors as of `Allocator.next_id`, and `InvalidCount`.
+
+        When an error comes in the middle, the ids drawn before it are burnt.
+        """
+        check_count(count)
+        ids = list(islice(self._values, count))
+        while len(ids) < count:
+            ids.append(self._refill())
+            ids += islice(self._values, count - len(ids))
+        return ids
+
+    def reserve(self, count: int) -> range:
+        """One contiguous block of 1 to 10 million ids, claimed from the database by this call."""
+        future = self._start_reserve(count)
+        try:
+            return future.result(self._terms.timeout)
+        except TimeoutError:
+            raise self._overdue() from None
+
+    def __iter__(self) -> Iterator[int]:
+        """Ids without end: `for id in sequence`."""
+        return iter(self.next_id, None)
+
+    def __repr__(self) -> str:
+        return f"<Sequence {self.tag}>"
+
+    def _refill(self) -> int:
+        end = monotonic() + self._terms.timeout
+        while True:
+            step = self._advance()
+            if isinstance(step, int):
+                return step
+            left = end - monotonic()
+            if left <= 0:
+                raise self._overdue(step)
+            if isinstance(step, Wait):
+                self._background.closed.wait(min(step.seconds, left))
+            else:
+                self._raise_unless_passing(outcome(step, left))
+
+
+def outcome(ended: Ended, seconds: float) -> AllocatorError | None:
+    try:
+        return ended.result(seconds)
+    except TimeoutError:
+        return None
+
+
+class Allocator(Uncopyable):
+    """Unique, increasing 64-bit ids for any number of tags, out of a SQL database.
+
+        with Allocator("sqlite:///ids.db") as ids:
+            ids.next_id("order")
+
+    database: a URL (`sqlite:///…`, `postgresql+psycopg://…`, `mysql+pymysql://…`, `mariadb+pymysql://…`) or a
+        SQLAlchemy `Engine`, of which the way to connect is used and never a connection or transaction.
+    create_missing: make a tag when it is used for the first time; otherwise `UnknownTag` is raised.
+    step, max_step, limit: the settings of tags made that way: the least and the greatest number of ids a claim
+        takes (1 to 100 million), and the greatest id (1 to 2**63 - 1; `JAVASCRIPT_MAX_ID` where browsers read it).
+    runway: how many seconds the ids in memory should last at the rate seen, should the database go away.
+    timeout: how many seconds a call may wait for the database when no ids are in memory.
+
+    Nothing is opened before the first call. Safe to use from several threads; after a fork the child starts anew.
+    The scheme is the segment mode of Leaf, there named MaxValue: a row per tag, claimed a segment at a time.
+    """
+
+    def __init__(
+        self,
+        database: str | URL | Engine,
+        *,
+        create_missing: bool = True,
+        step: int = DEFAULT_STEP,
+        max_step: int = DEFAULT_MAX_STEP,
+        limit: int = MAX_ID,
+        runway: float = 60.0,
+        timeout: float = 5.0,
+    ) -> None:
+        from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
+
+        self._terms = Terms(
+            bool(create_missing), check_seconds("runway", runway, 0.0), check_seconds("timeout", timeout, 0.05)
+        )
+        self._template = Tag("template", 0, step, max_step, limit).checked()
+        self._database = Database(database, self._terms.timeout)
+        self._background = Background()
+        self._draws: dict[str, Draw] = {}
+        self._sequences: dict[str, Sequence] = {}
+        alive.add(self)
+
+    def next_id(self, tag: str) -> int:
+        """The next id of `tag`: from memory, or else from the database within `timeout` seconds.
+
+        Raises `InvalidTag`, `UnknownTag`, `Exhausted`, `MaxValueWentBack`, `DatabaseUnavailable`, `DatabaseRefused`,
+        `SchemaOutOfDate`, `SchemaDamaged` or `AllocatorClosed`.
+        """
+        try:
+            return self._draws[tag]()
+        except (StopIteration, KeyError, TypeError):
+            return self.sequence(tag)._refill()
+
+    def next_ids(self, tag: str, count: int) -> list[int]:
+        """The next 1 to 10000 ids of `tag`, increasing."""
+        return self.sequence(tag).next_ids(count)
+
+    def reserve(self, tag: str, count: int) -> range:
+        """One contiguous block of 1 to 10 million ids, claimed from the database by this call."""
+        return self.sequence(tag).reserve(count)
+
+    def sequence(self, tag: str) -> Sequence:
+        """The handle of one tag, the fastest way to its ids; the same object for the same tag."""
+        try:
+            return self._sequences[tag]
+        except (KeyError, TypeError):
+            template = replace(self._template, name=check_tag(tag))
+        fresh = Sequence(template, self._database, self._background, self._terms, self._draws)
+        return self._sequences.setdefault(template.name, fresh)
+
+    @property
+    def tags(self) -> Tags:
+        """Administration: create, list, get and set tags."""
+        return Tags(self._database, self._template)
+
+    def close(self) -> None:
+        """Give up what is in memory and every connection. Further calls raise `AllocatorClosed`."""
+        alive.discard(self)
+        self._background.close()
+        for sequence in list(self._sequences.values()):
+            sequence._retire()
+        self._database.close()
+
+    def after_fork(self) -> None:
+        """Called in a forked child, before anything else runs there."""
+        self._background.renew()
+        self._database.abandon()
+        for sequence in self._sequences.values():
+            sequence._renew()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Allocator {self._database.address.shown}>"

@@ -1,0 +1,59 @@
+"""How Alembic reaches the database, for `alembic` in a checkout and for `allocator db` anywhere.
+
+The URL is ALLOCATOR_DATABASE_URL, or `alembic -x url=…`, or the embedded default.
+"""
+
+from __future__ import annotations
+
+import os
+
+from alembic import context
+from sqlalchemy import Connection
+
+from allocator.database.address import address_of
+from allocator.database.schema import CONNECTION
+from allocator.database.tables import VERSION_TABLE, metadata
+
+PATIENCE = 600.0
+"""Seconds that an upgrade waits for another one, and for a single statement."""
+
+
+def url() -> str:
+    given = context.get_x_argument(as_dictionary=True).get("url")
+    return given or os.environ.get("ALLOCATOR_DATABASE_URL") or "sqlite:///allocator.db"
+
+
+def ours(name: str | None, kind: str, parents: object) -> bool:
+    return kind != "table" or (name or "").startswith("allocator_")
+
+
+def migrate(connection: Connection) -> None:
+    # The transaction, where there is one, belongs to whoever took the lock.
+    context.configure(
+        connection=connection,
+        target_metadata=metadata,
+        version_table=VERSION_TABLE,
+        include_name=ours,
+        compare_type=True,
+        transactional_ddl=False,
+    )
+    context.run_migrations()
+
+
+def main() -> None:
+    given = context.config.attributes.get(CONNECTION)
+    if given is not None:
+        migrate(given)
+        return
+    address = address_of(url())
+    if context.is_offline_mode():
+        context.configure(dialect_name=address.dialect.name, version_table=VERSION_TABLE, literal_binds=True)
+        with context.begin_transaction():
+            context.run_migrations()
+        return
+    engine = address.engine(PATIENCE)
+    with engine.connect() as connection, address.dialect.schema_change(connection, PATIENCE):
+        migrate(connection)
+
+
+main()

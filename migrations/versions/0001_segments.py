@@ -1,0 +1,52 @@
+"""The table of the segment scheme.
+
+Revision ID: 0001
+Revises:
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    tag = (
+        sa.String(64)
+        .with_variant(sa.String(64, collation="C"), "postgresql")
+        .with_variant(mysql.VARCHAR(64, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
+    )
+    checks = [
+        sa.CheckConstraint("max_value >= 0 AND max_value <= id_limit", name="allocator_segment_within_limit"),
+        sa.CheckConstraint("step >= 1 AND step <= max_step", name="allocator_segment_step"),
+    ]
+    if op.get_context().dialect.name == "sqlite":
+        checks.append(sa.CheckConstraint("typeof(max_value) = 'integer'", name="allocator_segment_integer"))
+    op.create_table(
+        "allocator_segment",
+        sa.Column("tag", tag, nullable=False),
+        sa.Column("max_value", sa.BigInteger(), nullable=False),
+        sa.Column("step", sa.BigInteger(), nullable=False),
+        sa.Column("max_step", sa.BigInteger(), nullable=False),
+        sa.Column("id_limit", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("tag"),
+        *checks,
+        mysql_engine="InnoDB",
+        mariadb_engine="InnoDB",
+    )
+
+
+def downgrade() -> None:
+    claimed = sa.text("SELECT count(*) FROM allocator_segment WHERE max_value > 0")
+    if not op.get_context().as_sql and (tags := op.get_bind().scalar(claimed)):
+        raise RuntimeError(
+            f"refused: {tags} tags have given out ids, and without allocator_segment they would be given again; "
+            "drop the table by hand if none of these ids is in use any more"
+        )
+    op.drop_table("allocator_segment")
