@@ -86,6 +86,8 @@ class AsyncSequence(Uncopyable):
 async def ended(future: Future[Any], seconds: float) -> bool:
     """Wait for a thread's work; neither a time-out nor a cancellation of the waiter reaches the work."""
     done, _ = await asyncio.wait([asyncio.wrap_future(future)], timeout=seconds)
+    for wrapped in done:
+        wrapped.exception()  # seen: asyncio logs what nobody looked at
     return bool(done)
 
 

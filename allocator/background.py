@@ -30,7 +30,7 @@ class Background:
             return self._pool.submit(work, *args, **kwargs)
         except RuntimeError:
             if self.closed.is_set():
-                raise closed() from None
+                raise AllocatorClosed from None
             return run_here(work, *args, **kwargs)
 
     def close(self) -> None:
@@ -58,7 +58,3 @@ def run_here(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[
     except Exception as error:
         future.set_exception(error)
     return future
-
-
-def closed() -> AllocatorClosed:
-    return AllocatorClosed("the allocator is closed; make a new one")

@@ -89,6 +89,9 @@ class SchemaDamaged(AllocatorError):
 class AllocatorClosed(AllocatorError):
     """The allocator was closed; make a new one."""
 
+    def __init__(self, message: str = "the allocator is closed; make a new one") -> None:
+        super().__init__(message)
+
 
 class NotCopyable(AllocatorError, TypeError):
     """Two copies of one allocator would give out the same ids, so it is neither copied nor pickled."""

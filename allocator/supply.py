@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
 
-from allocator.background import Background, closed
+from allocator.background import Background
 from allocator.errors import (
+    AllocatorClosed,
     AllocatorError,
     DatabaseUnavailable,
     Exhausted,
@@ -140,7 +141,7 @@ class Supply(Uncopyable):
 
     def _decide(self, now: float) -> tuple[int | Ended | Wait, Claim | None]:
         if self._background.closed.is_set():
-            raise closed()
+            raise AllocatorClosed
         found = self._next_in_memory()
         want = self._core.want(now)
         claim = want if isinstance(want, Claim) else None
@@ -168,11 +169,9 @@ class Supply(Uncopyable):
     def _run(self, claim: Claim, ended: Ended) -> None:
         error: AllocatorError | None = None
         try:
-            if not self._opened:
-                tag = self._source.open_segment(self._template, self._terms.create_missing)
+            if self._open():
                 with self._lock:
-                    claim = self._core.opened(claim, tag.step, tag.max_step)
-                    self._opened = True
+                    claim = self._core.resized(claim)
             segment = self._source.claim_segment(self.tag, claim.size, claim.seen)
             with self._lock:
                 self._core.committed(claim, segment, monotonic())
@@ -182,6 +181,16 @@ class Supply(Uncopyable):
         self._tell(error)
         if not ended.done():
             ended.set_result(error)
+
+    def _open(self) -> bool:
+        """Once: read the tag's settings, and make its row if that may be."""
+        if self._opened:
+            return False
+        tag = self._source.open_segment(self._template, self._terms.create_missing)
+        with self._lock:
+            self._core.configure(tag.step, tag.max_step)
+        self._opened = True
+        return True
 
     def _failed(self, claim: Claim, found: Exception) -> AllocatorError:
         error = found if isinstance(found, AllocatorError) else unforeseen(found)
@@ -208,8 +217,7 @@ class Supply(Uncopyable):
 
     def _reserve_now(self, count: int) -> range:
         """Claim one contiguous block, in the calling thread."""
-        if not self._opened:
-            self._source.open_segment(self._template, self._terms.create_missing)
+        self._open()
         with self._lock:
             if self._core.stopped:
                 raise self._core.stopped.again()
@@ -249,7 +257,7 @@ class Supply(Uncopyable):
             self._serve(NOTHING)
             ended = self._under_way
         if not ended.done():
-            ended.set_result(closed())
+            ended.set_result(AllocatorClosed())
 
     def _renew(self) -> None:
         """In a forked child: what is in memory is the parent's; only the watermark is still true."""

@@ -109,7 +109,8 @@ class Dialect:
 
     def create_segment(self, connection: Connection, tag: Tag) -> bool:
         """Make the row, unless there is one already: False then."""
-        return connection.execute(self.insert_missing, row_of(tag)).rowcount == 1
+        made = self.insert_missing.execution_options(preserve_rowcount=True)
+        return connection.execute(made, row_of(tag)).rowcount == 1
 
     def set_segment(self, connection: Connection, tag: Tag) -> bool:
         """Write step, max_step and limit, and raise max_value to the given one; False if there is no such row.

@@ -51,14 +51,18 @@ def check(connection: Connection, where: str) -> None:
     if found in REVISIONS:
         raise SchemaOutOfDate(f"{where} is at revision {found}, and {HEAD} is needed; {UPGRADE}")
     if found is not None:
-        raise SchemaOutOfDate(
-            f"{where} is at revision {found}, which is newer than this version of allocator knows "
-            f"({HEAD}); upgrade the package"
-        )
+        raise newer(found, where)
     # Without our version table the tables may stand in the history of the host application.
     missing = list(missing_parts(inspect(connection)))
     if missing:
         raise SchemaOutOfDate(f"{where} lacks {', '.join(missing)}; {UPGRADE}")
+
+
+def newer(found: str, where: str) -> SchemaOutOfDate:
+    return SchemaOutOfDate(
+        f"{where} is at revision {found}, which is newer than this version of allocator knows ({HEAD}); "
+        "upgrade the package"
+    )
 
 
 def problems(connection: Connection, where: str) -> list[str]:
@@ -99,19 +103,22 @@ def damages(inspector: Inspector, expected: Table) -> list[str]:
     needed = [part.name for part in expected.primary_key.columns]
     if key != needed:
         found.append(f"the primary key of {expected.name} is ({', '.join(key)}), and must be ({', '.join(needed)})")
-    engine = inspector.get_table_options(expected.name).get("mysql_engine", "InnoDB")
-    if engine != "InnoDB":
-        found.append(f"{expected.name} is kept by {engine}, and must be by InnoDB, which has transactions")
+    for option, engine in inspector.get_table_options(expected.name).items():
+        if str(option).endswith("_engine") and engine != "InnoDB":
+            found.append(f"{expected.name} is kept by {engine}, and must be by InnoDB, which has transactions")
     return found
 
 
-def upgrade(connection: Connection, dialect: Dialect, timeout: float) -> None:
+def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float) -> None:
     """Bring the schema to the newest revision, from any older one or from nothing; safe when several do it at once."""
     from alembic import command
 
     config = alembic_config()
     config.attributes[CONNECTION] = connection
     with alembic_lock, dialect.schema_change(connection, timeout):
+        found = current(connection)
+        if found is not None and found not in REVISIONS:
+            raise newer(found, where)
         command.upgrade(config, "head")
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from allocator.database import schema
 from allocator.database.address import Address, address_of
 from allocator.database.failures import is_contended, is_stale, translate
-from allocator.errors import DatabaseUnavailable, SchemaOutOfDate
+from allocator.errors import AllocatorClosed, DatabaseUnavailable, SchemaOutOfDate
 from allocator.schemes.tag import Tag, settle, unknown
 
 P = ParamSpec("P")
@@ -39,13 +39,15 @@ class Database:
         self.timeout = timeout
         self.dialect = self.address.dialect
         self.engine: Engine = self.address.engine(timeout)
-        self._schema_seen = False
+        self._schema_seen = self._closed = False
 
     def __repr__(self) -> str:
         return f"<Database {self.address.shown}>"
 
     def run(self, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `verb`, which must burn what it claimed when it is run again: a lost connection may hide a commit."""
+        if self._closed:
+            raise AllocatorClosed
         end = monotonic() + self.timeout
         pause = CONTENDED_PAUSE
         for attempt in count():
@@ -98,11 +100,12 @@ class Database:
         self._schema_seen = True
 
     def upgrade_schema(self) -> None:
-        self.run(schema.upgrade, self.dialect, self.timeout)
+        self.run(schema.upgrade, self.dialect, self.address.shown, self.timeout)
 
     # -- life
 
     def close(self) -> None:
+        self._closed = True
         self.engine.dispose()
 
     def abandon(self) -> None:

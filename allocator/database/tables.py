@@ -31,10 +31,12 @@ segment = Table(
     Column("step", BigInteger, nullable=False),
     Column("max_step", BigInteger, nullable=False),
     Column("id_limit", BigInteger, nullable=False),
-    CheckConstraint("max_value >= 0 AND max_value <= id_limit", name="allocator_segment_within_limit"),
+    # Past 2**63 SQLite makes a REAL of an integer, which then stands still under every claim; the bounds refuse it.
+    CheckConstraint(
+        "max_value >= 0 AND max_value <= id_limit AND id_limit <= 9223372036854775807",
+        name="allocator_segment_within_limit",
+    ),
     CheckConstraint("step >= 1 AND step <= max_step", name="allocator_segment_step"),
-    # Past 2**63 SQLite makes a REAL of an integer, which then stands still under every claim.
-    CheckConstraint("typeof(max_value) = 'integer'", name="allocator_segment_integer").ddl_if(dialect="sqlite"),
     mysql_engine="InnoDB",
     mariadb_engine="InnoDB",
 )

@@ -143,11 +143,14 @@ class Segments:
         lasting = self.rate * self.runway * LOW_WATER / (LOW_WATER - 1)
         self._size = max(self.step, int(min(lasting, self._size * GROWTH, self.max_step)))
 
-    def opened(self, claim: Claim, step: int, max_step: int) -> Claim:
-        """The tag's own settings are known now; the claim to make in place of `claim`."""
+    def configure(self, step: int, max_step: int) -> None:
+        """The tag's own settings, once its row was read."""
         self.step, self.max_step = step, max_step
-        self._size = step
-        fresh = Claim(step, claim.seen)
+
+    def resized(self, claim: Claim) -> Claim:
+        """The claim to make in place of one that was decided before the settings were known."""
+        self._size = self.step
+        fresh = Claim(self.step, claim.seen)
         if claim is self._claim:
             self._claim = fresh
         return fresh

@@ -22,12 +22,6 @@ def upgrade() -> None:
         .with_variant(sa.String(64, collation="C"), "postgresql")
         .with_variant(mysql.VARCHAR(64, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
     )
-    checks = [
-        sa.CheckConstraint("max_value >= 0 AND max_value <= id_limit", name="allocator_segment_within_limit"),
-        sa.CheckConstraint("step >= 1 AND step <= max_step", name="allocator_segment_step"),
-    ]
-    if op.get_context().dialect.name == "sqlite":
-        checks.append(sa.CheckConstraint("typeof(max_value) = 'integer'", name="allocator_segment_integer"))
     op.create_table(
         "allocator_segment",
         sa.Column("tag", tag, nullable=False),
@@ -36,7 +30,11 @@ def upgrade() -> None:
         sa.Column("max_step", sa.BigInteger(), nullable=False),
         sa.Column("id_limit", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("tag"),
-        *checks,
+        sa.CheckConstraint(
+            "max_value >= 0 AND max_value <= id_limit AND id_limit <= 9223372036854775807",
+            name="allocator_segment_within_limit",
+        ),
+        sa.CheckConstraint("step >= 1 AND step <= max_step", name="allocator_segment_step"),
         mysql_engine="InnoDB",
         mariadb_engine="InnoDB",
     )

@@ -1,0 +1,128 @@
+"""Fixtures that every kind of test shares; see `rig/`."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rig.faces import FACES, Faces
+from rig.servers import KINDS, Absent, Servers, required
+
+from allocator.database.store import Database
+
+SERVERS = Servers()
+DATABASES = ("sqlite", *KINDS)
+numbers = itertools.count(1)
+
+
+def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:
+    """Start the servers that this run needs, together, and name them."""
+    needed = {kind for item in items for kind in KINDS if kind in callspec(item)}
+    if needed:
+        SERVERS.start(needed)
+    return SERVERS.lines()
+
+
+def callspec(item: pytest.Item) -> list[object]:
+    return list(item.callspec.params.values()) if hasattr(item, "callspec") else []
+
+
+def pytest_unconfigure() -> None:
+    SERVERS.stop()
+
+
+def server(kind: str):
+    try:
+        return SERVERS.get(kind)
+    except Absent as error:
+        if kind in required():
+            pytest.fail(f"required by ALLOCATOR_TEST_REQUIRE, but {error}", pytrace=False)
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=DATABASES)
+def kind(request: pytest.FixtureRequest) -> str:
+    """The databases, one after the other."""
+    return str(request.param)
+
+
+@pytest.fixture
+def new_database(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Makes an empty database of a kind and returns its URL; dropped after the test."""
+    made: list[tuple[str, str]] = []
+
+    def make(kind: str) -> str:
+        name = f"allocator_test_{os.getpid()}_{next(numbers)}"
+        if kind == "sqlite":
+            return f"sqlite:///{tmp_path}/{name}.db"
+        made.append((kind, name))
+        return str(server(kind).database(name))
+
+    yield make
+    for kind, name in made:
+        SERVERS.get(kind).drop(name)
+
+
+@pytest.fixture
+def empty(kind: str, new_database: Callable[[str], str]) -> str:
+    """The URL of an empty database."""
+    return new_database(kind)
+
+
+@pytest.fixture
+def fresh(empty: str) -> str:
+    """The URL of a database of this test alone, with the schema."""
+    upgrade(empty)
+    return empty
+
+
+@pytest.fixture
+def url(kind: str, shared_database: Callable[[str], str]) -> str:
+    """The URL of a database with the schema, shared by the tests of a run: use the fixture `tag`."""
+    return shared_database(kind)
+
+
+@pytest.fixture(scope="session")
+def shared_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    made: dict[str, str] = {}
+    name = f"allocator_test_{os.getpid()}_shared"
+
+    def get(kind: str) -> str:
+        if kind not in made:
+            sqlite = f"sqlite:///{tmp_path_factory.mktemp('shared')}/ids.db"
+            made[kind] = sqlite if kind == "sqlite" else server(kind).database(name)
+            upgrade(made[kind])
+        return made[kind]
+
+    yield get
+    for kind in made.keys() - {"sqlite"}:
+        SERVERS.get(kind).drop(name)
+
+
+def upgrade(url: str) -> None:
+    database = Database(url, timeout=60)
+    database.upgrade_schema()
+    database.close()
+
+
+@pytest.fixture
+def tag() -> str:
+    """A tag that no other test uses."""
+    return f"tag-{next(numbers)}"
+
+
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest) -> Iterator[Faces]:
+    """Makes allocators of either face."""
+    faces = Faces(request.param)
+    yield faces
+    faces.close()
+
+
+@pytest.fixture(autouse=True)
+def quiet_logs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "allocator")

@@ -1,0 +1,286 @@
+"""Damaged tables, lost connections, unknown commits: never an id twice, always one clear sentence."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from rig.wire import Wire
+from sqlalchemy import create_engine, make_url, text
+
+from allocator import (
+    Allocator,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+)
+
+SERVERS = ("postgres", "mysql", "mariadb")
+on_servers = pytest.mark.parametrize("kind", SERVERS, indirect=True)
+
+
+def execute(url: str, *statements: str) -> None:
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+    engine.dispose()
+
+
+def without_key(url: str, value_type: str = "BIGINT") -> None:
+    """The table as somebody may have made it by hand."""
+    execute(
+        url,
+        "DROP TABLE allocator_segment",
+        f"CREATE TABLE allocator_segment (tag VARCHAR(64), max_value {value_type}, step BIGINT, max_step BIGINT, "
+        "id_limit BIGINT)",
+    )
+
+
+# -- the schema
+
+
+def test_a_missing_schema_names_the_command(face, empty, kind, tag):
+    ids = face(empty)
+    if kind == "sqlite":  # the embedded database makes its own
+        assert ids.next_id(tag) == 1
+        return
+    for call in (lambda: ids.next_id(tag), lambda: ids.reserve(tag, 1), ids.tags.list):
+        with pytest.raises(SchemaOutOfDate, match="lacks table allocator_segment; run: allocator db upgrade"):
+            call()
+
+
+def test_a_schema_that_is_ahead_is_refused(face, fresh, tag):
+    execute(fresh, "UPDATE allocator_schema_version SET version_num = '9999'")
+
+    with pytest.raises(SchemaOutOfDate, match="revision 9999, which is newer than .* upgrade the package"):
+        face(fresh).next_id(tag)
+
+
+@on_servers
+def test_a_schema_in_the_hosts_history_is_good(face, fresh, tag):
+    execute(fresh, "DROP TABLE allocator_schema_version")
+    assert face(fresh).next_id(tag) == 1
+    execute(fresh, "DROP TABLE allocator_segment", "CREATE TABLE allocator_segment (tag VARCHAR(64), max_value BIGINT)")
+
+    with pytest.raises(SchemaOutOfDate, match=r"lacks column allocator_segment\.step, .*; run: allocator db upgrade"):
+        face(fresh).next_id(tag)
+
+
+def test_a_table_that_goes_away_is_asked_for_once_a_second(face, fresh, tag):
+    ids = face(fresh, step=10, max_step=10)
+    ids.next_id(tag)
+    execute(fresh, "DROP TABLE allocator_segment")
+    served = 1
+    with pytest.raises(SchemaOutOfDate, match="run: allocator db upgrade"):
+        for served in range(2, 100):
+            ids.next_id(tag)
+
+    assert 10 <= served <= 20  # what was in memory, or claimed in time
+
+
+# -- a table altered by hand
+
+
+def test_a_value_that_was_lowered_stops_the_tag(face, fresh, tag):
+    ids = face(fresh, step=100, max_step=100)
+    before = ids.next_ids(tag, 150)
+    execute(fresh, f"UPDATE allocator_segment SET max_value = 50 WHERE tag = '{tag}'")
+    with pytest.raises(MaxValueWentBack, match=f"raise it above every id in use .allocator tags set {tag}"):
+        before += [ids.next_id(tag) for _ in range(1000)]
+
+    assert len(set(before)) == len(before)
+    for call in (lambda: ids.next_id(tag), lambda: ids.reserve(tag, 1)):
+        with pytest.raises(MaxValueWentBack):
+            call()
+
+
+def test_a_row_that_was_deleted_is_not_made_again(face, fresh, tag):
+    ids = face(fresh)
+    ids.next_id(tag)
+    execute(fresh, "DELETE FROM allocator_segment")
+
+    with pytest.raises(MaxValueWentBack, match="the row is gone in the database, but ids up to 1000"):
+        ids.reserve(tag, 1)
+
+
+def test_two_rows_for_a_tag_are_refused(face, fresh, tag):
+    without_key(fresh)
+    execute(fresh, f"INSERT INTO allocator_segment VALUES ('{tag}', 0, 10, 10, 1000), ('{tag}', 5, 10, 10, 1000)")
+
+    with pytest.raises(SchemaDamaged, match="there are 2 rows; no id was given out; see: allocator db check"):
+        face(fresh).next_id(tag)
+
+
+@on_servers
+def test_a_column_too_small_gives_no_id_twice(face, fresh, tag):
+    without_key(fresh, "INT")
+    execute(fresh, f"INSERT INTO allocator_segment VALUES ('{tag}', 2147483600, 20, 20, 9223372036854775807)")
+    ids = face(fresh)
+    drawn = []
+    with pytest.raises(SchemaDamaged, match="see: allocator db check"):
+        drawn += [ids.next_id(tag) for _ in range(200)]
+
+    assert len(set(drawn)) == len(drawn)
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+def test_control_without_strict_mode_a_small_column_repeats_ids(fresh, tag):
+    """What the strict mode of our sessions and the check for warnings prevent."""
+    without_key(fresh, "INT")
+    execute(fresh, f"INSERT INTO allocator_segment VALUES ('{tag}', 2147483600, 20, 20, 9223372036854775807)")
+    engine = create_engine(fresh)
+    with engine.connect() as connection:
+        connection.execute(text("SET SESSION sql_mode = ''"))
+        claim = text("UPDATE allocator_segment SET max_value = LAST_INSERT_ID(max_value + 100)")
+        claimed = [connection.execute(claim).lastrowid for _ in range(3)]
+    engine.dispose()
+
+    assert claimed[1] == claimed[2]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+def test_a_value_that_became_a_fraction_is_refused(face, fresh, tag):
+    without_key(fresh)
+    execute(fresh, f"INSERT INTO allocator_segment VALUES ('{tag}', 9.3e18, 10, 10, 1e19)")
+
+    with pytest.raises(SchemaDamaged, match=r"max_value is 9\.3"):
+        face(fresh).next_id(tag)
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+def test_the_table_itself_refuses_an_overflow(fresh):
+    with pytest.raises(Exception, match="CHECK constraint failed"):
+        execute(fresh, "INSERT INTO allocator_segment VALUES ('x', 9223372036854775807 + 1, 1, 1, 9.3e18)")
+
+
+# -- connections
+
+
+@on_servers
+def test_a_claim_is_one_round_trip(face, url, tag):
+    with Wire(url) as wire:
+        ids = face(wire.url, step=5, max_step=5)
+        ids.reserve(tag, 1)
+        wire.reset()
+        for _ in range(20):
+            ids.reserve(tag, 1)
+
+        assert wire.round_trips == 20
+        ids.close()
+
+
+@on_servers
+def test_a_connection_that_went_stale_costs_the_caller_nothing(face, url, tag):
+    with Wire(url) as wire:
+        ids = face(wire.url, step=5, max_step=5)
+        drawn = ids.next_ids(tag, 10)
+        wire.cut()
+        drawn += ids.next_ids(tag, 50)
+        wire.cut()
+        drawn += ids.reserve(tag, 5)
+
+        assert sorted(set(drawn)) == drawn
+        ids.close()
+
+
+@on_servers
+def test_an_answer_that_never_comes_burns_the_range(face, url, tag):
+    """Rule 1: the commit has happened, and nobody knows; the same ids must not be claimed again or adopted."""
+    with Wire(url) as wire:
+        ids = face(wire.url, timeout=0.5)
+        first = ids.reserve(tag, 10)
+        wire.deaf = True
+        with pytest.raises(DatabaseUnavailable):
+            ids.reserve(tag, 10)
+        assert wire.said.wait(5)
+        wire.deaf = False
+        wire.cut()
+        later = ids.reserve(tag, 10)
+
+        assert later[0] > first[-1] + 10
+        ids.close()
+
+
+@on_servers
+def test_a_frozen_server_is_given_up_in_time(face, url, tag):
+    with Wire(url) as wire:
+        ids = face(wire.url, timeout=0.5, step=10, max_step=10)
+        ids.next_id(tag)
+        wire.deaf = True
+        with pytest.raises(DatabaseUnavailable, match=r"(did not answer within|is not available|no answer within)"):
+            ids.next_ids(tag, 100)
+        wire.deaf = False
+        wire.cut()
+        time.sleep(1.1)  # the pace of claims after a failure
+
+        assert ids.next_id(tag) > 10
+        ids.close()
+
+
+@on_servers
+def test_a_closed_port_is_unavailable_and_no_password_is_shown(face, url, tag):
+    target = make_url(url).set(host="127.0.0.1", port=1, password="s3cret-word")
+    with pytest.raises(DatabaseUnavailable, match="127.0.0.1:1/") as caught:
+        face(target.render_as_string(hide_password=False), timeout=0.2).next_id(tag)
+
+    assert "s3cret" not in everything_said(caught.value)
+
+
+@on_servers
+def test_a_wrong_name_or_password_is_refused_at_once_and_never_shown(face, url, tag):
+    wrong_name = make_url(url).set(database="no_such_database")
+    wrong_word = make_url(url).set(username="no_such_user", password="s3cret-word")
+    for target in (wrong_name, wrong_word):
+        began = time.monotonic()
+        with pytest.raises(DatabaseRefused, match="check user, password, database name and rights") as caught:
+            face(target.render_as_string(hide_password=False), timeout=30).next_id(tag)
+        assert time.monotonic() - began < 15
+        assert "s3cret" not in everything_said(caught.value)
+
+
+def everything_said(error: BaseException | None) -> str:
+    said = ""
+    while error is not None:
+        said += f"{error!s} {error!r} "
+        error = error.__cause__ or error.__context__
+    return said
+
+
+@on_servers
+def test_a_lock_held_by_somebody_ends_in_an_error_and_not_in_a_hang(face, url, tag):
+    ids = face(url, timeout=1.0)
+    ids.reserve(tag, 1)
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        connection.execute(text("UPDATE allocator_segment SET step = step WHERE tag = :tag"), {"tag": tag})
+        connection.execute(text("UPDATE allocator_segment SET step = step + 1 WHERE tag = :tag"), {"tag": tag})
+        with pytest.raises(DatabaseUnavailable):
+            ids.reserve(tag, 1)
+        connection.rollback()
+    engine.dispose()
+
+    assert ids.reserve(tag, 1)[0] >= 2
+
+
+def test_a_sqlite_file_that_cannot_be_used_says_so(face, tmp_path, tag):
+    (tmp_path / "text.db").write_text("this is no database, " * 100)
+    for path in (tmp_path / "missing" / "ids.db", tmp_path / "text.db"):
+        with pytest.raises(DatabaseRefused, match="refuses"):
+            face(f"sqlite:///{path}").next_id(tag)
+
+
+def test_names_that_are_no_database(face):
+    for wrong in ("", "nonsense", "sqlite", "oracle://u:s3cret@h/x", "postgresql+nosuch://u:s3cret@h/x", 5, None):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            face(wrong)
+        assert "s3cret" not in everything_said(caught.value)
+
+
+def test_the_durability_of_sqlite_is_full(tmp_path):
+    with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
+        level = ids._database.run(lambda connection: connection.exec_driver_sql("PRAGMA synchronous").scalar())
+
+    assert level == 3  # EXTRA

@@ -1,0 +1,80 @@
+"""The ways in which the schema is deployed: `alembic` in a checkout, `allocator db` from a wheel elsewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import allocator
+
+CHECKOUT = Path(allocator.__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=CHECKOUT, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+def call(*words: str, url: str = "", cwd: Path = CHECKOUT) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "ALLOCATOR_DATABASE_URL": url} if url else dict(os.environ)
+    return subprocess.run([*words], env=environment, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def alembic(*words: str, url: str) -> str:
+    done = call(sys.executable, "-m", "alembic", *words, url=url)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_alembic_in_a_checkout(empty):
+    alembic("upgrade", "head", url=empty)
+    assert "0001 (head)" in alembic("current", url=empty)
+    assert "No new upgrade operations" in alembic("check", url=empty)
+
+    with allocator.Allocator(empty) as ids:
+        assert ids.next_id("order") == 1
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql", "mysql", "mariadb"])
+def test_a_dba_can_have_the_statements(dialect):
+    sql = alembic("-x", f"url={dialect}://host/name", "upgrade", "head", "--sql", url="")
+
+    assert "CREATE TABLE allocator_segment" in sql
+    assert "INSERT INTO allocator_schema_version" in sql
+
+
+def test_the_wheel_holds_the_migrations_and_the_types(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+
+    assert {"allocator/migrations/env.py", "allocator/migrations/versions/0001_segments.py"} <= set(names)
+    assert "allocator/py.typed" in names
+    assert not [name for name in names if name.startswith(("tests/", "migrations/")) or name.endswith(".pyc")]
+
+
+def test_a_wheel_installed_elsewhere_brings_its_schema(wheel, empty, tmp_path):
+    """Only the wheel comes from a new environment; its dependencies are those of this run."""
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv" / "bin" / "python"
+    site = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
+    zipfile.ZipFile(wheel).extractall(site)
+    others = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "others.pth").write_text("\n".join(others))
+    where = call(str(python), "-c", "import allocator; print(allocator.__file__)", cwd=tmp_path)
+    assert str(tmp_path) in where.stdout, where.stderr
+
+    for words, said in (
+        (("upgrade",), "is at revision 0001"),
+        (("current",), "0001 (the newest)"),
+        (("check",), "the tables are as needed"),
+    ):
+        done = call(str(python), "-m", "allocator", "db", *words, url=empty, cwd=tmp_path)
+        assert (done.returncode, said in done.stdout) == (0, True), done.stderr

@@ -1,0 +1,212 @@
+"""The schema: from zero it equals the metadata, on every database; up, down, up; several at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+from alembic import command
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect, text
+
+from allocator import Allocator, SchemaOutOfDate
+from allocator.database import schema
+from allocator.database.store import Database
+from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
+
+SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+
+
+def picture(url: str) -> dict[str, object]:
+    """Everything that the database can tell of our tables."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        inspector = inspect(connection)
+        seen: dict[str, object] = {}
+        for name in sorted(set(inspector.get_table_names()) - {VERSION_TABLE}):
+            seen[name] = {
+                "columns": [{**column, "type": repr(column["type"])} for column in inspector.get_columns(name)],
+                "key": inspector.get_pk_constraint(name)["constrained_columns"],
+                "checks": sorted(str(check) for check in inspector.get_check_constraints(name)),
+                "indexes": inspector.get_indexes(name),
+                "options": inspector.get_table_options(name),
+            }
+            if engine.dialect.name in {"mysql", "mariadb"}:
+                seen[f"{name} as shown"] = connection.execute(text(f"SHOW CREATE TABLE {name}")).one()[1]
+    engine.dispose()
+    return seen
+
+
+def migrate(url: str, direction: str, to: str) -> None:
+    database = Database(url, timeout=60)
+    config = schema.alembic_config()
+    with (
+        closing(database),
+        database.engine.connect() as connection,
+        database.dialect.schema_change(connection, 60),
+    ):
+        config.attributes[schema.CONNECTION] = connection
+        getattr(command, direction)(config, to)
+
+
+def test_from_zero_equals_the_metadata(kind, new_database):
+    migrated, created = new_database(kind), new_database(kind)
+    migrate(migrated, "upgrade", "head")
+    engine = create_engine(created)
+    metadata.create_all(engine)
+    engine.dispose()
+
+    assert picture(created) == picture(migrated)
+    assert picture(migrated)
+
+
+def test_control_a_column_that_differs_is_noticed(kind, new_database):
+    migrated, created = new_database(kind), new_database(kind)
+    for url, type_ in ((migrated, "BIGINT"), (created, "INTEGER")):
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            connection.execute(text(f"CREATE TABLE allocator_segment (max_value {type_})"))
+        engine.dispose()
+
+    assert picture(created) != picture(migrated)
+
+
+def test_up_down_up(empty):
+    for _ in range(2):
+        migrate(empty, "upgrade", "head")
+        up = picture(empty)
+        migrate(empty, "downgrade", "base")
+        assert picture(empty) == {}
+    migrate(empty, "upgrade", "head")
+
+    assert picture(empty) == up
+
+
+def test_a_downgrade_that_would_forget_ids_is_refused(fresh):
+    with Allocator(fresh) as ids:
+        ids.next_id("order")
+    with pytest.raises(RuntimeError, match="1 tags have given out ids"):
+        migrate(fresh, "downgrade", "base")
+
+    with Allocator(fresh) as ids:
+        assert ids.next_id("order") == 1001
+
+
+def test_the_revisions_are_those_of_the_scripts():
+    scripts = ScriptDirectory.from_config(schema.alembic_config())
+
+    assert tuple(reversed([script.revision for script in scripts.walk_revisions()])) == REVISIONS
+
+
+def test_several_upgrades_at_once(empty):
+    code = f"from allocator.cli import main; main(['db', 'upgrade', '--url', {empty!r}])"
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: run(code), range(4)))
+
+    assert [process.returncode for process in done] == [0] * 4, [process.stderr for process in done]
+
+
+def test_several_processes_at_once_make_the_embedded_schema(new_database):
+    url = new_database("sqlite")
+    code = f"from allocator import Allocator\nwith Allocator({url!r}) as ids: print(ids.next_id('order'))"
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: run(code), range(4)))
+
+    assert {"1", "1001", "2001", "3001"} == {process.stdout.strip() for process in done}
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_a_sound_schema_has_no_problems(fresh):
+    database = Database(fresh)
+    assert database.run(schema.problems, "here") == []
+    database.close()
+
+
+@SERVERS
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        ("max_value INT NOT NULL", "column allocator_segment.max_value is INTEGER, and must be BIGINT"),
+        ("max_value BIGINT", "column allocator_segment.max_value must be NOT NULL"),
+        ("max_val BIGINT NOT NULL", "column allocator_segment.max_value is missing"),
+    ],
+)
+def test_a_table_altered_by_hand_is_found_out(fresh, made, found):
+    engine = create_engine(fresh)
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE allocator_segment"))
+        connection.execute(
+            text(
+                f"CREATE TABLE allocator_segment (tag VARCHAR(64) NOT NULL, {made}, step BIGINT NOT NULL, "
+                "max_step BIGINT NOT NULL, id_limit BIGINT NOT NULL)"
+            )
+        )
+    engine.dispose()
+    database = Database(fresh)
+    problems = database.run(schema.problems, "here")
+    database.close()
+
+    assert any(found.replace("INTEGER", "INT") in problem.replace("INTEGER", "INT") for problem in problems)
+    assert any("primary key of allocator_segment is (), and must be (tag)" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+def test_an_engine_without_transactions_is_found_out(fresh):
+    engine = create_engine(fresh)
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE allocator_segment ENGINE = MyISAM"))
+    engine.dispose()
+    database = Database(fresh)
+    problems = database.run(schema.problems, "here")
+    database.close()
+
+    assert problems == ["allocator_segment is kept by MyISAM, and must be by InnoDB, which has transactions"]
+
+
+@SERVERS
+def test_a_server_is_never_changed_unasked(empty):
+    with Allocator(empty) as ids, pytest.raises(SchemaOutOfDate):
+        ids.next_id("order")
+
+    assert picture(empty) == {}
+
+
+def test_the_tables_can_stand_in_the_hosts_own_history(kind, empty, tmp_path):
+    """As the README shows it: two metadata in the host's env.py, autogenerate, upgrade."""
+    host = tmp_path / "host"
+    (host / "versions").mkdir(parents=True)
+    (host / "env.py").write_text(HOST_ENV)
+    (host / "script.py.mako").write_text((schema.script_folder() / "script.py.mako").read_text())
+    config = schema.alembic_config()
+    config.set_main_option("script_location", str(host))
+    config.attributes["url"] = empty
+    command.revision(config, message="with ids", autogenerate=True)
+    command.upgrade(config, "head")
+
+    with Allocator(empty) as ids:
+        assert ids.next_id("order") == 1
+    assert picture(empty).keys() >= {"allocator_segment", "orders"}
+    command.check(config)
+
+
+HOST_ENV = """
+from alembic import context
+from allocator.database.tables import metadata as allocator_metadata
+from sqlalchemy import BigInteger, Column, MetaData, Table, create_engine
+
+metadata = MetaData()
+Table("orders", metadata, Column("id", BigInteger, primary_key=True))
+
+engine = create_engine(context.config.attributes["url"])
+with engine.connect() as connection:
+    context.configure(connection=connection, target_metadata=[metadata, allocator_metadata])
+    with context.begin_transaction():
+        context.run_migrations()
+engine.dispose()
+"""

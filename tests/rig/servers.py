@@ -1,0 +1,127 @@
+"""Real databases for the tests: from a URL, else Docker, else a throw-away server, else the reason why not.
+
+ALLOCATOR_TEST_POSTGRES_URL    a database that may be used; likewise MYSQL and MARIADB
+ALLOCATOR_TEST_POSTGRES_IMAGE  the image for testcontainers
+ALLOCATOR_TEST_REQUIRE         postgres,mysql: their absence fails the run instead of skipping
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from sqlalchemy import create_engine, make_url, text
+
+from rig.containers import from_container
+from rig.throwaway import from_binary
+
+KINDS = ("postgres", "mysql", "mariadb")
+
+
+class Absent(Exception):
+    """No server of this kind can be had; the message says why."""
+
+
+@dataclass
+class Server:
+    kind: str
+    url: str
+    origin: str
+    stop: Callable[[], None] = field(default=lambda: None, repr=False)
+    version: str = ""
+
+    def ask_version(self) -> None:
+        engine = create_engine(self.url)
+        with engine.connect() as connection:
+            self.version = str(connection.scalar(text("SELECT version()"))).split(" (")[0].split(" on ")[0]
+        engine.dispose()
+        is_mariadb = "mariadb" in self.version.lower()
+        if self.kind in {"mysql", "mariadb"} and is_mariadb != (self.kind == "mariadb"):
+            raise Absent(f"{self.origin} is {self.version}, which is not {self.kind}")
+
+    def database(self, name: str) -> str:
+        """The URL of a new, empty database on this server."""
+        engine = create_engine(self.url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        engine.dispose()
+        return make_url(self.url).set(database=name).render_as_string(hide_password=False)
+
+    def drop(self, name: str) -> None:
+        engine = create_engine(self.url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            force = " WITH (FORCE)" if self.kind == "postgres" else ""
+            connection.execute(text(f"DROP DATABASE IF EXISTS {name}{force}"))
+        engine.dispose()
+
+
+def required() -> set[str]:
+    return {kind for kind in os.environ.get("ALLOCATOR_TEST_REQUIRE", "").replace(" ", "").split(",") if kind}
+
+
+def find(kind: str) -> Server:
+    reasons = []
+    for way in (from_url, from_container, from_binary):
+        try:
+            url, origin, stop = way(kind)
+        except LookupError as error:
+            reasons.append(str(error.args[0]))
+            continue
+        server = Server(kind, url, origin, stop)
+        try:
+            server.ask_version()
+        except Absent as error:
+            stop()
+            reasons.append(str(error))
+            continue
+        return server
+    raise Absent(f"no {kind}: {'; '.join(reasons)}")
+
+
+def from_url(kind: str) -> tuple[str, str, Callable[[], None]]:
+    name = f"ALLOCATOR_TEST_{kind.upper()}_URL"
+    url = os.environ.get(name)
+    if not url:
+        raise LookupError(f"{name} is not set")
+    return url, name, lambda: None
+
+
+class Servers:
+    """Those of one run, started at most once each, and together."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Server | Absent] = {}
+
+    def start(self, kinds: set[str]) -> None:
+        with ThreadPoolExecutor(len(KINDS)) as pool:
+            missing = sorted(kinds - self.found.keys())
+            for kind, result in zip(missing, pool.map(attempt, missing), strict=True):
+                self.found[kind] = result
+
+    def get(self, kind: str) -> Server:
+        self.start({kind})
+        server = self.found[kind]
+        if isinstance(server, Absent):
+            raise server
+        return server
+
+    def lines(self) -> list[str]:
+        return [
+            f"{kind}: {server}" if isinstance(server, Absent) else f"{kind}: {server.version}, from {server.origin}"
+            for kind, server in sorted(self.found.items())
+        ]
+
+    def stop(self) -> None:
+        for server in self.found.values():
+            if isinstance(server, Server):
+                server.stop()
+        self.found.clear()
+
+
+def attempt(kind: str) -> Server | Absent:
+    try:
+        return find(kind)
+    except Absent as error:
+        return error

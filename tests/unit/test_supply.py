@@ -1,0 +1,376 @@
+"""One tag driven from several threads, by both faces, over a database in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from rig.memory import MemorySource, sequence
+
+from allocator import Allocator, AsyncAllocator
+from allocator.aio import AsyncSequence
+from allocator.errors import (
+    AllocatorClosed,
+    DatabaseUnavailable,
+    Exhausted,
+    InvalidCount,
+    MaxValueWentBack,
+    NotCopyable,
+    SchemaOutOfDate,
+    UnknownTag,
+)
+from allocator.supply import LockedIterator, iterator
+
+
+@contextmanager
+def switching_every(seconds: float) -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(seconds)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def draw_on_threads(next_id: Callable[[], int], threads: int, each: int) -> list[list[int]]:
+    with switching_every(1e-5), ThreadPoolExecutor(threads) as pool:
+        jobs = [pool.submit(lambda: [next_id() for _ in range(each)]) for _ in range(threads)]
+        return [job.result() for job in jobs]
+
+
+@pytest.mark.parametrize(("size", "each"), [(1, 50), (10, 1500), (1000, 5000)])
+def test_threads_get_every_id_once_and_in_order(size: int, each: int):
+    source = MemorySource(step=size, max_step=size)
+    drawn = draw_on_threads(sequence(source).next_id, threads=8, each=each)
+
+    assert list(range(1, 8 * each + 1)) == sorted(sum(drawn, []))
+    assert all(ids == sorted(ids) for ids in drawn)
+
+
+def test_without_the_gil_an_iterator_takes_a_lock():
+    values = iterator(range(1, 5001), locked=True)
+    assert isinstance(values, LockedIterator)
+    drawn = draw_on_threads(values.__next__, threads=5, each=1000)
+
+    assert list(range(1, 5001)) == sorted(sum(drawn, []))
+
+
+def test_iteration_and_single_calls_share_one_supply():
+    ids = sequence(MemorySource())
+    endless = iter(ids)
+
+    assert [next(endless), ids.next_id(), next(endless), *ids.next_ids(2)] == [1, 2, 3, 4, 5]
+
+
+def test_iteration_goes_on_after_an_error():
+    source = MemorySource(step=1, max_step=1)
+    ids = sequence(source, timeout=0.05)
+    endless = iter(ids)
+    assert next(endless) == 1
+    source.failure = SchemaOutOfDate("gone")
+    drain(ids)
+    source.failure = None
+    ids._core._retry_at = 0.0
+
+    assert isinstance(next(endless), int)
+
+
+def drain(ids) -> None:
+    """Use up what is in memory, until the failure shows."""
+    with pytest.raises((SchemaOutOfDate, DatabaseUnavailable)):
+        for _ in range(100_000):
+            ids.next_id()
+
+
+def test_next_ids_crosses_segments_without_a_gap():
+    ids = sequence(MemorySource(step=7, max_step=7))
+
+    assert list(range(1, 101)) == ids.next_ids(100)
+
+
+def test_a_claim_is_made_in_the_background_at_low_water():
+    source = MemorySource(step=100, max_step=100)
+    ids = sequence(source)
+    ids.next_ids(10)
+    assert source.attempts == 1
+    source.asked.clear()
+    ids.next_id()
+
+    assert source.asked.wait(5)
+    assert source.attempts == 2
+
+
+def test_ids_are_served_from_memory_while_the_database_is_away():
+    source = MemorySource(step=100, max_step=100)
+    ids = sequence(source)
+    ids.next_id()
+    source.failure = DatabaseUnavailable("away")
+
+    assert list(range(2, 101)) == ids.next_ids(99)
+    assert source.attempts <= 3
+
+
+def test_an_empty_memory_waits_no_longer_than_the_timeout_and_says_why():
+    source = MemorySource()
+    source.failure = DatabaseUnavailable("no route to host")
+
+    with pytest.raises(DatabaseUnavailable, match="no route to host"):
+        sequence(source, timeout=0.05).next_id()
+
+
+def test_a_database_that_never_answers_ends_in_a_timeout():
+    source = MemorySource()
+    source.gate.clear()
+    ids = sequence(source, timeout=0.05)
+
+    with pytest.raises(DatabaseUnavailable, match=r"tag 'order': the database did not answer within 0\.05 seconds"):
+        ids.next_id()
+    with pytest.raises(DatabaseUnavailable, match="did not answer"):
+        ids.reserve(5)
+    source.gate.set()
+
+
+def test_failures_are_paced_whatever_the_callers_do():
+    source = MemorySource()
+    source.failure = SchemaOutOfDate("no table")
+    ids = sequence(source)
+    for _ in range(200):
+        with pytest.raises(SchemaOutOfDate, match="no table"):
+            ids.next_id()
+
+    assert source.attempts == 1
+
+
+def test_a_failure_nobody_waits_for_is_logged_once(caplog: pytest.LogCaptureFixture):
+    source = MemorySource(step=100, max_step=100)
+    ids = sequence(source)
+    ids.next_id()
+    source.failure = DatabaseUnavailable("away")
+    ids.next_ids(99)
+    ids._under_way.result(5)
+
+    assert caplog.messages == ["tag order: a claim failed, ids go on from memory while they last: away"]
+
+
+def test_an_unknown_tag_is_refused_until_somebody_makes_it():
+    source = MemorySource()
+    ids = sequence(source, create=False)
+    with pytest.raises(UnknownTag):
+        ids.next_id()
+    with pytest.raises(UnknownTag):
+        ids.reserve(1)
+    sequence(source).next_id()
+
+    assert ids.next_id() == 1001
+
+
+def test_the_last_id_is_the_limit_and_then_nothing_for_ever():
+    ids = sequence(MemorySource(step=100, max_step=100, limit=250))
+
+    assert list(range(1, 251)) == ids.next_ids(250)
+    for _ in range(2):
+        with pytest.raises(Exhausted, match="its last id, 250"):
+            ids.next_id()
+
+
+def test_a_reservation_that_no_longer_fits_loses_nothing():
+    source = MemorySource(limit=100)
+    ids = sequence(source)
+    with pytest.raises(InvalidCount, match="at most 100, all that remain of tag 'order', got 101"):
+        ids.reserve(101)
+
+    assert range(1, 101) == ids.reserve(100)
+    with pytest.raises(Exhausted):
+        ids.reserve(1)
+    with pytest.raises(Exhausted):
+        ids.next_id()
+
+
+def test_a_value_that_went_back_stops_the_tag_and_what_is_in_memory():
+    source = MemorySource(step=100, max_step=100)
+    ids = sequence(source)
+    ids.next_ids(5)
+    source.rows["order"] = replace(source.rows["order"], max_value=50)
+    with pytest.raises(MaxValueWentBack, match="max_value is 50 in the database, but ids up to 100"):
+        ids.reserve(10)
+    with pytest.raises(MaxValueWentBack):
+        ids.next_id()
+
+
+def test_reservations_and_single_ids_never_overlap():
+    ids = sequence(MemorySource(step=10, max_step=10))
+    seen: list[int] = []
+    for _ in range(30):
+        seen += [ids.next_id(), *ids.reserve(7)]
+
+    assert len(set(seen)) == len(seen)
+
+
+# -- one process, two faces
+
+
+def test_an_async_face_may_share_an_allocator():
+    ids = sequence(MemorySource())
+    shared = AsyncSequence(ids)
+
+    async def both() -> list[int]:
+        return [await shared.next_id(), ids.next_id(), *(await shared.next_ids(2)), *(await shared.reserve(2))]
+
+    assert asyncio.run(both()) == [1, 2, 3, 4, 1001, 1002]
+
+
+def test_many_tasks_on_two_loops():
+    ids = AsyncSequence(sequence(MemorySource(step=10, max_step=10)))
+
+    async def many() -> list[int]:
+        return list(await asyncio.gather(*(ids.next_id() for _ in range(200))))
+
+    assert list(range(1, 401)) == sorted(asyncio.run(many()) + asyncio.run(many()))
+
+
+def test_a_cancelled_waiter_cancels_neither_the_claim_nor_the_others():
+    source = MemorySource()
+    source.gate.clear()
+    ids = AsyncSequence(sequence(source))
+
+    async def race() -> list[int]:
+        impatient = asyncio.create_task(ids.next_id())
+        patient = asyncio.create_task(ids.next_id())
+        await asyncio.to_thread(source.asked.wait, 5)
+        impatient.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await impatient
+        source.gate.set()
+        return [await patient, await ids.next_id()]
+
+    assert asyncio.run(race()) == [1, 2]
+    assert source.attempts == 1
+
+
+def test_a_cancelled_reservation_is_burnt():
+    source = MemorySource()
+    source.gate.clear()
+    ids = sequence(source)
+
+    async def cancel() -> None:
+        task = asyncio.create_task(AsyncSequence(ids).reserve(10))
+        await asyncio.to_thread(source.asked.wait, 5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        source.gate.set()
+
+    asyncio.run(cancel())
+    ids._background.close()
+    assert [range(1, 11)] == source.claims
+
+
+def test_the_loop_goes_on_while_a_claim_is_under_way():
+    source = MemorySource()
+    source.gate.clear()
+    ids = AsyncSequence(sequence(source))
+
+    async def tick() -> int:
+        waiting = asyncio.create_task(ids.next_id())
+        await asyncio.to_thread(source.asked.wait, 5)
+        turns = 0
+        for _ in range(1000):
+            await asyncio.sleep(0)
+            turns += 1
+        source.gate.set()
+        assert await waiting == 1
+        return turns
+
+    assert asyncio.run(tick()) == 1000
+
+
+def test_a_loop_that_ended_before_its_claim_is_no_error(caplog: pytest.LogCaptureFixture):
+    source = MemorySource()
+    source.gate.clear()
+    ids = sequence(source, timeout=0.05)
+    with pytest.raises(DatabaseUnavailable):
+        asyncio.run(AsyncSequence(ids).next_id())
+    source.gate.set()
+    ids._background.close()
+
+    assert caplog.messages == []
+
+
+# -- processes
+
+
+def test_a_forked_child_owns_nothing():
+    source = MemorySource()
+    ids = sequence(source)
+    ids.next_id()
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        ids._background.renew()
+        ids._renew()
+        os.write(writer, f"{ids.next_id()}".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    assert os.read(reader, 100) == b"1001"
+    assert ids.next_id() == 2
+    os.close(reader), os.close(writer)
+
+
+@pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_refused(make_copy: Callable[[object], object]):
+    allocator = Allocator("sqlite://")
+    shared = AsyncAllocator(allocator)
+    for thing in (allocator, allocator.sequence("order"), shared, shared.sequence("order")):
+        with pytest.raises(NotCopyable, match="must not exist twice"):
+            make_copy(thing)
+    allocator.close()
+
+
+def test_after_close_there_is_nothing():
+    ids = Allocator("sqlite://")
+    handle = ids.sequence("order")
+    assert handle.next_id() == 1
+    ids.close()
+    ids.close()
+
+    for call in (handle.next_id, lambda: ids.next_id("order"), lambda: ids.reserve("order", 5), ids.tags.list):
+        with pytest.raises(AllocatorClosed, match="closed; make a new one"):
+            call()
+
+
+def test_close_wakes_whoever_waits():
+    source = MemorySource()
+    source.failure = DatabaseUnavailable("away")
+    ids = sequence(source, timeout=30)
+    caught: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            ids.next_id()
+        except AllocatorClosed as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert source.asked.wait(5)
+    ids._background.close()
+    thread.join(5)
+
+    assert len(caught) == 1
+
+
+def test_a_claim_runs_in_the_caller_where_no_thread_can_be_had():
+    source = MemorySource()
+    ids = sequence(source)
+    ids._background._pool.shutdown()  # as the interpreter does at its end
+
+    assert ids.next_ids(2) == [1, 2]
