@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Connection, Inspector, Table, column, inspect, select, table
+from sqlalchemy import BigInteger, Column, Connection, Inspector, Table, column, inspect, select, table
 
 from allocator.database.dialect import Dialect
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
@@ -18,6 +18,7 @@ from allocator.errors import AllocatorError, SchemaOutOfDate
 
 if TYPE_CHECKING:
     from alembic.config import Config
+    from sqlalchemy.engine.interfaces import ReflectedColumn
 
 HEAD = REVISIONS[-1]
 CONNECTION = "connection"
@@ -87,18 +88,10 @@ def missing_parts(inspector: Inspector) -> list[str]:
 
 
 def damages(inspector: Inspector, expected: Table) -> list[str]:
-    found = []
     if not inspector.has_table(expected.name):
         return [f"table {expected.name} is missing; {UPGRADE}"]
     present = {part["name"]: part for part in inspector.get_columns(expected.name)}
-    for part in expected.columns:
-        here = present.get(part.name)
-        if here is None:
-            found.append(f"column {expected.name}.{part.name} is missing")
-        elif isinstance(part.type, BigInteger) and not isinstance(here["type"], BigInteger):
-            found.append(f"column {expected.name}.{part.name} is {here['type']}, and must be BIGINT")
-        elif here["nullable"] and not part.nullable:
-            found.append(f"column {expected.name}.{part.name} must be NOT NULL")
+    found = [wrong for part in expected.columns if (wrong := damage(part, present.get(part.name)))]
     key = list(inspector.get_pk_constraint(expected.name)["constrained_columns"])
     needed = [part.name for part in expected.primary_key.columns]
     if key != needed:
@@ -107,6 +100,17 @@ def damages(inspector: Inspector, expected: Table) -> list[str]:
         if str(option).endswith("_engine") and engine != "InnoDB":
             found.append(f"{expected.name} is kept by {engine}, and must be by InnoDB, which has transactions")
     return found
+
+
+def damage(expected: Column[Any], present: ReflectedColumn | None) -> str:
+    """What is wrong with a column; empty when nothing is."""
+    if present is None:
+        return f"column {expected} is missing"
+    if isinstance(expected.type, BigInteger) and not isinstance(present["type"], BigInteger):
+        return f"column {expected} is {present['type']}, and must be BIGINT"
+    if present["nullable"] and not expected.nullable:
+        return f"column {expected} must be NOT NULL"
+    return ""
 
 
 def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float) -> None:

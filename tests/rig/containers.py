@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+
+from rig.running import Running
 
 IMAGES = {"postgres": "postgres:18", "mysql": "mysql:9", "mariadb": "mariadb:11"}
 
 
-def from_container(kind: str) -> tuple[str, str, Callable[[], None]]:
+def from_container(kind: str) -> Running:
     from docker.errors import DockerException
 
     image = os.environ.get(f"ALLOCATOR_TEST_{kind.upper()}_IMAGE", IMAGES[kind])
@@ -20,7 +21,14 @@ def from_container(kind: str) -> tuple[str, str, Callable[[], None]]:
     except OSError as error:
         raise LookupError(f"testcontainers cannot reach Docker ({error})") from error
     url = container.get_connection_url()
-    return url.replace("mysql+", "mariadb+", 1) if kind == "mariadb" else url, f"testcontainers {image}", container.stop
+    engine = container.get_wrapped_container()
+    return Running(
+        url.replace("mysql+", "mariadb+", 1) if kind == "mariadb" else url,
+        f"testcontainers {image}",
+        container.stop,
+        engine.pause,
+        engine.unpause,
+    )
 
 
 def make(kind: str, image: str):

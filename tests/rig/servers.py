@@ -8,13 +8,13 @@ ALLOCATOR_TEST_REQUIRE         postgres,mysql: their absence fails the run inste
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlalchemy import create_engine, make_url, text
 
 from rig.containers import from_container
+from rig.running import Running
 from rig.throwaway import from_binary
 
 KINDS = ("postgres", "mysql", "mariadb")
@@ -27,10 +27,12 @@ class Absent(Exception):
 @dataclass
 class Server:
     kind: str
-    url: str
-    origin: str
-    stop: Callable[[], None] = field(default=lambda: None, repr=False)
+    running: Running
     version: str = ""
+
+    @property
+    def url(self) -> str:
+        return self.running.url
 
     def ask_version(self) -> None:
         engine = create_engine(self.url)
@@ -39,7 +41,7 @@ class Server:
         engine.dispose()
         is_mariadb = "mariadb" in self.version.lower()
         if self.kind in {"mysql", "mariadb"} and is_mariadb != (self.kind == "mariadb"):
-            raise Absent(f"{self.origin} is {self.version}, which is not {self.kind}")
+            raise Absent(f"{self.running.origin} is {self.version}, which is not {self.kind}")
 
     def database(self, name: str) -> str:
         """The URL of a new, empty database on this server."""
@@ -65,27 +67,26 @@ def find(kind: str) -> Server:
     reasons = []
     for way in (from_url, from_container, from_binary):
         try:
-            url, origin, stop = way(kind)
+            server = Server(kind, way(kind))
         except LookupError as error:
             reasons.append(str(error.args[0]))
             continue
-        server = Server(kind, url, origin, stop)
         try:
             server.ask_version()
         except Absent as error:
-            stop()
+            server.running.stop()
             reasons.append(str(error))
             continue
         return server
     raise Absent(f"no {kind}: {'; '.join(reasons)}")
 
 
-def from_url(kind: str) -> tuple[str, str, Callable[[], None]]:
+def from_url(kind: str) -> Running:
     name = f"ALLOCATOR_TEST_{kind.upper()}_URL"
     url = os.environ.get(name)
     if not url:
         raise LookupError(f"{name} is not set")
-    return url, name, lambda: None
+    return Running(url, name)
 
 
 class Servers:
@@ -109,14 +110,16 @@ class Servers:
 
     def lines(self) -> list[str]:
         return [
-            f"{kind}: {server}" if isinstance(server, Absent) else f"{kind}: {server.version}, from {server.origin}"
+            f"{kind}: {server}"
+            if isinstance(server, Absent)
+            else f"{kind}: {server.version}, from {server.running.origin}"
             for kind, server in sorted(self.found.items())
         ]
 
     def stop(self) -> None:
         for server in self.found.values():
             if isinstance(server, Server):
-                server.stop()
+                server.running.stop()
         self.found.clear()
 
 

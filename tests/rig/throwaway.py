@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -14,17 +15,19 @@ from pathlib import Path
 
 import pymysql
 
+from rig.running import Running
+
 SECONDS = 60
 
 
-def from_binary(kind: str) -> tuple[str, str, Callable[[], None]]:
+def from_binary(kind: str) -> Running:
     return postgres() if kind == "postgres" else mysql_like(kind)
 
 
 # -- PostgreSQL
 
 
-def postgres() -> tuple[str, str, Callable[[], None]]:
+def postgres() -> Running:
     binaries = postgres_binaries()
     folder = Path(tempfile.mkdtemp(prefix="allocator-pg-"))
     data, port = folder / "data", free_port()
@@ -34,7 +37,7 @@ def postgres() -> tuple[str, str, Callable[[], None]]:
     server = start(as_user, [binaries / "postgres", "-D", data, *settings], folder)
     wait_until(lambda: ready(as_user, binaries, folder, port), server, folder)
     url = f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
-    return url, f"a throw-away {binaries}", lambda: stop(server, folder)
+    return running(url, f"a throw-away {binaries}", server, folder)
 
 
 def postgres_binaries() -> Path:
@@ -70,7 +73,7 @@ def unprivileged(folder: Path) -> dict[str, object]:
 # -- MySQL and MariaDB
 
 
-def mysql_like(kind: str) -> tuple[str, str, Callable[[], None]]:
+def mysql_like(kind: str) -> Running:
     binary = mysql_binary(kind)
     folder = Path(tempfile.mkdtemp(prefix=f"allocator-{kind}-"))
     data, port = folder / "data", free_port()
@@ -102,7 +105,7 @@ def mysql_like(kind: str) -> tuple[str, str, Callable[[], None]]:
         cursor.execute("GRANT ALL ON *.* TO tester@'127.0.0.1'")
     admin.close()
     url = f"{kind}+pymysql://tester:tester@127.0.0.1:{port}/test_start"
-    return url, f"a throw-away {binary}", lambda: stop(server, folder)
+    return running(url, f"a throw-away {binary}", server, folder)
 
 
 def mysql_binary(kind: str) -> str:
@@ -147,6 +150,24 @@ def wait_until(answers: Callable[[], bool], server: subprocess.Popen, folder: Pa
             stop(server, folder)
             raise LookupError(f"the throw-away server did not start: {last}")
         time.sleep(0.1)
+
+
+def running(url: str, origin: str, server: subprocess.Popen, folder: Path) -> Running:
+    return Running(
+        url,
+        origin,
+        lambda: stop(server, folder),
+        lambda: signal_all(server.pid, signal.SIGSTOP),
+        lambda: signal_all(server.pid, signal.SIGCONT),
+    )
+
+
+def signal_all(parent: int, number: signal.Signals) -> None:
+    """To a server and its children, which PostgreSQL puts into process groups of their own."""
+    os.kill(parent, number)
+    for task in Path(f"/proc/{parent}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            os.kill(int(child), number)
 
 
 def stop(server: subprocess.Popen, folder: Path) -> None:

@@ -1,0 +1,136 @@
+"""The command line as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from allocator.cli import main
+
+
+def run(*words: str, url: str | None = None) -> Result:
+    environment = {"ALLOCATOR_DATABASE_URL": url} if url else {}
+    return CliRunner().invoke(main, list(words), env=environment)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ALLOCATOR_DATABASE_URL", raising=False)
+    return tmp_path
+
+
+def test_exactly_as_many_ids_as_asked_for_are_claimed(url, tag):
+    assert run("next", tag, "-n", "5", url=url).output == "1\n2\n3\n4\n5\n"
+    assert run("next", tag, url=url).output == "6\n"
+    tags = json.loads(run("tags", "list", "--json", url=url).output)
+
+    assert [found["max_value"] for found in tags if found["tag"] == tag] == ["6"]
+
+
+def test_ids_are_strings_in_json(url, tag):
+    assert json.loads(run("next", tag, "-n", "2", "--json", url=url).output) == {"tag": tag, "ids": ["1", "2"]}
+
+
+def test_the_embedded_database_is_made_on_first_use(here):
+    assert run("next", "order").output == "1\n"
+    assert (here / "allocator.db").exists()
+
+
+def test_an_option_wins_over_the_environment(here):
+    run("next", "order", "--url", "sqlite:///mine.db", url="sqlite:///theirs.db")
+
+    assert [path.name for path in here.glob("*.db")] == ["mine.db"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["next", "a b"], "error: a tag is 1 to 64 of the characters"),
+        (["next", "order", "-n", "0"], "error: count must be 1 to 10000000, got 0"),
+        (["next", "order", "-n", "-1"], "got -1"),
+        (["next", "order", "-n", "1000000000"], "got 1000000000"),
+        (["next", "order", "--no-create"], "error: tag 'order' does not exist"),
+        (["next", "order", "--url", "nonsense"], "error: this is not a database URL"),
+        (["next", "order", "--url", "oracle://u:s3cret@h/x"], "known are sqlite, postgresql, mysql, mariadb"),
+        (["tags", "set", "order", "--step", "5"], "error: tag 'order' does not exist"),
+        (["tags", "create", "order", "--step", "0"], "error: step must be 1 to 100000000, got 0"),
+    ],
+)
+def test_a_refusal_is_one_sentence_and_exit_code_1(here, words, sentence):
+    done = run(*words)
+
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "s3cret" not in done.stderr
+    as_json = run(*words, "--json")
+    assert sentence.removeprefix("error: ") in json.loads(as_json.stderr)["message"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["nope"], ["next"], ["next", "order", "-n", "five"], ["next", "order", "--nope"], ["db"]]
+    + [["tags", "create", "x", "--limit", "5", "--javascript"]],
+)
+def test_what_is_not_understood_is_exit_code_2(here, words):
+    assert run(*words).exit_code == 2
+
+
+def test_a_server_needs_its_schema_first(kind, empty, tag):
+    if kind == "sqlite":
+        pytest.skip("the embedded database makes its own schema")
+    refused = run("next", tag, url=empty)
+    assert (refused.exit_code, "run: allocator db upgrade" in refused.stderr) == (1, True)
+    assert run("db", "current", url=empty).output.startswith("none; the newest is ")
+    assert run("db", "check", url=empty).exit_code == 1
+    assert json.loads(run("db", "upgrade", "--json", url=empty).output)["revision"] == "0001"
+    assert run("db", "current", url=empty).output == "0001 (the newest)\n"
+    assert json.loads(run("db", "check", "--json", url=empty).output) == {"problems": []}
+
+    assert run("next", tag, url=empty).output == "1\n"
+
+
+def test_tags_are_made_listed_and_changed(url, tag):
+    made = run("tags", "create", tag, "--step", "10", "--max-step", "20", "--start-after", "99", url=url)
+    assert made.output == f"created {tag}: the first id is 100\n"
+    changed = json.loads(run("tags", "set", tag, "--limit", "500", "--start-after", "200", "--json", url=url).output)
+
+    assert changed == {"tag": tag, "max_value": "200", "step": 10, "max_step": 20, "limit": "500"}
+    assert run("next", tag, url=url).output == "201\n"
+    assert tag in run("tags", "list", url=url).output
+
+
+def commands(group: click.Group, name: str = "allocator"):
+    for word, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{name} {word}")
+        else:
+            yield pytest.param(command, id=f"{name} {word}")
+
+
+@pytest.mark.parametrize("command", list(commands(main)))
+def test_every_command_explains_itself(command: click.Command):
+    assert command.help
+    options = {name for parameter in command.params for name in parameter.opts}
+    assert {"--url", "--json"} <= options
+    undocumented = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
+
+    assert undocumented == []
+
+
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
+    command = f"{sys.executable} -m allocator next order -n 1000000 | head -n 2"
+    environment = {**os.environ, "ALLOCATOR_DATABASE_URL": f"sqlite:///{tmp_path}/ids.db"}
+    done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.stdout == "1\n2\n"
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,135 @@
+"""Several processes, forks and kills: never an id twice."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rig.workers import Workers
+
+from allocator import Allocator
+
+FORK_DEADLINE = 30
+
+
+def in_child(work) -> str:
+    """Run `work` in a forked child and return what it said."""
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            said = str(work())
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writer, said.encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as said_there:
+        text = said_there.read()
+    os.waitpid(child, 0)
+    return text
+
+
+def test_a_forked_child_draws_ids_of_its_own(url, tag):
+    """Rule 11. Handles, tags looked up by name, and the connections: the child starts anew."""
+    with Allocator(url) as ids:
+        handle = ids.sequence(tag)
+        mine = [ids.next_id(tag), handle.next_id()]
+        theirs = in_child(lambda: [ids.next_id(tag), handle.next_id(), *ids.next_ids(tag, 3)])
+        mine += ids.next_ids(tag, 5)
+
+    assert mine == [1, 2, 3, 4, 5, 6, 7]
+    assert theirs == "[1001, 1002, 1003, 1004, 1005]"
+
+
+def test_the_parents_connection_survives_the_child(url, tag):
+    with Allocator(url) as ids:
+        ids.reserve(tag, 1)
+        for _ in range(3):
+            in_child(lambda: ids.reserve(tag, 1))
+        in_child(ids.close)
+
+        assert ids.reserve(tag, 1) == range(5, 6)
+
+
+def test_control_without_the_hook_a_child_repeats_the_parents_ids(url, tag):
+    from allocator import forks
+
+    with Allocator(url) as ids:
+        ids.next_id(tag)
+        forks.alive.discard(ids)  # the rule, broken
+        theirs = in_child(lambda: ids.next_id(tag))
+
+        assert theirs == str(ids.next_id(tag))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(url, tag, method):
+    context = multiprocessing.get_context(method)
+    with Allocator(url) as ids:
+        mine = ids.next_ids(tag, 10)
+        results = context.Queue()
+        child = context.Process(target=draw, args=(url, tag, results))
+        child.start()
+        theirs = results.get(timeout=FORK_DEADLINE)
+        child.join(FORK_DEADLINE)
+
+    assert set(mine).isdisjoint(theirs)
+    assert len(theirs) == 10
+
+
+def draw(url: str, tag: str, results) -> None:
+    with Allocator(url) as ids:
+        results.put(ids.next_ids(tag, 10))
+
+
+def test_workers_killed_at_random_never_give_an_id_twice(url, tag, tmp_path):
+    """The quick form of `make soak`."""
+    with Workers(url, tag, tmp_path, step=50, ids_each=20_000) as workers:
+        workers.kill_at_random(kills=6, pause=0.15, seed=7)
+        workers.wait(60)
+    report = workers.report()
+
+    assert report.duplicates == 0
+    assert report.ids > 5_000
+    assert report.killed >= 3
+
+
+def test_a_worker_that_is_killed_holds_up_nobody(url, tag, tmp_path):
+    """Killed in the middle of a claim as often as not: the next claim of another process goes on."""
+    with Workers(url, tag, tmp_path, step=1, ids_each=100_000, count=2) as workers, Allocator(url) as ids:
+        for _ in range(3):
+            time.sleep(0.2)
+            workers.kill_one()
+            ids.reserve(tag, 1)
+
+
+def test_a_process_ends_by_itself_without_close(url, tag, tmp_path: Path):
+    """Threads of the pool must not keep the interpreter alive."""
+    code = f"from allocator import Allocator; ids = Allocator({url!r}); print(ids.next_ids({tag!r}, 150)[-1])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+
+    assert done.stdout.strip() == "150"
+
+
+def test_ctrl_c_ends_a_waiting_call(tmp_path: Path):
+    code = (
+        "import threading, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from rig.memory import MemorySource, sequence\n"
+        "source = MemorySource(); source.gate.clear(); ids = sequence(source, timeout=60)\n"
+        "threading.Thread(target=lambda: (source.asked.wait(), print('waiting', flush=True)), daemon=True).start()\n"
+        "try: ids.next_id()\n"
+        "except KeyboardInterrupt: source.gate.set(); print(ids.next_id())\n"
+    )
+    here = str(Path(__file__).parent.parent)
+    child = subprocess.Popen([sys.executable, "-c", code, here], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "waiting\n"
+    child.send_signal(signal.SIGINT)
+
+    assert child.communicate(timeout=30)[0] == "1\n"

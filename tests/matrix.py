@@ -1,0 +1,85 @@
+"""The quick tests on every Python that is here, and on both lines of SQLAlchemy: `make matrix`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from rig.servers import KINDS, Server, Servers
+from tqdm import tqdm
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+SQLALCHEMY = {"2.0": "sqlalchemy==2.0.58", "2.0 oldest": "sqlalchemy==2.0.41", "2.1": "sqlalchemy>=2.1,<2.2"}
+FOLDER = Path(".venv-matrix")
+QUICK = ("tests/unit", "tests/contract/test_ids.py", "tests/migrations/test_schema.py")
+
+
+def interpreters() -> dict[str, str]:
+    """Pythons on the PATH and of pyenv that start; a shim of pyenv may be there and not start."""
+    found = {}
+    homes = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for version in PYTHONS:
+        candidates = [f"python{version}", *map(str, sorted(homes.glob(f"{version}.*/bin/python")))]
+        for candidate in candidates:
+            if starts(candidate, version):
+                found[version] = candidate
+                break
+    return found
+
+
+def starts(candidate: str, version: str) -> bool:
+    try:
+        said = subprocess.run([candidate, "--version"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return False
+    return said.startswith(f"Python {version}.")
+
+
+def combinations() -> list[tuple[str, str, str]]:
+    """Every Python with the newest SQLAlchemy, and the first Python with the older ones."""
+    pythons = interpreters()
+    first = next(iter(pythons))
+    pairs = [(version, "2.1") for version in pythons] + [(first, line) for line in SQLALCHEMY if line != "2.1"]
+    return [(version, pythons[version], line) for version, line in pairs]
+
+
+def run(version: str, python: str, line: str, environment: dict[str, str]) -> tuple[bool, str]:
+    venv = FOLDER / f"{version}-{line.replace(' ', '-')}"
+    inside = str(venv / "bin" / "python")
+    if not Path(inside).exists():
+        subprocess.run([python, "-m", "venv", str(venv)], check=True)
+        subprocess.run([inside, "-m", "pip", "install", "-q", "--upgrade", "pip>=25.1"], check=True)
+    install = [inside, "-m", "pip", "install", "-q", SQLALCHEMY[line], "-e", ".[all]", "--group", "test", "hatchling"]
+    subprocess.run(install, check=True)
+    done = subprocess.run(
+        [inside, "-m", "pytest", "-q", *QUICK], env=environment, capture_output=True, text=True, check=False
+    )
+    lines = done.stdout.strip().splitlines()
+    if done.returncode:
+        print(*lines[-60:], done.stderr, sep="\n")
+    return done.returncode == 0, lines[-1] if lines else ""
+
+
+def main() -> int:
+    servers = Servers()
+    servers.start(set(KINDS))
+    environment = dict(os.environ)
+    for kind, server in servers.found.items():
+        if isinstance(server, Server):
+            environment[f"ALLOCATOR_TEST_{kind.upper()}_URL"] = server.url
+    print(*servers.lines(), sep="\n")
+    results = []
+    try:
+        for version, python, line in tqdm(combinations(), desc="matrix", disable=None):
+            passed, words = run(version, python, line, environment)
+            results.append(passed)
+            print(f"Python {version}, SQLAlchemy {line}: {'passed' if passed else 'FAILED'}: {words}", flush=True)
+    finally:
+        servers.stop()
+    return 0 if results and all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
