@@ -32,7 +32,7 @@ def picture(url: str) -> dict[str, object]:
                 "key": inspector.get_pk_constraint(name)["constrained_columns"],
                 "checks": sorted(str(check) for check in inspector.get_check_constraints(name)),
                 "indexes": inspector.get_indexes(name),
-                "options": inspector.get_table_options(name),
+                "options": schema.table_options(inspector, name),
             }
             if engine.dialect.name in {"mysql", "mariadb"}:
                 seen[f"{name} as shown"] = connection.execute(text(f"SHOW CREATE TABLE {name}")).one()[1]
