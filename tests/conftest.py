@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from rig.faces import FACES, Faces
-from rig.servers import KINDS, Absent, Servers, required
+from rig.servers import KINDS, SERVERS, server
 
 from allocator.database.store import Database
 
-SERVERS = Servers()
 DATABASES = ("sqlite", *KINDS)
 numbers = itertools.count(1)
 
@@ -33,15 +32,6 @@ def callspec(item: pytest.Item) -> list[object]:
 
 def pytest_unconfigure() -> None:
     SERVERS.stop()
-
-
-def server(kind: str):
-    try:
-        return SERVERS.get(kind)
-    except Absent as error:
-        if kind in required():
-            pytest.fail(f"required by ALLOCATOR_TEST_REQUIRE, but {error}", pytrace=False)
-        pytest.skip(str(error))
 
 
 @pytest.fixture(params=DATABASES)

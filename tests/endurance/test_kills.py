@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 import time
 
-from conftest import DATABASES, SERVERS
-from rig.servers import Server
+from rig.servers import KINDS, SERVERS, Server
 from rig.workers import Workers
 from tqdm import tqdm
 
@@ -14,7 +13,7 @@ IDS_EACH = 500_000
 
 
 def test_killed_workers_on_every_database_at_once(shared_database, tmp_path, tag, report):
-    SERVERS.start(set(DATABASES) - {"sqlite"})
+    SERVERS.start(set(KINDS))
     kinds = ["sqlite", *(kind for kind, server in SERVERS.found.items() if isinstance(server, Server))]
     rnd = random.Random(20261121)
     runs = {}

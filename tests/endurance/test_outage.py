@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from conftest import SERVERS, server
+from rig.servers import server
 from tqdm import tqdm
 
 from allocator import Allocator
@@ -16,7 +16,8 @@ WARM_UP, FROZEN = 10, 20
 
 @pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 def test_a_frozen_server_is_not_noticed(kind, url, tag, report):
-    running = server(kind).running
+    found = server(kind)
+    running = found.running
     if running.freeze is None:
         pytest.skip(f"{running.origin} is not ours to freeze")
     with Allocator(url, runway=60) as ids:
@@ -32,7 +33,7 @@ def test_a_frozen_server_is_not_noticed(kind, url, tag, report):
         during = len(attempts) - before
         drawn += pace(sequence, 5, "afterwards")
 
-    report(f"{SERVERS.get(kind).version}: {during} claims attempted in {FROZEN} s, 0 errors")
+    report(f"{found.version}: {during} claims attempted in {FROZEN} s, 0 errors")
     assert len(set(drawn)) == len(drawn) == RATE * (FROZEN + 5)
     assert during < FROZEN
 

@@ -15,17 +15,19 @@ def from_container(kind: str) -> Running:
     image = os.environ.get(f"ALLOCATOR_TEST_{kind.upper()}_IMAGE", IMAGES[kind])
     try:
         container = make(kind, image)
+    except (DockerException, OSError) as error:
+        raise LookupError(f"testcontainers finds no Docker engine ({first_line(error)})") from error
+    try:
         container.start()
-    except DockerException as error:  # no engine, or no image
-        raise LookupError(f"testcontainers cannot start {image} ({str(error).splitlines()[0][:120]})") from error
-    except OSError as error:
-        raise LookupError(f"testcontainers cannot reach Docker ({error})") from error
+    except (DockerException, OSError) as error:
+        container.get_docker_client().client.close()
+        raise LookupError(f"testcontainers cannot start {image} ({first_line(error)})") from error
     url = container.get_connection_url()
     engine = container.get_wrapped_container()
     return Running(
         url.replace("mysql+", "mariadb+", 1) if kind == "mariadb" else url,
         f"testcontainers {image}",
-        container.stop,
+        lambda: remove(container),
         engine.pause,
         engine.unpause,
     )
@@ -40,3 +42,12 @@ def make(kind: str, image: str):
     from testcontainers.community.mysql import MySqlContainer
 
     return MySqlContainer(image, dialect="pymysql", username="root")
+
+
+def remove(container) -> None:
+    container.stop()
+    container.get_docker_client().client.close()
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:100]

@@ -11,6 +11,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from rig.containers import from_container
@@ -121,6 +122,19 @@ class Servers:
             if isinstance(server, Server):
                 server.running.stop()
         self.found.clear()
+
+
+SERVERS = Servers()
+
+
+def server(kind: str) -> Server:
+    """The server of a kind, or else a skip that says why; a failure where it is required."""
+    try:
+        return SERVERS.get(kind)
+    except Absent as error:
+        if kind in required():
+            pytest.fail(f"required by ALLOCATOR_TEST_REQUIRE, but {error}", pytrace=False)
+        pytest.skip(str(error))
 
 
 def attempt(kind: str) -> Server | Absent:
