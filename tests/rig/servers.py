@@ -7,7 +7,9 @@ ALLOCATOR_TEST_REQUIRE         postgres,mysql: their absence fails the run inste
 
 from __future__ import annotations
 
+import gc
 import os
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -101,6 +103,9 @@ class Servers:
             missing = sorted(kinds - self.found.keys())
             for kind, result in zip(missing, pool.map(attempt, missing), strict=True):
                 self.found[kind] = result
+        with warnings.catch_warnings():  # Docker's client leaves sockets behind when an image is missing
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
     def get(self, kind: str) -> Server:
         self.start({kind})
