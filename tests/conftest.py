@@ -49,8 +49,9 @@ def new_database(tmp_path: Path) -> Iterator[Callable[[str], str]]:
         name = f"allocator_test_{os.getpid()}_{next(numbers)}"
         if kind == "sqlite":
             return f"sqlite:///{tmp_path}/{name}.db"
+        url = str(server(kind).database(name))
         made.append((kind, name))
-        return str(server(kind).database(name))
+        return url
 
     yield make
     for kind, name in made:

@@ -99,16 +99,16 @@ class Servers:
         self.found: dict[str, Server | Absent] = {}
 
     def start(self, kinds: set[str]) -> None:
-        with ThreadPoolExecutor(len(KINDS)) as pool:
-            missing = sorted(kinds - self.found.keys())
-            for kind, result in zip(missing, pool.map(attempt, missing), strict=True):
-                self.found[kind] = result
+        missing = sorted(kinds - self.found.keys())
         with warnings.catch_warnings():  # Docker's client leaves sockets behind when an image is missing
             warnings.simplefilter("ignore", ResourceWarning)
+            with ThreadPoolExecutor(len(KINDS)) as pool:
+                self.found.update(zip(missing, pool.map(attempt, missing), strict=True))
             gc.collect()
 
     def get(self, kind: str) -> Server:
-        self.start({kind})
+        if kind not in self.found:
+            self.start({kind})
         server = self.found[kind]
         if isinstance(server, Absent):
             raise server
