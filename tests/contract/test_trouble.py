@@ -284,3 +284,21 @@ def test_the_durability_of_sqlite_is_full(tmp_path):
         level = ids._database.run(lambda connection: connection.exec_driver_sql("PRAGMA synchronous").scalar())
 
     assert level == 3  # EXTRA
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_commit_that_comes_with_a_warning_is_burnt(face, fresh, tag):
+    """Rule 1. As when synchronous replication is cancelled: the server says success, and a warning."""
+    ids = face(fresh)
+    first = ids.reserve(tag, 10)
+    execute(
+        fresh,
+        "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE WARNING 'canceling wait for synchronous replication'; RETURN NEW; END $$",
+        "CREATE TRIGGER warn BEFORE UPDATE ON allocator_segment FOR EACH ROW EXECUTE FUNCTION warn()",
+    )
+    with pytest.raises(DatabaseUnavailable, match="came with a warning, so it is burnt: canceling wait for synch"):
+        ids.reserve(tag, 10)
+    execute(fresh, "DROP TRIGGER warn ON allocator_segment")
+
+    assert ids.reserve(tag, 10)[0] == first[-1] + 11
