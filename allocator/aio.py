@@ -8,13 +8,14 @@ from concurrent.futures import Future
 from itertools import islice
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.background import Background
 from allocator.errors import Uncopyable
 from allocator.schemes.limits import check_count
-from allocator.schemes.segment import Wait
+from allocator.schemes.pace import Wait
 from allocator.schemes.tag import Tag
+from allocator.supply import Supply
 from allocator.sync import Allocator, Sequence
 from allocator.tags import Tags
 
@@ -42,22 +43,28 @@ class AsyncSequence(Uncopyable):
         try:
             return self._supply._draw()
         except StopIteration:
-            return await self._refill()
+            return await refill(self._supply)
 
     async def next_ids(self, count: int) -> list[int]:
         """As `Sequence.next_ids`. A cancelled call burns what it had drawn."""
         check_count(count)
+        core = self._supply._core
         ids = list(islice(self._supply._values, count))
         while len(ids) < count:
-            ids.append(await self._refill())
+            ids.append(await refill(self._supply))
+            if core is not self._supply._core:  # forked while it waited: the ids are the parent's too
+                return await self.next_ids(count)
             ids += islice(self._supply._values, count - len(ids))
         return ids
 
     async def reserve(self, count: int) -> range:
         """As `Sequence.reserve`. A cancelled call burns the block."""
         future = self._supply._start_reserve(count)
-        if not await ended(future, self._supply._terms.timeout):
-            raise self._supply._overdue()
+        try:
+            if not await ended(future, self._supply._terms.timeout):
+                raise self._supply._overdue()
+        finally:
+            future.cancel()  # one that has begun is burnt
         return future.result()
 
     async def __aiter__(self) -> AsyncIterator[int]:
@@ -68,27 +75,35 @@ class AsyncSequence(Uncopyable):
     def __repr__(self) -> str:
         return f"<AsyncSequence {self.tag}>"
 
-    async def _refill(self) -> int:
-        end = monotonic() + self._supply._terms.timeout
-        while True:
-            step = self._supply._advance()
-            if isinstance(step, int):
-                return step
-            left = end - monotonic()
-            if left <= 0:
-                raise self._supply._overdue(step)
-            if isinstance(step, Wait):
-                await asyncio.sleep(min(step.seconds, left))
-            elif await ended(step, left):
-                self._supply._raise_unless_passing(step.result())
+
+async def refill(supply: Supply) -> int:
+    """As `sync.refill`, without blocking the loop."""
+    end = monotonic() + supply._terms.timeout
+    while True:
+        step = supply._advance()
+        if isinstance(step, int):
+            return step
+        left = end - monotonic()
+        if left <= 0:
+            raise supply._overdue(step)
+        if isinstance(step, Wait):
+            await asyncio.sleep(min(step.seconds, left))
+        elif await ended(step, left):
+            supply._raise_unless_passing(step.result())
 
 
 async def ended(future: Future[Any], seconds: float) -> bool:
     """Wait for a thread's work; neither a time-out nor a cancellation of the waiter reaches the work."""
-    done, _ = await asyncio.wait([asyncio.wrap_future(future)], timeout=seconds)
-    for wrapped in done:
-        wrapped.exception()  # seen: asyncio logs what nobody looked at
+    wrapped = asyncio.wrap_future(future)
+    wrapped.add_done_callback(look)
+    done, _ = await asyncio.wait([wrapped], timeout=seconds)
     return bool(done)
+
+
+def look(future: asyncio.Future[Any]) -> None:
+    """asyncio logs an error that nobody looked at, as of a call that was given up."""
+    if not future.cancelled():
+        future.exception()
 
 
 class AsyncTags:
@@ -138,7 +153,20 @@ class AsyncTags:
         )
 
     async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.wrap_future(self._background.submit(work, *args, **kwargs))
+        future = asyncio.wrap_future(self._background.submit(work, *args, **kwargs))
+        future.add_done_callback(look)
+        return await future
+
+
+class Settings(TypedDict, total=False):
+    """The settings of `Allocator`."""
+
+    create_missing: bool
+    step: int
+    max_step: int
+    limit: int
+    runway: float
+    timeout: float
 
 
 class AsyncAllocator(Uncopyable):
@@ -150,7 +178,7 @@ class AsyncAllocator(Uncopyable):
     Not bound to an event loop. A shared allocator is not closed by this one.
     """
 
-    def __init__(self, database: str | URL | Engine | Allocator, **settings: Any) -> None:
+    def __init__(self, database: str | URL | Engine | Allocator, **settings: Unpack[Settings]) -> None:
         self._owned = not isinstance(database, Allocator)
         if isinstance(database, Allocator):
             if settings:
@@ -165,7 +193,7 @@ class AsyncAllocator(Uncopyable):
         try:
             return self._draws[tag]()
         except (StopIteration, KeyError, TypeError):
-            return await self.sequence(tag)._refill()
+            return await refill(self._allocator.sequence(tag))
 
     async def next_ids(self, tag: str, count: int) -> list[int]:
         """As `Allocator.next_ids`. A cancelled call burns what it had drawn."""

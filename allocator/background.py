@@ -1,42 +1,107 @@
-"""Work on a few threads of our own: for asyncio, and for whatever nobody waits for."""
+"""Work on a few threads of the allocator: every claim runs here, for both faces.
+
+The queue is a `SimpleQueue`, whose `put` may be called from a signal handler or a destructor at any moment. The threads
+are daemons: a claim that hangs does not keep the interpreter from ending, and the range it may still get is burnt.
+"""
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any, ParamSpec, TypeVar
 
 from allocator.errors import AllocatorClosed
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-THREADS = 4
-log = logging.getLogger("allocator")
+THREADS = 8
+
+
+class Work:
+    """A call to be made once, and the future of its result."""
+
+    __slots__ = ("_call", "_left", "future")
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.future: Future[Any] = Future()
+        self._call = call
+        self._left = [True]
+
+    def take(self) -> bool:
+        """True for the first who asks: where no thread could be started, two may hold the same work."""
+        try:
+            return self._left.pop()
+        except IndexError:
+            return False
+
+    def run(self) -> None:
+        if not self.take() or not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            result = self._call()
+        except Exception as error:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
+    def drop(self) -> None:
+        if self.take() and self.future.set_running_or_notify_cancel():
+            self.future.set_exception(AllocatorClosed())
 
 
 class Background:
-    """A pool of threads that starts with the first work and can be renewed after a fork."""
+    """Threads that start with the work, up to `THREADS`, and can be renewed after a fork."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
-        self._pool = new_pool()
+        self._start()
 
-    def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run `work` soon; at once and here where no thread can be had, as when the interpreter ends."""
+    def _start(self) -> None:
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run `call` soon; at once and here where no thread can be had, as when the interpreter ends."""
+        if self.closed.is_set():
+            raise AllocatorClosed
+        work = Work(lambda: call(*args, **kwargs))
+        self._queue.put(work)
+        if len(self._threads) < THREADS and not self._queue.empty():
+            self._start_thread()
+        if not self._threads:
+            work.run()
+        return work.future
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=run_all, args=(self._queue,), name="allocator", daemon=True)
         try:
-            return self._pool.submit(work, *args, **kwargs)
-        except RuntimeError:
-            if self.closed.is_set():
-                raise AllocatorClosed from None
-            return run_here(work, *args, **kwargs)
+            thread.start()
+        except RuntimeError:  # no more threads on this system, or the interpreter ends
+            return
+        self._threads.append(thread)
 
-    def close(self) -> None:
-        """Waits for work under way, whose every wait has an end, and drops the rest."""
+    def close(self, seconds: float) -> None:
+        """Drop what has not begun, and wait so long at most for what has."""
         self.closed.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._drop_all()
+        for _ in self._threads:
+            self._queue.put(None)
+        end = monotonic() + seconds
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, end - monotonic()))
+
+    def _drop_all(self) -> None:
+        try:
+            while True:
+                if work := self._queue.get_nowait():
+                    work.drop()
+        except Empty:
+            pass
 
     def renew(self) -> None:
         """In a forked child: the threads stayed with the parent."""
@@ -44,17 +109,10 @@ class Background:
         self.closed = threading.Event()
         if was_closed:
             self.closed.set()
-        self._pool = new_pool()
+        self._start()
 
 
-def new_pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, thread_name_prefix="allocator")
-
-
-def run_here(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-    future: Future[T] = Future()
-    try:
-        future.set_result(work(*args, **kwargs))
-    except Exception as error:
-        future.set_exception(error)
-    return future
+def run_all(queue: SimpleQueue[Work | None]) -> None:
+    while work := queue.get():
+        work.run()
+        del work  # an idle thread keeps nothing alive

@@ -5,12 +5,16 @@
     │   ├── InvalidTag
     │   ├── InvalidCount
     │   ├── InvalidSetting
-    │   └── InvalidDatabase         the URL or engine cannot be used as it stands
+    │   ├── InvalidDatabase         the URL or engine cannot be used as it stands
+    │   └── InvalidId
     ├── UnknownTag
     ├── TagExists
-    ├── Exhausted                   the limit of a tag is reached, for ever
+    ├── Exhausted                   the last id of a tag, or of a field of bits, was given out
+    ├── NodeIdsExhausted            no node or worker number is left
+    ├── ClockWentBack
+    ├── LeaseLost                   another process has our worker number now
     ├── MaxValueWentBack            the database forgot ids: the tag is stopped
-    ├── DatabaseUnavailable         try again later; nothing is lost
+    ├── DatabaseUnavailable         try again later, it is safe
     ├── DatabaseRefused             wrong user, password, name or rights
     ├── SchemaOutOfDate             the tables are missing, behind or ahead
     ├── SchemaDamaged               the tables were altered by hand
@@ -54,6 +58,10 @@ class InvalidDatabase(InvalidArgument):
     """The database URL or engine cannot be used as it stands."""
 
 
+class InvalidId(InvalidArgument):
+    """A number or text that is no id of the schemes, or of the one that was named."""
+
+
 class UnknownTag(AllocatorError):
     """The tag does not exist, and this allocator does not create tags by itself."""
 
@@ -63,7 +71,19 @@ class TagExists(AllocatorError):
 
 
 class Exhausted(AllocatorError):
-    """Every id up to the limit of the tag has been given out."""
+    """Every id up to the limit of the tag, or to the end of a field of bits, has been given out."""
+
+
+class NodeIdsExhausted(AllocatorError):
+    """No node or worker number is left; the message says who holds them."""
+
+
+class ClockWentBack(AllocatorError):
+    """The clock went back, and this generator has nothing but the clock to keep its ids apart."""
+
+
+class LeaseLost(AllocatorError):
+    """Another process has leased our worker number since; a new one is needed."""
 
 
 class MaxValueWentBack(AllocatorError):
@@ -71,7 +91,7 @@ class MaxValueWentBack(AllocatorError):
 
 
 class DatabaseUnavailable(AllocatorError):
-    """The database did not answer in time; the call may be tried again and nothing is lost."""
+    """The database did not answer in time; the call may be tried again, what it had claimed is burnt."""
 
 
 class DatabaseRefused(AllocatorError):

@@ -1,8 +1,9 @@
-"""After `os.fork()` the child owns nothing: every allocator in it starts anew."""
+"""After `os.fork()` the child owns nothing: whatever registered here starts anew in it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Protocol
 from weakref import WeakSet
 
@@ -15,9 +16,14 @@ alive: WeakSet[Forkable] = WeakSet()
 
 
 def renew_all() -> None:
-    for allocator in list(alive):
-        allocator.after_fork()
+    for thing in list(alive):
+        thing.after_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=renew_all)
+def in_child(callback: Callable[[], None]) -> None:
+    """Call back in every forked child, where this system knows forks."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=callback)
+
+
+in_child(renew_all)

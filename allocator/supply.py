@@ -1,7 +1,7 @@
-"""One tag's ids in this process: the pure core, driven. Shared by both faces.
+"""Ids in this process, of whatever scheme: a pure core, driven. Shared by both faces.
 
-The fast path is `_draw`, the bound `__next__` of the range that is being served: one C call, no lock. Everything
-else happens at its end: `_advance` decides under a lock and returns what to do without it.
+The fast path is `_draw`, the bound `__next__` of what is being served: one C call, no lock. Everything else happens
+at its end: `_advance` decides under a lock and returns what to do without it.
 """
 
 from __future__ import annotations
@@ -9,49 +9,32 @@ from __future__ import annotations
 import logging
 import sysconfig
 import threading
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol
+from typing import Any
 
 from allocator.background import Background
-from allocator.errors import (
-    AllocatorClosed,
-    AllocatorError,
-    DatabaseUnavailable,
-    Exhausted,
-    MaxValueWentBack,
-    Uncopyable,
-    UnknownTag,
-)
-from allocator.schemes.limits import check_reserve
-from allocator.schemes.segment import NOTHING, Claim, Segments, Wait
-from allocator.schemes.tag import Tag
+from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, Uncopyable
+from allocator.schemes.pace import Wait
 
 log = logging.getLogger("allocator")
 
 Draw = Callable[[], int]
 Ended = Future[AllocatorError | None]
-"""Done when a claim has ended, with the error if it failed; asking again is the waiter's business."""
+"""Done when a request has ended, with the error if it failed; asking again is the waiter's business."""
 
 LOST_AFTER = 12
-"""A claim that has not ended after so many times the timeout never will: its thread is gone."""
+"""A request that has not ended after so many times the timeout is given up, and burnt should it end after all."""
 
 WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
-class Source(Protocol):
-    """Where segments come from. Each call may be run again at any time; what it claimed is burnt then."""
-
-    def open_segment(self, template: Tag, create: bool) -> Tag: ...
-
-    def claim_segment(self, name: str, size: int, seen: int, *, exact: bool = False) -> range: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How an allocator serves its tags; durations in seconds."""
+    """How an allocator serves; durations in seconds."""
 
     create_missing: bool
     runway: float
@@ -63,7 +46,7 @@ class LockedIterator:
 
     __slots__ = ("_iterator", "_lock")
 
-    def __init__(self, values: range) -> None:
+    def __init__(self, values: Iterable[int]) -> None:
         self._iterator = iter(values)
         self._lock = threading.Lock()
 
@@ -75,197 +58,162 @@ class LockedIterator:
             return next(self._iterator)
 
 
-def iterator(values: range, locked: bool = WITHOUT_GIL) -> Iterator[int]:
-    return LockedIterator(values) if locked else iter(values)
+def iterator(values: Iterable[int], locked: bool | None = None) -> Iterator[int]:
+    return LockedIterator(values) if (WITHOUT_GIL if locked is None else locked) else iter(values)
 
 
 class Supply(Uncopyable):
-    """Serves one tag. Safe to use from several threads and from asyncio at the same time."""
+    """Serves ids of one kind. Safe to use from several threads and from asyncio at the same time.
 
-    __slots__ = (
-        "_background",
-        "_core",
-        "_draw",
-        "_draws",
-        "_failing",
-        "_lock",
-        "_opened",
-        "_source",
-        "_template",
-        "_terms",
-        "_under_way",
-        "_values",
-        "tag",
-    )
+    A subclass holds the pure core: `_want` asks it what would let it serve more, `_work` gets that from the database,
+    `_granted` and `_refused` tell it how that went. `owner` is kept alive, since its at-fork hook renews this.
+    """
+
+    __slots__ = ("_background", "_draw", "_failing", "_lock", "_owner", "_terms", "_under_way", "_values")
 
     _draw: Draw
     _values: Iterator[int]
 
-    def __init__(
-        self, template: Tag, source: Source, background: Background, terms: Terms, draws: dict[str, Draw]
-    ) -> None:
-        self.tag = template.name
-        self._terms = terms
-        self._template = template
-        self._source = source
+    def __init__(self, background: Background, terms: Terms, owner: object = None) -> None:
         self._background = background
-        self._draws = draws
-        self._start(seen=0)
+        self._terms = terms
+        self._owner = owner
+        self._reset()
 
-    def _start(self, seen: int) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._core = Segments(self._terms.runway, LOST_AFTER * self._terms.timeout)
-        self._core.seen = seen
-        self._opened = self._failing = False
+        self._failing = False
         self._under_way: Ended = Future()
-        self._serve(NOTHING)
+        self._serve(())
 
-    def _serve(self, piece: range) -> int | None:
-        """Let everybody draw from `piece`, but its first id, which is the caller's."""
-        values = iterator(piece)
-        first = next(values, None)
-        self._values = values
-        self._draw = self._draws[self.tag] = values.__next__
+    def _serve(self, values: Iterable[int]) -> int | None:
+        """Let everybody draw from `values`, but the first of them, which is the caller's."""
+        served = iterator(values)
+        first = next(served, None)
+        self._values = served
+        self._draw = served.__next__
         return first
+
+    # -- what a scheme says
+
+    @abstractmethod
+    def _name(self) -> str:
+        """Of what is served, for messages."""
+
+    @abstractmethod
+    def _more(self, now: float) -> int | None:
+        """Under the lock: the next id in memory, after what is being served was used up."""
+
+    @abstractmethod
+    def _want(self, now: float) -> Any:
+        """Under the lock: a request to the database, a `Wait`, or None."""
+
+    @abstractmethod
+    def _stopped(self) -> AllocatorError | None:
+        """Under the lock: why there will be no more ids, ever."""
+
+    @abstractmethod
+    def _work(self, request: Any) -> Any:
+        """Without the lock: carry out a request."""
+
+    @abstractmethod
+    def _granted(self, request: Any, result: Any, now: float) -> None:
+        """Under the lock: the request was committed."""
+
+    @abstractmethod
+    def _refused(self, request: Any, error: AllocatorError, now: float) -> None:
+        """Under the lock: the request failed, or nobody knows whether it did."""
 
     # -- deciding, under the lock
 
     def _advance(self) -> int | Ended | Wait:
         """The next id, or what to wait for before asking again."""
         with self._lock:
-            answer, claim = self._decide(monotonic())
+            answer, request = self._decide(monotonic())
             ended = self._under_way
-        if claim is not None:
-            self._background.submit(self._run, claim, ended)
+        if request is not None:
+            self._launch(request, ended, isinstance(answer, int))
         return answer
 
-    def _decide(self, now: float) -> tuple[int | Ended | Wait, Claim | None]:
+    def _decide(self, now: float) -> tuple[int | Ended | Wait, Any]:
         if self._background.closed.is_set():
             raise AllocatorClosed
-        found = self._next_in_memory()
-        want = self._core.want(now)
-        claim = want if isinstance(want, Claim) else None
-        if claim is not None:
+        found = self._more(now)
+        want = self._want(now)
+        request = None if isinstance(want, Wait) else want
+        if request is not None:
             self._under_way = Future()
         if found is not None:
-            return found, claim
-        if self._core.stopped:
-            raise self._core.stopped.again()
+            return found, request
+        if stopped := self._stopped():
+            raise stopped.again()
         if isinstance(want, Wait):
-            if not isinstance(want.error, DatabaseUnavailable):
+            if want.error is not None and not isinstance(want.error, DatabaseUnavailable):
                 raise want.error.again()
             return want, None
-        return self._under_way, claim
-
-    def _next_in_memory(self) -> int | None:
-        try:
-            return self._draw()  # another thread may have brought a piece meanwhile
-        except StopIteration:
-            piece = self._core.take()
-            return self._serve(piece) if piece else None
+        return self._under_way, request
 
     # -- doing, without the lock
 
-    def _run(self, claim: Claim, ended: Ended) -> None:
-        error: AllocatorError | None = None
+    def _launch(self, request: Any, ended: Ended, in_advance: bool) -> None:
         try:
-            if self._open():
-                with self._lock:
-                    claim = self._core.resized(claim)
-            segment = self._source.claim_segment(self.tag, claim.size, claim.seen)
-            with self._lock:
-                self._core.committed(claim, segment, monotonic())
-                error = self._stopped_by_going_back()
-        except Exception as found:
-            error = self._failed(claim, found)
-        self._tell(error)
+            self._background.submit(self._run, request, ended, in_advance)
+        except BaseException as error:  # Ctrl-C, or closed meanwhile: nobody else would ever end this request
+            self._end(request, ended, error)
+            raise
+
+    def _run(self, request: Any, ended: Ended, in_advance: bool) -> None:
+        try:
+            result = self._work(request)
+        except Exception as error:
+            self._tell(self._end(request, ended, error), in_advance)
+            return
+        with self._lock:
+            self._granted(request, result, monotonic())
+        self._tell(None, in_advance)
+        if not ended.done():
+            ended.set_result(None)
+
+    def _end(self, request: Any, ended: Ended, found: BaseException) -> AllocatorError:
+        error = found if isinstance(found, AllocatorError) else DatabaseUnavailable(f"interrupted by {found!r}")
+        error.__cause__ = error.__cause__ or (None if error is found else found)
+        with self._lock:
+            self._refused(request, error, monotonic())
         if not ended.done():
             ended.set_result(error)
+        return error
 
-    def _open(self) -> bool:
-        """Once: read the tag's settings, and make its row if that may be."""
-        if self._opened:
-            return False
-        tag = self._source.open_segment(self._template, self._terms.create_missing)
-        with self._lock:
-            self._core.configure(tag.step, tag.max_step)
-        self._opened = True
-        return True
-
-    def _failed(self, claim: Claim, found: Exception) -> AllocatorError:
-        error = found if isinstance(found, AllocatorError) else unforeseen(found)
-        with self._lock:
-            self._core.failed(claim, error, monotonic())
-            if isinstance(error, UnknownTag):
-                self._opened = False
-            return self._stopped_by_going_back() or error
-
-    def _stopped_by_going_back(self) -> AllocatorError | None:
-        """What is in memory may be claimed by another process now, so it is not served any more."""
-        if not isinstance(self._core.stopped, MaxValueWentBack):
-            return None
-        self._serve(NOTHING)
-        return self._core.stopped
-
-    def _tell(self, error: AllocatorError | None) -> None:
-        """Log the first failure of a row: nobody may be waiting for this claim."""
-        if error is not None and not self._failing and not isinstance(error, UnknownTag):
-            log.warning("tag %s: a claim failed, ids go on from memory while they last: %s", self.tag, error)
-        elif error is None and self._failing:
-            log.warning("tag %s: claims succeed again", self.tag)
-        self._failing = error is not None and not isinstance(error, UnknownTag)
-
-    def _reserve_now(self, count: int) -> range:
-        """Claim one contiguous block, in the calling thread."""
-        self._open()
-        with self._lock:
-            if self._core.stopped:
-                raise self._core.stopped.again()
-            seen = self._core.seen
-        try:
-            block = self._source.claim_segment(self.tag, count, seen, exact=True)
-        except (Exhausted, MaxValueWentBack) as error:
-            with self._lock:
-                self._core.stop(error)
-                self._stopped_by_going_back()
-            raise
-        with self._lock:
-            self._core.saw(block)
-        return block
-
-    def _start_reserve(self, count: int) -> Future[range]:
-        check_reserve(count)
-        return self._background.submit(self._reserve_now, count)
+    def _tell(self, error: AllocatorError | None, in_advance: bool) -> None:
+        """Log the first failure of a row that nobody waits for; whoever waits gets the error."""
+        if error is None and self._failing:
+            log.warning("%s: the database answers again", self._name())
+        elif error is not None and in_advance and not self._failing:
+            log.warning("%s: ids go on from memory while they last, since a claim failed: %s", self._name(), error)
+        self._failing = error is not None and (in_advance or self._failing)
 
     # -- waiting and ending
 
     def _raise_unless_passing(self, error: AllocatorError | None) -> None:
-        """After a claim ended: its error concerns whoever waited, but an outage that may pass within the deadline."""
+        """After a request ended: its error concerns whoever waited, but for one that may pass within the deadline."""
         if error is not None and not isinstance(error, DatabaseUnavailable):
             raise error.again()
 
     def _overdue(self, step: Ended | Wait | None = None) -> AllocatorError:
         """The error for a caller whose time is over."""
-        if isinstance(step, Wait):
+        if isinstance(step, Wait) and step.error is not None:
             return step.error.again()
         return DatabaseUnavailable(
-            f"tag {self.tag!r}: the database did not answer within {self._terms.timeout:g} seconds"
+            f"{self._name()}: the database did not answer within {self._terms.timeout:g} seconds"
         )
 
     def _retire(self) -> None:
+        """The allocator is closed."""
         with self._lock:
-            self._serve(NOTHING)
+            self._serve(())
             ended = self._under_way
         if not ended.done():
             ended.set_result(AllocatorClosed())
 
     def _renew(self) -> None:
-        """In a forked child: what is in memory is the parent's; only the watermark is still true."""
-        self._start(self._core.seen)
-
-
-def unforeseen(error: Exception) -> DatabaseUnavailable:
-    """Something that is no database error, as from an event hook of the user's engine."""
-    failure = DatabaseUnavailable(f"a claim failed with {type(error).__name__}: {error}")
-    failure.__cause__ = error
-    return failure
+        """In a forked child: what is in memory is the parent's."""
+        self._reset()

@@ -13,8 +13,9 @@ from allocator.background import Background
 from allocator.errors import AllocatorError, Uncopyable
 from allocator.forks import alive
 from allocator.schemes.limits import MAX_ID, check_count, check_seconds, check_tag
-from allocator.schemes.segment import Wait
+from allocator.schemes.pace import Wait
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
+from allocator.segments import SegmentSupply
 from allocator.supply import Draw, Ended, Supply, Terms
 from allocator.tags import Tags
 
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
 
-class Sequence(Supply):
+WAIT_SLICE = 1.0
+"""Seconds after which a waiting call looks round: a signal may come just before it waits, and is seen after it."""
+
+
+class Sequence(SegmentSupply):
     """The ids of one tag, for a caller that uses it often. Made by `Allocator.sequence`.
 
     Safe to use from several threads; each thread sees increasing ids.
@@ -35,7 +40,7 @@ class Sequence(Supply):
         try:
             return self._draw()
         except StopIteration:
-            return self._refill()
+            return refill(self)
 
     def next_ids(self, count: int) -> list[int]:
         """The next 1 to 10000 ids, increasing. Errors as of `Allocator.next_id`, and `InvalidCount`.
@@ -43,9 +48,12 @@ class Sequence(Supply):
         When an error comes in the middle, the ids drawn before it are burnt.
         """
         check_count(count)
+        core = self._core
         ids = list(islice(self._values, count))
         while len(ids) < count:
-            ids.append(self._refill())
+            ids.append(refill(self))
+            if core is not self._core:  # forked while it waited, as in a signal handler: the ids are the parent's too
+                return self.next_ids(count)
             ids += islice(self._values, count - len(ids))
         return ids
 
@@ -55,6 +63,7 @@ class Sequence(Supply):
         try:
             return future.result(self._terms.timeout)
         except TimeoutError:
+            future.cancel()  # one that has begun is burnt
             raise self._overdue() from None
 
     def __iter__(self) -> Iterator[int]:
@@ -64,19 +73,21 @@ class Sequence(Supply):
     def __repr__(self) -> str:
         return f"<Sequence {self.tag}>"
 
-    def _refill(self) -> int:
-        end = monotonic() + self._terms.timeout
-        while True:
-            step = self._advance()
-            if isinstance(step, int):
-                return step
-            left = end - monotonic()
-            if left <= 0:
-                raise self._overdue(step)
-            if isinstance(step, Wait):
-                self._background.closed.wait(min(step.seconds, left))
-            else:
-                self._raise_unless_passing(outcome(step, left))
+
+def refill(supply: Supply) -> int:
+    """The next id after what was being served: from memory, or else from the database within the timeout."""
+    end = monotonic() + supply._terms.timeout
+    while True:
+        step = supply._advance()
+        if isinstance(step, int):
+            return step
+        left = end - monotonic()
+        if left <= 0:
+            raise supply._overdue(step)
+        if isinstance(step, Wait):
+            supply._background.closed.wait(min(step.seconds, left))
+        else:
+            supply._raise_unless_passing(outcome(step, min(left, WAIT_SLICE)))
 
 
 def outcome(ended: Ended, seconds: float) -> AllocatorError | None:
@@ -136,7 +147,7 @@ class Allocator(Uncopyable):
         try:
             return self._draws[tag]()
         except (StopIteration, KeyError, TypeError):
-            return self.sequence(tag)._refill()
+            return refill(self.sequence(tag))
 
     def next_ids(self, tag: str, count: int) -> list[int]:
         """The next 1 to 10000 ids of `tag`, increasing."""
@@ -152,7 +163,7 @@ class Allocator(Uncopyable):
             return self._sequences[tag]
         except (KeyError, TypeError):
             template = replace(self._template, name=check_tag(tag))
-        fresh = Sequence(template, self._database, self._background, self._terms, self._draws)
+        fresh = Sequence(template, self._database, self._background, self._terms, self._draws, owner=self)
         return self._sequences.setdefault(template.name, fresh)
 
     @property
@@ -162,11 +173,15 @@ class Allocator(Uncopyable):
 
     def close(self) -> None:
         """Give up what is in memory and every connection. Further calls raise `AllocatorClosed`."""
-        alive.discard(self)
-        self._background.close()
+        self._background.closed.set()
+        self._retire()
+        self._background.close(self._terms.timeout)
+        self._retire()  # what a claim brought that was under way
+        self._database.close()
+
+    def _retire(self) -> None:
         for sequence in list(self._sequences.values()):
             sequence._retire()
-        self._database.close()
 
     def after_fork(self) -> None:
         """Called in a forked child, before anything else runs there."""

@@ -6,8 +6,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from allocator.errors import InvalidSetting, TagExists
-from allocator.schemes.limits import check_tag
+from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
+from allocator.schemes.limits import MAX_ID, check_tag, check_whole
 from allocator.schemes.tag import Tag, unknown
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Tags:
         The column is `table.column` or `schema.table.column` of the same database; whatever numbered that table until
         now must have stopped. What is not given is as the allocator makes tags. Raises `TagExists`.
         """
-        fresh = replace(self._changed(self._template, step, max_step, limit), name=tag, max_value=start_after).checked()
+        fresh = replace(self._changed(self._template, step, max_step, limit, start_after), name=tag).checked()
         self._database.check_schema()
         if start_after_column is not None:
             highest = self._highest(start_after_column)
@@ -73,19 +73,25 @@ class Tags:
         A limit holds from the next claim on; running processes learn of a step when they are started anew.
         """
         now = self.get(tag)
-        wanted = self._changed(now, step, max_step, limit)
-        if start_after is not None:
-            wanted = replace(wanted, max_value=start_after)
-        wanted.checked()
-        if wanted.max_value < now.max_value:
+        if start_after is not None and check_whole("start_after", start_after, 0, MAX_ID) < now.max_value:
             raise InvalidSetting(f"start_after must be at least {now.max_value}, which is claimed, got {start_after}")
-        if not self._database.run(self._database.dialect.set_segment, wanted):
-            raise InvalidSetting(f"tag {tag!r} has passed the limit {wanted.limit} meanwhile, or is gone")
+        if limit is not None and check_whole("limit", limit, 1, MAX_ID) < now.max_value:
+            raise InvalidSetting(f"limit must be at least {now.max_value}, which is claimed, got {limit}")
+        self._changed(now, step, max_step, limit, start_after).checked()
+        given = {"step": step, "max_step": max_step, "id_limit": limit, "max_value": start_after}
+        changes = {column: value for column, value in given.items() if value is not None}
+        if changes and not self._database.run(self._database.dialect.set_segment, now.name, changes):
+            raise InvalidSetting(
+                f"tag {tag!r} was changed meanwhile, so that this does not fit any more; look and try again"
+            )
         return self.get(tag)
 
-    def _changed(self, tag: Tag, step: int | None, max_step: int | None, limit: int | None) -> Tag:
+    def _changed(
+        self, tag: Tag, step: int | None, max_step: int | None, limit: int | None, start_after: int | None
+    ) -> Tag:
         return replace(
             tag,
+            max_value=tag.max_value if start_after is None else start_after,
             step=tag.step if step is None else step,
             max_step=tag.max_step if max_step is None else max_step,
             limit=tag.limit if limit is None else limit,
@@ -95,7 +101,10 @@ class Tags:
         table, _, column = name.rpartition(".") if isinstance(name, str) else ("", "", "")
         if not table or not column:
             raise InvalidSetting(f"a column is named table.column or schema.table.column, got {name!r:.80}")
-        value = self._database.run(self._database.dialect.greatest_in, table, column)
+        try:
+            value = self._database.run(self._database.dialect.greatest_in, table, column)
+        except SchemaOutOfDate as error:
+            raise InvalidSetting(f"there is no column {name:.100} to start after") from error
         if value is None:
             return 0
         if type(value) is not int and not (isinstance(value, Decimal) and value == int(value)):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 600.0
 """Seconds for an upgrade to wait for another one, and for a single statement."""
+QUICK = 10.0
 
 
 @click.group()
@@ -24,10 +25,10 @@ def db() -> None:
 
 
 @contextmanager
-def opened(url: str) -> Iterator[Database]:
+def opened(url: str, seconds: float) -> Iterator[Database]:
     from allocator.database.store import Database
 
-    database = Database(url, timeout=PATIENCE)
+    database = Database(url, timeout=seconds)
     try:
         yield database
     finally:
@@ -43,7 +44,7 @@ def upgrade(url: str, as_json: bool) -> None:
     """
     from allocator.database import schema
 
-    with opened(url) as database:
+    with opened(url, PATIENCE) as database:
         database.upgrade_schema()
         revision = database.run(schema.current)
         show(as_json, {"revision": revision}, f"{database.address.shown} is at revision {revision}")
@@ -55,7 +56,7 @@ def current(url: str, as_json: bool) -> None:
     """Print the revision that the tables are at."""
     from allocator.database import schema
 
-    with opened(url) as database:
+    with opened(url, QUICK) as database:
         revision = database.run(schema.current)
     newest = " (the newest)" if revision == schema.HEAD else f"; the newest is {schema.HEAD}"
     show(as_json, {"revision": revision, "newest": schema.HEAD}, f"{revision or 'none'}{newest}")
@@ -67,8 +68,8 @@ def check(url: str, as_json: bool) -> None:
     """Say what is wrong with the tables; exit code 1 if anything is."""
     from allocator.database import schema
 
-    with opened(url) as database:
-        found = database.run(schema.problems, database.address.shown)
+    with opened(url, QUICK) as database:
+        found = database.run(schema.problems, database.dialect, database.address.shown)
         show(as_json, {"problems": found}, "\n".join(found) or f"{database.address.shown}: the tables are as needed")
     if found:
         sys.exit(REFUSED)

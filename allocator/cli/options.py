@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -18,10 +19,20 @@ T = TypeVar("T")
 DEFAULT_URL = "sqlite:///allocator.db"
 REFUSED = 1
 
+URL_VARIABLE = "ALLOCATOR_DATABASE_URL"
+
+
+def not_empty(context: click.Context, parameter: click.Parameter, url: str | None) -> str:
+    """A variable that is set and empty is a deployment gone wrong, and no wish for a file in the current folder."""
+    if not url and os.environ.get(URL_VARIABLE) == "":
+        raise click.UsageError(f"{URL_VARIABLE} is set and empty; give it a database, or unset it")
+    return url or DEFAULT_URL
+
+
 url_option = click.option(
     "--url",
-    envvar="ALLOCATOR_DATABASE_URL",
-    default=DEFAULT_URL,
+    envvar=URL_VARIABLE,
+    callback=not_empty,
     help=f"The database; else ALLOCATOR_DATABASE_URL, else {DEFAULT_URL}, made on first use.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON; ids are strings there.")

@@ -73,7 +73,7 @@ def create_tag(
             start_after=start_after,
             start_after_column=start_after_column,
         )
-    show(as_json, described(made), f"created {made.name}: the first id is {made.max_value + 1}")
+    show(as_json, described(made), f"created {made.name}: {first(made)}")
 
 
 @tags.command("set")
@@ -97,6 +97,10 @@ def set_tag(
             tag, step=step, max_step=max_step, limit=the_limit(limit, javascript), start_after=start_after
         )
     show(as_json, described(now), table([now]))
+
+
+def first(tag: Tag) -> str:
+    return f"the first id is {tag.max_value + 1}" if tag.remaining else "it has no ids, since it starts at its limit"
 
 
 def the_limit(limit: int | None, javascript: bool) -> int | None:

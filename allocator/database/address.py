@@ -41,16 +41,19 @@ class Address:
     def engine(self, timeout: float) -> Engine:
         """An engine in autocommit whose connections cost nothing to give back and wait at most `timeout` seconds."""
         args = {k: v for k, v in self.dialect.connect_args(timeout).items() if k not in self._given_args}
-        engine = self._create(
-            connect_args=args,
-            isolation_level="AUTOCOMMIT",
-            poolclass=QueuePool,
-            pool_size=self.dialect.pool_size,
-            max_overflow=0,
-            pool_timeout=timeout,
-            pool_use_lifo=True,
-            pool_reset_on_return=None,
-        )
+        try:
+            engine = self._create(
+                connect_args=args,
+                isolation_level="AUTOCOMMIT",
+                poolclass=QueuePool,
+                pool_size=self.dialect.pool_size,
+                max_overflow=0,
+                pool_timeout=timeout,
+                pool_use_lifo=True,
+                pool_reset_on_return=None,
+            )
+        except (ArgumentError, ValueError) as error:
+            raise InvalidDatabase(f"{self.shown} cannot be used: {str(error).splitlines()[0]}") from error
         # Every statement is its own transaction; on PyMySQL the rollback at return is a second round trip.
         engine.dialect.do_rollback = lambda dbapi_connection: None  # type: ignore[method-assign]
 
@@ -102,6 +105,8 @@ def of_url(given: str | URL) -> Address:
     scheme = dialect.name if backend == "postgres" else backend
     url = url.set(drivername=f"{scheme}+{driver or dialect.default_driver}")
     check_driver(url, dialect)
+    if dialect.needs_name and not url.database:
+        raise InvalidDatabase(f"{shown(url)} names no database; a URL ends in /name")
     return Address(dialect, shown(url), partial(create_engine, url), frozenset(url.query))
 
 

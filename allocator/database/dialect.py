@@ -18,6 +18,7 @@ from sqlalchemy import (
     bindparam,
     column,
     func,
+    literal,
     select,
     table,
     update,
@@ -50,6 +51,9 @@ def claiming(max_value: ColumnElement[int]) -> Update:
     )
 
 
+MAX_CONNECT_SECONDS = 10.0
+"""To a server that does not even answer, however patient the statements may be."""
+
 RAISED = segment.c.max_value + bindparam("size", type_=BigInteger)
 
 
@@ -59,6 +63,8 @@ class Dialect:
     name: ClassVar[str]
     default_driver: ClassVar[str]
     """The driver that a URL without one means."""
+    needs_name: ClassVar[bool] = False
+    """A URL must name the database."""
     extra: ClassVar[str]
     """The extra of this package that installs it; empty where nothing is needed."""
     errors: ClassVar[Mapping[str, type[AllocatorError]]] = {}
@@ -67,7 +73,7 @@ class Dialect:
     """The codes after which the same statement may simply be run again: deadlocks and the like."""
     insert_missing: ClassVar[Insert]
     """Insert a row of `allocator_segment`, or nothing when its tag is there."""
-    pool_size: ClassVar[int] = 4
+    pool_size: ClassVar[int] = 8
     embedded: ClassVar[bool] = False
     """The database is this library's own file, so it makes its schema by itself."""
 
@@ -89,6 +95,10 @@ class Dialect:
         """Let one change of the schema run at a time, in one transaction where the database has such."""
         raise NotImplementedError
         yield
+
+    def triggers(self, connection: Connection, table_name: str) -> list[str]:
+        """The names of the triggers on a table."""
+        raise NotImplementedError
 
     # -- segments
 
@@ -112,20 +122,24 @@ class Dialect:
         made = self.insert_missing.execution_options(preserve_rowcount=True)
         return connection.execute(made, row_of(tag)).rowcount == 1
 
-    def set_segment(self, connection: Connection, tag: Tag) -> bool:
-        """Write step, max_step and limit, and raise max_value to the given one; False if there is no such row.
+    def set_segment(self, connection: Connection, name: str, changes: Mapping[str, int]) -> bool:
+        """Write the given columns and no others, if the row then adds up; False if it would not, or is missing.
 
-        The value is raised by the statement, never written: a claim may have passed it since it was read.
+        `max_value` is raised by the statement, never written: a claim may have passed it since it was read.
         """
+        after: dict[str, ColumnElement[Any]] = {
+            part.name: literal(changes[part.name]) if part.name in changes else part for part in segment.c
+        }
+        if "max_value" in changes:
+            after["max_value"] = self.greatest(segment.c.max_value, changes["max_value"])
         statement = (
             update(segment)
-            .where(segment.c.tag == tag.name, segment.c.max_value <= tag.limit)
-            .values(
-                step=tag.step,
-                max_step=tag.max_step,
-                id_limit=tag.limit,
-                max_value=self.greatest(segment.c.max_value, tag.max_value),
+            .where(
+                segment.c.tag == name,
+                after["max_value"] <= after["id_limit"],
+                after["step"] <= after["max_step"],
             )
+            .values({part: after[part] for part in changes})
         )
         return connection.execute(statement).rowcount == 1
 

@@ -22,9 +22,18 @@ ADVICE: dict[type[AllocatorError], str] = {
 }
 
 
+FILE_REFUSED = "{where} refuses: {words}; check that the folder exists, and who may read and write there"
+
+
 def translate(error: SQLAlchemyError, dialect: Dialect, where: str) -> AllocatorError:
     kind = dialect.errors.get(code_of(error, dialect), DatabaseUnavailable)
-    return kind(ADVICE[kind].format(where=where, words=words_of(error)))
+    advice = FILE_REFUSED if dialect.embedded and kind is DatabaseRefused else ADVICE[kind]
+    return kind(advice.format(where=where, words=words_of(error)))
+
+
+def unforeseen(error: Exception, where: str) -> AllocatorError:
+    """No database error: an argument in the URL that the driver does not take, or a hook of the user's."""
+    return DatabaseRefused(f"{where} cannot be used: {type(error).__name__}: {error}; check the URL and its arguments")
 
 
 def code_of(error: SQLAlchemyError, dialect: Dialect) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, func, text
 from sqlalchemy.dialects.mysql import insert
 
-from allocator.database.dialect import RAISED, Dialect, claiming
+from allocator.database.dialect import MAX_CONNECT_SECONDS, RAISED, Dialect, claiming
 from allocator.database.tables import segment
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate
 from allocator.schemes.tag import damaged
@@ -26,6 +26,7 @@ class MySQL(Dialect):
     name = "mysql"
     default_driver = "pymysql"
     extra = "mysql"
+    needs_name = True
     insert_missing = insert(segment).prefix_with("IGNORE")
     contended = frozenset({"1213", "1205", "1020"})
     errors = {
@@ -43,9 +44,12 @@ class MySQL(Dialect):
     }
 
     def connect_args(self, timeout: float) -> dict[str, Any]:
-        return {"connect_timeout": ceil(timeout), "read_timeout": timeout, "write_timeout": timeout}
+        return {"connect_timeout": ceil(min(timeout, MAX_CONNECT_SECONDS))}
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
+        # Set here and not as arguments, since a connection may come from the user's own engine.
+        if hasattr(connection, "_read_timeout"):
+            connection._read_timeout = connection._write_timeout = timeout
         with connection.cursor() as cursor:
             cursor.execute(SESSION.format(seconds=ceil(timeout)))
 
@@ -66,6 +70,13 @@ class MySQL(Dialect):
             if not connection.invalidated:
                 connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
 
+    def triggers(self, connection: Connection, table_name: str) -> list[str]:
+        named = text(
+            "SELECT trigger_name FROM information_schema.triggers "
+            "WHERE event_object_schema = DATABASE() AND event_object_table = :name"
+        )
+        return list(connection.scalars(named, {"name": table_name}))
+
     def claim_segment(self, connection: Connection, name: str, size: int, seen: int) -> int | None:
         result = connection.execute(CLAIM, {"name": name, "size": size, "seen": seen})
         if result.rowcount == 0:
@@ -74,4 +85,6 @@ class MySQL(Dialect):
             raise damaged(name, f"there are {result.rowcount} rows")
         if getattr(result.context.cursor, "warning_count", 0):
             raise damaged(name, "the claim came with a warning of the server, as when a column is too small")
+        if result.lastrowid <= 0:
+            raise damaged(name, f"the claim returned {result.lastrowid}, as when the table has a trigger")
         return int(result.lastrowid)

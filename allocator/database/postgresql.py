@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from math import ceil
 from time import monotonic
@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 from sqlalchemy.dialects.postgresql import insert
 
-from allocator.database.dialect import RAISED, Dialect, claiming, only_row
+from allocator.database.dialect import MAX_CONNECT_SECONDS, RAISED, Dialect, claiming, only_row
 from allocator.database.tables import segment
 from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate
 
@@ -25,6 +25,7 @@ REFUSALS = ("password authentication failed", "no password supplied", "does not 
 
 MIN_CONNECT_SECONDS = 2
 """libpq's own lower bound for connect_timeout."""
+CANCEL_SECONDS = 1.0
 
 
 class PostgreSQL(Dialect):
@@ -45,13 +46,14 @@ class PostgreSQL(Dialect):
     }
 
     def connect_args(self, timeout: float) -> dict[str, Any]:
-        # PgBouncer in transaction mode loses prepared statements between two transactions.
-        return {"connect_timeout": max(MIN_CONNECT_SECONDS, ceil(timeout)), "prepare_threshold": None}
+        return {"connect_timeout": max(MIN_CONNECT_SECONDS, ceil(min(timeout, MAX_CONNECT_SECONDS)))}
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         warnings: list[str] = []
         info["warnings"] = warnings
         if hasattr(connection, "add_notice_handler"):  # psycopg 3, and not a driver of the user's own choice
+            # PgBouncer in transaction mode loses prepared statements between two transactions.
+            connection.prepare_threshold = None
             connection.add_notice_handler(partial(note_warning, warnings))
             connection.wait = partial(wait_at_most, connection, connection.wait, timeout)
 
@@ -73,6 +75,13 @@ class PostgreSQL(Dialect):
                 connection.exec_driver_sql("ROLLBACK")
             raise
         connection.exec_driver_sql("COMMIT")
+
+    def triggers(self, connection: Connection, table_name: str) -> list[str]:
+        named = text(
+            "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(:name) AND NOT tgisinternal "
+            "UNION ALL SELECT rulename FROM pg_rewrite WHERE ev_class = to_regclass(:name)"
+        )
+        return list(connection.scalars(named, {"name": table_name}))
 
     def claim_segment(self, connection: Connection, name: str, size: int, seen: int) -> int | None:
         warnings: list[str] = connection.info["warnings"]
@@ -105,6 +114,13 @@ def wait_at_most(
     return wait(ending(connection, seconds, generator), *args, **kwargs)
 
 
+def give_up(connection: Any) -> None:
+    """End the statement in the server too, where that still answers: else it waits on, and claims when nobody asks."""
+    with suppress(Exception):
+        connection.cancel_safe(timeout=CANCEL_SECONDS)
+    connection.close()
+
+
 def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
     from psycopg import OperationalError
 
@@ -114,7 +130,7 @@ def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any])
         while True:
             ready = yield wanted
             if not ready and monotonic() > end:
-                connection.close()
+                give_up(connection)
                 raise OperationalError(f"no answer within {seconds:g} seconds")
             wanted = generator.send(ready)
     except StopIteration as stop:

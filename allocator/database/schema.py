@@ -5,7 +5,6 @@ Alembic is imported by `upgrade` and `script_folder` users alone; looking needs 
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,8 @@ from sqlalchemy import BigInteger, Column, Connection, Inspector, Table, column,
 
 from allocator.database.dialect import Dialect
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
-from allocator.errors import AllocatorError, SchemaOutOfDate
+from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
+from allocator.forks import in_child
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -34,7 +34,7 @@ def renew_lock() -> None:
     alembic_lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=renew_lock)
+in_child(renew_lock)
 
 
 def current(connection: Connection) -> str | None:
@@ -66,12 +66,29 @@ def newer(found: str, where: str) -> SchemaOutOfDate:
     )
 
 
-def problems(connection: Connection, where: str) -> list[str]:
+def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
     """Everything that is wrong with the schema, a sentence each; empty when all is well."""
     try:
         check(connection, where)
     except AllocatorError as error:
         return [str(error)]
+    triggers = [
+        f"trigger {name} on {expected.name}: a trigger can change what a claim gets; drop it"
+        for expected in metadata.sorted_tables
+        for name in dialect.triggers(connection, expected.name)
+    ]
+    return [*all_damages(connection), *triggers]
+
+
+def check_sound(connection: Connection, where: str) -> None:
+    """Raise `SchemaOutOfDate` or `SchemaDamaged` unless ids can be claimed safely."""
+    check(connection, where)
+    found = all_damages(connection)
+    if found:
+        raise SchemaDamaged(f"{where}: {found[0]}; see: allocator db check")
+
+
+def all_damages(connection: Connection) -> list[str]:
     inspector = inspect(connection)
     return [sentence for expected in metadata.sorted_tables for sentence in damages(inspector, expected)]
 
@@ -130,7 +147,14 @@ def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float
         found = current(connection)
         if found is not None and found not in REVISIONS:
             raise newer(found, where)
-        command.upgrade(config, "head")
+        if found is None and is_complete(connection):
+            command.stamp(config, "head")  # an upgrade died before it could write that down
+        else:
+            command.upgrade(config, "head")
+
+
+def is_complete(connection: Connection) -> bool:
+    return not missing_parts(inspect(connection))
 
 
 def alembic_config() -> Config:

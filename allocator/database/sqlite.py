@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func
+from sqlalchemy import ColumnElement, Connection, func, text
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import RAISED, Dialect, claiming, only_row
@@ -55,6 +55,10 @@ class SQLite(Dialect):
             connection.exec_driver_sql("ROLLBACK")
             raise
         connection.exec_driver_sql("COMMIT")
+
+    def triggers(self, connection: Connection, table_name: str) -> list[str]:
+        named = text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name")
+        return list(connection.scalars(named, {"name": table_name}))
 
     def claim_segment(self, connection: Connection, name: str, size: int, seen: int) -> int | None:
         # The statement commits when its last row has been fetched, which `all` does.

@@ -12,9 +12,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database import schema
 from allocator.database.address import Address, address_of
-from allocator.database.failures import is_contended, is_stale, translate
-from allocator.errors import AllocatorClosed, DatabaseUnavailable, SchemaOutOfDate
-from allocator.schemes.tag import Tag, settle, unknown
+from allocator.database.failures import is_contended, is_stale, translate, unforeseen
+from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, SchemaOutOfDate
+from allocator.schemes.tag import Tag, damaged, settle, unknown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,7 +25,7 @@ CLAIM_ATTEMPTS = 20
 """How often a claim close to the limit may lose the race for what remains."""
 
 abandoned: list[Pool] = []
-"""Connections inherited by a fork belong to the parent: kept for ever, so that nothing here closes them."""
+"""Connections inherited by a fork belong to the parent: kept to the end, so that nothing here closes them."""
 
 
 class Database:
@@ -48,19 +48,23 @@ class Database:
         """Run `verb`, which must burn what it claimed when it is run again: a lost connection may hide a commit."""
         if self._closed:
             raise AllocatorClosed
-        end = monotonic() + self.timeout
-        pause = CONTENDED_PAUSE
+        began, pause = monotonic(), CONTENDED_PAUSE
         for attempt in count():
             try:
                 with self.engine.connect() as connection:
                     return verb(connection, *args, **kwargs)
             except SQLAlchemyError as error:
-                contended = is_contended(error, self.dialect) and monotonic() + pause < end
-                if not contended and not (attempt == 0 and is_stale(error)):
-                    raise translate(error, self.dialect, self.address.shown) from error
-                if contended:
+                passed = monotonic() - began
+                if is_contended(error, self.dialect) and passed + pause < self.timeout:
                     sleep(pause)
                     pause = min(2 * pause, MAX_CONTENDED_PAUSE)
+                # One that was lost at once had gone stale in the pool; one that took its time is a server in trouble.
+                elif attempt or not is_stale(error) or passed > self.timeout / 2:
+                    raise translate(error, self.dialect, self.address.shown) from error
+            except AllocatorError:
+                raise
+            except Exception as error:
+                raise unforeseen(error, self.address.shown) from error
         raise AssertionError("unreachable")
 
     # -- segments
@@ -80,6 +84,8 @@ class Database:
         """Claim `size` ids above `seen`; fewer, if no more remain and they need not be `exact`."""
         for _ in range(CLAIM_ATTEMPTS):
             last = self.run(self.dialect.claim_segment, name, size, seen)
+            if last is not None and last - size < seen:
+                raise damaged(name, f"a claim of {size} ids above {seen} returned {last}")
             if last is not None:
                 return range(last - size + 1, last + 1)
             size = settle(self.run(self.dialect.read_segment, name), name, size, seen, exact)
@@ -92,7 +98,7 @@ class Database:
         if self._schema_seen:
             return
         try:
-            self.run(schema.check, self.address.shown)
+            self.run(schema.check_sound, self.address.shown)
         except SchemaOutOfDate:
             if not self.dialect.embedded:
                 raise

@@ -60,5 +60,6 @@ def check_seconds(name: str, value: object, low: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidSetting(f"{name} must be a number of seconds, got {value!r:.80}")
     if not low <= value <= MAX_SECONDS:  # not-a-number fails both comparisons
-        raise InvalidSetting(f"{name} must be {low:g} to {MAX_SECONDS:g} seconds, got {value!r:.40}")
+        got = shown(value) if isinstance(value, int) else repr(value)
+        raise InvalidSetting(f"{name} must be {low:g} to {MAX_SECONDS:g} seconds, got {got}")
     return float(value)

@@ -22,22 +22,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allocator.errors import AllocatorError, Exhausted, MaxValueWentBack, UnknownTag
+from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
+from allocator.schemes.pace import RETRY_PAUSE, Pace, Wait
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP
 
 LOW_WATER = 10
 """One part in so many of a segment is used when the next one is claimed."""
 GROWTH = 10
 """A claim is at most so many times the last one: a burst of 100 ids says little about the next minute."""
-RETRY_PAUSE = 1.0
-"""Seconds between a failed claim and the next: an outage costs the database one attempt a second per tag."""
 MIN_PIECE = 100
 """A piece this small costs a third of the time of serving it; do not cut finer."""
 
 NOTHING = range(0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Claim:
     """Ask the database for `size` ids above `seen`, the greatest one that came from there so far."""
 
@@ -45,32 +44,20 @@ class Claim:
     seen: int
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to do for so many seconds, because of this failure."""
-
-    seconds: float
-    error: AllocatorError
-
-
 class Segments:
     """The ids of one tag in one process. Not safe to use concurrently: callers hold a lock."""
 
     __slots__ = (
-        "_claim",
-        "_claimed_at",
-        "_failure",
         "_left",
         "_length",
         "_low",
         "_measured_at",
         "_piece",
-        "_retry_at",
         "_size",
         "_spare",
         "_used",
-        "lost_after",
         "max_step",
+        "pace",
         "rate",
         "runway",
         "seen",
@@ -81,24 +68,16 @@ class Segments:
     def __init__(self, runway: float = 60.0, lost_after: float = 60.0) -> None:
         self.step, self.max_step = DEFAULT_STEP, DEFAULT_MAX_STEP
         self.runway = runway
-        self.lost_after = lost_after
+        self.pace: Pace[Claim] = Pace(lost_after)
         self.seen = 0
         self.rate = 0.0
         self.stopped: AllocatorError | None = None
         self._left = self._spare = NOTHING
         self._length = self._piece = 0
         self._low = False
-        self._claim: Claim | None = None
-        self._claimed_at = self._retry_at = 0.0
-        self._failure: AllocatorError | None = None
         self._size = 0
         self._used = 0
         self._measured_at: float | None = None
-
-    @property
-    def in_memory(self) -> int:
-        """How many ids are left after the piece that is being served."""
-        return len(self._left) + len(self._spare)
 
     def take(self) -> range:
         """The next piece to serve, empty when there is none; the piece before it has been used up."""
@@ -124,14 +103,13 @@ class Segments:
         """What would let this tag serve more; a `Claim` is under way from here on."""
         if self.stopped or self._spare or (self._left and not self._low):
             return None
-        if self._claim and now - self._claimed_at < self.lost_after:
+        if self.pace.busy(now):
             return None
-        if self._failure and now < self._retry_at:
-            return Wait(self._retry_at - now, self._failure)
-        if not self._failure:
+        if wait := self.pace.wait(now):
+            return wait
+        if not self.pace.failing:
             self._measure(now)
-        self._claim, self._claimed_at = Claim(self._size, self.seen), now
-        return self._claim
+        return self.pace.begin(Claim(self._size, self.seen), now)
 
     def _measure(self, now: float) -> None:
         if self._measured_at is None:
@@ -147,19 +125,15 @@ class Segments:
         """The tag's own settings, once its row was read."""
         self.step, self.max_step = step, max_step
 
-    def resized(self, claim: Claim) -> Claim:
-        """The claim to make in place of one that was decided before the settings were known."""
-        self._size = self.step
-        fresh = Claim(self.step, claim.seen)
-        if claim is self._claim:
-            self._claim = fresh
-        return fresh
+    def resize(self, claim: Claim) -> None:
+        """Give the first claim, which was decided before the settings were known, its size."""
+        if claim is self.pace.under_way and self._measured_at is None:
+            claim.size = self._size = self.step
 
     def committed(self, claim: Claim, segment: range, now: float) -> None:
         """The claim was committed and owns `segment`; a claim that is no longer under way burns it."""
-        if claim is not self._claim:
+        if not self.pace.succeeded(claim):
             return
-        self._claim = self._failure = None
         if segment[0] <= claim.seen:
             self.stop(MaxValueWentBack(f"ids from {segment[0]} were claimed, but {claim.seen} was given out before"))
             return
@@ -170,23 +144,26 @@ class Segments:
 
     def failed(self, claim: Claim, error: AllocatorError, now: float) -> None:
         """The claim failed, or nobody knows whether it did."""
-        if claim is not self._claim:
+        if not self.pace.failed(claim, error, now):
             return
-        self._claim = None
-        if isinstance(error, Exhausted | MaxValueWentBack):
+        if isinstance(error, MaxValueWentBack):
             self.stop(error)
         elif isinstance(error, UnknownTag):
-            self._failure = None  # the caller's mistake, not an outage: the next call may ask at once
-        else:
-            self._failure, self._retry_at = error, now + RETRY_PAUSE
+            self.pace.clear()  # the caller's mistake, not an outage: the next call may ask at once
+
+    def refused(self, error: AllocatorError, now: float) -> None:
+        """A block asked for beside the claims was refused: the pace of tries is one."""
+        if isinstance(error, MaxValueWentBack):
+            self.stop(error)
+        elif isinstance(error, DatabaseUnavailable):
+            self.pace.pause(error, now)
 
     def saw(self, segment: range) -> None:
         """A range of this tag came from the database, also one that is not served from here."""
         self.seen = max(self.seen, segment[-1])
 
-    def stop(self, error: AllocatorError) -> None:
-        """For ever. What is in memory may still be served, unless the database has forgotten it."""
+    def stop(self, error: MaxValueWentBack) -> None:
+        """For ever: what is in memory may belong to another process by now."""
         self.stopped = error
-        self._claim = self._failure = None
-        if isinstance(error, MaxValueWentBack):
-            self._left = self._spare = NOTHING
+        self.pace.clear()
+        self._left = self._spare = NOTHING

@@ -64,7 +64,7 @@ def settle(tag: Tag | None, name: str, size: int, seen: int, exact: bool = False
     if tag.max_value < seen:
         raise went_back(name, f"max_value is {tag.max_value}", seen)
     if tag.remaining == 0:
-        raise Exhausted(f"tag {name!r} has given its last id, {tag.limit}; use another tag")
+        raise Exhausted(f"tag {name!r} has given its last id, {tag.limit}; raise its limit or use another tag")
     if exact and tag.remaining < size:
         raise InvalidCount(f"count must be at most {tag.remaining}, all that remain of tag {name!r}, got {size}")
     return min(size, tag.remaining)

@@ -85,6 +85,14 @@ def test_what_is_not_understood_is_exit_code_2(here, words):
     assert run(*words).exit_code == 2
 
 
+def test_a_variable_that_is_set_and_empty_is_no_wish_for_a_file(here, monkeypatch):
+    monkeypatch.setenv("ALLOCATOR_DATABASE_URL", "")
+    done = run("next", "order")
+
+    assert (done.exit_code, list(here.iterdir())) == (2, [])
+    assert "is set and empty" in done.stderr
+
+
 def test_a_server_needs_its_schema_first(kind, empty, tag):
     if kind == "sqlite":
         pytest.skip("the embedded database makes its own schema")

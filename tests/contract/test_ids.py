@@ -18,6 +18,7 @@ from allocator import (
     TagExists,
     UnknownTag,
 )
+from allocator.database.store import Database
 
 MAX_ID = 2**63 - 1
 
@@ -153,6 +154,23 @@ def test_a_tag_is_changed_and_its_value_only_raised(face, url, tag):
     assert ids.next_id(tag) == 3001
 
 
+def test_a_change_writes_what_was_asked_for_and_no_more(face, url, tag):
+    """Two administrators at once: what one sets is not undone by the other."""
+    ids = face(url)
+    ids.tags.create(tag)
+    database = Database(url)
+    run, dialect = database.run, database.dialect
+    run(dialect.set_segment, tag, {"id_limit": 5000})
+    run(dialect.set_segment, tag, {"step": 7})
+    run(dialect.set_segment, tag, {"max_value": 100})
+    run(dialect.set_segment, tag, {"max_value": 50})
+
+    assert ids.tags.get(tag) == Tag(tag, 100, 7, 1_000_000, 5000)
+    for wrong in ({"id_limit": 99}, {"max_value": 5001}, {"max_step": 6}):
+        assert not run(dialect.set_segment, tag, wrong)
+    database.close()
+
+
 def test_what_is_not_there_cannot_be_read_or_changed(face, url, tag):
     ids = face(url)
     with pytest.raises(UnknownTag):
@@ -174,6 +192,8 @@ def test_a_tag_may_start_after_the_greatest_id_of_a_table(face, fresh, tag):
     assert ids.next_id(tag) == 4712
     assert ids.tags.create("higher", start_after_column="orders.id", start_after=9000).max_value == 9000
     assert ids.tags.create("empty", start_after_column="empty_orders.id").max_value == 0
+    with pytest.raises(InvalidSetting, match="there is no column orders.nope to start after"):
+        ids.tags.create("wrong", start_after_column="orders.nope")
     with pytest.raises(InvalidSetting, match="is no whole number"):
         ids.tags.create("named", start_after_column="orders.name")
     with pytest.raises(InvalidSetting, match=r"named table\.column"):

@@ -124,7 +124,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_sound_schema_has_no_problems(fresh):
     database = Database(fresh)
-    assert database.run(schema.problems, "here") == []
+    assert database.run(schema.problems, database.dialect, "here") == []
     database.close()
 
 
@@ -149,7 +149,7 @@ def test_a_table_altered_by_hand_is_found_out(fresh, made, found):
         )
     engine.dispose()
     database = Database(fresh)
-    problems = database.run(schema.problems, "here")
+    problems = database.run(schema.problems, database.dialect, "here")
     database.close()
 
     assert any(found.replace("INTEGER", "INT") in problem.replace("INTEGER", "INT") for problem in problems)
@@ -163,10 +163,21 @@ def test_an_engine_without_transactions_is_found_out(fresh):
         connection.execute(text("ALTER TABLE allocator_segment ENGINE = MyISAM"))
     engine.dispose()
     database = Database(fresh)
-    problems = database.run(schema.problems, "here")
+    problems = database.run(schema.problems, database.dialect, "here")
     database.close()
 
     assert problems == ["allocator_segment is kept by MyISAM, and must be by InnoDB, which has transactions"]
+
+
+def test_an_upgrade_that_died_before_it_was_written_down_can_be_run_again(fresh):
+    engine = create_engine(fresh)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP TABLE {VERSION_TABLE}"))
+    engine.dispose()
+    database = Database(fresh)
+    database.upgrade_schema()
+    assert database.run(schema.current) == schema.HEAD
+    database.close()
 
 
 @SERVERS

@@ -16,11 +16,12 @@ PACKAGE = Path(allocator.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts[len(PACKAGE.parts) :])
 
 LAYERS = (
-    ("errors",),
+    ("errors", "forks"),
     ("schemes",),
     ("database",),
-    ("background", "forks", "tags"),
+    ("background", "tags"),
     ("supply",),
+    ("segments",),
     ("sync",),
     ("aio",),
     ("cli",),
@@ -28,7 +29,21 @@ LAYERS = (
 )
 """A module imports from its own row and the rows above it."""
 
-PURE = {"__future__", "collections", "dataclasses", "decimal", "enum", "functools", "itertools", "math", "re", "typing"}
+PURE = {
+    "__future__",
+    "abc",
+    "collections",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "enum",
+    "functools",
+    "itertools",
+    "math",
+    "operator",
+    "re",
+    "typing",
+}
 
 STATEMENT = re.compile(r"\b(SELECT\s|INSERT\s+INTO|UPDATE\s+\w|DELETE\s+FROM|REPLACE\s+INTO|CREATE\s+TABLE|ALTER\s)")
 DIALECTS = {"sqlite", "postgresql", "mysql", "mariadb", "psycopg", "pymysql"}

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.errors import DatabaseUnavailable, Exhausted, MaxValueWentBack, UnknownTag
-from allocator.schemes.segment import Claim, Segments, Wait
+from allocator.schemes.pace import Wait
+from allocator.schemes.segment import Claim, Segments
 
 
 def started(step: int = 1000, max_step: int = 1_000_000, runway: float = 60.0, now: float = 0.0) -> Segments:
@@ -56,7 +57,8 @@ def test_the_first_claim_has_the_size_of_the_step():
     claim = wanted(core, 0.0)
     core.configure(250, 1000)
 
-    assert core.resized(claim).size == 250
+    core.resize(claim)
+    assert claim.size == 250
 
 
 def test_only_one_claim_is_under_way():
@@ -160,11 +162,15 @@ def test_pieces_after_low_water_last_about_a_second():
     assert 4900 <= sorted(lengths)[len(lengths) // 2] <= 5100
 
 
+def in_memory(core: Segments) -> int:
+    return len(core._left) + len(core._spare)
+
+
 def test_after_five_seconds_of_traffic_memory_lasts_the_runway():
     for rate in (20, 1000, 5000, 15_000):
         core = started(1000, runway=60.0)
         consume(core, rate, seconds=5 + 1000 / rate)
-        least = min(core.in_memory for _ in range(200) if consume(core, rate, seconds=1.0))
+        least = min(in_memory(core) for _ in range(200) if consume(core, rate, seconds=1.0))
 
         assert least / rate >= 58
 
@@ -259,14 +265,16 @@ def test_a_range_at_or_below_what_was_seen_stops_the_tag():
     assert core.want(1000.0) is None
 
 
-def test_after_the_limit_memory_is_served_and_then_nothing_for_ever():
+def test_after_the_limit_memory_is_served_and_then_the_reason_is_given():
     core = started(1000)
     core.take(), core.take()
     core.failed(wanted(core, 1.0), Exhausted("all gone"), 1.0)
 
     assert list(range(201, 1001)) == drain(core)
-    assert isinstance(core.stopped, Exhausted)
-    assert core.want(1e9) is None
+    want = core.want(1.5)
+    assert isinstance(want, Wait)
+    assert isinstance(want.error, Exhausted)
+    assert isinstance(core.want(2.5), Claim)  # the limit may have been raised
 
 
 @settings(max_examples=60, deadline=None)
@@ -288,7 +296,7 @@ def test_whatever_happens_ids_increase_and_come_from_committed_ranges(rnd: rando
             database = max(database, claim.seen) + claim.size
             segment = range(database - claim.size + 1, database + 1)
             if rnd.random() < 0.6:
-                if claim is core._claim:
+                if claim is core.pace.under_way:
                     owned |= set(segment)
                 core.committed(claim, segment, now)
             else:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import os
 import pickle
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rig.memory import MemorySource, sequence
 
 from allocator import Allocator, AsyncAllocator
 from allocator.aio import AsyncSequence
+from allocator.background import THREADS
 from allocator.errors import (
     AllocatorClosed,
     DatabaseUnavailable,
@@ -28,7 +32,9 @@ from allocator.errors import (
     SchemaOutOfDate,
     UnknownTag,
 )
+from allocator.schemes.tag import Tag
 from allocator.supply import LockedIterator, iterator
+from allocator.sync import Sequence
 
 
 @contextmanager
@@ -79,7 +85,7 @@ def test_iteration_goes_on_after_an_error():
     source.failure = SchemaOutOfDate("gone")
     drain(ids)
     source.failure = None
-    ids._core._retry_at = 0.0
+    ids._core.pace.clear()
 
     assert isinstance(next(endless), int)
 
@@ -158,7 +164,7 @@ def test_a_failure_nobody_waits_for_is_logged_once(caplog: pytest.LogCaptureFixt
     ids.next_ids(99)
     ids._under_way.result(5)
 
-    assert caplog.messages == ["tag order: a claim failed, ids go on from memory while they last: away"]
+    assert caplog.messages == ["tag 'order': ids go on from memory while they last, since a claim failed: away"]
 
 
 def test_an_unknown_tag_is_refused_until_somebody_makes_it():
@@ -270,7 +276,7 @@ def test_a_cancelled_reservation_is_burnt():
         source.gate.set()
 
     asyncio.run(cancel())
-    ids._background.close()
+    ids._background.close(5)
     assert [range(1, 11)] == source.claims
 
 
@@ -300,7 +306,7 @@ def test_a_loop_that_ended_before_its_claim_is_no_error(caplog: pytest.LogCaptur
     with pytest.raises(DatabaseUnavailable):
         asyncio.run(AsyncSequence(ids).next_id())
     source.gate.set()
-    ids._background.close()
+    ids._background.close(5)
 
     assert caplog.messages == []
 
@@ -362,7 +368,7 @@ def test_close_wakes_whoever_waits():
     thread = threading.Thread(target=wait)
     thread.start()
     assert source.asked.wait(5)
-    ids._background.close()
+    ids._background.close(5)
     thread.join(5)
 
     assert len(caught) == 1
@@ -371,6 +377,165 @@ def test_close_wakes_whoever_waits():
 def test_a_claim_runs_in_the_caller_where_no_thread_can_be_had():
     source = MemorySource()
     ids = sequence(source)
-    ids._background._pool.shutdown()  # as the interpreter does at its end
+    ids._background._start_thread = lambda: None  # as when the interpreter ends
 
     assert ids.next_ids(2) == [1, 2]
+
+
+def test_a_signal_handler_may_draw_an_id(tmp_path):
+    """The queue of the threads is reentrant: no deadlock, wherever the signal comes."""
+    code = (
+        "import signal, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from rig.memory import MemorySource, sequence\n"
+        "ids, other = sequence(MemorySource(step=1, max_step=1)), sequence(MemorySource(step=1, max_step=1), 'other')\n"
+        "signal.signal(signal.SIGALRM, lambda *_: other.next_id())\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)\n"
+        "print(max(ids.next_id() for _ in range(1500)))\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent.parent)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert done.stdout == "1500\n"
+
+
+def test_ctrl_c_between_deciding_and_claiming_does_not_stop_the_tag():
+    source = MemorySource()
+    ids = sequence(source)
+    submit = ids._background.submit
+
+    def interrupted(*args: object, **settings: object):
+        ids._background.submit = submit
+        raise KeyboardInterrupt
+
+    ids._background.submit = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        ids.next_id()
+    ids._core.pace.clear()  # the second that follows a failure
+
+    assert ids.next_id() == 1
+
+
+def test_a_reservation_that_was_given_up_is_not_made_later():
+    source = MemorySource()
+    source.gate.clear()
+    ids = sequence(source, timeout=0.05)
+    for _ in range(THREADS + 3):
+        with pytest.raises(DatabaseUnavailable):
+            ids.reserve(10)
+    source.gate.set()
+    ids._background.close(5)
+
+    assert len(source.claims) <= THREADS
+
+
+def test_work_that_was_dropped_by_close_says_so():
+    source = MemorySource()
+    source.gate.clear()
+    ids = sequence(source, timeout=30)
+    waiting = [ids._start_reserve(1) for _ in range(THREADS + 2)]
+    assert source.asked.wait(5)
+    ids._background.close(0)
+    source.gate.set()
+
+    assert isinstance(waiting[-1].exception(5), AllocatorClosed)
+
+
+def test_a_given_up_reservation_that_fails_later_logs_nothing(caplog: pytest.LogCaptureFixture):
+    source = MemorySource()
+    source.gate.clear()
+    ids = sequence(source, timeout=0.05)
+
+    async def give_up() -> None:
+        with pytest.raises(DatabaseUnavailable):
+            await AsyncSequence(ids).reserve(10)
+        source.failure = SchemaOutOfDate("gone")
+        source.gate.set()
+        await asyncio.sleep(0.02)
+
+    asyncio.run(give_up())
+    gc.collect()
+
+    assert caplog.messages == []
+
+
+def test_a_reservation_keeps_the_pace_after_a_failure():
+    source = MemorySource()
+    source.failure = DatabaseUnavailable("away")
+    ids = sequence(source, timeout=0.05)
+    for _ in range(5):
+        with pytest.raises(DatabaseUnavailable):
+            ids.reserve(10)
+
+    assert source.attempts == 1
+
+
+def test_what_was_reserved_is_seen_by_the_next_claim():
+    ids = sequence(MemorySource())
+    ids.reserve(10)
+
+    assert ids._core.want(0.0).seen == 10
+
+
+def test_a_block_is_refused_once_the_tag_is_stopped():
+    ids = sequence(MemorySource())
+    ids._core.stop(MaxValueWentBack("lowered"))
+    with pytest.raises(MaxValueWentBack, match="lowered"):
+        ids.reserve(10)
+
+
+def test_a_child_keeps_the_watermark_and_nothing_else():
+    ids = sequence(MemorySource())
+    ids.next_id()
+    lock = ids._lock
+    lock.acquire()  # another thread of the parent held it when it forked
+    ids._renew()
+
+    assert ids._core.seen == 1000
+    assert ids._lock is not lock
+    assert ids.next_id() == 1001
+
+
+def test_a_raised_limit_is_noticed():
+    source = MemorySource(limit=3)
+    ids = sequence(source)
+    ids.next_ids(3)
+    with pytest.raises(Exhausted, match="raise its limit"):
+        ids.next_id()
+    source.rows["order"] = replace(source.rows["order"], limit=10)
+    ids._core.pace.clear()
+
+    assert ids.next_id() == 4
+
+
+def test_the_settings_of_the_tag_hold_for_the_first_claim_too():
+    source = MemorySource(step=5, max_step=5)
+    ids = sequence(source)
+    source.failure = DatabaseUnavailable("away")
+    with pytest.raises(DatabaseUnavailable):
+        sequence(source, timeout=0.01).next_id()
+    source.failure = None
+    ids.reserve(1)
+    ids.next_id()
+
+    assert source.claims[:2] == [range(1, 2), range(2, 7)]
+
+
+def test_a_second_handle_made_at_the_same_moment_does_not_hide_the_first():
+    ids = Allocator("sqlite://")
+    assert ids.next_id("order") == 1
+    Sequence(Tag("order"), ids._database, ids._background, ids._terms, ids._draws)
+
+    assert ids._draws["order"]() == 2
+    ids.close()
+
+
+def test_a_build_without_the_gil_locks_by_default(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("allocator.supply.WITHOUT_GIL", True)
+
+    assert isinstance(iterator(range(3)), LockedIterator)

@@ -1,0 +1,139 @@
+"""The supply of one tag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from time import monotonic
+from typing import Protocol
+
+from allocator.background import Background
+from allocator.errors import AllocatorError, UnknownTag
+from allocator.schemes.limits import check_reserve
+from allocator.schemes.pace import Wait
+from allocator.schemes.segment import Claim, Segments
+from allocator.schemes.tag import Tag
+from allocator.supply import LOST_AFTER, Draw, Supply, Terms
+
+
+class Source(Protocol):
+    """Where segments come from. Each call may be run again at any time; what it claimed is burnt then."""
+
+    def open_segment(self, template: Tag, create: bool) -> Tag: ...
+
+    def claim_segment(self, name: str, size: int, seen: int, *, exact: bool = False) -> range: ...
+
+
+class SegmentSupply(Supply):
+    """Drives `Segments`. `draws` maps the tag to what it is drawn from, for the shortest way from a tag to an id."""
+
+    __slots__ = ("_core", "_draws", "_opened", "_source", "_template", "tag")
+
+    def __init__(
+        self,
+        template: Tag,
+        source: Source,
+        background: Background,
+        terms: Terms,
+        draws: dict[str, Draw],
+        owner: object = None,
+    ) -> None:
+        self.tag = template.name
+        self._template = template
+        self._source = source
+        self._draws = draws
+        self._opened = False
+        self._core = Segments(terms.runway, LOST_AFTER * terms.timeout)
+        super().__init__(background, terms, owner)
+
+    def _name(self) -> str:
+        return f"tag {self.tag!r}"
+
+    def _publish(self, values: Iterable[int]) -> int | None:
+        first = self._serve(values)
+        self._draws[self.tag] = self._draw
+        return first
+
+    def _more(self, now: float) -> int | None:
+        try:
+            return self._draw()  # another thread may have brought a piece meanwhile
+        except StopIteration:
+            piece = self._core.take()
+            return self._publish(piece) if piece else None
+
+    def _want(self, now: float) -> Claim | Wait | None:
+        return self._core.want(now)
+
+    def _stopped(self) -> AllocatorError | None:
+        return self._core.stopped
+
+    def _work(self, request: Claim) -> range:
+        self._open()
+        with self._lock:
+            self._core.resize(request)
+        return self._source.claim_segment(self.tag, request.size, request.seen)
+
+    def _open(self) -> None:
+        """Once: read the tag's settings, and make its row if that may be."""
+        if self._opened:
+            return
+        tag = self._source.open_segment(self._template, self._terms.create_missing)
+        with self._lock:
+            self._core.configure(tag.step, tag.max_step)
+        self._opened = True
+
+    def _granted(self, request: Claim, result: range, now: float) -> None:
+        self._core.committed(request, result, now)
+        self._stop_serving_what_went_back()
+
+    def _refused(self, request: Claim, error: AllocatorError, now: float) -> None:
+        self._core.failed(request, error, now)
+        if isinstance(error, UnknownTag):
+            self._opened = False
+        self._stop_serving_what_went_back()
+
+    def _stop_serving_what_went_back(self) -> None:
+        if self._core.stopped:
+            self._publish(())
+
+    # -- blocks beside the segments
+
+    def _start_reserve(self, count: int) -> Future[range]:
+        check_reserve(count)
+        return self._background.submit(self._reserve_now, count)
+
+    def _reserve_now(self, count: int) -> range:
+        with self._lock:
+            pause = self._core.pace.wait(monotonic())
+        if pause:
+            self._background.closed.wait(pause.seconds)
+        try:
+            self._open()
+            with self._lock:
+                if self._core.stopped:
+                    raise self._core.stopped.again()
+                seen = self._core.seen
+            block = self._source.claim_segment(self.tag, count, seen, exact=True)
+        except AllocatorError as error:
+            with self._lock:
+                self._core.refused(error, monotonic())
+                self._stop_serving_what_went_back()
+            raise
+        with self._lock:
+            self._core.saw(block)
+        return block
+
+    # -- endings
+
+    def _retire(self) -> None:
+        self._draws.pop(self.tag, None)
+        super()._retire()
+
+    def _renew(self) -> None:
+        """In a forked child: only the watermark is still true."""
+        seen = self._core.seen
+        self._core = Segments(self._terms.runway, LOST_AFTER * self._terms.timeout)
+        self._core.seen = seen
+        self._opened = False
+        self._draws.pop(self.tag, None)
+        super()._renew()
