@@ -23,8 +23,16 @@ from allocator.errors import (
     TagExists,
     UnknownTag,
 )
+from allocator.inspection import inspect_id
+from allocator.meteor import Meteor
+from allocator.objectid import ObjectId
+from allocator.schemes.inspect import Inspection, Reading
+from allocator.schemes.layout import Layout
 from allocator.schemes.limits import JAVASCRIPT_MAX_ID
+from allocator.schemes.meteor import MeteorSettings
+from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import Tag
+from allocator.snowflake import Snowflake
 from allocator.sync import Allocator, Sequence
 
 __version__ = "0.1.0"
@@ -40,20 +48,29 @@ __all__ = [
     "DatabaseRefused",
     "DatabaseUnavailable",
     "Exhausted",
+    "Inspection",
     "InvalidArgument",
     "InvalidCount",
     "InvalidDatabase",
     "InvalidId",
     "InvalidSetting",
     "InvalidTag",
+    "Layout",
     "LeaseLost",
     "MaxValueWentBack",
+    "Meteor",
+    "MeteorSettings",
     "NodeIdsExhausted",
     "NotCopyable",
+    "ObjectId",
+    "Reading",
     "SchemaDamaged",
     "SchemaOutOfDate",
     "Sequence",
+    "Snowflake",
+    "SnowflakeSettings",
     "Tag",
     "TagExists",
     "UnknownTag",
+    "inspect_id",
 ]

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypedDict, TypeVar, Unpa
 from allocator.background import Background
 from allocator.errors import Uncopyable
 from allocator.schemes.limits import check_count
+from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.pace import Wait
+from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import Tag
 from allocator.supply import Supply
 from allocator.sync import Allocator, Sequence
@@ -167,6 +169,8 @@ class Settings(TypedDict, total=False):
     limit: int
     runway: float
     timeout: float
+    meteor: MeteorSettings | None
+    snowflake: SnowflakeSettings | None
 
 
 class AsyncAllocator(Uncopyable):
@@ -202,6 +206,23 @@ class AsyncAllocator(Uncopyable):
     async def reserve(self, tag: str, count: int) -> range:
         """As `Allocator.reserve`. A cancelled call burns the block."""
         return await self.sequence(tag).reserve(count)
+
+    async def meteor(self) -> int:
+        """As `Allocator.meteor`. A cancelled call loses nothing."""
+        try:
+            return self._allocator._meteor._draw()
+        except StopIteration:
+            return await refill(self._allocator._meteor)
+
+    async def snowflake(self) -> int:
+        """As `Allocator.snowflake`. A cancelled call loses nothing."""
+        supply = self._allocator._snowflake
+        if supply.begin <= monotonic() < supply.end:
+            try:
+                return supply._draw()
+            except StopIteration:
+                pass
+        return await refill(supply)
 
     def sequence(self, tag: str) -> AsyncSequence:
         """The handle of one tag; not awaited, since nothing is asked of the database."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from allocator.background import Background
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, Uncopyable
@@ -22,6 +22,7 @@ from allocator.schemes.pace import Wait
 
 log = logging.getLogger("allocator")
 
+T = TypeVar("T")
 Draw = Callable[[], int]
 Ended = Future[AllocatorError | None]
 """Done when a request has ended, with the error if it failed; asking again is the waiter's business."""
@@ -41,24 +42,24 @@ class Terms:
     timeout: float
 
 
-class LockedIterator:
+class LockedIterator(Generic[T]):
     """An iterator for builds without the GIL, where `next` on a range may give one value twice."""
 
     __slots__ = ("_iterator", "_lock")
 
-    def __init__(self, values: Iterable[int]) -> None:
+    def __init__(self, values: Iterable[T]) -> None:
         self._iterator = iter(values)
         self._lock = threading.Lock()
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[T]:
         return self
 
-    def __next__(self) -> int:
+    def __next__(self) -> T:
         with self._lock:
             return next(self._iterator)
 
 
-def iterator(values: Iterable[int], locked: bool | None = None) -> Iterator[int]:
+def iterator(values: Iterable[T], locked: bool | None = None) -> Iterator[T]:
     return LockedIterator(values) if (WITHOUT_GIL if locked is None else locked) else iter(values)
 
 
@@ -108,6 +109,10 @@ class Supply(Uncopyable):
     def _want(self, now: float) -> Any:
         """Under the lock: a request to the database, a `Wait`, or None."""
 
+    def _passing(self, now: float) -> Wait | None:
+        """Under the lock: for how long to wait, where nothing but time is needed."""
+        return None
+
     @abstractmethod
     def _stopped(self) -> AllocatorError | None:
         """Under the lock: why there will be no more ids, ever."""
@@ -147,6 +152,8 @@ class Supply(Uncopyable):
             return found, request
         if stopped := self._stopped():
             raise stopped.again()
+        if passing := self._passing(now):
+            return passing, request
         if isinstance(want, Wait):
             if want.error is not None and not isinstance(want.error, DatabaseUnavailable):
                 raise want.error.again()

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Self
 from allocator.background import Background
 from allocator.errors import AllocatorError, Uncopyable
 from allocator.forks import alive
+from allocator.meteor import MeteorSupply
 from allocator.schemes.limits import MAX_ID, check_count, check_seconds, check_tag
+from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.pace import Wait
+from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 from allocator.segments import SegmentSupply
+from allocator.snowflake import SnowflakeSupply
 from allocator.supply import Draw, Ended, Supply, Terms
 from allocator.tags import Tags
 
@@ -110,6 +114,7 @@ class Allocator(Uncopyable):
         takes (1 to 100 million), and the greatest id (1 to 2**63 - 1; `JAVASCRIPT_MAX_ID` where browsers read it).
     runway: how many seconds the ids in memory should last at the rate seen, should the database go away.
     timeout: how many seconds a call may wait for the database when no ids are in memory.
+    meteor, snowflake: the formats of these ids, where they are not the default ones.
 
     Nothing is opened before the first call. Safe to use from several threads; after a fork the child starts anew.
     The scheme is the segment mode of Leaf, there named MaxValue: a row per tag, claimed a segment at a time.
@@ -125,6 +130,8 @@ class Allocator(Uncopyable):
         limit: int = MAX_ID,
         runway: float = 60.0,
         timeout: float = 5.0,
+        meteor: MeteorSettings | None = None,
+        snowflake: SnowflakeSettings | None = None,
     ) -> None:
         from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
 
@@ -136,6 +143,9 @@ class Allocator(Uncopyable):
         self._background = Background()
         self._draws: dict[str, Draw] = {}
         self._sequences: dict[str, Sequence] = {}
+        shared = (self._database, self._background, self._terms)
+        self._meteor = MeteorSupply(*shared, meteor or MeteorSettings(), owner=self)
+        self._snowflake = SnowflakeSupply(*shared, (snowflake or SnowflakeSettings()).checked(), owner=self)
         alive.add(self)
 
     def next_id(self, tag: str) -> int:
@@ -166,6 +176,31 @@ class Allocator(Uncopyable):
         fresh = Sequence(template, self._database, self._background, self._terms, self._draws, owner=self)
         return self._sequences.setdefault(template.name, fresh)
 
+    def meteor(self) -> int:
+        """The next meteor id, under a node that is registered in the database when the first one is asked for.
+
+        Greater than the one before, for one process. A new node is registered when the second field runs out. Errors
+        as of `next_id`, and `NodeIdsExhausted` when no node number is left.
+        """
+        try:
+            return self._meteor._draw()
+        except StopIteration:
+            return refill(self._meteor)
+
+    def snowflake(self) -> int:
+        """The next snowflake id, under a worker that is leased from the database together with a range of time.
+
+        Greater than the one before, for one process. The lease is renewed in the background while ids are drawn.
+        Errors as of `next_id`, and `NodeIdsExhausted` when all workers are leased.
+        """
+        supply = self._snowflake
+        if supply.begin <= monotonic() < supply.end:
+            try:
+                return supply._draw()
+            except StopIteration:
+                pass
+        return refill(supply)
+
     @property
     def tags(self) -> Tags:
         """Administration: create, list, get and set tags."""
@@ -179,16 +214,19 @@ class Allocator(Uncopyable):
         self._retire()  # what a claim brought that was under way
         self._database.close()
 
+    def _supplies(self) -> list[Supply]:
+        return [self._meteor, self._snowflake, *self._sequences.values()]
+
     def _retire(self) -> None:
-        for sequence in list(self._sequences.values()):
-            sequence._retire()
+        for supply in self._supplies():
+            supply._retire()
 
     def after_fork(self) -> None:
         """Called in a forked child, before anything else runs there."""
         self._background.renew()
         self._database.abandon()
-        for sequence in self._sequences.values():
-            sequence._renew()
+        for supply in self._supplies():
+            supply._renew()
 
     def __enter__(self) -> Self:
         return self

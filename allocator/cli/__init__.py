@@ -1,4 +1,4 @@
-"""The command line: `allocator next`, `allocator tags`, `allocator db`.
+"""The command line: a file for each group of commands.
 
 Exit codes: 0, or 1 when something was refused (one sentence on stderr), or 2 when the command was not understood.
 """
@@ -10,6 +10,8 @@ import click
 import allocator
 from allocator.cli.db import db
 from allocator.cli.draw import next_ids
+from allocator.cli.inspect import inspect_command
+from allocator.cli.nodes import nodes
 from allocator.cli.tags import tags
 
 
@@ -21,16 +23,20 @@ def main() -> None:
     \b
     Try it, with nothing set up:
         allocator next order -n 5            five ids, from ./allocator.db
+        allocator next --scheme meteor       an id with a time and a node in it
+        allocator inspect 5016762319896585   what an id says
     Then with a server:
         export ALLOCATOR_DATABASE_URL=postgresql+psycopg://user:password@host/name
         allocator db upgrade                 make or update the tables, once per release
         allocator next order -n 5
         allocator tags list
 
-    Every command takes --url and --json.
+    Every command takes --json, and those that need a database take --url.
     """
 
 
 main.add_command(next_ids)
+main.add_command(inspect_command)
 main.add_command(tags)
+main.add_command(nodes)
 main.add_command(db)

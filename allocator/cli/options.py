@@ -40,9 +40,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON; 
 
 def command(function: Callable[P, None]) -> Callable[P, None]:
     """Adds --url and --json, and turns an `AllocatorError` into one sentence and exit code 1."""
+    return url_option(json_option(as_error(function)))
 
-    @url_option
-    @json_option
+
+def as_error(function: Callable[P, None]) -> Callable[P, None]:
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:

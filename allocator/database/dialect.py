@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from sqlalchemy import (
@@ -18,14 +19,16 @@ from sqlalchemy import (
     bindparam,
     column,
     func,
+    insert,
     literal,
     select,
     table,
     update,
 )
 
-from allocator.database.tables import segment
-from allocator.errors import AllocatorError
+from allocator.database.tables import node, segment, worker
+from allocator.errors import AllocatorError, MaxValueWentBack
+from allocator.schemes.registry import Node, Worker
 from allocator.schemes.tag import Tag, damaged
 
 READ = select(segment.c.tag, segment.c.max_value, segment.c.step, segment.c.max_step, segment.c.id_limit)
@@ -71,6 +74,7 @@ class Dialect:
     """The driver's error codes that mean more than "try again later"."""
     contended: ClassVar[frozenset[str]] = frozenset()
     """The codes after which the same statement may simply be run again: deadlocks and the like."""
+    insert_missing_worker: ClassVar[Insert]
     insert_missing: ClassVar[Insert]
     """Insert a row of `allocator_segment`, or nothing when its tag is there."""
     pool_size: ClassVar[int] = 8
@@ -143,6 +147,47 @@ class Dialect:
         )
         return connection.execute(statement).rowcount == 1
 
+    # -- nodes and workers
+
+    def register_node(self, connection: Connection, host: str, process: int, version: str, at: datetime) -> int:
+        """A number that no other start has had or will have; usable once this has returned."""
+        values = {"host": host[:255], "process": process, "version": version[:32], "started_at": at}
+        key = connection.execute(insert(node).values(values)).inserted_primary_key
+        number = int(key[0]) if key else 0
+        highest = connection.scalar(select(func.max(node.c.id)))
+        if highest != number:
+            raise MaxValueWentBack(
+                f"node {number} was registered, but node {highest} is known: the counter of allocator_node was set "
+                "back, or another process registered at this moment; try again, and raise the counter if it stays so"
+            )
+        return number
+
+    def list_nodes(self, connection: Connection, last: int) -> list[Node]:
+        rows = connection.execute(select(node).order_by(node.c.id.desc()).limit(last))
+        return [Node(row.id, row.host, row.process, row.version, row.started_at.replace(tzinfo=UTC)) for row in rows]
+
+    def list_workers(self, connection: Connection) -> list[Worker]:
+        rows = connection.execute(select(worker).order_by(worker.c.number))
+        return [Worker(r.number, r.layout, r.epoch_ms, r.holder, r.until_ms, r.host, r.process) for r in rows]
+
+    def add_worker(self, connection: Connection, fresh: Worker) -> bool:
+        """Write the first lease of a worker number; False if somebody else just did."""
+        added = self.insert_missing_worker.execution_options(preserve_rowcount=True)
+        return connection.execute(added, columns_of(fresh)).rowcount == 1
+
+    def take_worker(self, connection: Connection, old: Worker, fresh: Worker) -> bool:
+        """Write a lease over one that has ended; False if it is not `old` any more."""
+        statement = update(worker).where(
+            worker.c.number == old.number, worker.c.holder == old.holder, worker.c.until_ms == old.until
+        )
+        return connection.execute(statement.values(columns_of(fresh))).rowcount == 1
+
+    def renew_worker(self, connection: Connection, number: int, holder: str, until: int) -> bool:
+        """Write that a lease goes on; False if another process holds the worker now."""
+        later = self.greatest(worker.c.until_ms, until)
+        statement = update(worker).where(worker.c.number == number, worker.c.holder == holder).values(until_ms=later)
+        return connection.execute(statement).rowcount == 1
+
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.greatest(value, other)
 
@@ -165,6 +210,18 @@ def only_row(rows: Sequence[Any], name: str) -> int | None:
 
 def as_tag(row: Any) -> Tag:
     return Tag(row.tag, row.max_value, row.step, row.max_step, row.id_limit)
+
+
+def columns_of(fresh: Worker) -> dict[str, object]:
+    return {
+        "number": fresh.number,
+        "layout": fresh.layout,
+        "epoch_ms": fresh.epoch,
+        "holder": fresh.holder,
+        "until_ms": fresh.until,
+        "host": fresh.host[:255],
+        "process": fresh.process,
+    }
 
 
 def row_of(tag: Tag) -> dict[str, object]:

@@ -10,6 +10,7 @@ from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
     DatabaseUnavailable,
+    MaxValueWentBack,
     SchemaDamaged,
     SchemaOutOfDate,
 )
@@ -18,6 +19,7 @@ ADVICE: dict[type[AllocatorError], str] = {
     DatabaseUnavailable: "{where} is not available: {words}",
     DatabaseRefused: "{where} refuses: {words}; check user, password, database name and rights",
     SchemaOutOfDate: "{where} lacks a table or column of the allocator: {words}; run: allocator db upgrade",
+    MaxValueWentBack: "{where} gave a number again: {words}; its counter was set back, raise it above the greatest one",
     SchemaDamaged: "{where} holds a table that was altered by hand: {words}; see: allocator db check",
 }
 

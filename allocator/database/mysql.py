@@ -11,8 +11,8 @@ from sqlalchemy import Connection, func, text
 from sqlalchemy.dialects.mysql import insert
 
 from allocator.database.dialect import MAX_CONNECT_SECONDS, RAISED, Dialect, claiming
-from allocator.database.tables import segment
-from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate
+from allocator.database.tables import segment, worker
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
 from allocator.schemes.tag import damaged
 
 CLAIM = claiming(func.last_insert_id(RAISED))
@@ -28,8 +28,10 @@ class MySQL(Dialect):
     extra = "mysql"
     needs_name = True
     insert_missing = insert(segment).prefix_with("IGNORE")
+    insert_missing_worker = insert(worker).prefix_with("IGNORE")
     contended = frozenset({"1213", "1205", "1020"})
     errors = {
+        "1062": MaxValueWentBack,
         "1044": DatabaseRefused,
         "1045": DatabaseRefused,
         "1049": DatabaseRefused,

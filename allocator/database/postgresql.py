@@ -13,8 +13,8 @@ from sqlalchemy import Connection, text
 from sqlalchemy.dialects.postgresql import insert
 
 from allocator.database.dialect import MAX_CONNECT_SECONDS, RAISED, Dialect, claiming, only_row
-from allocator.database.tables import segment
-from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate
+from allocator.database.tables import segment, worker
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
 
 CLAIM = claiming(RAISED).returning(segment.c.max_value)
 SCHEMA_LOCK = 0x616C6C6F6361746F
@@ -33,8 +33,10 @@ class PostgreSQL(Dialect):
     default_driver = "psycopg"
     extra = "postgres"
     insert_missing = insert(segment).on_conflict_do_nothing(index_elements=[segment.c.tag])
+    insert_missing_worker = insert(worker).on_conflict_do_nothing(index_elements=[worker.c.number])
     contended = frozenset({"40001", "40P01", "55P03"})
     errors = {
+        "23505": MaxValueWentBack,
         "28000": DatabaseRefused,
         "28P01": DatabaseRefused,
         "3D000": DatabaseRefused,

@@ -108,7 +108,7 @@ def damages(inspector: Inspector, expected: Table) -> list[str]:
     if not inspector.has_table(expected.name):
         return [f"table {expected.name} is missing; {UPGRADE}"]
     present = {part["name"]: part for part in inspector.get_columns(expected.name)}
-    found = [wrong for part in expected.columns if (wrong := damage(part, present.get(part.name)))]
+    found = [wrong for part in expected.columns if (wrong := damage(part, present.get(part.name), inspector))]
     key = list(inspector.get_pk_constraint(expected.name)["constrained_columns"])
     needed = [part.name for part in expected.primary_key.columns]
     if key != needed:
@@ -126,11 +126,12 @@ def table_options(inspector: Inspector, name: str) -> dict[str, Any]:
         return {}
 
 
-def damage(expected: Column[Any], present: ReflectedColumn | None) -> str:
+def damage(expected: Column[Any], present: ReflectedColumn | None, inspector: Inspector) -> str:
     """What is wrong with a column; empty when nothing is."""
     if present is None:
         return f"column {expected} is missing"
-    if isinstance(expected.type, BigInteger) and not isinstance(present["type"], BigInteger):
+    needed = expected.type.dialect_impl(inspector.dialect)
+    if isinstance(needed, BigInteger) and not isinstance(present["type"], BigInteger):
         return f"column {expected} is {present['type']}, and must be BIGINT"
     if present["nullable"] and not expected.nullable:
         return f"column {expected} must be NOT NULL"

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Connection, func, text
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import RAISED, Dialect, claiming, only_row
-from allocator.database.tables import segment
-from allocator.errors import DatabaseRefused, SchemaDamaged, SchemaOutOfDate
+from allocator.database.tables import segment, worker
+from allocator.errors import DatabaseRefused, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
 
 CLAIM = claiming(RAISED).returning(segment.c.max_value)
 
@@ -21,9 +21,12 @@ class SQLite(Dialect):
     default_driver = "pysqlite"
     extra = ""
     insert_missing = insert(segment).on_conflict_do_nothing()
+    insert_missing_worker = insert(worker).on_conflict_do_nothing()
     embedded = True
     pool_size = 1  # one writer at a time is SQLite's own rule; a database in memory is one connection
     errors = {
+        "SQLITE_CONSTRAINT_PRIMARYKEY": MaxValueWentBack,
+        "SQLITE_CONSTRAINT_UNIQUE": MaxValueWentBack,
         "SQLITE_CANTOPEN": DatabaseRefused,
         "SQLITE_NOTADB": DatabaseRefused,
         "SQLITE_READONLY": DatabaseRefused,

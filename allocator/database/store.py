@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
 from itertools import count
+from secrets import randbelow, token_hex
 from time import monotonic, sleep
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -13,7 +20,17 @@ from sqlalchemy.exc import SQLAlchemyError
 from allocator.database import schema
 from allocator.database.address import Address, address_of
 from allocator.database.failures import is_contended, is_stale, translate, unforeseen
-from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, SchemaOutOfDate
+from allocator.errors import (
+    AllocatorClosed,
+    AllocatorError,
+    DatabaseUnavailable,
+    LeaseLost,
+    MaxValueWentBack,
+    SchemaOutOfDate,
+)
+from allocator.schemes.layout import Layout
+from allocator.schemes.registry import Worker, choose_worker
+from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, damaged, settle, unknown
 
 P = ParamSpec("P")
@@ -26,6 +43,11 @@ CLAIM_ATTEMPTS = 20
 
 abandoned: list[Pool] = []
 """Connections inherited by a fork belong to the parent: kept to the end, so that nothing here closes them."""
+
+
+def identity() -> tuple[str, int]:
+    """Who we are, for the operator who reads the tables."""
+    return platform.node() or "unknown", os.getpid()
 
 
 class Database:
@@ -90,6 +112,38 @@ class Database:
                 return range(last - size + 1, last + 1)
             size = settle(self.run(self.dialect.read_segment, name), name, size, seen, exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
+
+    # -- nodes and workers
+
+    def register_node(self) -> int:
+        """A new node number, for this process."""
+        self.check_schema()
+        now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+        for _ in range(CLAIM_ATTEMPTS):
+            with suppress(MaxValueWentBack):  # two that register at once: the lower number is burnt
+                return self.run(self.dialect.register_node, *identity(), version("allocator"), now)
+        return self.run(self.dialect.register_node, *identity(), version("allocator"), now)
+
+    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
+        """Write that a worker is ours until a later moment; raises `LeaseLost` if the one to renew is not any more."""
+        self.check_schema()
+        if claim.lease is not None:
+            if not self.run(self.dialect.renew_worker, claim.lease.number, claim.lease.holder, claim.until):
+                raise LeaseLost(f"worker {claim.lease.number} was leased by another process meanwhile")
+            return replace(claim.lease, until=claim.until)
+        for _ in range(CLAIM_ATTEMPTS):
+            found = self.run(self.dialect.list_workers)
+            chosen = choose_worker(found, layout, epoch, claim.now, randbelow(1 << 16))
+            number = chosen if isinstance(chosen, int) else chosen.number
+            fresh = Worker(number, str(layout), epoch, token_hex(16), claim.until, *identity())
+            if isinstance(chosen, int):
+                ours = self.run(self.dialect.add_worker, fresh)
+            else:
+                ours = self.run(self.dialect.take_worker, chosen, fresh)
+            if ours:
+                since = claim.now if isinstance(chosen, int) else max(claim.now, chosen.until + 1)
+                return Lease(number, fresh.holder, since, claim.until)
+        raise DatabaseUnavailable("every worker that was free was leased by another process first; try again")
 
     # -- schema
 

@@ -57,6 +57,8 @@ def test_an_option_wins_over_the_environment(here):
         (["next", "order", "-n", "0"], "error: count must be 1 to 10000000, got 0"),
         (["next", "order", "-n", "-1"], "got -1"),
         (["next", "order", "-n", "1000000000"], "got 1000000000"),
+        (["next", "order", "--scheme", "segment", "-n", "0"], "got 0"),
+        (["next", "--scheme", "meteor", "-n", "0"], "error: count must be 1 to 10000000, got 0"),
         (["next", "order", "--no-create"], "error: tag 'order' does not exist"),
         (["next", "order", "--url", "nonsense"], "error: this is not a database URL"),
         (["next", "order", "--url", "oracle://u:s3cret@h/x"], "known are sqlite, postgresql, mysql, mariadb"),
@@ -78,7 +80,15 @@ def test_a_refusal_is_one_sentence_and_exit_code_1(here, words, sentence):
 
 @pytest.mark.parametrize(
     "words",
-    [["nope"], ["next"], ["next", "order", "-n", "five"], ["next", "order", "--nope"], ["db"]]
+    [
+        ["nope"],
+        ["next"],
+        ["next", "order", "--scheme", "meteor"],
+        ["inspect", "5", "--scheme", "nope"],
+        ["next", "order", "-n", "five"],
+        ["next", "order", "--nope"],
+        ["db"],
+    ]
     + [["tags", "create", "x", "--limit", "5", "--javascript"]],
 )
 def test_what_is_not_understood_is_exit_code_2(here, words):
@@ -100,8 +110,8 @@ def test_a_server_needs_its_schema_first(kind, empty, tag):
     assert (refused.exit_code, "run: allocator db upgrade" in refused.stderr) == (1, True)
     assert run("db", "current", url=empty).output.startswith("none; the newest is ")
     assert run("db", "check", url=empty).exit_code == 1
-    assert json.loads(run("db", "upgrade", "--json", url=empty).output)["revision"] == "0001"
-    assert run("db", "current", url=empty).output == "0001 (the newest)\n"
+    assert json.loads(run("db", "upgrade", "--json", url=empty).output)["revision"] == "0002"
+    assert run("db", "current", url=empty).output == "0002 (the newest)\n"
     assert json.loads(run("db", "check", "--json", url=empty).output) == {"problems": []}
 
     assert run("next", tag, url=empty).output == "1\n"
@@ -129,7 +139,8 @@ def commands(group: click.Group, name: str = "allocator"):
 def test_every_command_explains_itself(command: click.Command):
     assert command.help
     options = {name for parameter in command.params for name in parameter.opts}
-    assert {"--url", "--json"} <= options
+    assert {"--json"} <= options
+    assert "--url" in options or command.name == "inspect"
     undocumented = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
 
     assert undocumented == []
@@ -142,3 +153,51 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
 
     assert done.stdout == "1\n2\n"
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("scheme", "length"), [("meteor", 19), ("snowflake", 19), ("objectid", 24)])
+def test_the_other_schemes_need_no_tag(url, scheme, length):
+    lines = run("next", "--scheme", scheme, "-n", "3", url=url).output.split()
+    as_json = json.loads(run("next", "--scheme", scheme, "--json", url=url).output)
+
+    assert [len(line) for line in lines] == [length] * 3
+    assert sorted(set(lines)) == lines
+    assert len(as_json["ids"]) == 1
+
+
+def test_nodes_are_listed(url):
+    run("next", "--scheme", "meteor", url=url)
+    found = json.loads(run("nodes", "list", "--last", "1", "--json", url=url).output)
+
+    assert found[0]["process"] == os.getpid()
+    assert str(found[0]["node"]) in run("nodes", "list", url=url).output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["5016762319896585"],
+            ["meteor: likely", "second       292014", "2020-12-13 09:06:54+00:00", "snowflake: likely"],
+        ),
+        (["4df2dcec2cdcd20936a8b817"], ["objectid: likely", "2011-06-11 03:11:40+00:00", "pid          2358"]),
+        (["1541815603606036480"], ["snowflake: likely", "datacenter   11", "2022-06-28 16:07:40.105000+00:00"]),
+        (["1541815603606036480", "--scheme", "meteor", "--epoch", "0"], ["meteor: likely", "1972-11-04"]),
+        (["0190163d-8694-739b-aea5-966c26f8ad91"], ["uuid: likely, a UUID of version 7", "2024-06-14"]),
+    ],
+)
+def test_ids_explain_themselves(words, said):
+    done = run("inspect", *words)
+
+    assert done.exit_code == 0
+    assert [text for text in said if text not in done.output] == []
+    assert json.loads(run("inspect", *words, "--json").output)["id"] == words[0]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["0", "-5", "99999999999999999999", "4df2dcec2cdcd20936a8b81", "4df2dcec2cdcd20936a8b81G", ""]
+)
+def test_what_is_no_id_is_refused(wrong):
+    done = run("inspect", "--", wrong)
+
+    assert (done.exit_code, done.stderr.startswith("error: an id is")) == (1, True)

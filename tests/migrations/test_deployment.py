@@ -37,7 +37,7 @@ def alembic(*words: str, url: str) -> str:
 
 def test_alembic_in_a_checkout(empty):
     alembic("upgrade", "head", url=empty)
-    assert "0001 (head)" in alembic("current", url=empty)
+    assert "0002 (head)" in alembic("current", url=empty)
     assert "No new upgrade operations" in alembic("check", url=empty)
 
     with allocator.Allocator(empty) as ids:
@@ -55,7 +55,7 @@ def test_a_dba_can_have_the_statements(dialect):
 def test_the_wheel_holds_the_migrations_and_the_types(wheel):
     names = zipfile.ZipFile(wheel).namelist()
 
-    assert {"allocator/migrations/env.py", "allocator/migrations/versions/0001_segments.py"} <= set(names)
+    assert {"allocator/migrations/env.py", "allocator/migrations/versions/0002_nodes.py"} <= set(names)
     assert "allocator/py.typed" in names
     assert not [name for name in names if name.startswith(("tests/", "migrations/")) or name.endswith(".pyc")]
 
@@ -72,8 +72,8 @@ def test_a_wheel_installed_elsewhere_brings_its_schema(wheel, empty, tmp_path):
     assert str(tmp_path) in where.stdout, where.stderr
 
     for words, said in (
-        (("upgrade",), "is at revision 0001"),
-        (("current",), "0001 (the newest)"),
+        (("upgrade",), "is at revision 0002"),
+        (("current",), "0002 (the newest)"),
         (("check",), "the tables are as needed"),
     ):
         done = call(str(python), "-m", "allocator", "db", *words, url=empty, cwd=tmp_path)

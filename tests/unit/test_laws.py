@@ -21,7 +21,7 @@ LAYERS = (
     ("database",),
     ("background", "tags"),
     ("supply",),
-    ("segments",),
+    ("segments", "meteor", "snowflake", "objectid", "inspection"),
     ("sync",),
     ("aio",),
     ("cli",),
@@ -29,21 +29,8 @@ LAYERS = (
 )
 """A module imports from its own row and the rows above it."""
 
-PURE = {
-    "__future__",
-    "abc",
-    "collections",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "enum",
-    "functools",
-    "itertools",
-    "math",
-    "operator",
-    "re",
-    "typing",
-}
+PURE = {"__future__", "abc", "collections", "dataclasses", "datetime", "decimal", "enum", "functools", "itertools"}
+PURE |= {"math", "operator", "re", "typing", "uuid"}
 
 STATEMENT = re.compile(r"\b(SELECT\s|INSERT\s+INTO|UPDATE\s+\w|DELETE\s+FROM|REPLACE\s+INTO|CREATE\s+TABLE|ALTER\s)")
 DIALECTS = {"sqlite", "postgresql", "mysql", "mariadb", "psycopg", "pymysql"}

@@ -10,14 +10,13 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rig.memory import MemorySource, sequence
+from rig.threads import draw_on_threads
 
 from allocator import Allocator, AsyncAllocator
 from allocator.aio import AsyncSequence
@@ -35,22 +34,6 @@ from allocator.errors import (
 from allocator.schemes.tag import Tag
 from allocator.supply import LockedIterator, iterator
 from allocator.sync import Sequence
-
-
-@contextmanager
-def switching_every(seconds: float) -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(seconds)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
-def draw_on_threads(next_id: Callable[[], int], threads: int, each: int) -> list[list[int]]:
-    with switching_every(1e-5), ThreadPoolExecutor(threads) as pool:
-        jobs = [pool.submit(lambda: [next_id() for _ in range(each)]) for _ in range(threads)]
-        return [job.result() for job in jobs]
 
 
 @pytest.mark.parametrize(("size", "each"), [(1, 50), (10, 1500), (1000, 5000)])
@@ -390,8 +373,9 @@ def test_a_signal_handler_may_draw_an_id(tmp_path):
         "ids, other = sequence(MemorySource(step=1, max_step=1)), sequence(MemorySource(step=1, max_step=1), 'other')\n"
         "signal.signal(signal.SIGALRM, lambda *_: other.next_id())\n"
         "signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)\n"
-        "print(max(ids.next_id() for _ in range(1500)))\n"
-        "signal.setitimer(signal.ITIMER_REAL, 0)\n"
+        "last = max(ids.next_id() for _ in range(1500))\n"
+        "signal.signal(signal.SIGALRM, signal.SIG_IGN)\n"
+        "print(last)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(Path(__file__).parent.parent)],
@@ -424,7 +408,7 @@ def test_ctrl_c_between_deciding_and_claiming_does_not_stop_the_tag():
 def test_a_reservation_that_was_given_up_is_not_made_later():
     source = MemorySource()
     source.gate.clear()
-    ids = sequence(source, timeout=0.05)
+    ids = sequence(source, timeout=0.02)
     for _ in range(THREADS + 3):
         with pytest.raises(DatabaseUnavailable):
             ids.reserve(10)

@@ -1,0 +1,142 @@
+"""ObjectId as a value, and made from nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import total_ordering
+from secrets import randbelow, token_bytes
+from time import sleep, time
+
+from allocator.forks import in_child
+from allocator.schemes.objectid import MAX_COUNTER, ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
+from allocator.supply import iterator
+
+
+class Generator:
+    """The ObjectIds of this process. `draw` may be used until `end`, in seconds since 1970."""
+
+    __slots__ = ("_blocks", "_clock", "_lock", "draw", "end")
+
+    draw: Callable[[], bytes]
+
+    def __init__(self, process: bytes, counter: int, clock: Callable[[], float] = time) -> None:
+        self._lock = threading.Lock()
+        self._clock = clock
+        self._blocks = ObjectIdBlocks(process, counter)
+        self.end = -1.0
+        self.draw = iter(()).__next__
+
+    def refill(self) -> bytes:
+        while True:
+            with self._lock:
+                now = self._clock()
+                found = self._decide(now)
+            if found is not None:
+                return found
+            sleep(max(0.001, int(now) + 1 - now))  # 2**24 ids in this second
+
+    def _decide(self, now: float) -> bytes | None:
+        if now < self.end:
+            try:
+                return self.draw()  # another thread was here first
+            except StopIteration:
+                pass
+        values: Iterator[bytes] | None = self._blocks.take(int(now))
+        if values is None:
+            return None
+        served = iterator(values)
+        first = next(served)
+        self.draw, self.end = served.__next__, float(self._blocks.second + 1)
+        return first
+
+
+def new_generator() -> Generator:
+    return Generator(token_bytes(5), randbelow(MAX_COUNTER + 1))
+
+
+generator = new_generator()
+
+
+def renew() -> None:
+    """A forked child is another process: other random bytes, another counter."""
+    global generator
+    generator = new_generator()
+
+
+in_child(renew)
+
+
+@total_ordering
+class ObjectId:
+    """12 bytes: seconds, five random bytes of the process, a counter. Ordered by bytes, hashable, immutable.
+
+        ObjectId()                                new
+        ObjectId("4df2dcec2cdcd20936a8b817")      from 24 hex digits, 12 bytes, or another library's ObjectId
+
+    `str()` gives the hex digits and `bytes()` the bytes, as bson's does. Raises `InvalidId` for anything else.
+    Unlike the other schemes this one needs no database, and promises no more than 40 random bits do.
+    """
+
+    __slots__ = ("binary",)
+
+    binary: bytes
+
+    def __init__(self, value: object = None) -> None:
+        if value is not None:
+            made = parse(value)
+        else:
+            source = generator
+            try:
+                made = source.draw() if time() < source.end else source.refill()
+            except StopIteration:
+                made = source.refill()
+        set_binary(self, made)
+
+    @classmethod
+    def from_parts(cls, seconds: int, process: bytes, counter: int) -> ObjectId:
+        """From seconds since 1970, five bytes, and a counter up to 0xFFFFFF."""
+        return cls(build(seconds, process, counter))
+
+    @classmethod
+    def from_datetime(cls, at: datetime) -> ObjectId:
+        """The least ObjectId of a second, for range queries; a time without a zone is UTC. Not unique."""
+        return cls(build(timestamp(at), bytes(5), 0))
+
+    @property
+    def generation_time(self) -> datetime:
+        """When it was made, in UTC, to the second."""
+        return time_of(self.binary)
+
+    @property
+    def seconds(self) -> int:
+        return seconds_of(self.binary)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"an ObjectId does not change: {name} cannot be set")
+
+    def __reduce__(self) -> tuple[type[ObjectId], tuple[bytes]]:
+        return type(self), (self.binary,)
+
+    def __bytes__(self) -> bytes:
+        return self.binary
+
+    def __str__(self) -> str:
+        return self.binary.hex()
+
+    def __repr__(self) -> str:
+        return f"ObjectId('{self.binary.hex()}')"
+
+    def __eq__(self, other: object) -> bool:
+        return self.binary == other.binary if isinstance(other, ObjectId) else NotImplemented
+
+    def __lt__(self, other: object) -> bool:
+        return self.binary < other.binary if isinstance(other, ObjectId) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.binary)
+
+
+set_binary = ObjectId.__dict__["binary"].__set__
+"""Past `__setattr__`, which refuses: the slot's own way in."""

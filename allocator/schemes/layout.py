@@ -1,0 +1,94 @@
+"""Bit layouts: named fields with widths, from which every mask, shift and limit follows.
+
+    Layout(sign=1, second=29, node=20, sequence=11, random=3)
+
+     63  62                            34                  14          3   0
+    +---+-----------------------------+--------------------+-----------+---+
+    | 0 |           second            |        node        | sequence  |rnd|
+    +---+-----------------------------+--------------------+-----------+---+
+
+The first field is the sign: one bit, always 0, so that an id is a positive signed 64-bit integer.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from allocator.errors import InvalidId, InvalidSetting
+from allocator.schemes.limits import check_whole
+
+BITS = 64
+MAX_EPOCH = 253_402_300_799
+"""9999-12-31T23:59:59Z, the last second that `datetime` can name."""
+
+
+class Layout:
+    """Named fields, most significant first, that add up to 64 bits. Immutable; equal when names and widths are."""
+
+    __slots__ = ("_limits", "_shifts", "widths")
+
+    widths: dict[str, int]
+
+    def __init__(self, **widths: int) -> None:
+        for name, width in widths.items():
+            check_whole(f"the width of {name}", width, 1, BITS - 1)
+        if sum(widths.values()) != BITS:
+            raise InvalidSetting(f"a layout has {BITS} bits, got {self._sum(widths)} = {sum(widths.values())}")
+        if next(iter(widths.items())) != ("sign", 1):
+            raise InvalidSetting("a layout begins with sign=1, so that ids are positive")
+        self.widths = widths
+        self._limits = {name: (1 << width) - 1 for name, width in widths.items()}
+        self._shifts = {}
+        left = BITS
+        for name, width in widths.items():
+            left -= width
+            self._shifts[name] = left
+
+    @staticmethod
+    def _sum(widths: dict[str, int]) -> str:
+        return " + ".join(map(str, widths.values())) or "0"
+
+    def limit(self, field: str) -> int:
+        """The greatest value of a field."""
+        return self._limits[field] if field != "sign" else 0
+
+    def shift(self, field: str) -> int:
+        """How many bits stand below a field."""
+        return self._shifts[field]
+
+    def pack(self, **values: int) -> int:
+        """The id that holds these values; what is not given is 0. Raises `InvalidSetting` for one out of its width."""
+        packed = 0
+        for name, value in values.items():
+            if name not in self.widths:
+                raise InvalidSetting(f"there is no field {name!r}; the fields are {', '.join(self.widths)}")
+            packed |= check_whole(name, value, 0, self.limit(name)) << self._shifts[name]
+        return packed
+
+    def unpack(self, number: int) -> dict[str, int]:
+        """The values of all fields but the sign."""
+        check_whole("an id", number, 0, (1 << (BITS - 1)) - 1, InvalidId)
+        return {name: (number >> shift) & self._limits[name] for name, shift in self._shifts.items() if name != "sign"}
+
+    def runs_out(self, field: str, epoch: float, per_second: int = 1) -> datetime:
+        """The last moment (UTC) that a field of time can hold, which counts from `epoch`, in seconds since 1970."""
+        return moment(epoch + self.limit(field) / per_second)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and list(self.widths.items()) == list(other.widths.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.widths.items()))
+
+    def __str__(self) -> str:
+        """The widths, as the schemes are told apart: 1/29/20/11/3."""
+        return "/".join(map(str, self.widths.values()))
+
+    def __repr__(self) -> str:
+        return f"Layout({', '.join(f'{name}={width}' for name, width in self.widths.items())})"
+
+
+def moment(seconds: float) -> datetime:
+    """A time in UTC; exact to the millisecond, and past the year 9999 the last moment of it."""
+    whole = round(min(seconds, MAX_EPOCH) * 1000)
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=whole)

@@ -1,0 +1,94 @@
+"""MongoDB's ObjectId: 12 bytes that need nobody's leave.
+
+    4 bytes seconds since 1970 (unsigned, until 2106-02-07) | 5 bytes random, once per process | 3 bytes counter
+
+The counter begins at a random number, goes up by one for each id and wraps after 0xFFFFFF. Two processes differ by 40
+random bits: unlikely to be the same, which is not the same as never. The layout before 2018 had a 3-byte machine and
+a 2-byte process id in place of the random bytes.
+Source: MongoDB's BSON ObjectId specification.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from allocator.errors import InvalidId
+from allocator.schemes.layout import moment
+from allocator.schemes.limits import check_whole
+
+SIZE = 12
+SECONDS, PROCESS, COUNTER = slice(0, 4), slice(4, 9), slice(9, 12)
+MAX_SECONDS = 0xFFFF_FFFF
+MAX_COUNTER = 0xFF_FFFF
+TAILS = [bytes([value]) for value in range(256)]
+HEX = re.compile(r"[0-9a-fA-F]{24}", re.ASCII)
+
+
+def parse(value: object) -> bytes:
+    """The 12 bytes of whatever an ObjectId is made from; `InvalidId` says why not."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        raw = bytes(value)
+        if len(raw) == SIZE:
+            return raw
+        raise InvalidId(f"an ObjectId is {SIZE} bytes or 24 hex digits, got {len(raw)} bytes")
+    if isinstance(value, str):
+        if HEX.fullmatch(value):
+            return bytes.fromhex(value)
+        found = f"{len(value)} characters" if len(value) != 2 * SIZE else "other characters"
+        raise InvalidId(f"an ObjectId is {SIZE} bytes or 24 hex digits, got {found}: {ascii(value)[:60]}")
+    binary = getattr(value, "binary", None)  # another library's, such as bson's
+    if isinstance(binary, bytes) and len(binary) == SIZE:
+        return binary
+    raise InvalidId(f"an ObjectId is {SIZE} bytes or 24 hex digits, got {type(value).__name__}")
+
+
+def build(seconds: int, process: bytes, counter: int) -> bytes:
+    """The 12 bytes of these parts."""
+    check_whole("seconds", seconds, 0, MAX_SECONDS, InvalidId)
+    check_whole("counter", counter, 0, MAX_COUNTER, InvalidId)
+    if not isinstance(process, bytes) or len(process) != 5:
+        raise InvalidId(f"the process part is 5 bytes, got {ascii(process)[:60]}")
+    return seconds.to_bytes(4, "big") + process + counter.to_bytes(3, "big")
+
+
+def seconds_of(raw: bytes) -> int:
+    return int.from_bytes(raw[SECONDS], "big")
+
+
+def time_of(raw: bytes) -> datetime:
+    return moment(seconds_of(raw))
+
+
+def timestamp(at: datetime) -> int:
+    """Whole seconds since 1970; a time without a zone is UTC."""
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() // 1)
+
+
+class ObjectIdBlocks:
+    """The ids of one process, up to 256 of one second at a time. Not safe to use concurrently: callers hold a lock."""
+
+    __slots__ = ("_counter", "_left", "_process", "second")
+
+    def __init__(self, process: bytes, counter: int) -> None:
+        self._process = build(0, process, counter)[PROCESS]
+        self._counter = counter
+        self.second = -1
+        self._left = 0
+
+    def take(self, now: int) -> Iterator[bytes] | None:
+        """The next ids of the second `now`; None when all 2**24 of it are used.
+
+        Time does not go back: after a clock that did, ids go on in the last second.
+        """
+        if now > self.second:
+            self.second, self._left = now, MAX_COUNTER + 1
+        if not self._left:
+            return None
+        begin = self._counter & 0xFF
+        tails = TAILS[begin : begin + self._left]
+        prefix = build(self.second, self._process, self._counter)[:-1]
+        self._counter = (self._counter + len(tails)) & MAX_COUNTER
+        self._left -= len(tails)
+        return map(prefix.__add__, tails)

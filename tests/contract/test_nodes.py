@@ -1,0 +1,199 @@
+"""Meteor and snowflake out of the database, on every one and through both faces."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from allocator import (
+    Allocator,
+    InvalidSetting,
+    Layout,
+    MaxValueWentBack,
+    MeteorSettings,
+    NodeIdsExhausted,
+    SnowflakeSettings,
+    inspect_id,
+)
+from allocator.database.store import Database
+from allocator.schemes.meteor import METEOR
+from allocator.schemes.snowflake import SNOWFLAKE, LeaseClaim
+
+TINY = Layout(sign=1, timestamp=49, datacenter=1, worker=1, sequence=12)
+
+
+def fields(number: int, scheme: str) -> dict:
+    return inspect_id(number, scheme=scheme).readings[0].fields
+
+
+def execute(url: str, statement: str) -> None:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+def test_meteor_ids_increase_under_one_node(face, url):
+    ids = face(url)
+    drawn = [ids.meteor() for _ in range(5000)]
+
+    assert sorted(set(drawn)) == drawn
+    assert len({fields(number, "meteor")["node"] for number in drawn}) == 1
+    assert abs(inspect_id(drawn[0], scheme="meteor").readings[0].time.timestamp() - time.time()) < 60
+
+
+def test_every_start_gets_a_node_of_its_own(face, fresh):
+    nodes = [fields(face(fresh).meteor(), "meteor")["node"] for _ in range(5)]
+
+    assert sorted(set(nodes)) == nodes
+
+
+def test_a_node_whose_seconds_ran_out_is_followed_by_another(face, url):
+    ids = face(
+        url,
+        meteor=MeteorSettings(epoch=int(time.time()), layout=Layout(sign=1, second=1, node=30, sequence=30, random=2)),
+    )
+    layout = Layout(sign=1, second=1, node=30, sequence=30, random=2)
+    first = layout.unpack(ids.meteor())
+    end_of_field(ids)
+    second = layout.unpack(ids.meteor())
+
+    assert second["node"] > first["node"]
+
+
+def end_of_field(ids) -> None:
+    """As if every second of the node had been drawn."""
+    supply = getattr(ids, "_meteor", None) or ids._allocator._meteor
+    supply._core.blocks.second = 2
+    supply._serve(())
+
+
+def test_node_numbers_are_not_used_again_after_a_restart_of_the_counter(fresh, kind):
+    with Allocator(fresh) as ids:
+        ids.meteor()
+    with Allocator(fresh) as ids:
+        ids.meteor()
+    execute(
+        fresh,
+        {
+            "sqlite": "UPDATE sqlite_sequence SET seq = 0 WHERE name = 'allocator_node'",
+            "postgres": "ALTER TABLE allocator_node ALTER COLUMN id RESTART WITH 1",
+        }.get(kind, "ALTER TABLE allocator_node AUTO_INCREMENT = 1"),
+    )
+    with Allocator(fresh) as ids:
+        try:
+            node = fields(ids.meteor(), "meteor")["node"]
+        except MaxValueWentBack as error:
+            assert "counter" in str(error)  # noqa: PT017
+        else:
+            assert node == 3
+
+
+def test_a_node_beyond_the_layout_is_refused(face, fresh):
+    layout = Layout(sign=1, second=50, node=1, sequence=10, random=2)
+    face(fresh).meteor()
+    with pytest.raises(NodeIdsExhausted, match="node 2 does not fit the layout 1/50/1/10/2"):
+        face(fresh, meteor=MeteorSettings(layout=layout)).meteor()
+
+
+def test_nodes_are_listed_with_who_started(fresh):
+    with Allocator(fresh) as ids:
+        ids.meteor()
+        (found,) = ids._database.run(ids._database.dialect.list_nodes, 10)
+
+    assert found.number == 1
+    assert found.host
+    assert abs(found.started_at.timestamp() - time.time()) < 60
+
+
+def test_snowflake_ids_increase_under_one_worker(face, url):
+    ids = face(url)
+    drawn = [ids.snowflake() for _ in range(10_000)]
+    workers = {(fields(number, "snowflake")["datacenter"], fields(number, "snowflake")["worker"]) for number in drawn}
+
+    assert sorted(set(drawn)) == drawn
+    assert len(workers) == 1
+    assert abs(inspect_id(drawn[0], scheme="snowflake").readings[0].time.timestamp() - time.time()) < 60
+
+
+def test_two_allocators_have_two_workers(face, url):
+    one, two = face(url), face(url)
+    drawn = [number for _ in range(500) for number in (one.snowflake(), two.snowflake())]
+
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_when_all_workers_are_leased_it_says_by_whom(face, fresh):
+    settings = SnowflakeSettings(layout=TINY, lease=60)
+    for _ in range(4):
+        face(fresh, snowflake=settings).snowflake()
+    with pytest.raises(
+        NodeIdsExhausted, match=r"all 4 workers are leased, by .* \(process \d+\); the next lease ends in"
+    ):
+        face(fresh, snowflake=settings).snowflake()
+
+
+def test_another_layout_or_epoch_is_refused(face, fresh):
+    face(fresh).snowflake()
+    for settings in (SnowflakeSettings(layout=TINY), SnowflakeSettings(epoch=0)):
+        with pytest.raises(InvalidSetting, match="all processes of a database must use the same"):
+            face(fresh, snowflake=settings).snowflake()
+
+
+def test_holders_of_one_worker_own_disjoint_rectangles(fresh):
+    """The first is stopped for longer than its lease, others take all workers over, the first goes on."""
+    settings = SnowflakeSettings(layout=TINY, lease=0.5)
+    with ExitStack() as stack:
+        first, *others = [stack.enter_context(Allocator(fresh, snowflake=settings)) for _ in range(5)]
+        drawn = [first.snowflake() for _ in range(100)]
+        time.sleep(0.7)
+        drawn += [other.snowflake() for other in others]
+        with pytest.raises(NodeIdsExhausted):
+            first.snowflake()
+        time.sleep(1.1)
+        for _ in range(3):
+            drawn += [process.snowflake() for process in (first, *others[:3]) for _ in range(100)]
+
+    assert len(set(drawn)) == len(drawn)
+    assert len({TINY.unpack(number)["worker"] + 2 * TINY.unpack(number)["datacenter"] for number in drawn}) == 4
+
+
+def test_a_lease_is_renewed_under_load_and_ids_never_stop(face, url):
+    ids = face(url, snowflake=SnowflakeSettings(lease=0.5))
+    drawn, end = [], time.monotonic() + 1.5
+    while time.monotonic() < end:
+        drawn.append(ids.snowflake())
+
+    assert sorted(set(drawn)) == drawn
+
+
+def test_a_worker_is_taken_over_by_one_only(fresh):
+    """Two that see the same ended lease: the second finds it changed."""
+    database = Database(fresh)
+    database.lease_worker(LeaseClaim(None, 1000, 2000), SNOWFLAKE, 0)
+    (row,) = database.run(database.dialect.list_workers)
+    fresh_row = type(row)(row.number, row.layout, row.epoch, "other", 9000, "here", 1)
+
+    assert database.run(database.dialect.take_worker, row, fresh_row)
+    assert not database.run(database.dialect.take_worker, row, fresh_row)
+    assert not database.run(database.dialect.add_worker, fresh_row)
+    assert not database.run(database.dialect.renew_worker, row.number, row.holder, 99_000)
+    database.close()
+
+
+def test_after_close_there_are_none(face, url):
+    from allocator import AllocatorClosed
+
+    ids = face(url)
+    ids.meteor(), ids.snowflake()
+    ids.close()
+    for call in (ids.meteor, ids.snowflake):
+        with pytest.raises(AllocatorClosed):
+            call()
+
+
+def test_the_default_layout_is_meteors():
+    assert MeteorSettings().layout == METEOR

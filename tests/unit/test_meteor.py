@@ -1,0 +1,122 @@
+"""Meteor, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from itertools import islice
+
+import pytest
+from rig.threads import draw_on_threads
+
+from allocator import Exhausted, InvalidSetting, Layout, Meteor, NodeIdsExhausted, NotCopyable
+from allocator.schemes.meteor import METEOR, MeteorBlocks, xorshift
+from allocator.schemes.registry import check_node
+
+PUBLISHED = [585, 596, 600, 614, 616, 626, 635, 640, 651, 656]
+
+
+def test_the_published_ids():
+    ids = Meteor(node=0, second=292014, seed=1)
+
+    assert [ids.next_id() for _ in range(10)] == [5016762319896000 + end for end in PUBLISHED]
+
+
+def test_the_sequence_wraps_into_the_next_second():
+    ids = Meteor(node=0, second=292014, seed=1)
+    drawn = [ids.next_id() for _ in range(2048)]
+
+    assert drawn[2046:] == [5016762319912958, 5016779499765764]
+
+
+def test_every_state_of_the_random_fields_comes_once_a_period():
+    state, seen = 1, set()
+    for _ in range(65535):
+        seen.add(state)
+        state = xorshift(state)
+
+    assert (state, len(seen), 0 in seen) == (1, 65535, False)
+
+
+def test_the_random_fields_are_those_of_the_textbook():
+    state, ids = 12_345, Meteor(node=3, second=7, seed=12_345)
+    for _ in range(5000):
+        state = xorshift(state)
+        assert METEOR.unpack(ids.next_id())["random"] == state % 7
+
+
+def test_ids_increase_and_are_unique_without_their_random_bits():
+    ids = Meteor(node=1_048_575, second=5)
+    drawn = [ids.next_id() for _ in range(10_000)]
+
+    assert sorted({number >> 3 for number in drawn}) == [number >> 3 for number in drawn]
+
+
+def test_threads_get_every_id_once():
+    drawn = draw_on_threads(Meteor(node=5, second=0).next_id, threads=8, each=2000)
+    together = [number >> 3 for ids in drawn for number in ids]
+
+    assert len(set(together)) == 16_000
+    assert all(ids == sorted(ids) for ids in drawn)
+
+
+def test_the_field_ends_in_an_error_and_never_wraps():
+    ids = Meteor(node=1, second=(1 << 29) - 1)
+    last = [ids.next_id() for _ in range(2047)][-1]
+
+    assert last < 2**63
+    for _ in range(2):
+        with pytest.raises(Exhausted, match="node 1 has used its last second, 2037-12-14 18:48:31"):
+            ids.next_id()
+
+
+def test_other_widths_and_epochs():
+    layout = Layout(sign=1, second=31, node=10, sequence=20, random=2)
+    ids = Meteor(node=1023, second=9, seed=7, layout=layout)
+    fields = [layout.unpack(ids.next_id()) for _ in range(500)]
+
+    assert {(field["second"], field["node"]) for field in fields} == {(9, 1023)}
+    assert {field["random"] for field in fields} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"node": -1}, {"node": 1 << 20}, {"node": None}, {"node": 1, "second": 1 << 29}, {"node": 1, "second": -1}]
+    + [{"node": 1, "seed": 0}, {"node": 1, "seed": 1 << 16}, {"node": 1, "epoch": 10**11}, {"node": True}],
+)
+def test_what_does_not_fit_is_refused(wrong):
+    with pytest.raises(InvalidSetting, match="must"):
+        Meteor(**wrong)
+
+
+def test_a_child_refuses_the_parents_node():
+    ids = Meteor(node=1)
+    ids.next_id()
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.write(writer, str(ids.next_id()).encode())
+        except NotCopyable as error:
+            os.write(writer, str(error).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    said = os.read(reader, 1000).decode()
+    os.close(reader), os.close(writer)
+
+    assert "made before a fork" in said
+    with pytest.raises(NotCopyable):
+        pickle.dumps(ids)
+
+
+def test_node_numbers_warn_before_they_end():
+    assert check_node(838_859, METEOR) == ""
+    assert "80 % of the node numbers" in check_node(838_861, METEOR)
+    with pytest.raises(NodeIdsExhausted, match="node 1048576 does not fit the layout 1/29/20/11/3"):
+        check_node(1 << 20, METEOR)
+
+
+def test_a_block_is_served_lazily():
+    blocks = MeteorBlocks(0, 1, 1)
+
+    assert len(list(islice(blocks.take(), 3))) == 3
+    assert blocks.second == 2

@@ -1,0 +1,125 @@
+"""ObjectId: the value, and the ids made from nothing."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+from datetime import UTC, datetime
+
+import pytest
+from rig.threads import draw_on_threads
+
+from allocator import InvalidId, ObjectId
+from allocator.objectid import Generator
+from allocator.schemes.objectid import ObjectIdBlocks
+
+TEXT = "4df2dcec2cdcd20936a8b817"
+
+
+def test_text_bytes_and_parts_are_one_value():
+    value = ObjectId(TEXT)
+
+    assert str(value) == TEXT == bytes(value).hex()
+    assert value == ObjectId(bytes.fromhex(TEXT)) == ObjectId(TEXT.upper()) == ObjectId(value)
+    assert value == ObjectId.from_parts(0x4DF2DCEC, bytes.fromhex("2cdcd20936"), 0xA8B817)
+    assert repr(value) == f"ObjectId('{TEXT}')"
+    assert value.generation_time == datetime(2011, 6, 11, 3, 11, 40, tzinfo=UTC)
+
+
+def test_it_is_a_value():
+    low, high = ObjectId("0" * 24), ObjectId("f" * 24)
+
+    assert low < high
+    assert low <= ObjectId("0" * 24)
+    assert len({low, ObjectId("0" * 24), high}) == 2
+    assert low != "0" * 24
+    assert pickle.loads(pickle.dumps(high)) == copy.deepcopy(high) == high
+    with pytest.raises(AttributeError, match="does not change"):
+        low.binary = b""
+
+
+def test_seconds_are_unsigned_until_2106():
+    assert ObjectId("f" * 24).generation_time == datetime(2106, 2, 7, 6, 28, 15, tzinfo=UTC)
+
+
+def test_a_range_query():
+    noon = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+    assert ObjectId.from_datetime(noon).generation_time == noon
+    assert ObjectId.from_datetime(noon) == ObjectId.from_datetime(noon.replace(tzinfo=None))
+    assert bytes(ObjectId.from_datetime(noon))[4:] == bytes(8)
+
+
+@pytest.mark.parametrize("wrong", ["", "a" * 23, "a" * 25, "g" * 24, " " * 24, b"x" * 11, b"", 5, 1.5, ["a"], "ä" * 24])
+def test_anything_else_is_refused(wrong):
+    with pytest.raises(InvalidId, match="12 bytes or 24 hex digits, got"):
+        ObjectId(wrong)
+
+
+def test_the_counter_goes_up_by_one_and_wraps_after_ffffff():
+    blocks = ObjectIdBlocks(b"proc!", 0xFFFFFE)
+    made = [raw for _ in range(3) for raw in blocks.take(7)]
+
+    assert [int.from_bytes(raw[9:], "big") for raw in made[:4]] == [0xFFFFFE, 0xFFFFFF, 0, 1]
+    assert {raw[:9] for raw in made} == {b"\0\0\0\7proc!"}
+
+
+def test_more_than_a_second_holds_wait_for_the_next():
+    blocks = ObjectIdBlocks(b"proc!", 5)
+    made = list(blocks.take(7))
+    assert len(made) + blocks._left == 1 << 24
+    blocks._left = 300
+    while (more := blocks.take(7)) is not None:
+        made += more
+
+    assert len(made) == 251 + 300
+    assert next(blocks.take(8))[:4] == b"\0\0\0\x08"
+
+
+def test_a_clock_that_goes_back_repeats_nothing():
+    now = [1000.0]
+    made = Generator(b"proc!", 0, clock=lambda: now[0])
+    drawn = set()
+    for step in (0, 5, -4, -900, 3, 2000):
+        now[0] += step
+        drawn |= {made.refill() for _ in range(300)}
+
+    assert len(drawn) == 1800
+
+
+def test_new_ones_increase_and_hold_the_time():
+    before = int(datetime.now(UTC).timestamp())
+    drawn = [ObjectId() for _ in range(2000)]
+
+    assert len(set(drawn)) == 2000
+    assert before <= drawn[0].seconds <= drawn[-1].seconds <= before + 5
+    assert len({bytes(made)[4:9] for made in drawn}) == 1
+
+
+def test_threads_get_every_id_once():
+    drawn = draw_on_threads(ObjectId, threads=8, each=1000)
+
+    assert len({made for ids in drawn for made in ids}) == 8000
+
+
+def test_a_child_is_another_process():
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writer, bytes(ObjectId()))
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs, mine = ObjectId(os.read(reader, 12)), ObjectId()
+    os.close(reader), os.close(writer)
+
+    assert bytes(theirs)[4:9] != bytes(mine)[4:9]
+
+
+def test_it_is_interchangeable_with_bsons():
+    bson = pytest.importorskip("bson")
+    theirs, mine = bson.ObjectId(), ObjectId()
+
+    assert ObjectId(theirs).binary == theirs.binary
+    assert str(ObjectId(theirs)) == str(theirs)
+    assert bson.ObjectId(str(mine)).generation_time == mine.generation_time
+    assert (ObjectId(theirs) < mine) == (theirs < bson.ObjectId(bytes(mine)))

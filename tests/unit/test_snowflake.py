@@ -1,0 +1,244 @@
+"""Snowflake: alone, and under leases; every clock is an argument."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from rig.threads import draw_on_threads
+
+from allocator import ClockWentBack, Exhausted, InvalidSetting, NodeIdsExhausted, Snowflake
+from allocator.errors import DatabaseUnavailable, LeaseLost
+from allocator.schemes.pace import Wait
+from allocator.schemes.registry import Worker, choose_worker
+from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim, LeasedSnowflake
+
+NOW = 1_700_000_000.0
+
+
+class Clock:
+    """A wall clock that tests move, and a sleep that moves it too."""
+
+    def __init__(self, now: float = NOW) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds + 1e-6
+
+
+def alone(clock: Clock, **settings) -> Snowflake:
+    return Snowflake(1, 2, clock=clock, sleep=clock.sleep, **settings)
+
+
+def test_an_id_holds_its_fields():
+    fields = SNOWFLAKE.unpack(alone(Clock()).next_id())
+
+    assert fields == {"timestamp": int(NOW * 1000) - EPOCH, "datacenter": 1, "worker": 2, "sequence": 0}
+
+
+def test_after_4096_ids_the_next_millisecond_is_waited_for():
+    clock = Clock()
+    ids = alone(clock)
+    drawn = [ids.next_id() for _ in range(10_000)]
+
+    assert sorted(set(drawn)) == drawn
+    assert clock.now - NOW == pytest.approx(0.002, abs=1e-4)
+
+
+def test_a_clock_that_goes_back_is_refused_until_it_has_caught_up():
+    clock = Clock()
+    ids = alone(clock)
+    first = ids.next_id()
+    clock.now -= 3.0
+    with pytest.raises(ClockWentBack, match="the clock went back by 3000 ms, to 2023-11-14 22:13:17"):
+        ids.next_id()
+    clock.now += 3.001
+
+    assert ids.next_id() > first
+
+
+def test_or_waited_for():
+    clock = Clock()
+    ids = alone(clock, on_clock_back="wait")
+    first = ids.next_id()
+    clock.now -= 3.0
+
+    assert ids.next_id() > first
+    assert clock.now >= NOW
+
+
+def test_a_clock_stepped_by_an_hour_every_100_ms_repeats_nothing():
+    clock, rnd, drawn = Clock(), random.Random(1), []
+    ids = alone(clock)
+    for _ in range(500):
+        clock.now += rnd.choice([0.1, 0.1, 3600.1, -3599.9])
+        try:
+            drawn += [ids.next_id() for _ in range(3)]
+        except ClockWentBack:
+            continue
+
+    assert sorted(set(drawn)) == drawn
+
+
+def test_threads_get_every_id_once():
+    drawn = draw_on_threads(Snowflake(3, 4).next_id, threads=8, each=2000)
+
+    assert len({number for ids in drawn for number in ids}) == 16_000
+    assert all(ids == sorted(ids) for ids in drawn)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"datacenter": 32}, {"worker": -1}, {"worker": None}, {"epoch": 10**13}, {"epoch": -1}, {"on_clock_back": "hope"}],
+)
+def test_what_does_not_fit_is_refused(wrong):
+    with pytest.raises(InvalidSetting, match="must"):
+        Snowflake(**wrong)
+
+
+def test_the_end_of_the_timestamps_is_an_error():
+    with pytest.raises(Exhausted, match="ended at 2080-07-10"):
+        alone(Clock(4_000_000_000.0)).next_id()
+
+
+# -- leases
+
+
+class Leases:
+    """The database of the test: one table of workers, exact."""
+
+    def __init__(self, workers: int = 1024) -> None:
+        self.rows: dict[int, Worker] = {}
+        self.workers = workers
+        self.given = 0
+
+    def lease(self, claim: LeaseClaim) -> Lease:
+        if claim.lease is not None:
+            row = self.rows[claim.lease.number]
+            if row.holder != claim.lease.holder:
+                raise LeaseLost("taken")
+            self.write(row.number, row.holder, max(row.until, claim.until))
+            return Lease(row.number, row.holder, claim.lease.since, claim.until)
+        rows = list(self.rows.values())
+        chosen = choose_worker(rows, SNOWFLAKE, EPOCH, claim.now, 0)
+        if isinstance(chosen, int) and chosen >= self.workers:
+            raise NodeIdsExhausted("all taken")
+        self.given += 1
+        number, since = (
+            (chosen, claim.now) if isinstance(chosen, int) else (chosen.number, max(claim.now, chosen.until + 1))
+        )
+        self.write(number, f"holder {self.given}", claim.until)
+        return Lease(number, f"holder {self.given}", since, claim.until)
+
+    def write(self, number: int, holder: str, until: int) -> None:
+        self.rows[number] = Worker(number, str(SNOWFLAKE), EPOCH, holder, until, "here", 1)
+
+
+class Process:
+    """The core of one process, driven as the supply drives it."""
+
+    def __init__(self, leases: Leases, span: float = 60.0) -> None:
+        self.core = LeasedSnowflake(span, EPOCH, SNOWFLAKE)
+        self.leases = leases
+        self.away = False
+
+    def draw(self, now: float, wall: float, count: int = 3) -> list[int]:
+        for _ in range(3):
+            want = self.core.want(now, wall)
+            if isinstance(want, LeaseClaim):
+                self.claim(want, now)
+            if drawn := self.core.take(now)[:count]:
+                return list(drawn)
+        return []
+
+    def claim(self, want: LeaseClaim, now: float) -> None:
+        try:
+            if self.away:
+                raise DatabaseUnavailable("away")
+            self.core.granted(want, self.leases.lease(want), now)
+        except (LeaseLost, NodeIdsExhausted, DatabaseUnavailable) as error:
+            self.core.failed(want, error, now)
+
+
+def test_nothing_is_served_without_a_lease():
+    process = Process(Leases())
+    process.away = True
+
+    assert process.draw(0.0, NOW) == []
+    assert isinstance(process.core.want(0.5, NOW), Wait)
+
+
+def test_a_lease_is_renewed_when_a_tenth_of_it_is_used():
+    process = Process(Leases())
+    process.draw(0.0, NOW)
+    assert process.core.want(5.9, NOW + 5.9) is None
+    assert isinstance(process.core.want(6.1, NOW + 6.1), LeaseClaim)
+
+
+def test_ids_go_on_while_the_database_is_away_for_less_than_the_lease():
+    process = Process(Leases())
+    process.draw(0.0, NOW)
+    process.away = True
+    for second in range(1, 60):
+        assert process.draw(float(second), NOW + second)
+    assert process.draw(61.0, NOW + 61) == []
+    process.away = False
+
+    assert process.draw(63.0, NOW + 63)
+
+
+def test_a_process_stopped_for_longer_than_its_lease_and_its_successor_own_disjoint_rectangles():
+    """One worker, two holders: the first is stopped, the second takes over, the first goes on."""
+    leases = Leases(workers=1)
+    first, second = Process(leases, span=10), Process(leases, span=10)
+    drawn = first.draw(0.0, NOW) + first.draw(9.0, NOW + 9)
+    taken = second.draw(1000.0, NOW + 25)
+    late = first.draw(25.5, NOW + 25.5)  # its lease is lost, and there is no other worker
+    again = second.draw(1001.0, NOW + 26)
+
+    assert taken
+    assert again
+    assert late == []
+    assert set(drawn).isdisjoint(taken + again)
+
+
+def test_control_without_the_range_of_time_they_repeat_each_others_ids():
+    """What a lease without its timestamps would do: the stopped process goes on with the worker it had."""
+    leases = Leases(workers=1)
+    first, second = Process(leases, span=10), Process(leases, span=10)
+    first.draw(0.0, NOW)
+    taken = second.draw(25.0, NOW + 25)
+    first.core.lease = Lease(0, "holder 1", 0, 1 << 60)  # the rule, broken
+
+    assert set(first.draw(25.0, NOW + 25)) & set(taken)
+
+
+def test_a_wall_clock_that_jumps_neither_repeats_nor_stops_ids():
+    leases, rnd = Leases(), random.Random(2)
+    processes = [Process(leases, span=2) for _ in range(4)]
+    wall, drawn, idle = NOW, [], 0
+    for tick in range(3000):
+        wall += rnd.choice([0.1, 0.1, 3600.1, -3599.9])
+        found = processes[tick % 4].draw(tick / 10, wall)
+        idle += not found
+        drawn += found
+
+    assert len(set(drawn)) == len(drawn)
+    assert idle < 30
+
+
+def test_a_worker_leased_for_another_layout_or_epoch_is_refused():
+    rows = [Worker(0, "1/41/10/12", EPOCH, "x", 5, "here", 1)]
+    with pytest.raises(InvalidSetting, match=r"worker 0 was leased for layout 1/41/10/12 .* must use the same"):
+        choose_worker(rows, SNOWFLAKE, EPOCH, 10, 0)
+
+
+def test_when_all_workers_are_leased_it_says_by_whom():
+    rows = [Worker(n, str(SNOWFLAKE), EPOCH, "x", 60_000 + n, f"host{n % 7}", 42) for n in range(1024)]
+    with pytest.raises(
+        NodeIdsExhausted, match=r"all 1024 workers are leased, by host0 \(process 42\), .* and others; .*10 s"
+    ):
+        choose_worker(rows, SNOWFLAKE, EPOCH, 50_000, 0)
