@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from allocator.background import Background
-from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, Uncopyable
+from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, LeaseLost, Uncopyable
 from allocator.schemes.pace import Wait
 
 log = logging.getLogger("allocator")
@@ -194,6 +194,8 @@ class Supply(Uncopyable):
         """Log the first failure of a row that nobody waits for; whoever waits gets the error."""
         if error is None and self._failing:
             log.warning("%s: the database answers again", self._name())
+        elif isinstance(error, LeaseLost):
+            log.warning("%s: %s; another one is leased", self._name(), error)
         elif error is not None and in_advance and not self._failing:
             log.warning("%s: ids go on from memory while they last, since a claim failed: %s", self._name(), error)
         self._failing = error is not None and (in_advance or self._failing)
@@ -202,7 +204,7 @@ class Supply(Uncopyable):
 
     def _raise_unless_passing(self, error: AllocatorError | None) -> None:
         """After a request ended: its error concerns whoever waited, but for one that may pass within the deadline."""
-        if error is not None and not isinstance(error, DatabaseUnavailable):
+        if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
             raise error.again()
 
     def _overdue(self, step: Ended | Wait | None = None) -> AllocatorError:

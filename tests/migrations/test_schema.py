@@ -91,8 +91,28 @@ def test_a_downgrade_that_would_forget_ids_is_refused(fresh):
     with pytest.raises(RuntimeError, match="1 tags have given out ids"):
         migrate(fresh, "downgrade", "base")
 
+    migrate(fresh, "upgrade", "head")  # without transactional DDL the newer revisions are gone already
     with Allocator(fresh) as ids:
         assert ids.next_id("order") == 1001
+
+
+def test_a_downgrade_that_would_forget_nodes_is_refused(fresh):
+    with Allocator(fresh) as ids:
+        ids.meteor()
+    with pytest.raises(RuntimeError, match="1 rows of allocator_node"):
+        migrate(fresh, "downgrade", "0001")
+
+
+def test_a_schema_that_is_behind_is_refused_and_brought_up_to_date(kind, empty):
+    migrate(empty, "upgrade", "0001")
+    with Allocator(empty) as ids:
+        if kind != "sqlite":
+            with pytest.raises(
+                SchemaOutOfDate, match="is at revision 0001, and 0002 is needed; run: allocator db upgrade"
+            ):
+                ids.next_id("order")
+            migrate(empty, "upgrade", "head")
+        assert ids.meteor() > 0
 
 
 def test_the_revisions_are_those_of_the_scripts():
