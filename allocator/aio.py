@@ -43,7 +43,7 @@ class AsyncSequence(Uncopyable):
     async def next_id(self) -> int:
         """As `Sequence.next_id`. A cancelled call loses nothing."""
         try:
-            return self._supply._draw()
+            return next(self._supply._values)
         except StopIteration:
             return await refill(self._supply)
 
@@ -190,12 +190,12 @@ class AsyncAllocator(Uncopyable):
             self._allocator = database
         else:
             self._allocator = Allocator(database, **settings)
-        self._draws = self._allocator._draws
+        self._serving = self._allocator._serving
 
     async def next_id(self, tag: str) -> int:
         """As `Allocator.next_id`. A cancelled call loses nothing."""
         try:
-            return self._draws[tag]()
+            return next(self._serving[tag])
         except (StopIteration, KeyError, TypeError):
             return await refill(self._allocator.sequence(tag))
 
@@ -210,7 +210,7 @@ class AsyncAllocator(Uncopyable):
     async def meteor(self) -> int:
         """As `Allocator.meteor`. A cancelled call loses nothing."""
         try:
-            return self._allocator._meteor._draw()
+            return next(self._allocator._meteor._values)
         except StopIteration:
             return await refill(self._allocator._meteor)
 
@@ -219,7 +219,7 @@ class AsyncAllocator(Uncopyable):
         supply = self._allocator._snowflake
         if supply.begin <= monotonic() < supply.end:
             try:
-                return supply._draw()
+                return next(supply._values)
             except StopIteration:
                 pass
         return await refill(supply)

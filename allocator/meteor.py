@@ -69,33 +69,33 @@ class Meteor(Uncopyable):
             epoch,
             layout,
         )
-        self._draw = iter(range(0)).__next__
+        self._values: Iterator[int] = iter(())
         alive.add(self)
 
     def next_id(self) -> int:
         """The next id, greater than the one before. Raises `Exhausted` after the field's last second."""
         try:
-            return self._draw()
+            return next(self._values)
         except StopIteration:
             return self._refill()
 
     def _refill(self) -> int:
         with self._lock:
             try:
-                return self._draw()  # another thread was here first
+                return next(self._values)  # another thread was here first
             except StopIteration:
                 pass
             if self._forked:
                 raise NotCopyable("this generator was made before a fork, and its node is the parent's: make a new one")
             served = iterator(self._blocks.take())
             first = next(served)
-            self._draw = served.__next__
+            self._values = served
             return first
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
         self._forked = True
-        self._draw = iter(range(0)).__next__
+        self._values = iter(())
 
 
 class NodeRegistry(Protocol):
@@ -120,7 +120,7 @@ class MeteorSupply(Supply):
 
     def _more(self, now: float) -> int | None:
         try:
-            return self._draw()
+            return next(self._values)
         except StopIteration:
             values: Iterator[int] | None = self._core.take()
             return None if values is None else self._serve(values)

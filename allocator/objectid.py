@@ -15,18 +15,18 @@ from allocator.supply import iterator
 
 
 class Generator:
-    """The ObjectIds of this process. `draw` may be used until `end`, in seconds since 1970."""
+    """The ObjectIds of this process. `values` may be used until `end`, in seconds since 1970."""
 
-    __slots__ = ("_blocks", "_clock", "_lock", "draw", "end")
+    __slots__ = ("_blocks", "_clock", "_lock", "end", "values")
 
-    draw: Callable[[], bytes]
+    values: Iterator[bytes]
 
     def __init__(self, process: bytes, counter: int, clock: Callable[[], float] = time) -> None:
         self._lock = threading.Lock()
         self._clock = clock
         self._blocks = ObjectIdBlocks(process, counter)
         self.end = -1.0
-        self.draw = iter(()).__next__
+        self.values = iter(())
 
     def refill(self) -> bytes:
         while True:
@@ -40,7 +40,7 @@ class Generator:
     def _decide(self, now: float) -> bytes | None:
         if now < self.end:
             try:
-                return self.draw()  # another thread was here first
+                return next(self.values)  # another thread was here first
             except StopIteration:
                 pass
         values: Iterator[bytes] | None = self._blocks.take(int(now))
@@ -48,7 +48,7 @@ class Generator:
             return None
         served = iterator(values)
         first = next(served)
-        self.draw, self.end = served.__next__, float(self._blocks.second + 1)
+        self.values, self.end = served, float(self._blocks.second + 1)
         return first
 
 
@@ -79,20 +79,17 @@ class ObjectId:
     Unlike the other schemes this one needs no database, and promises no more than 40 random bits do.
     """
 
-    __slots__ = ("binary",)
-
-    binary: bytes
+    __slots__ = ("_binary",)
 
     def __init__(self, value: object = None) -> None:
         if value is not None:
-            made = parse(value)
-        else:
-            source = generator
-            try:
-                made = source.draw() if time() < source.end else source.refill()
-            except StopIteration:
-                made = source.refill()
-        set_binary(self, made)
+            self._binary = parse(value)
+            return
+        source = generator
+        try:
+            self._binary = next(source.values) if time() < source.end else source.refill()
+        except StopIteration:
+            self._binary = source.refill()
 
     @classmethod
     def from_parts(cls, seconds: int, process: bytes, counter: int) -> ObjectId:
@@ -105,38 +102,36 @@ class ObjectId:
         return cls(build(timestamp(at), bytes(5), 0))
 
     @property
+    def binary(self) -> bytes:
+        """The 12 bytes."""
+        return self._binary
+
+    @property
     def generation_time(self) -> datetime:
         """When it was made, in UTC, to the second."""
-        return time_of(self.binary)
+        return time_of(self._binary)
 
     @property
     def seconds(self) -> int:
-        return seconds_of(self.binary)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"an ObjectId does not change: {name} cannot be set")
+        return seconds_of(self._binary)
 
     def __reduce__(self) -> tuple[type[ObjectId], tuple[bytes]]:
-        return type(self), (self.binary,)
+        return type(self), (self._binary,)
 
     def __bytes__(self) -> bytes:
-        return self.binary
+        return self._binary
 
     def __str__(self) -> str:
-        return self.binary.hex()
+        return self._binary.hex()
 
     def __repr__(self) -> str:
-        return f"ObjectId('{self.binary.hex()}')"
+        return f"ObjectId('{self._binary.hex()}')"
 
     def __eq__(self, other: object) -> bool:
-        return self.binary == other.binary if isinstance(other, ObjectId) else NotImplemented
+        return self._binary == other._binary if isinstance(other, ObjectId) else NotImplemented
 
     def __lt__(self, other: object) -> bool:
-        return self.binary < other.binary if isinstance(other, ObjectId) else NotImplemented
+        return self._binary < other._binary if isinstance(other, ObjectId) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.binary)
-
-
-set_binary = ObjectId.__dict__["binary"].__set__
-"""Past `__setattr__`, which refuses: the slot's own way in."""
+        return hash(self._binary)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from time import monotonic
 from typing import Protocol
@@ -13,7 +13,7 @@ from allocator.schemes.limits import check_reserve
 from allocator.schemes.pace import Wait
 from allocator.schemes.segment import Claim, Segments
 from allocator.schemes.tag import Tag
-from allocator.supply import LOST_AFTER, Draw, Supply, Terms
+from allocator.supply import LOST_AFTER, Supply, Terms
 
 
 class Source(Protocol):
@@ -25,9 +25,9 @@ class Source(Protocol):
 
 
 class SegmentSupply(Supply):
-    """Drives `Segments`. `draws` maps the tag to what it is drawn from, for the shortest way from a tag to an id."""
+    """Drives `Segments`. `serving` maps the tag to what is being served, the shortest way from a tag to an id."""
 
-    __slots__ = ("_core", "_draws", "_opened", "_source", "_template", "tag")
+    __slots__ = ("_core", "_opened", "_serving", "_source", "_template", "tag")
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class SegmentSupply(Supply):
         source: Source,
         background: Background,
         terms: Terms,
-        draws: dict[str, Draw],
+        serving: dict[str, Iterator[int]],
         owner: object = None,
     ) -> None:
         self.tag = template.name
         self._template = template
         self._source = source
-        self._draws = draws
+        self._serving = serving
         self._opened = False
         self._core = Segments(terms.runway, LOST_AFTER * terms.timeout)
         super().__init__(background, terms, owner)
@@ -51,12 +51,12 @@ class SegmentSupply(Supply):
 
     def _publish(self, values: Iterable[int]) -> int | None:
         first = self._serve(values)
-        self._draws[self.tag] = self._draw
+        self._serving[self.tag] = self._values
         return first
 
     def _more(self, now: float) -> int | None:
         try:
-            return self._draw()  # another thread may have brought a piece meanwhile
+            return next(self._values)  # another thread may have brought a piece meanwhile
         except StopIteration:
             piece = self._core.take()
             return self._publish(piece) if piece else None
@@ -126,7 +126,7 @@ class SegmentSupply(Supply):
     # -- endings
 
     def _retire(self) -> None:
-        self._draws.pop(self.tag, None)
+        self._serving.pop(self.tag, None)
         super()._retire()
 
     def _renew(self) -> None:
@@ -135,5 +135,5 @@ class SegmentSupply(Supply):
         self._core = Segments(self._terms.runway, LOST_AFTER * self._terms.timeout)
         self._core.seen = seen
         self._opened = False
-        self._draws.pop(self.tag, None)
+        self._serving.pop(self.tag, None)
         super()._renew()

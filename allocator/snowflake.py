@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, Protocol
 
 from allocator.background import Background
@@ -56,7 +56,7 @@ class Snowflake(Uncopyable):
         self._forked = False
         self._lock = threading.Lock()
         self._begin, self._end = NEVER, -NEVER
-        self._draw = iter(range(0)).__next__
+        self._values: Iterator[int] = iter(())
         if int(clock() * 1000) < epoch:
             raise InvalidSetting(f"epoch must not be in the future, got {epoch}")
         alive.add(self)
@@ -65,7 +65,7 @@ class Snowflake(Uncopyable):
         """The next id, greater than the one before. Raises `ClockWentBack`, or `Exhausted` when the timestamps end."""
         if self._begin <= self._clock() < self._end:
             try:
-                return self._draw()
+                return next(self._values)
             except StopIteration:
                 pass
         return self._refill()
@@ -88,12 +88,12 @@ class Snowflake(Uncopyable):
             return None, (last - millisecond) / 1000
         if millisecond == last:
             try:
-                return self._draw(), 0.0
+                return next(self._values), 0.0
             except StopIteration:
                 return None, max(0.0, (millisecond + 1) / 1000 - now)
         served = iterator(self._blocks.take(millisecond))
         first = next(served)
-        self._draw = served.__next__
+        self._values = served
         self._begin, self._end = millisecond / 1000, (millisecond + 1) / 1000
         return first, 0.0
 
@@ -101,7 +101,7 @@ class Snowflake(Uncopyable):
         self._lock = threading.Lock()
         self._forked = True
         self._begin, self._end = NEVER, -NEVER
-        self._draw = iter(range(0)).__next__
+        self._values = iter(())
 
 
 class WorkerLeases(Protocol):
@@ -109,7 +109,7 @@ class WorkerLeases(Protocol):
 
 
 class SnowflakeSupply(Supply):
-    """Drives `LeasedSnowflake`. `begin` and `end` are the monotonic seconds for which `_draw` may be used."""
+    """Drives `LeasedSnowflake`. `begin` and `end` are the monotonic seconds for which `_values` may be used."""
 
     __slots__ = ("_core", "_leases", "_settings", "begin", "end")
 
@@ -132,7 +132,7 @@ class SnowflakeSupply(Supply):
     def _more(self, now: float) -> int | None:
         if self.begin <= now < self.end:
             try:
-                return self._draw()
+                return next(self._values)
             except StopIteration:
                 pass
         values = self._core.take(now)

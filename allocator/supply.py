@@ -1,7 +1,7 @@
 """Ids in this process, of whatever scheme: a pure core, driven. Shared by both faces.
 
-The fast path is `_draw`, the bound `__next__` of what is being served: one C call, no lock. Everything else happens
-at its end: `_advance` decides under a lock and returns what to do without it.
+The fast path is `next(_values)`, of what is being served: one C call, no lock. Everything else happens at its end:
+`_advance` decides under a lock and returns what to do without it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import sysconfig
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from time import monotonic
@@ -23,7 +23,6 @@ from allocator.schemes.pace import Wait
 log = logging.getLogger("allocator")
 
 T = TypeVar("T")
-Draw = Callable[[], int]
 Ended = Future[AllocatorError | None]
 """Done when a request has ended, with the error if it failed; asking again is the waiter's business."""
 
@@ -70,9 +69,8 @@ class Supply(Uncopyable):
     `_granted` and `_refused` tell it how that went. `owner` is kept alive, since its at-fork hook renews this.
     """
 
-    __slots__ = ("_background", "_draw", "_failing", "_lock", "_owner", "_terms", "_under_way", "_values")
+    __slots__ = ("_background", "_failing", "_lock", "_owner", "_terms", "_under_way", "_values")
 
-    _draw: Draw
     _values: Iterator[int]
 
     def __init__(self, background: Background, terms: Terms, owner: object = None) -> None:
@@ -92,7 +90,6 @@ class Supply(Uncopyable):
         served = iterator(values)
         first = next(served, None)
         self._values = served
-        self._draw = served.__next__
         return first
 
     # -- what a scheme says

@@ -20,7 +20,7 @@ from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 from allocator.segments import SegmentSupply
 from allocator.snowflake import SnowflakeSupply
-from allocator.supply import Draw, Ended, Supply, Terms
+from allocator.supply import Ended, Supply, Terms
 from allocator.tags import Tags
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Sequence(SegmentSupply):
     def next_id(self) -> int:
         """The next id. Errors as of `Allocator.next_id`."""
         try:
-            return self._draw()
+            return next(self._values)
         except StopIteration:
             return refill(self)
 
@@ -141,7 +141,7 @@ class Allocator(Uncopyable):
         self._template = Tag("template", 0, step, max_step, limit).checked()
         self._database = Database(database, self._terms.timeout)
         self._background = Background()
-        self._draws: dict[str, Draw] = {}
+        self._serving: dict[str, Iterator[int]] = {}
         self._sequences: dict[str, Sequence] = {}
         shared = (self._database, self._background, self._terms)
         self._meteor = MeteorSupply(*shared, meteor or MeteorSettings(), owner=self)
@@ -155,7 +155,7 @@ class Allocator(Uncopyable):
         `SchemaOutOfDate`, `SchemaDamaged` or `AllocatorClosed`.
         """
         try:
-            return self._draws[tag]()
+            return next(self._serving[tag])
         except (StopIteration, KeyError, TypeError):
             return refill(self.sequence(tag))
 
@@ -173,7 +173,7 @@ class Allocator(Uncopyable):
             return self._sequences[tag]
         except (KeyError, TypeError):
             template = replace(self._template, name=check_tag(tag))
-        fresh = Sequence(template, self._database, self._background, self._terms, self._draws, owner=self)
+        fresh = Sequence(template, self._database, self._background, self._terms, self._serving, owner=self)
         return self._sequences.setdefault(template.name, fresh)
 
     def meteor(self) -> int:
@@ -183,7 +183,7 @@ class Allocator(Uncopyable):
         as of `next_id`, and `NodeIdsExhausted` when no node number is left.
         """
         try:
-            return self._meteor._draw()
+            return next(self._meteor._values)
         except StopIteration:
             return refill(self._meteor)
 
@@ -196,7 +196,7 @@ class Allocator(Uncopyable):
         supply = self._snowflake
         if supply.begin <= monotonic() < supply.end:
             try:
-                return supply._draw()
+                return next(supply._values)
             except StopIteration:
                 pass
         return refill(supply)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import multiprocessing
 import os
 import signal
@@ -19,6 +20,8 @@ from rig.wire import Wire
 from rig.workers import Workers
 
 from allocator import Allocator, AllocatorClosed, Sequence
+from allocator.schemes.meteor import METEOR
+from allocator.schemes.snowflake import SNOWFLAKE
 
 FORK_DEADLINE = 30
 
@@ -50,6 +53,19 @@ def test_a_forked_child_draws_ids_of_its_own(url, tag):
 
     assert mine == [1, 2, 3, 4, 5, 6, 7]
     assert theirs == "[1001, 1002, 1003, 1004, 1005]"
+
+
+def test_a_forked_child_has_a_node_and_a_worker_of_its_own(url):
+    with Allocator(url) as ids:
+        mine = [ids.meteor(), ids.snowflake()]
+        theirs = json.loads(in_child(lambda: [ids.meteor(), ids.snowflake(), ids.meteor(), ids.snowflake()]))
+        mine += [ids.meteor(), ids.snowflake()]
+
+    assert set(mine).isdisjoint(theirs)
+    nodes = [METEOR.unpack(number)["node"] for number in (mine[0], mine[2], theirs[0])]
+    workers = [SNOWFLAKE.unpack(number)["worker"] for number in (mine[1], mine[3], theirs[1])]
+    assert nodes[0] == nodes[1] != nodes[2]
+    assert workers[0] == workers[1] != workers[2]
 
 
 def test_the_parents_connection_survives_the_child(url, tag):
@@ -144,7 +160,7 @@ def test_control_without_the_hook_a_child_repeats_the_parents_ids(url, tag):
 def test_multiprocessing(url, tag, method):
     context = multiprocessing.get_context(method)
     with Allocator(url) as ids:
-        mine = ids.next_ids(tag, 10)
+        mine = ids.next_ids(tag, 10) + [ids.meteor() for _ in range(10)] + [ids.snowflake() for _ in range(10)]
         results = context.Queue()
         child = context.Process(target=draw, args=(url, tag, results))
         child.start()
@@ -152,12 +168,13 @@ def test_multiprocessing(url, tag, method):
         child.join(FORK_DEADLINE)
 
     assert set(mine).isdisjoint(theirs)
-    assert len(theirs) == 10
+    assert len(theirs) == 30
 
 
 def draw(url: str, tag: str, results) -> None:
     with Allocator(url) as ids:
-        results.put(ids.next_ids(tag, 10))
+        drawn = ids.next_ids(tag, 10) + [ids.meteor() for _ in range(10)] + [ids.snowflake() for _ in range(10)]
+        results.put(drawn)
 
 
 def test_workers_killed_at_random_never_give_an_id_twice(url, tag, tmp_path):

@@ -29,7 +29,18 @@ LAYERS = (
 )
 """A module imports from its own row and the rows above it."""
 
-PURE = {"__future__", "abc", "collections", "dataclasses", "datetime", "decimal", "enum", "functools", "itertools"}
+PURE = {
+    "__future__",
+    "abc",
+    "array",
+    "collections",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "enum",
+    "functools",
+    "itertools",
+}
 PURE |= {"math", "operator", "re", "typing", "uuid"}
 
 STATEMENT = re.compile(r"\b(SELECT\s|INSERT\s+INTO|UPDATE\s+\w|DELETE\s+FROM|REPLACE\s+INTO|CREATE\s+TABLE|ALTER\s)")

@@ -1,0 +1,72 @@
+"""Many starts, killed at random while they draw: no id twice, and no node number twice."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tqdm import tqdm
+
+from allocator.schemes.meteor import METEOR
+
+AT_A_TIME, STARTS = 16, 200
+
+STARTED = """
+import sys
+from allocator import Allocator, SnowflakeSettings
+url, path = sys.argv[1:]
+with Allocator(url, timeout=30, snowflake=SnowflakeSettings(lease=1.0)) as ids, open(path, "ab", buffering=0) as out:
+    while True:
+        out.write(ids.meteor().to_bytes(8, "little") + ids.snowflake().to_bytes(8, "little"))
+"""
+
+
+def start(url: str, folder: Path, number: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", STARTED, url, str(folder / f"{number:03}")])
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+def test_two_hundred_starts(fresh, kind, tmp_path, report):
+    rnd = random.Random(20261121)
+    folder = tmp_path / "drawn"
+    folder.mkdir()
+    running = [start(fresh, folder, number) for number in range(AT_A_TIME)]
+    try:
+        for number in tqdm(range(AT_A_TIME, STARTS), desc=f"starts on {kind}"):
+            time.sleep(rnd.uniform(0.05, 0.35))
+            victim = running.pop(rnd.randrange(len(running)))
+            assert victim.poll() is None, "a worker ended by itself"
+            victim.kill()
+            victim.wait()
+            running.append(start(fresh, folder, number))
+        time.sleep(3)
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    check(folder, kind, report)
+
+
+def check(folder: Path, kind: str, report) -> None:
+    meteors: set[int] = set()
+    snowflakes: set[int] = set()
+    nodes: set[int] = set()
+    ids = drew = 0
+    for path in folder.iterdir():
+        data = path.read_bytes()
+        numbers = [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data) // 16 * 16, 8)]
+        own = {METEOR.unpack(number)["node"] for number in numbers[::2]}
+        assert not own & nodes, "a node number twice"
+        assert len(own) <= 1
+        nodes |= own
+        drew += bool(numbers)
+        ids += len(numbers)
+        meteors |= {number >> 3 for number in numbers[::2]}
+        snowflakes |= set(numbers[1::2])
+    report(f"{kind}: {STARTS} starts of which {drew} drew, {ids} ids, {len(nodes)} nodes, no id and no node twice")
+    assert len(meteors) + len(snowflakes) == ids
+    assert drew > STARTS // 2
