@@ -1,0 +1,73 @@
+"""A real process whose wall clock is stepped by an hour, back and forth, every 100 ms (by libfaketime)."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tqdm import tqdm
+
+SECONDS = 20
+LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+
+DRAWING = """
+import select, sys, time
+from allocator import Allocator, ClockWentBack, ObjectId, Snowflake, SnowflakeSettings
+url, end = sys.argv[1], time.monotonic() + float(sys.argv[2])
+alone, stepped, refused, last = Snowflake(1, 1), 0, 0, time.time()
+leased, single, objects = [], [], []
+with Allocator(url, snowflake=SnowflakeSettings(lease=1.0)) as ids:
+    while time.monotonic() < end:
+        leased += [ids.snowflake() for _ in range(20)]
+        objects += [bytes(ObjectId()) for _ in range(20)]
+        try:
+            single += [alone.next_id() for _ in range(20)]
+        except ClockWentBack:
+            refused += 1
+        now = time.time()
+        stepped += abs(now - last) > 1800
+        last = now
+        select.select([], [], [], 0.001)  # libfaketime spoils time.sleep
+for drawn in (leased, single, objects):
+    assert len(set(drawn)) == len(drawn), "an id twice"
+assert leased == sorted(leased)
+print(len(leased), len(single), len(objects), stepped, refused)
+"""
+
+
+@pytest.mark.skipif(not LIBRARIES, reason="libfaketime is not installed (Debian's package faketime)")
+def test_a_clock_that_is_stepped_repeats_nothing(shared_database, tmp_path, report):
+    offset = tmp_path / "offset"
+    offset.write_text("+0")
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": str(LIBRARIES[0]),
+        "FAKETIME_TIMESTAMP_FILE": str(offset),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    command = [sys.executable, "-c", DRAWING, shared_database("sqlite"), str(SECONDS)]
+    child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    rnd = random.Random(20261121)
+    for _ in tqdm(range(SECONDS * 10), desc="steps of the clock"):
+        if child.poll() is not None:
+            break
+        fresh = tmp_path / "next"
+        fresh.write_text(rnd.choice(["+3600", "-3600", "+0"]))
+        fresh.replace(offset)
+        time.sleep(0.1)
+    said, errors = child.communicate(timeout=60)
+
+    assert child.returncode == 0, errors
+    leased, single, objects, stepped, refused = map(int, said.split())
+    report(
+        f"{leased} leased snowflakes, {single} alone, {objects} ObjectIds; the clock jumped {stepped} times, "
+        f"refused {refused} times by the one alone; no duplicate"
+    )
+    assert stepped > SECONDS
+    assert leased > 1000
