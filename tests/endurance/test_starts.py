@@ -16,12 +16,14 @@ from allocator.schemes.meteor import METEOR
 AT_A_TIME, STARTS = 16, 200
 
 STARTED = """
-import sys
+import sys, time
 from allocator import Allocator, SnowflakeSettings
 url, path = sys.argv[1:]
 with Allocator(url, timeout=30, snowflake=SnowflakeSettings(lease=1.0)) as ids, open(path, "ab", buffering=0) as out:
     while True:
-        out.write(ids.meteor().to_bytes(8, "little") + ids.snowflake().to_bytes(8, "little"))
+        for _ in range(100):
+            out.write(ids.meteor().to_bytes(8, "little") + ids.snowflake().to_bytes(8, "little"))
+        time.sleep(0.01)  # or the next ones hardly start
 """
 
 
