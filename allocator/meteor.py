@@ -10,9 +10,9 @@ from time import time
 from typing import Protocol
 
 from allocator.background import Background
-from allocator.errors import AllocatorError, InvalidSetting, NotCopyable, Uncopyable
+from allocator.errors import AllocatorError, NotCopyable, Uncopyable
 from allocator.forks import alive
-from allocator.schemes.layout import Layout, moment
+from allocator.schemes.layout import Layout
 from allocator.schemes.meteor import (
     EPOCH,
     MAX_SEED,
@@ -21,19 +21,13 @@ from allocator.schemes.meteor import (
     MeteorSettings,
     NodeClaim,
     RegisteredMeteor,
+    begin,
 )
 from allocator.schemes.pace import Wait
 from allocator.schemes.registry import check_node
 from allocator.supply import LOST_AFTER, Supply, Terms, iterator
 
 log = logging.getLogger("allocator")
-
-
-def seconds_since(epoch: int) -> int:
-    now = int(time())
-    if now < epoch:
-        raise InvalidSetting(f"epoch must not be in the future, got {epoch}, which is {moment(epoch)}")
-    return now - epoch
 
 
 def fresh_seed() -> int:
@@ -64,7 +58,7 @@ class Meteor(Uncopyable):
         self._forked = False
         self._blocks = MeteorBlocks(
             node,
-            seconds_since(epoch) if second is None else second,
+            begin(time(), epoch, layout) if second is None else second,
             fresh_seed() if seed is None else seed,
             epoch,
             layout,
@@ -133,7 +127,7 @@ class MeteorSupply(Supply):
 
     def _work(self, request: NodeClaim) -> MeteorBlocks:
         settings = self._settings
-        second = seconds_since(settings.epoch)
+        second = begin(time(), settings.epoch, settings.layout)  # before a number is used up for nothing
         node = self._registry.register_node()
         if warning := check_node(node, settings.layout):
             log.warning("meteor: %s", warning)

@@ -57,8 +57,10 @@ class Snowflake(Uncopyable):
         self._lock = threading.Lock()
         self._begin, self._end = NEVER, -NEVER
         self._values: Iterator[int] = iter(())
-        if int(clock() * 1000) < epoch:
+        now = int(clock() * 1000)
+        if now < epoch:
             raise InvalidSetting(f"epoch must not be in the future, got {epoch}")
+        self._blocks.last = now  # another one of this worker may have made ids in this very millisecond
         alive.add(self)
 
     def next_id(self) -> int:
@@ -76,7 +78,7 @@ class Snowflake(Uncopyable):
                 found, pause = self._decide(self._clock())
             if found is not None:
                 return found
-            self._sleep(pause)
+            self._sleep(min(pause, 1.0))  # a clock that went back may be mended meanwhile
 
     def _decide(self, now: float) -> tuple[int | None, float]:
         """The next id, or for how long to wait, in seconds."""
@@ -154,6 +156,7 @@ class SnowflakeSupply(Supply):
         return self._core.stopped
 
     def _work(self, request: LeaseClaim) -> Lease:
+        self._settings.check_time(request.now)
         return self._leases.lease_worker(request, self._settings.layout, self._settings.epoch)
 
     def _granted(self, request: LeaseClaim, result: Lease, now: float) -> None:

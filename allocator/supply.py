@@ -17,7 +17,14 @@ from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from allocator.background import Background
-from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, LeaseLost, Uncopyable
+from allocator.errors import (
+    AllocatorClosed,
+    AllocatorError,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    LeaseLost,
+    Uncopyable,
+)
 from allocator.schemes.pace import Wait
 
 log = logging.getLogger("allocator")
@@ -39,6 +46,14 @@ class Terms:
     create_missing: bool
     runway: float
     timeout: float
+
+
+def unforeseen(found: BaseException) -> AllocatorError:
+    """Ctrl-C passes, and the next call may try again; anything else is a defect, and trying again is no remedy."""
+    kind = DatabaseRefused if isinstance(found, Exception) else DatabaseUnavailable
+    error = kind(f"a claim ended with {type(found).__name__}: {found}")
+    error.__cause__ = found
+    return error
 
 
 class LockedIterator(Generic[T]):
@@ -179,8 +194,7 @@ class Supply(Uncopyable):
             ended.set_result(None)
 
     def _end(self, request: Any, ended: Ended, found: BaseException) -> AllocatorError:
-        error = found if isinstance(found, AllocatorError) else DatabaseUnavailable(f"interrupted by {found!r}")
-        error.__cause__ = error.__cause__ or (None if error is found else found)
+        error = found if isinstance(found, AllocatorError) else unforeseen(found)
         with self._lock:
             self._refused(request, error, monotonic())
         if not ended.done():

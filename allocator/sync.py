@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import islice
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from allocator.background import Background
-from allocator.errors import AllocatorError, Uncopyable
+from allocator.errors import AllocatorError, InvalidSetting, Uncopyable
 from allocator.forks import alive
 from allocator.meteor import MeteorSupply
 from allocator.schemes.limits import MAX_ID, check_count, check_seconds, check_tag
@@ -26,6 +26,8 @@ from allocator.tags import Tags
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
+
+S = TypeVar("S")
 
 WAIT_SLICE = 1.0
 """Seconds after which a waiting call looks round: a signal may come just before it waits, and is seen after it."""
@@ -94,6 +96,12 @@ def refill(supply: Supply) -> int:
             supply._raise_unless_passing(outcome(step, min(left, WAIT_SLICE)))
 
 
+def settings_of(given: S | None, kind: type[S]) -> S:
+    if given is not None and not isinstance(given, kind):
+        raise InvalidSetting(f"{kind.__name__} is needed, got {given!r:.80}")
+    return kind() if given is None else given
+
+
 def outcome(ended: Ended, seconds: float) -> AllocatorError | None:
     try:
         return ended.result(seconds)
@@ -144,8 +152,8 @@ class Allocator(Uncopyable):
         self._serving: dict[str, Iterator[int]] = {}
         self._sequences: dict[str, Sequence] = {}
         shared = (self._database, self._background, self._terms)
-        self._meteor = MeteorSupply(*shared, meteor or MeteorSettings(), owner=self)
-        self._snowflake = SnowflakeSupply(*shared, (snowflake or SnowflakeSettings()).checked(), owner=self)
+        self._meteor = MeteorSupply(*shared, settings_of(meteor, MeteorSettings).checked(), owner=self)
+        self._snowflake = SnowflakeSupply(*shared, settings_of(snowflake, SnowflakeSettings).checked(), owner=self)
         alive.add(self)
 
     def next_id(self, tag: str) -> int:
@@ -179,7 +187,7 @@ class Allocator(Uncopyable):
     def meteor(self) -> int:
         """The next meteor id, under a node that is registered in the database when the first one is asked for.
 
-        Greater than the one before, for one process. A new node is registered when the second field runs out. Errors
+        Greater than the one before under one node; a new one is registered when the second field runs out. Errors
         as of `next_id`, and `NodeIdsExhausted` when no node number is left.
         """
         try:

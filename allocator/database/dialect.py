@@ -90,6 +90,12 @@ class Dialect:
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         """Prepare a new connection of the driver; `info` stays with it. A round trip here is one per connection."""
 
+    def before(self, connection: Connection) -> None:
+        """Called before a verb."""
+
+    def after(self, connection: Connection) -> None:
+        """Called after a verb, which counts for nothing if this raises."""
+
     def code(self, error: BaseException) -> str:
         """The driver's code for an error; empty when it has none."""
         return ""
@@ -151,14 +157,14 @@ class Dialect:
 
     def register_node(self, connection: Connection, host: str, process: int, version: str, at: datetime) -> int:
         """A number that no other start has had or will have; usable once this has returned."""
+        known = connection.scalar(select(func.max(node.c.id))) or 0
         values = {"host": host[:255], "process": process, "version": version[:32], "started_at": at}
         key = connection.execute(insert(node).values(values)).inserted_primary_key
         number = int(key[0]) if key else 0
-        highest = connection.scalar(select(func.max(node.c.id)))
-        if highest != number:
+        if number <= known:
             raise MaxValueWentBack(
-                f"node {number} was registered, but node {highest} is known: the counter of allocator_node was set "
-                "back, or another process registered at this moment; try again, and raise the counter if it stays so"
+                f"node {number} was registered, but node {known} was known before: the counter of allocator_node was "
+                "set back; raise it above the greatest number"
             )
         return number
 

@@ -59,6 +59,14 @@ class PostgreSQL(Dialect):
             connection.add_notice_handler(partial(note_warning, warnings))
             connection.wait = partial(wait_at_most, connection, connection.wait, timeout)
 
+    def before(self, connection: Connection) -> None:
+        connection.info["warnings"].clear()
+
+    def after(self, connection: Connection) -> None:
+        # Synchronous replication that was cancelled reports success with only a warning.
+        if warnings := connection.info["warnings"]:
+            raise DatabaseUnavailable(f"the commit came with a warning, so what it claimed is burnt: {warnings[0]}")
+
     def code(self, error: BaseException) -> str:
         code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
         if code is None and any(words in str(error) for words in REFUSALS):
@@ -86,13 +94,7 @@ class PostgreSQL(Dialect):
         return list(connection.scalars(named, {"name": table_name}))
 
     def claim_segment(self, connection: Connection, name: str, size: int, seen: int) -> int | None:
-        warnings: list[str] = connection.info["warnings"]
-        warnings.clear()
-        rows = connection.execute(CLAIM, {"name": name, "size": size, "seen": seen}).all()
-        if warnings:
-            # Synchronous replication that was cancelled reports success with only a warning.
-            raise DatabaseUnavailable(f"the commit of a claim came with a warning, so it is burnt: {warnings[0]}")
-        return only_row(rows, name)
+        return only_row(connection.execute(CLAIM, {"name": name, "size": size, "seen": seen}).all(), name)
 
 
 def note_warning(warnings: list[str], diagnostic: Any) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from secrets import randbelow, token_hex
 from time import monotonic, sleep
@@ -25,11 +24,10 @@ from allocator.errors import (
     AllocatorError,
     DatabaseUnavailable,
     LeaseLost,
-    MaxValueWentBack,
     SchemaOutOfDate,
 )
 from allocator.schemes.layout import Layout
-from allocator.schemes.registry import Worker, choose_worker
+from allocator.schemes.registry import Worker, check_same, choose_worker
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, damaged, settle, unknown
 
@@ -48,6 +46,13 @@ abandoned: list[Pool] = []
 def identity() -> tuple[str, int]:
     """Who we are, for the operator who reads the tables."""
     return platform.node() or "unknown", os.getpid()
+
+
+def our_version() -> str:
+    try:
+        return version("allocator")
+    except PackageNotFoundError:  # run from a folder, or frozen into one file
+        return "unknown"
 
 
 class Database:
@@ -74,7 +79,10 @@ class Database:
         for attempt in count():
             try:
                 with self.engine.connect() as connection:
-                    return verb(connection, *args, **kwargs)
+                    self.dialect.before(connection)
+                    result = verb(connection, *args, **kwargs)
+                    self.dialect.after(connection)
+                    return result
             except SQLAlchemyError as error:
                 passed = monotonic() - began
                 if is_contended(error, self.dialect) and passed + pause < self.timeout:
@@ -119,10 +127,7 @@ class Database:
         """A new node number, for this process."""
         self.check_schema()
         now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
-        for _ in range(CLAIM_ATTEMPTS):
-            with suppress(MaxValueWentBack):  # two that register at once: the lower number is burnt
-                return self.run(self.dialect.register_node, *identity(), version("allocator"), now)
-        return self.run(self.dialect.register_node, *identity(), version("allocator"), now)
+        return self.run(self.dialect.register_node, *identity(), our_version(), now)
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         """Write that a worker is ours until a later moment; raises `LeaseLost` if the one to renew is not any more."""
@@ -141,6 +146,7 @@ class Database:
             else:
                 ours = self.run(self.dialect.take_worker, chosen, fresh)
             if ours:
+                check_same(self.run(self.dialect.list_workers), layout, epoch)  # two formats may begin at one moment
                 since = claim.now if isinstance(chosen, int) else max(claim.now, chosen.until + 1)
                 return Lease(number, fresh.holder, since, claim.until)
         raise DatabaseUnavailable("every worker that was free was leased by another process first; try again")

@@ -67,6 +67,9 @@ def inspect(value: object, now: float, scheme: str | None = None, epoch: int | N
 def read_all(value: object, text: str, now: float, epoch: int | None) -> list[Reading]:
     if isinstance(value, bool) or (not isinstance(value, int | str | UUID) and not hasattr(value, "binary")):
         raise InvalidId(f"an id is a number, 24 hex digits or a UUID, got {type(value).__name__}")
+    if isinstance(value, int):
+        return read_number(value, now, epoch)
+    text = text.removeprefix("urn:uuid:").strip("{}")
     if NUMBER.fullmatch(text) and len(text) != 24:
         return read_number(int(text), now, epoch)
     if HEX.fullmatch(text):
@@ -97,15 +100,18 @@ def timed(scheme: str, layout: Layout, number: int, field: str, per_second: int,
     fields = layout.unpack(number)
     at = (epoch + fields[field]) / per_second
     against = ""
-    if at > now:
+    if at > now + AHEAD[scheme]:
         against = f"its time would be in the future, {moment(at)}"
     elif fields.get("random", 0) >= RANDOMS:
         against = f"a random field is never {fields['random']}"
     elif fields[field] == 0:
         against = f"it would be made in the first {'second' if per_second == 1 else 'millisecond'} of the epoch"
-    why = against or f"its time would be {moment(at)}, which has passed"
+    why = against or f"its time would be {moment(at)}"
     return Reading(scheme, dict(fields), moment(at), not against, why, CANNOT_TELL[scheme])
 
+
+AHEAD = {"meteor": 30 * 86_400.0, "snowflake": 3600.0}
+"""Seconds that an id may be ahead of the clock: a meteor's go up with the ids drawn."""
 
 CANNOT_TELL = {
     "meteor": "whether layout and epoch are the default ones; the exact time: the second is that of the registration, "

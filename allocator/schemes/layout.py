@@ -12,7 +12,9 @@ The first field is the sign: one bit, always 0, so that an id is a positive sign
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 from allocator.errors import InvalidId, InvalidSetting
 from allocator.schemes.limits import check_whole
@@ -27,7 +29,7 @@ class Layout:
 
     __slots__ = ("_limits", "_shifts", "widths")
 
-    widths: dict[str, int]
+    widths: Mapping[str, int]
 
     def __init__(self, **widths: int) -> None:
         for name, width in widths.items():
@@ -36,7 +38,7 @@ class Layout:
             raise InvalidSetting(f"a layout has {BITS} bits, got {self._sum(widths)} = {sum(widths.values())}")
         if next(iter(widths.items())) != ("sign", 1):
             raise InvalidSetting("a layout begins with sign=1, so that ids are positive")
-        self.widths = widths
+        self.widths = MappingProxyType(widths)
         self._limits = {name: (1 << width) - 1 for name, width in widths.items()}
         self._shifts = {}
         left = BITS
@@ -45,7 +47,7 @@ class Layout:
             self._shifts[name] = left
 
     @staticmethod
-    def _sum(widths: dict[str, int]) -> str:
+    def _sum(widths: Mapping[str, int]) -> str:
         return " + ".join(map(str, widths.values())) or "0"
 
     def limit(self, field: str) -> int:
@@ -86,6 +88,14 @@ class Layout:
 
     def __repr__(self) -> str:
         return f"Layout({', '.join(f'{name}={width}' for name, width in self.widths.items())})"
+
+
+def check_layout(layout: object, like: Layout) -> Layout:
+    """A layout with the fields of `like` in their order, of whatever widths: ids are counted up in the last ones."""
+    if not isinstance(layout, Layout) or list(layout.widths) != list(like.widths):
+        fields = ", ".join(f"{name}=…" for name in like.widths)
+        raise InvalidSetting(f"the layout must be one of {fields}, in this order, got {layout!r:.100}")
+    return layout
 
 
 def moment(seconds: float) -> datetime:

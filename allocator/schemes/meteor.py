@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, chain, cycle, islice, pairwise
 
-from allocator.errors import AllocatorError, Exhausted
-from allocator.schemes.layout import Layout, moment
+from allocator.errors import AllocatorError, Exhausted, InvalidSetting
+from allocator.schemes.layout import MAX_EPOCH, Layout, check_layout, moment
 from allocator.schemes.limits import check_whole
 from allocator.schemes.pace import Pace, Wait
 
@@ -58,14 +58,27 @@ def differences(step: int, limit: int) -> tuple[Sequence[int], Sequence[int]]:
     return values, bytes(between) if max(between) < 256 else array("q", between)
 
 
+def begin(now: float, epoch: int, layout: Layout) -> int:
+    """The second field of a generator that starts now, in seconds since 1970."""
+    second = int(now) - check_whole("epoch", epoch, 0, MAX_EPOCH)
+    if second < 0:
+        raise InvalidSetting(f"epoch must not be in the future, got {epoch}, which is {moment(epoch)}")
+    if second > check_layout(layout, METEOR).limit("second"):
+        raise Exhausted(
+            f"the seconds of layout {layout} ended at {layout.runs_out('second', epoch)}; "
+            "choose a later epoch or more bits"
+        )
+    return second
+
+
 class MeteorBlocks:
     """The ids of one node, a second's worth at a time. Not safe to use concurrently: callers hold a lock."""
 
     __slots__ = ("_between", "_place", "_randoms", "_sequence", "_step", "epoch", "layout", "node", "second")
 
     def __init__(self, node: int, second: int, seed: int, epoch: int = EPOCH, layout: Layout = METEOR) -> None:
-        self.layout = layout
-        self.epoch = check_whole("epoch", epoch, 0, 1 << 40)
+        self.layout = check_layout(layout, METEOR)
+        self.epoch = check_whole("epoch", epoch, 0, MAX_EPOCH)
         self.node = check_whole("node", node, 0, layout.limit("node"))
         self.second = check_whole("second", second, 0, layout.limit("second"))
         self._place = period()[1][check_whole("seed", seed, 1, MAX_SEED)]
@@ -103,6 +116,11 @@ class MeteorSettings:
 
     epoch: int = EPOCH
     layout: Layout = METEOR
+
+    def checked(self) -> MeteorSettings:
+        check_layout(self.layout, METEOR)
+        check_whole("epoch", self.epoch, 0, MAX_EPOCH)
+        return self
 
 
 @dataclass(frozen=True, slots=True, eq=False)

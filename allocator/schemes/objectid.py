@@ -63,6 +63,8 @@ def time_of(raw: bytes) -> datetime:
 
 def timestamp(at: datetime) -> int:
     """Whole seconds since 1970; a time without a zone is UTC."""
+    if not isinstance(at, datetime):
+        raise InvalidId(f"a time is a datetime, got {type(at).__name__}")
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() // 1)
 
 
@@ -82,6 +84,8 @@ class ObjectIdBlocks:
 
         Time does not go back: after a clock that did, ids go on in the last second.
         """
+        if now < self.second and not self._left:
+            now = self.second + 1
         if now > self.second:
             self.second, self._left = now, MAX_COUNTER + 1
         if not self._left:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from allocator.errors import AllocatorError, InvalidSetting, NodeIdsExhausted
 from allocator.schemes.layout import Layout, moment
@@ -52,26 +53,33 @@ def check_node(number: int, layout: Layout) -> str:
     return ""
 
 
-def choose_worker(workers: list[Worker], layout: Layout, epoch: int, now: int, pick: int) -> Worker | int:
-    """A worker whose lease has ended, or a number that never was leased; `pick` is a random number.
-
-    Raises `InvalidSetting` where the leases were written for another layout or epoch, and `NodeIdsExhausted` when all
-    workers are leased.
-    """
+def check_same(workers: list[Worker], layout: Layout, epoch: int) -> None:
+    """Raise `InvalidSetting` where a lease was written for another layout or epoch."""
     for found in workers:
         if (found.layout, found.epoch) != (str(layout), epoch):
             raise InvalidSetting(
                 f"worker {found.number} was leased for layout {found.layout} and epoch {found.epoch}, and now {layout} "
-                f"and {epoch} are asked for; all processes of a database must use the same"
+                f"and {epoch} are asked for; all processes of a database must use the same. Only if no id of the other "
+                "form is in use, stop them all and empty allocator_worker"
             )
-    ended = sorted((found for found in workers if found.until < now), key=lambda found: found.until)
-    if ended:
-        return ended[pick % min(len(ended), CHOICE)]
+
+
+def choose_worker(workers: list[Worker], layout: Layout, epoch: int, now: int, pick: int) -> Worker | int:
+    """A number that never was leased, or a worker whose lease has ended; `pick` is a random number.
+
+    Raises as `check_same`, and `NodeIdsExhausted` when all workers are leased.
+    """
+    check_same(workers, layout, epoch)
     size = 1 << layout.widths["datacenter"] + layout.widths["worker"]
-    never = sorted(set(range(size)) - {found.number for found in workers})
-    if not never:
+    taken = {found.number for found in workers}
+    never = list(islice((number for number in range(size) if number not in taken), CHOICE))
+    if never:
+        return never[pick % len(never)]
+    # Ended by our clock, which may run ahead of theirs: that costs them their reserve, and nobody an id.
+    ended = sorted((found for found in workers if found.until < now), key=lambda found: found.until)
+    if not ended:
         raise exhausted(workers, now)
-    return never[pick % min(len(never), CHOICE)]
+    return ended[pick % min(len(ended), CHOICE)]
 
 
 def exhausted(workers: list[Worker], now: int) -> AllocatorError:

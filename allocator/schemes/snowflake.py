@@ -18,13 +18,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from allocator.errors import AllocatorError, ClockWentBack, Exhausted, InvalidSetting, LeaseLost
-from allocator.schemes.layout import Layout, moment
+from allocator.schemes.layout import MAX_EPOCH, Layout, check_layout, moment
 from allocator.schemes.limits import check_seconds, check_whole
 from allocator.schemes.pace import Pace, Wait
 
 NOTHING = range(0)
 EPOCH = 1_288_834_974_657
 SNOWFLAKE = Layout(sign=1, timestamp=41, datacenter=5, worker=5, sequence=12)
+
+NUMBER_BITS = 31
+"""The column of worker numbers is a 32-bit one."""
 
 RENEW_AFTER = 0.1
 """Of a lease, when it is renewed: at any moment nine tenths of it are left, should the database go away."""
@@ -36,8 +39,8 @@ class SnowflakeBlocks:
     __slots__ = ("_base", "_shift", "_size", "epoch", "last", "layout")
 
     def __init__(self, datacenter: int, worker: int, epoch: int = EPOCH, layout: Layout = SNOWFLAKE) -> None:
-        self.layout = layout
-        self.epoch = check_whole("epoch", epoch, 0, 1 << 43)
+        self.layout = check_layout(layout, SNOWFLAKE)
+        self.epoch = check_whole("epoch", epoch, 0, 1000 * MAX_EPOCH)
         self._base = layout.pack(
             datacenter=check_whole("datacenter", datacenter, 0, layout.limit("datacenter")),
             worker=check_whole("worker", worker, 0, layout.limit("worker")),
@@ -85,7 +88,13 @@ class SnowflakeSettings:
     def checked(self) -> SnowflakeSettings:
         check_seconds("lease", self.lease, 0.1)
         SnowflakeBlocks(0, 0, self.epoch, self.layout)
+        if self.layout.widths["datacenter"] + self.layout.widths["worker"] > NUMBER_BITS:
+            raise InvalidSetting(f"datacenter and worker have at most {NUMBER_BITS} bits together, got {self.layout!r}")
         return self
+
+    def check_time(self, millisecond: int) -> None:
+        """Raise what ids of this moment would, before a worker is leased for nothing."""
+        SnowflakeBlocks(0, 0, self.epoch, self.layout).take(millisecond)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +125,7 @@ class LeasedSnowflake:
 
     __slots__ = (
         "_blocks",
+        "_last",
         "_offset",
         "epoch",
         "layout",
@@ -133,6 +143,7 @@ class LeasedSnowflake:
         self.stopped: AllocatorError | None = None
         self._blocks: SnowflakeBlocks | None = None
         self._offset = 0.0
+        self._last = -1
 
     def millisecond(self, now: float) -> int:
         return int(now * 1000 + self._offset)
@@ -160,7 +171,7 @@ class LeasedSnowflake:
             return None
         if wait := self.pace.wait(now):
             return wait
-        begin = max(at if self.lease else 0, int(wall * 1000))
+        begin = max(at if self._offset else 0, int(wall * 1000))
         return self.pace.begin(LeaseClaim(self.lease, begin, begin + self.span), now)
 
     def granted(self, claim: LeaseClaim, lease: Lease, now: float) -> None:
@@ -172,11 +183,14 @@ class LeasedSnowflake:
             self._blocks = SnowflakeBlocks(
                 lease.number >> workers, lease.number & self.layout.limit("worker"), self.epoch, self.layout
             )
+            self._blocks.last = self._last
         self.lease = lease
         self._offset = max(self._offset, max(claim.now, lease.since) - now * 1000)
 
     def failed(self, claim: LeaseClaim, error: AllocatorError, now: float) -> None:
         """The claim failed. A lease that was lost is given up, and another one is asked for at once."""
         if self.pace.failed(claim, error, now) and isinstance(error, LeaseLost):
+            if self._blocks is not None:
+                self._last = self._blocks.last
             self.lease = self._blocks = None
             self.pace.clear()

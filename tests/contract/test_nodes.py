@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -10,6 +11,8 @@ from sqlalchemy import create_engine, text
 
 from allocator import (
     Allocator,
+    DatabaseUnavailable,
+    Exhausted,
     InvalidSetting,
     Layout,
     MaxValueWentBack,
@@ -22,6 +25,7 @@ from allocator.database.store import Database
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import SNOWFLAKE, LeaseClaim
 
+OVER = Layout(sign=1, timestamp=30, datacenter=5, worker=5, sequence=23)
 TINY = Layout(sign=1, timestamp=49, datacenter=1, worker=1, sequence=12)
 
 
@@ -97,6 +101,49 @@ def test_a_node_beyond_the_layout_is_refused(face, fresh):
     face(fresh).meteor()
     with pytest.raises(NodeIdsExhausted, match="node 2 does not fit the layout 1/50/1/10/2"):
         face(fresh, meteor=MeteorSettings(layout=layout)).meteor()
+
+
+def test_several_that_start_at_once_use_a_number_each(fresh):
+    def register(_: int) -> int:
+        database = Database(fresh, timeout=30)
+        try:
+            return database.register_node()
+        finally:
+            database.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        numbers = list(pool.map(register, range(24)))
+
+    assert sorted(numbers) == list(range(1, 25))
+
+
+@pytest.mark.parametrize("settings", [{"meteor": 5}, {"snowflake": 5}, {"meteor": MeteorSettings(epoch=-1)}])
+def test_settings_that_are_none_are_refused(face, tmp_path, settings):
+    with pytest.raises(InvalidSetting, match="needed|must be"):
+        face(f"sqlite:///{tmp_path}/ids.db", **settings)
+
+
+def test_a_format_whose_time_has_not_come_leases_nothing(face, fresh):
+    for settings in (SnowflakeSettings(epoch=4_000_000_000_000), SnowflakeSettings(layout=OVER)):
+        with pytest.raises((InvalidSetting, Exhausted)):
+            face(fresh, snowflake=settings).snowflake()
+
+    assert face(fresh).snowflake() > 0
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(face, fresh):
+    ids = face(fresh, timeout=0.3)
+    for table in ("allocator_node", "allocator_worker"):
+        execute(
+            fresh,
+            "CREATE OR REPLACE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE WARNING 'canceling wait'; RETURN NEW; END $$",
+        )
+        execute(fresh, f"CREATE TRIGGER warn BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION warn()")
+    for call in (ids.meteor, ids.snowflake):
+        with pytest.raises(DatabaseUnavailable, match="came with a warning"):
+            call()
 
 
 def test_nodes_are_listed_with_who_started(fresh):

@@ -57,7 +57,7 @@ def test_a_missing_schema_names_the_command(face, empty, kind, tag):
         assert ids.next_id(tag) == 1
         return
     for call in (lambda: ids.next_id(tag), lambda: ids.reserve(tag, 1), ids.tags.list):
-        with pytest.raises(SchemaOutOfDate, match="lacks table allocator_segment; run: allocator db upgrade"):
+        with pytest.raises(SchemaOutOfDate, match=r"lacks .*table allocator_segment.*; run: allocator db upgrade"):
             call()
 
 
@@ -295,6 +295,7 @@ def test_an_answer_that_never_comes_burns_the_range(face, url, tag):
         assert wire.said.wait(5)
         wire.deaf = False
         wire.cut()
+        time.sleep(1.6)  # until the claim has failed, and the second that follows a failure
         later = ids.reserve(tag, 10)
 
         assert later[0] > first[-1] + 10
@@ -399,7 +400,7 @@ def test_a_commit_that_comes_with_a_warning_is_burnt(face, fresh, tag):
         "$$ BEGIN RAISE WARNING 'canceling wait for synchronous replication'; RETURN NEW; END $$",
         "CREATE TRIGGER warn BEFORE UPDATE ON allocator_segment FOR EACH ROW EXECUTE FUNCTION warn()",
     )
-    with pytest.raises(DatabaseUnavailable, match="came with a warning, so it is burnt: canceling wait for synch"):
+    with pytest.raises(DatabaseUnavailable, match="came with a warning, so what it claimed is burnt: canceling wait"):
         ids.reserve(tag, 10)
     execute(fresh, "DROP TRIGGER warn ON allocator_segment")
 

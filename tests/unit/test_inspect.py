@@ -39,6 +39,16 @@ def test_what_speaks_against_a_reading_is_said():
     assert "first second of the epoch" in reading(17, "meteor").why
 
 
+def test_a_number_is_never_taken_for_hex_digits():
+    with pytest.raises(InvalidId):
+        inspect(10**23, NOW)
+
+
+def test_a_uuid_may_be_written_in_its_other_ways():
+    for written in ("{%s}", "urn:uuid:%s"):
+        assert inspect(written % "0190163d-8694-739b-aea5-966c26f8ad91", NOW).readings[0].scheme == "uuid"
+
+
 def test_an_epoch_may_be_given():
     assert reading(1541815603606036480, "snowflake", epoch=0).time.year == 1981
 

@@ -41,7 +41,7 @@ PURE = {
     "functools",
     "itertools",
 }
-PURE |= {"math", "operator", "re", "typing", "uuid"}
+PURE |= {"math", "operator", "re", "types", "typing", "uuid"}
 
 STATEMENT = re.compile(r"\b(SELECT\s|INSERT\s+INTO|UPDATE\s+\w|DELETE\s+FROM|REPLACE\s+INTO|CREATE\s+TABLE|ALTER\s)")
 DIALECTS = {"sqlite", "postgresql", "mysql", "mariadb", "psycopg", "pymysql"}

@@ -12,6 +12,7 @@ from rig.threads import draw_on_threads
 from allocator import Exhausted, InvalidSetting, Layout, Meteor, NodeIdsExhausted, NotCopyable
 from allocator.schemes.meteor import METEOR, MeteorBlocks, xorshift
 from allocator.schemes.registry import check_node
+from allocator.schemes.snowflake import SNOWFLAKE
 
 PUBLISHED = [585, 596, 600, 614, 616, 626, 635, 640, 651, 656]
 
@@ -82,6 +83,8 @@ def test_other_widths_and_epochs():
 @pytest.mark.parametrize(
     "wrong",
     [{"node": -1}, {"node": 1 << 20}, {"node": None}, {"node": 1, "second": 1 << 29}, {"node": 1, "second": -1}]
+    + [{"node": 1, "layout": SNOWFLAKE}, {"node": 1, "layout": None}, {"node": 1, "epoch": None}]
+    + [{"node": 1, "layout": Layout(sign=1, second=29, node=20, random=3, sequence=11)}, {"node": 1, "epoch": 2**40}]
     + [{"node": 1, "seed": 0}, {"node": 1, "seed": 1 << 16}, {"node": 1, "epoch": 10**11}, {"node": True}],
 )
 def test_what_does_not_fit_is_refused(wrong):
@@ -120,3 +123,19 @@ def test_a_block_is_served_lazily():
 
     assert len(list(islice(blocks.take(), 3))) == 3
     assert blocks.second == 2
+
+
+@pytest.mark.parametrize("widths", [(29, 20, 11, 3), (40, 20, 1, 2), (20, 10, 20, 13), (10, 8, 5, 40), (29, 22, 11, 1)])
+def test_any_widths_give_unique_increasing_ids(widths):
+    layout = Layout(**dict(zip(("sign", "second", "node", "sequence", "random"), (1, *widths), strict=True)))
+    ids = Meteor(node=5, second=3, layout=layout)
+    drawn = [ids.next_id() for _ in range(5000)] if widths[0] > 10 else [ids.next_id() for _ in range(500)]
+
+    assert sorted(set(drawn)) == drawn
+    assert {layout.unpack(number)["node"] for number in drawn} == {5}
+    assert len({number >> layout.widths["random"] for number in drawn}) == len(drawn)
+
+
+def test_seconds_that_ended_before_the_start_are_an_error():
+    with pytest.raises(Exhausted, match="the seconds of layout 1/29/20/11/3 ended at 1987"):
+        Meteor(node=1, epoch=0)

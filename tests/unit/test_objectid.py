@@ -43,6 +43,14 @@ def test_seconds_are_unsigned_until_2106():
     assert ObjectId("f" * 24).generation_time == datetime(2106, 2, 7, 6, 28, 15, tzinfo=UTC)
 
 
+def test_a_full_second_after_the_clock_went_back_is_followed_by_the_next():
+    blocks = ObjectIdBlocks(b"proc!", 5)
+    blocks.take(1000)
+    blocks._left = 0
+
+    assert next(blocks.take(10))[:4] == (1001).to_bytes(4, "big")
+
+
 def test_a_range_query():
     noon = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
