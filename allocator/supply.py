@@ -178,14 +178,14 @@ class Supply(Uncopyable):
         try:
             self._background.submit(self._run, request, ended, in_advance)
         except BaseException as error:  # Ctrl-C, or closed meanwhile: nobody else would ever end this request
-            self._end(request, ended, error)
+            self._end(request, ended, error, in_advance)
             raise
 
     def _run(self, request: Any, ended: Ended, in_advance: bool) -> None:
         try:
             result = self._work(request)
         except Exception as error:
-            self._tell(self._end(request, ended, error), in_advance)
+            self._end(request, ended, error, in_advance)
             return
         with self._lock:
             self._granted(request, result, monotonic())
@@ -193,13 +193,13 @@ class Supply(Uncopyable):
         if not ended.done():
             ended.set_result(None)
 
-    def _end(self, request: Any, ended: Ended, found: BaseException) -> AllocatorError:
+    def _end(self, request: Any, ended: Ended, found: BaseException, in_advance: bool) -> None:
         error = found if isinstance(found, AllocatorError) else unforeseen(found)
         with self._lock:
             self._refused(request, error, monotonic())
+        self._tell(error, in_advance)
         if not ended.done():
             ended.set_result(error)
-        return error
 
     def _tell(self, error: AllocatorError | None, in_advance: bool) -> None:
         """Log the first failure of a row that nobody waits for; whoever waits gets the error."""
