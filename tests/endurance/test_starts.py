@@ -39,7 +39,7 @@ def test_two_hundred_starts(fresh, kind, tmp_path, report):
     running = [start(fresh, folder, number) for number in range(AT_A_TIME)]
     try:
         for number in tqdm(range(AT_A_TIME, STARTS), desc=f"starts on {kind}"):
-            time.sleep(rnd.uniform(0.05, 0.35))
+            time.sleep(rnd.uniform(0.15, 0.55))
             victim = running.pop(rnd.randrange(len(running)))
             assert victim.poll() is None, "a worker ended by itself"
             victim.kill()
