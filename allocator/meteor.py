@@ -122,9 +122,6 @@ class MeteorSupply(Supply):
     def _want(self, now: float) -> NodeClaim | Wait | None:
         return self._core.want(now)
 
-    def _stopped(self) -> AllocatorError | None:
-        return None
-
     def _work(self, request: NodeClaim) -> MeteorBlocks:
         settings = self._settings
         second = begin(time(), settings.epoch, settings.layout)  # before a number is used up for nothing

@@ -152,9 +152,6 @@ class SnowflakeSupply(Supply):
             return None
         return Wait(max(0.0, self._core.ends_at(self._core.millisecond(now)) - now))  # this millisecond is used up
 
-    def _stopped(self) -> AllocatorError | None:
-        return self._core.stopped
-
     def _work(self, request: LeaseClaim) -> Lease:
         self._settings.check_time(request.now)
         return self._leases.lease_worker(request, self._settings.layout, self._settings.epoch)

@@ -125,9 +125,9 @@ class Supply(Uncopyable):
         """Under the lock: for how long to wait, where nothing but time is needed."""
         return None
 
-    @abstractmethod
     def _stopped(self) -> AllocatorError | None:
         """Under the lock: why there will be no more ids, ever."""
+        return None
 
     @abstractmethod
     def _work(self, request: Any) -> Any:

@@ -132,7 +132,6 @@ class LeasedSnowflake:
         "lease",
         "pace",
         "span",
-        "stopped",
     )
 
     def __init__(self, span: float, epoch: int, layout: Layout, lost_after: float = 60.0) -> None:
@@ -140,7 +139,6 @@ class LeasedSnowflake:
         self.epoch, self.layout = epoch, layout
         self.pace: Pace[LeaseClaim] = Pace(lost_after)
         self.lease: Lease | None = None
-        self.stopped: AllocatorError | None = None
         self._blocks: SnowflakeBlocks | None = None
         self._offset = 0.0
         self._last = -1
@@ -165,7 +163,7 @@ class LeasedSnowflake:
     def want(self, now: float, wall: float) -> LeaseClaim | Wait | None:
         """What would let this process go on; a `LeaseClaim` is under way from here on. `wall` is seconds since 1970."""
         at = self.millisecond(now)
-        if self.stopped or self.pace.busy(now):
+        if self.pace.busy(now):
             return None
         if self.lease is not None and at <= self.lease.until - self.span * (1 - RENEW_AFTER):
             return None
