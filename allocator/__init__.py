@@ -20,6 +20,7 @@ from allocator.errors import (
     NotCopyable,
     SchemaDamaged,
     SchemaOutOfDate,
+    ShardMisconfigured,
     TagExists,
     UnknownTag,
 )
@@ -32,8 +33,9 @@ from allocator.schemes.limits import JAVASCRIPT_MAX_ID
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import Tag
+from allocator.sequence import Sequence
 from allocator.snowflake import Snowflake
-from allocator.sync import Allocator, Sequence
+from allocator.sync import Allocator
 
 __version__ = "0.1.0"
 
@@ -67,6 +69,7 @@ __all__ = [
     "SchemaDamaged",
     "SchemaOutOfDate",
     "Sequence",
+    "ShardMisconfigured",
     "Snowflake",
     "SnowflakeSettings",
     "Tag",

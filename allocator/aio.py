@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
 from itertools import islice
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.background import Background
-from allocator.errors import Uncopyable
+from allocator.errors import AllocatorError, Uncopyable
 from allocator.schemes.limits import check_count
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.pace import Wait
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import Tag
+from allocator.sequence import Sequence
 from allocator.supply import Supply
-from allocator.sync import Allocator, Sequence
+from allocator.sync import Allocator
 from allocator.tags import Tags
 
 if TYPE_CHECKING:
@@ -61,13 +62,7 @@ class AsyncSequence(Uncopyable):
 
     async def reserve(self, count: int) -> range:
         """As `Sequence.reserve`. A cancelled call burns the block."""
-        future = self._supply._start_reserve(count)
-        try:
-            if not await ended(future, self._supply._terms.timeout):
-                raise self._supply._overdue()
-        finally:
-            future.cancel()  # one that has begun is burnt
-        return future.result()
+        return await result_of(self._supply._start_reserve(count), self._supply._terms.timeout, self._supply._overdue)
 
     async def __aiter__(self) -> AsyncIterator[int]:
         """Ids without end: `async for id in sequence`."""
@@ -100,6 +95,16 @@ async def ended(future: Future[Any], seconds: float) -> bool:
     wrapped.add_done_callback(look)
     done, _ = await asyncio.wait([wrapped], timeout=seconds)
     return bool(done)
+
+
+async def result_of(future: Future[T], seconds: float, overdue: Callable[[], AllocatorError]) -> T:
+    """As `sequence.result_of`, without blocking the loop."""
+    try:
+        if not await ended(future, seconds):
+            raise overdue()
+    finally:
+        future.cancel()  # what has begun is burnt
+    return future.result()
 
 
 def look(future: asyncio.Future[Any]) -> None:
@@ -163,6 +168,9 @@ class AsyncTags:
 class Settings(TypedDict, total=False):
     """The settings of `Allocator`."""
 
+    shards: Iterable[str | URL | Engine] | None
+    fleet: str | None
+    tickets: Literal["replace", "count"] | None
     create_missing: bool
     step: int
     max_step: int
@@ -182,7 +190,7 @@ class AsyncAllocator(Uncopyable):
     Not bound to an event loop. A shared allocator is not closed by this one.
     """
 
-    def __init__(self, database: str | URL | Engine | Allocator, **settings: Unpack[Settings]) -> None:
+    def __init__(self, database: str | URL | Engine | Allocator | None = None, **settings: Unpack[Settings]) -> None:
         self._owned = not isinstance(database, Allocator)
         if isinstance(database, Allocator):
             if settings:
@@ -223,6 +231,11 @@ class AsyncAllocator(Uncopyable):
             except StopIteration:
                 pass
         return await refill(supply)
+
+    async def ticket(self, kind: str) -> int:
+        """As `Allocator.ticket`. A cancelled call burns the ticket."""
+        ids = self._allocator
+        return await result_of(ids._start_ticket(kind), ids._terms.timeout, ids._overdue)
 
     def sequence(self, tag: str) -> AsyncSequence:
         """The handle of one tag; not awaited, since nothing is asked of the database."""

@@ -12,6 +12,7 @@
     ├── Exhausted                   the last id of a tag, or of a field of bits, was given out
     ├── NodeIdsExhausted            no node or worker number is left
     ├── ClockWentBack
+    ├── ShardMisconfigured          shards of a fleet contradict each other, or one itself
     ├── LeaseLost                   another process has our worker number now
     ├── MaxValueWentBack            the database forgot ids: the tag is stopped
     ├── DatabaseUnavailable         try again later, it is safe
@@ -84,6 +85,10 @@ class ClockWentBack(AllocatorError):
 
 class LeaseLost(AllocatorError):
     """Another process has leased our worker number since; a new one is needed."""
+
+
+class ShardMisconfigured(AllocatorError):
+    """A shard, or several together, would give ids that are not their own; the message says which and what to do."""
 
 
 class MaxValueWentBack(AllocatorError):

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from allocator.background import Background
 from allocator.errors import AllocatorError, UnknownTag
+from allocator.schemes.lane import Seen
 from allocator.schemes.limits import check_reserve
 from allocator.schemes.pace import Wait
 from allocator.schemes.segment import Claim, Segments
@@ -21,7 +22,7 @@ class Source(Protocol):
 
     def open_segment(self, template: Tag, create: bool) -> Tag: ...
 
-    def claim_segment(self, name: str, size: int, seen: int, *, exact: bool = False) -> range: ...
+    def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range: ...
 
 
 class SegmentSupply(Supply):
@@ -112,7 +113,7 @@ class SegmentSupply(Supply):
             with self._lock:
                 if self._core.stopped:
                     raise self._core.stopped.again()
-                seen = self._core.seen
+                seen = dict(self._core.seen)
             block = self._source.claim_segment(self.tag, count, seen, exact=True)
         except AllocatorError as error:
             with self._lock:

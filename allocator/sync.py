@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
-from itertools import islice
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from allocator.background import Background
-from allocator.errors import AllocatorError, InvalidSetting, Uncopyable
+from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag, Uncopyable
 from allocator.forks import alive
 from allocator.meteor import MeteorSupply
-from allocator.schemes.limits import MAX_ID, check_count, check_seconds, check_tag
+from allocator.schemes.limits import MAX_ID, check_seconds, check_tag
 from allocator.schemes.meteor import MeteorSettings
-from allocator.schemes.pace import Wait
+from allocator.schemes.shard import STATEMENTS
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
-from allocator.segments import SegmentSupply
+from allocator.sequence import Sequence, refill, result_of
 from allocator.snowflake import SnowflakeSupply
-from allocator.supply import Ended, Supply, Terms
+from allocator.supply import Supply, Terms
 from allocator.tags import Tags
 
 if TYPE_CHECKING:
@@ -29,71 +29,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-WAIT_SLICE = 1.0
-"""Seconds after which a waiting call looks round: a signal may come just before it waits, and is seen after it."""
-
-
-class Sequence(SegmentSupply):
-    """The ids of one tag, for a caller that uses it often. Made by `Allocator.sequence`.
-
-    Safe to use from several threads; each thread sees increasing ids.
-    """
-
-    __slots__ = ()
-
-    def next_id(self) -> int:
-        """The next id. Errors as of `Allocator.next_id`."""
-        try:
-            return next(self._values)
-        except StopIteration:
-            return refill(self)
-
-    def next_ids(self, count: int) -> list[int]:
-        """The next 1 to 10000 ids, increasing. Errors as of `Allocator.next_id`, and `InvalidCount`.
-
-        When an error comes in the middle, the ids drawn before it are burnt.
-        """
-        check_count(count)
-        core = self._core
-        ids = list(islice(self._values, count))
-        while len(ids) < count:
-            ids.append(refill(self))
-            if core is not self._core:  # forked while it waited, as in a signal handler: the ids are the parent's too
-                return self.next_ids(count)
-            ids += islice(self._values, count - len(ids))
-        return ids
-
-    def reserve(self, count: int) -> range:
-        """One contiguous block of 1 to 10 million ids, claimed from the database by this call."""
-        future = self._start_reserve(count)
-        try:
-            return future.result(self._terms.timeout)
-        except TimeoutError:
-            future.cancel()  # one that has begun is burnt
-            raise self._overdue() from None
-
-    def __iter__(self) -> Iterator[int]:
-        """Ids without end: `for id in sequence`."""
-        return iter(self.next_id, None)
-
-    def __repr__(self) -> str:
-        return f"<Sequence {self.tag}>"
-
-
-def refill(supply: Supply) -> int:
-    """The next id after what was being served: from memory, or else from the database within the timeout."""
-    end = monotonic() + supply._terms.timeout
-    while True:
-        step = supply._advance()
-        if isinstance(step, int):
-            return step
-        left = end - monotonic()
-        if left <= 0:
-            raise supply._overdue(step)
-        if isinstance(step, Wait):
-            supply._background.closed.wait(min(step.seconds, left))
-        else:
-            supply._raise_unless_passing(outcome(step, min(left, WAIT_SLICE)))
+ATTEMPTS = 3
+"""One shard that does not answer costs a call so much of its timeout at most."""
 
 
 def settings_of(given: S | None, kind: type[S]) -> S:
@@ -102,11 +39,29 @@ def settings_of(given: S | None, kind: type[S]) -> S:
     return kind() if given is None else given
 
 
-def outcome(ended: Ended, seconds: float) -> AllocatorError | None:
+def chosen(database: Any, shards: Iterable[Any] | None) -> list[Any]:
+    """The databases that were given, one way or the other."""
+    if (database is None) == (shards is None):
+        raise InvalidSetting("either a database or shards are needed, and not both")
+    if shards is None:
+        return [database]
+    given = [shards] if isinstance(shards, str) else list(shards)
+    if not given:
+        raise InvalidSetting("shards must be 1 to 1000 databases, got 0")
+    return given
+
+
+def check_fleet(name: object) -> str | None:
     try:
-        return ended.result(seconds)
-    except TimeoutError:
-        return None
+        return None if name is None else check_tag(name)
+    except InvalidTag as error:
+        raise InvalidSetting(f"the name of a fleet is formed as a tag: {error}") from None
+
+
+def check_statement(tickets: Any) -> str | None:
+    if tickets not in (None, *STATEMENTS):
+        raise InvalidSetting(f"tickets must be {' or '.join(map(repr, STATEMENTS))}, got {tickets!r:.40}")
+    return str(tickets) if tickets else None
 
 
 class Allocator(Uncopyable):
@@ -117,6 +72,9 @@ class Allocator(Uncopyable):
 
     database: a URL (`sqlite:///…`, `postgresql+psycopg://…`, `mysql+pymysql://…`, `mariadb+pymysql://…`) or a
         SQLAlchemy `Engine`, of which the way to connect is used and never a connection or transaction.
+    shards: instead of a database several, which are used in turn: see `ticket`.
+    fleet: the name of the shards together, to be sure that these are the right ones; "main" for a new fleet.
+    tickets: the statement that draws them, "replace" or "count"; by default that of the fleet, "replace" at first.
     create_missing: make a tag when it is used for the first time; otherwise `UnknownTag` is raised.
     step, max_step, limit: the settings of tags made that way: the least and the greatest number of ids a claim
         takes (1 to 100 million), and the greatest id (1 to 2**63 - 1; `JAVASCRIPT_MAX_ID` where browsers read it).
@@ -130,8 +88,11 @@ class Allocator(Uncopyable):
 
     def __init__(
         self,
-        database: str | URL | Engine,
+        database: str | URL | Engine | None = None,
         *,
+        shards: Iterable[str | URL | Engine] | None = None,
+        fleet: str | None = None,
+        tickets: Literal["replace", "count"] | None = None,
         create_missing: bool = True,
         step: int = DEFAULT_STEP,
         max_step: int = DEFAULT_MAX_STEP,
@@ -142,16 +103,22 @@ class Allocator(Uncopyable):
         snowflake: SnowflakeSettings | None = None,
     ) -> None:
         from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
+        from allocator.shards import Fleet
 
+        given = chosen(database, shards)
         self._terms = Terms(
             bool(create_missing), check_seconds("runway", runway, 0.0), check_seconds("timeout", timeout, 0.05)
         )
         self._template = Tag("template", 0, step, max_step, limit).checked()
-        self._database = Database(database, self._terms.timeout)
+        patience = self._terms.timeout / (ATTEMPTS if len(given) > 1 else 1)
+        databases = [Database(one, patience) for one in given]
         self._background = Background()
+        self._fleet = Fleet(databases, self._background, check_fleet(fleet), check_statement(tickets), timeout)
+        self._database = databases[0]
+        self._source = self._fleet if len(databases) > 1 else self._database
         self._serving: dict[str, Iterator[int]] = {}
         self._sequences: dict[str, Sequence] = {}
-        shared = (self._database, self._background, self._terms)
+        shared = (self._source, self._background, self._terms)
         self._meteor = MeteorSupply(*shared, settings_of(meteor, MeteorSettings).checked(), owner=self)
         self._snowflake = SnowflakeSupply(*shared, settings_of(snowflake, SnowflakeSettings).checked(), owner=self)
         alive.add(self)
@@ -181,7 +148,7 @@ class Allocator(Uncopyable):
             return self._sequences[tag]
         except (KeyError, TypeError):
             template = replace(self._template, name=check_tag(tag))
-        fresh = Sequence(template, self._database, self._background, self._terms, self._serving, owner=self)
+        fresh = Sequence(template, self._source, self._background, self._terms, self._serving, owner=self)
         return self._sequences.setdefault(template.name, fresh)
 
     def meteor(self) -> int:
@@ -209,10 +176,26 @@ class Allocator(Uncopyable):
                 pass
         return refill(supply)
 
+    def ticket(self, kind: str) -> int:
+        """The next ticket of a type: one row's auto-increment value, drawn from the database by this call.
+
+        kind: the type, formed as a tag. Of n shards, the r-th gives r, r + n, r + 2n, and so on; they are used in turn,
+        and one that fails is left alone until it is back. Errors as of `next_id`, and `ShardMisconfigured`. The scheme
+        is that of Flickr's ticket servers.
+        """
+        return result_of(self._start_ticket(kind), self._terms.timeout, self._overdue)
+
+    def _start_ticket(self, kind: str) -> Future[int]:
+        return self._background.submit(self._fleet.ticket, check_tag(kind), monotonic() + self._terms.timeout)
+
+    def _overdue(self) -> DatabaseUnavailable:
+        return DatabaseUnavailable(f"no shard answered within {self._terms.timeout:g} seconds")
+
     @property
     def tags(self) -> Tags:
         """Administration: create, list, get and set tags."""
-        return Tags(self._database, self._template)
+        several = self._source is self._fleet
+        return Tags(self._fleet.opened if several else lambda: [self._database], self._template)
 
     def close(self) -> None:
         """Give up what is in memory and every connection. Further calls raise `AllocatorClosed`."""
@@ -220,7 +203,7 @@ class Allocator(Uncopyable):
         self._retire()
         self._background.close(self._terms.timeout)
         self._retire()  # what a claim brought that was under way
-        self._database.close()
+        self._fleet.close()
 
     def _supplies(self) -> list[Supply]:
         return [self._meteor, self._snowflake, *self._sequences.values()]
@@ -232,7 +215,7 @@ class Allocator(Uncopyable):
     def after_fork(self) -> None:
         """Called in a forked child, before anything else runs there."""
         self._background.renew()
-        self._database.abandon()
+        self._fleet.abandon()
         for supply in self._supplies():
             supply._renew()
 
@@ -245,4 +228,4 @@ class Allocator(Uncopyable):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Allocator {self._database.address.shown}>"
+        return f"<Allocator {', '.join(database.address.shown for database in self._fleet.databases())}>"

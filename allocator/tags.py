@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
+from allocator.schemes.lane import Lane
 from allocator.schemes.limits import MAX_ID, check_tag, check_whole
 from allocator.schemes.tag import Tag, unknown
 
@@ -15,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Tags:
-    """The tags of one database. Reached as `Allocator.tags`."""
+    """The tags of a database, or of all shards. Reached as `Allocator.tags`. With shards, all of them must answer."""
 
-    def __init__(self, database: Database, template: Tag) -> None:
-        self._database = database
+    def __init__(self, databases: Callable[[], Sequence[Database]], template: Tag) -> None:
+        self._databases = databases
         self._template = template
 
     def create(
@@ -37,27 +39,37 @@ class Tags:
         now must have stopped. What is not given is as the allocator makes tags. Raises `TagExists`.
         """
         fresh = replace(self._changed(self._template, step, max_step, limit, start_after), name=tag).checked()
-        self._database.check_schema()
+        databases = self._checked()
         if start_after_column is not None:
-            highest = self._highest(start_after_column)
+            highest = self._highest(start_after_column, databases)
             fresh = replace(fresh, max_value=max(start_after, highest)).checked()
-        if not self._database.run(self._database.dialect.create_segment, fresh):
+        made = [database.run(database.dialect.create_segment, fresh) for database in databases]
+        if not all(made):
             raise TagExists(f"tag {tag!r} exists already; change it with: allocator tags set {tag}")
         return fresh
 
     def list(self) -> list[Tag]:
         """All tags, by name."""
-        self._database.check_schema()
-        return self._database.run(self._database.dialect.list_segments)
+        found: dict[str, list[Tag]] = {}
+        for database in self._checked():
+            for tag in database.run(database.dialect.list_segments):
+                found.setdefault(tag.name, []).append(tag)
+        return [merged(found[name]) for name in sorted(found)]
 
     def get(self, tag: str) -> Tag:
         """One tag as the database has it. Raises `UnknownTag`."""
         name = check_tag(tag)
-        self._database.check_schema()
-        found = self._database.run(self._database.dialect.read_segment, name)
-        if found is None:
+        rows = [database.run(database.dialect.read_segment, name) for database in self._checked()]
+        found = [row for row in rows if row is not None]
+        if not found:
             raise unknown(name)
-        return found
+        return merged(found)
+
+    def _checked(self) -> Sequence[Database]:
+        databases = self._databases()
+        for database in databases:
+            database.check_schema()
+        return databases
 
     def set(
         self,
@@ -80,10 +92,11 @@ class Tags:
         self._changed(now, step, max_step, limit, start_after).checked()
         given = {"step": step, "max_step": max_step, "id_limit": limit, "max_value": start_after}
         changes = {column: value for column, value in given.items() if value is not None}
-        if changes and not self._database.run(self._database.dialect.set_segment, now.name, changes):
-            raise InvalidSetting(
-                f"tag {tag!r} was changed meanwhile, so that this does not fit any more; look and try again"
-            )
+        for database in self._databases() if changes else ():
+            if not database.run(database.dialect.set_segment, now.name, changes):
+                raise InvalidSetting(
+                    f"tag {tag!r} was changed meanwhile, so that this does not fit any more; look and try again"
+                )
         return self.get(tag)
 
     def _changed(
@@ -97,16 +110,29 @@ class Tags:
             limit=tag.limit if limit is None else limit,
         )
 
-    def _highest(self, name: str) -> int:
+    def _highest(self, name: str, databases: Sequence[Database]) -> int:
         table, _, column = name.rpartition(".") if isinstance(name, str) else ("", "", "")
         if not table or not column:
             raise InvalidSetting(f"a column is named table.column or schema.table.column, got {name!r:.80}")
-        try:
-            value = self._database.run(self._database.dialect.greatest_in, table, column)
-        except SchemaOutOfDate as error:
-            raise InvalidSetting(f"there is no column {name:.100} to start after") from error
-        if value is None:
-            return 0
-        if type(value) is not int and not (isinstance(value, Decimal) and value == int(value)):
-            raise InvalidSetting(f"the greatest value of {name} is no whole number: {value!r:.80}")
-        return max(0, int(value))
+        values = []
+        for database in databases:
+            try:
+                values.append(whole(name, database.run(database.dialect.greatest_in, table, column)))
+            except SchemaOutOfDate as error:
+                missing = error
+        if not values:
+            raise InvalidSetting(f"there is no column {name:.100} to start after") from missing
+        return max(values)
+
+
+def whole(name: str, value: object) -> int:
+    if value is None:
+        return 0
+    if type(value) is not int and not (isinstance(value, Decimal) and value == int(value)):
+        raise InvalidSetting(f"the greatest value of {name} is no whole number: {value!r:.80}")
+    return max(0, int(value))
+
+
+def merged(rows: Sequence[Tag]) -> Tag:
+    """One tag, of which each shard has a row."""
+    return replace(rows[0], max_value=max(row.max_value for row in rows), lane=Lane() if rows[1:] else rows[0].lane)

@@ -12,6 +12,7 @@ from allocator.cli.db import db
 from allocator.cli.draw import next_ids
 from allocator.cli.inspect import inspect_command
 from allocator.cli.nodes import nodes
+from allocator.cli.shards import shards
 from allocator.cli.tags import tags
 
 
@@ -31,7 +32,7 @@ def main() -> None:
         allocator next order -n 5
         allocator tags list
 
-    Every command takes --json, and those that need a database take --url.
+    Every command takes --json, and those that need a database take --url, some of them once for each shard.
     """
 
 
@@ -39,4 +40,5 @@ main.add_command(next_ids)
 main.add_command(inspect_command)
 main.add_command(tags)
 main.add_command(nodes)
+main.add_command(shards)
 main.add_command(db)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -12,6 +13,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import click
 
 from allocator.errors import AllocatorError
+from allocator.sync import Allocator
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,25 +24,46 @@ REFUSED = 1
 URL_VARIABLE = "ALLOCATOR_DATABASE_URL"
 
 
-def not_empty(context: click.Context, parameter: click.Parameter, url: str | None) -> str:
-    """A variable that is set and empty is a deployment gone wrong, and no wish for a file in the current folder."""
-    if not url and os.environ.get(URL_VARIABLE) == "":
+SEVERAL = re.compile(r"\s+(?=[a-z]\w*(?:\+\w+)?://)")
+"""Between two URLs of the variable; a path may have blanks."""
+
+
+def urls_of(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    urls = tuple(filter(None, given))
+    variable = os.environ.get(URL_VARIABLE)
+    if not urls and variable == "":
+        # a deployment gone wrong, and no wish for a file in the current folder
         raise click.UsageError(f"{URL_VARIABLE} is set and empty; give it a database, or unset it")
-    return url or DEFAULT_URL
+    return urls or tuple(SEVERAL.split(variable.strip()) if variable else [DEFAULT_URL])
 
 
-url_option = click.option(
-    "--url",
-    envvar=URL_VARIABLE,
-    callback=not_empty,
-    help=f"The database; else ALLOCATOR_DATABASE_URL, else {DEFAULT_URL}, made on first use.",
-)
+def only_one(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str:
+    first, *more = urls_of(context, parameter, given)
+    if more:
+        raise click.UsageError(f"this needs one database, got {1 + len(more)}; give each its own command, with --url")
+    return first
+
+
+HELP = f"The database; else ALLOCATOR_DATABASE_URL, else {DEFAULT_URL}, made on first use."
+url_option = click.option("--url", multiple=True, callback=only_one, help=HELP)
+urls_option = click.option("--url", "urls", multiple=True, callback=urls_of, help=f"{HELP} Once for each shard.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON; ids are strings there.")
 
 
 def command(function: Callable[P, None]) -> Callable[P, None]:
     """Adds --url and --json, and turns an `AllocatorError` into one sentence and exit code 1."""
     return url_option(json_option(as_error(function)))
+
+
+def fleet_command(function: Callable[P, None]) -> Callable[P, None]:
+    """As `command`, for several databases that serve ids together."""
+    return urls_option(json_option(as_error(function)))
+
+
+def ids_of(urls: tuple[str, ...], create_missing: bool = True) -> Allocator:
+    if len(urls) == 1:
+        return Allocator(urls[0], create_missing=create_missing)
+    return Allocator(shards=urls, create_missing=create_missing)
 
 
 def as_error(function: Callable[P, None]) -> Callable[P, None]:

@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from allocator.cli.options import command, show
+from allocator.cli.options import fleet_command, ids_of, show
 from allocator.schemes.limits import JAVASCRIPT_MAX_ID
 from allocator.schemes.tag import Tag
-from allocator.sync import Allocator
 
 HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "used")
 
@@ -33,10 +32,10 @@ def settings(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @tags.command("list")
-@command
-def list_tags(url: str, as_json: bool) -> None:
+@fleet_command
+def list_tags(urls: tuple[str, ...], as_json: bool) -> None:
     """Print every tag, and how far it is used up."""
-    with Allocator(url) as ids:
+    with ids_of(urls) as ids:
         found = ids.tags.list()
     show(as_json, [described(tag) for tag in found], table(found))
 
@@ -46,7 +45,7 @@ def list_tags(url: str, as_json: bool) -> None:
 @settings
 @click.option("--start-after", type=int, default=0, show_default=True, help="The first id is greater than this.")
 @click.option("--start-after-column", metavar="TABLE.COLUMN", help="... and than every value of this column.")
-@command
+@fleet_command
 def create_tag(
     tag: str,
     step: int | None,
@@ -55,7 +54,7 @@ def create_tag(
     javascript: bool,
     start_after: int,
     start_after_column: str | None,
-    url: str,
+    urls: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Create TAG. Needed only to choose its settings: a tag is made when it is first used.
@@ -64,7 +63,7 @@ def create_tag(
     To take over from an auto-increment column, stop what inserts there, then:
         allocator tags create order --start-after-column orders.id
     """
-    with Allocator(url) as ids:
+    with ids_of(urls) as ids:
         made = ids.tags.create(
             tag,
             step=step,
@@ -80,7 +79,7 @@ def create_tag(
 @click.argument("tag")
 @settings
 @click.option("--start-after", type=int, help="Raise the tag above this value; it is never lowered.")
-@command
+@fleet_command
 def set_tag(
     tag: str,
     step: int | None,
@@ -88,11 +87,11 @@ def set_tag(
     limit: int | None,
     javascript: bool,
     start_after: int | None,
-    url: str,
+    urls: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Change TAG. A limit holds at once; processes that run learn of a step when they are started anew."""
-    with Allocator(url) as ids:
+    with ids_of(urls) as ids:
         now = ids.tags.set(
             tag, step=step, max_step=max_step, limit=the_limit(limit, javascript), start_after=start_after
         )

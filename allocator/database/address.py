@@ -34,9 +34,18 @@ class Address:
     """A database that can be reached: its dialect, what a person may read of its URL, and a maker of engines."""
 
     dialect: Dialect
+    url: URL = field(repr=False)
     shown: str
     _create: Callable[..., Engine] = field(repr=False)
     _given_args: frozenset[str] = frozenset()
+
+    def sibling(self, told: str) -> Address:
+        """Another database, of which only the URL without its secrets was told: with ours where those fit."""
+        url = make_url(told)
+        ours = self.url
+        if (url.get_backend_name(), url.username) == (ours.get_backend_name(), ours.username):
+            url = url.set(drivername=ours.drivername, password=ours.password, query=ours.query)
+        return of_url(url)
 
     def engine(self, timeout: float) -> Engine:
         """An engine in autocommit whose connections cost nothing to give back and wait at most `timeout` seconds."""
@@ -65,6 +74,8 @@ class Address:
 
 
 def address_of(database: object) -> Address:
+    if isinstance(database, Address):
+        return database
     if isinstance(database, Engine):
         return of_engine(database)
     if isinstance(database, str | URL):
@@ -80,7 +91,7 @@ def of_engine(engine: Engine) -> Address:
     dialect = dialect_named(engine.url.get_backend_name(), shown(engine.url))
     # Same creator and events as the user's pool, but none of its connections and nothing of its capacity.
     pool = engine.pool.recreate()
-    return Address(dialect, shown(engine.url), partial(create_from_pool, engine.url, pool))
+    return Address(dialect, engine.url, shown(engine.url), partial(create_from_pool, engine.url, pool))
 
 
 def create_from_pool(url: URL, pool: Pool, *, connect_args: object, **options: Any) -> Engine:
@@ -107,7 +118,7 @@ def of_url(given: str | URL) -> Address:
     check_driver(url, dialect)
     if dialect.needs_name and not url.database:
         raise InvalidDatabase(f"{shown(url)} names no database; a URL ends in /name")
-    return Address(dialect, shown(url), partial(create_engine, url), frozenset(url.query))
+    return Address(dialect, url, shown(url), partial(create_engine, url), frozenset(url.query))
 
 
 def dialect_named(backend: str, where: str) -> Dialect:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import ceil
 from typing import Any
@@ -10,12 +10,29 @@ from typing import Any
 from sqlalchemy import Connection, func, text
 from sqlalchemy.dialects.mysql import insert
 
-from allocator.database.dialect import MAX_CONNECT_SECONDS, RAISED, Dialect, claiming
+from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
+from allocator.database.segments import RAISED, claimed, claiming
 from allocator.database.tables import segment, worker
-from allocator.errors import DatabaseRefused, DatabaseUnavailable, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
+from allocator.database.tickets import FENCE, FLOOR, drawn_by
+from allocator.errors import (
+    DatabaseRefused,
+    DatabaseUnavailable,
+    Exhausted,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+)
+from allocator.schemes.lane import Lane
+from allocator.schemes.shard import Shard
 from allocator.schemes.tag import damaged
+from allocator.schemes.ticket import Numbering
 
 CLAIM = claiming(func.last_insert_id(RAISED))
+REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} LOCK IN SHARE MODE"
+COUNT = (
+    f"INSERT INTO allocator_ticket_counter (type, id) SELECT :type, LAST_INSERT_ID(:first) {FENCE} LOCK IN SHARE MODE "
+    "ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(allocator_ticket_counter.id + :step)"
+)
 SCHEMA_LOCK = "allocator_schema_change"
 
 SESSION = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES'), innodb_lock_wait_timeout = {seconds}"
@@ -27,6 +44,7 @@ class MySQL(Dialect):
     default_driver = "pymysql"
     extra = "mysql"
     needs_name = True
+    locks_what_it_reads = True
     insert_missing = insert(segment).prefix_with("IGNORE")
     insert_missing_worker = insert(worker).prefix_with("IGNORE")
     contended = frozenset({"1213", "1205", "1020"})
@@ -41,6 +59,7 @@ class MySQL(Dialect):
         "1146": SchemaOutOfDate,
         "1264": SchemaDamaged,
         "1690": SchemaDamaged,
+        "1467": Exhausted,
         "3819": SchemaDamaged,
         "4025": SchemaDamaged,
     }
@@ -79,8 +98,8 @@ class MySQL(Dialect):
         )
         return list(connection.scalars(named, {"name": table_name}))
 
-    def claim_segment(self, connection: Connection, name: str, size: int, seen: int) -> int | None:
-        result = connection.execute(CLAIM, {"name": name, "size": size, "seen": seen})
+    def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
+        result = connection.execute(CLAIM, claimed(name, size, lane, seen))
         if result.rowcount == 0:
             return None
         if result.rowcount != 1:
@@ -90,3 +109,44 @@ class MySQL(Dialect):
         if result.lastrowid <= 0:
             raise damaged(name, f"the claim returned {result.lastrowid}, as when the table has a trigger")
         return int(result.lastrowid)
+
+    # -- tickets
+
+    def server(self, connection: Connection) -> str:
+        # MariaDB has no identity of its own; servers that replicate each other differ at least in this number.
+        server = "@@server_id" if getattr(connection.dialect, "is_mariadb", False) else "@@server_uuid"
+        return f"CONCAT({server}, '/', DATABASE())"
+
+    def replace_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
+        number_as(connection, shard.numbering)
+        return self.drawn(connection, REPLACE, drawn_by(kind, shard))
+
+    def count_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
+        return self.drawn(connection, COUNT, drawn_by(kind, shard))
+
+    def drawn(self, connection: Connection, statement: str, values: Mapping[str, object]) -> int | None:
+        result = connection.execute(self.fenced(connection, statement), values)
+        return int(result.lastrowid) if result.rowcount else None
+
+    def lock_shard(self, connection: Connection) -> None:
+        connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
+
+    def greatest_ticket(self, connection: Connection, numbering: Numbering) -> int:
+        number_as(connection, numbering)
+        result = connection.execute(text("REPLACE INTO allocator_ticket (type) VALUES (:type)"), {"type": FLOOR})
+        return int(result.lastrowid)
+
+    def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
+        if first > 1:
+            values = {"type": FLOOR, "last": first - 1}
+            connection.execute(text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)"), values)
+
+
+def number_as(connection: Connection, numbering: Numbering) -> None:
+    """Offset and step are our own session's: the server's may be those of a replication."""
+    wanted = (max(1, numbering.offset), max(1, numbering.step))
+    if connection.info.get("numbering") != wanted:
+        connection.exec_driver_sql(
+            f"SET SESSION auto_increment_offset = {wanted[0]}, auto_increment_increment = {wanted[1]}"
+        )
+        connection.info["numbering"] = wanted

@@ -12,11 +12,32 @@ from typing import Any
 from sqlalchemy import Connection, text
 from sqlalchemy.dialects.postgresql import insert
 
-from allocator.database.dialect import MAX_CONNECT_SECONDS, RAISED, Dialect, claiming, only_row
+from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
+from allocator.database.segments import RAISED, claimed, claiming, only_row
 from allocator.database.tables import segment, worker
-from allocator.errors import DatabaseRefused, DatabaseUnavailable, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
+from allocator.database.tickets import FENCE, FLOOR, drawn_by
+from allocator.errors import (
+    DatabaseRefused,
+    DatabaseUnavailable,
+    Exhausted,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+)
+from allocator.schemes.lane import Lane
+from allocator.schemes.shard import Shard
+from allocator.schemes.ticket import Numbering
 
 CLAIM = claiming(RAISED).returning(segment.c.max_value)
+REPLACE = (
+    f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} "
+    "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
+)
+SERVER = (
+    "((SELECT system_identifier FROM pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+    " || '/' || (SELECT oid FROM pg_database WHERE datname = current_database()))"
+)
+"""The server, its timeline, which a promoted standby begins anew, and the database."""
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The advisory lock of schema changes: the letters "allocato" as a 64-bit key."""
 
@@ -43,6 +64,7 @@ class PostgreSQL(Dialect):
         "42501": DatabaseRefused,
         "42P01": SchemaOutOfDate,
         "42703": SchemaOutOfDate,
+        "2200H": Exhausted,
         "22003": SchemaDamaged,
         "23514": SchemaDamaged,
     }
@@ -75,16 +97,10 @@ class PostgreSQL(Dialect):
 
     @contextmanager
     def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
-        connection.exec_driver_sql("BEGIN")
-        try:
+        with self.transaction(connection):
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{ceil(timeout)}s'")
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": SCHEMA_LOCK})
             yield
-        except BaseException:
-            if not connection.invalidated:
-                connection.exec_driver_sql("ROLLBACK")
-            raise
-        connection.exec_driver_sql("COMMIT")
 
     def triggers(self, connection: Connection, table_name: str) -> list[str]:
         named = text(
@@ -93,8 +109,37 @@ class PostgreSQL(Dialect):
         )
         return list(connection.scalars(named, {"name": table_name}))
 
-    def claim_segment(self, connection: Connection, name: str, size: int, seen: int) -> int | None:
-        return only_row(connection.execute(CLAIM, {"name": name, "size": size, "seen": seen}).all(), name)
+    def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
+        return only_row(connection.execute(CLAIM, claimed(name, size, lane, seen)).all(), name)
+
+    # -- tickets
+
+    def server(self, connection: Connection) -> str:
+        return SERVER
+
+    def replace_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
+        return only_row(connection.execute(self.fenced(connection, REPLACE), drawn_by(kind, shard)).all(), kind)
+
+    def lock_shard(self, connection: Connection) -> None:
+        # A statement that waits for this lock takes its snapshot afterwards, and sees the new revision.
+        connection.exec_driver_sql(
+            "LOCK TABLE allocator_shard, allocator_ticket, allocator_ticket_counter, allocator_segment "
+            "IN EXCLUSIVE MODE"
+        )
+
+    def greatest_ticket(self, connection: Connection, numbering: Numbering) -> int:
+        drawn = text(
+            "INSERT INTO allocator_ticket (type) VALUES (:type) "
+            "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
+        )
+        return int(connection.scalars(drawn, {"type": FLOOR}).one())
+
+    def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
+        if (numbering.offset, numbering.step, first) != (1, 1, 1):  # as the table is made; this needs its owner
+            connection.exec_driver_sql(
+                f"ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY {numbering.step} "
+                f"SET START WITH {numbering.offset} RESTART WITH {first}"
+            )
 
 
 def note_warning(warnings: list[str], diagnostic: Any) -> None:

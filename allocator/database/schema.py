@@ -9,7 +9,18 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, Connection, Inspector, Table, column, inspect, select, table
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Inspector,
+    Table,
+    UniqueConstraint,
+    column,
+    inspect,
+    select,
+    table,
+)
 
 from allocator.database.dialect import Dialect
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
@@ -113,10 +124,20 @@ def damages(inspector: Inspector, expected: Table) -> list[str]:
     needed = [part.name for part in expected.primary_key.columns]
     if key != needed:
         found.append(f"the primary key of {expected.name} is ({', '.join(key)}), and must be ({', '.join(needed)})")
+    unique = unique_columns(inspector, expected.name)
+    for constraint in expected.constraints:
+        columns = [part.name for part in constraint.columns] if isinstance(constraint, UniqueConstraint) else []
+        if columns and columns not in unique:
+            found.append(f"{expected.name} must have a unique key on ({', '.join(columns)}), and has none")
     engines = [value for name, value in table_options(inspector, expected.name).items() if name.endswith("_engine")]
     if any(engine != "InnoDB" for engine in engines):
         found.append(f"{expected.name} is kept by {engines[0]}, and must be by InnoDB, which has transactions")
     return found
+
+
+def unique_columns(inspector: Inspector, name: str) -> list[list[str | None]]:
+    indexes = [index["column_names"] for index in inspector.get_indexes(name) if index["unique"]]
+    return indexes + [list(found["column_names"]) for found in inspector.get_unique_constraints(name)]
 
 
 def table_options(inspector: Inspector, name: str) -> dict[str, Any]:

@@ -9,11 +9,23 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, func, text
 from sqlalchemy.dialects.sqlite import insert
 
-from allocator.database.dialect import RAISED, Dialect, claiming, only_row
+from allocator.database.dialect import Dialect
+from allocator.database.segments import RAISED, claimed, claiming, only_row
 from allocator.database.tables import segment, worker
+from allocator.database.tickets import FENCE, FLOOR, drawn_by
 from allocator.errors import DatabaseRefused, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
+from allocator.schemes.lane import Lane
+from allocator.schemes.shard import Shard
+from allocator.schemes.ticket import Numbering
 
 CLAIM = claiming(RAISED).returning(segment.c.max_value)
+
+LEAST = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
+REPLACE = (
+    f"REPLACE INTO allocator_ticket (type, id) SELECT :type, {LEAST} + ((:offset - {LEAST}) % :step + :step) % :step "
+    f"{FENCE} RETURNING id"
+)
+"""AUTOINCREMENT remembers the greatest id ever; the next one that is this shard's own is arithmetic."""
 
 
 class SQLite(Dialect):
@@ -23,6 +35,7 @@ class SQLite(Dialect):
     insert_missing = insert(segment).on_conflict_do_nothing()
     insert_missing_worker = insert(worker).on_conflict_do_nothing()
     embedded = True
+    begin = "BEGIN IMMEDIATE"
     pool_size = 1  # one writer at a time is SQLite's own rule; a database in memory is one connection
     errors = {
         "SQLITE_CONSTRAINT_PRIMARYKEY": MaxValueWentBack,
@@ -51,21 +64,35 @@ class SQLite(Dialect):
 
     @contextmanager
     def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-        try:
+        with self.transaction(connection):
             yield
-        except BaseException:
-            connection.exec_driver_sql("ROLLBACK")
-            raise
-        connection.exec_driver_sql("COMMIT")
 
     def triggers(self, connection: Connection, table_name: str) -> list[str]:
         named = text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name")
         return list(connection.scalars(named, {"name": table_name}))
 
-    def claim_segment(self, connection: Connection, name: str, size: int, seen: int) -> int | None:
+    def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
         # The statement commits when its last row has been fetched, which `all` does.
-        return only_row(connection.execute(CLAIM, {"name": name, "size": size, "seen": seen}).all(), name)
+        return only_row(connection.execute(CLAIM, claimed(name, size, lane, seen)).all(), name)
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.max(value, other)
+
+    # -- tickets
+
+    def server(self, connection: Connection) -> str:
+        return "''"  # a file has no identity that would survive being moved or mounted elsewhere
+
+    def replace_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
+        return only_row(connection.execute(self.fenced(connection, REPLACE), drawn_by(kind, shard)).all(), kind)
+
+    def lock_shard(self, connection: Connection) -> None:
+        pass  # the transaction began with the lock of the file
+
+    def greatest_ticket(self, connection: Connection, numbering: Numbering) -> int:
+        return connection.scalar(text("SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'")) or 0
+
+    def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
+        if first > 1:
+            values = {"type": FLOOR, "last": first - 1}
+            connection.execute(text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)"), values)

@@ -26,6 +26,7 @@ from allocator.errors import (
     LeaseLost,
     SchemaOutOfDate,
 )
+from allocator.schemes.lane import Lane, Seen, mark
 from allocator.schemes.layout import Layout
 from allocator.schemes.registry import Worker, check_same, choose_worker
 from allocator.schemes.snowflake import Lease, LeaseClaim
@@ -67,6 +68,7 @@ class Database:
         self.dialect = self.address.dialect
         self.engine: Engine = self.address.engine(timeout)
         self._schema_seen = self._closed = False
+        self._lanes: dict[str, Lane] = {}
 
     def __repr__(self) -> str:
         return f"<Database {self.address.shown}>"
@@ -108,17 +110,27 @@ class Database:
             tag = self.run(self.dialect.read_segment, template.name)
         if tag is None:
             raise unknown(template.name)
+        self._lanes[tag.name] = tag.lane
         return tag
 
-    def claim_segment(self, name: str, size: int, seen: int, *, exact: bool = False) -> range:
-        """Claim `size` ids above `seen`; fewer, if no more remain and they need not be `exact`."""
+    def has_opened(self, name: str) -> bool:
+        return name in self._lanes
+
+    def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
+        """Claim `size` ids above those `seen`; fewer, if no more remain and they need not be `exact`."""
         for _ in range(CLAIM_ATTEMPTS):
-            last = self.run(self.dialect.claim_segment, name, size, seen)
-            if last is not None and last - size < seen:
-                raise damaged(name, f"a claim of {size} ids above {seen} returned {last}")
+            lane = self._lanes.get(name) or Lane()
+            low = mark(seen, lane)
+            last = self.run(self.dialect.claim_segment, name, size, lane, low)
             if last is not None:
-                return range(last - size + 1, last + 1)
-            size = settle(self.run(self.dialect.read_segment, name), name, size, seen, exact)
+                found = lane.ids(last, size)
+                if found[0] <= low:
+                    raise damaged(name, f"a claim of {size} ids above {low} returned {last}")
+                return found
+            tag = self.run(self.dialect.read_segment, name)
+            if tag is not None:
+                self._lanes[name] = tag.lane  # another one, once the fleet has grown
+            size = settle(tag, name, size, mark(seen, tag.lane if tag else lane), exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
 
     # -- nodes and workers
@@ -169,6 +181,10 @@ class Database:
         self.run(schema.upgrade, self.dialect, self.address.shown, self.timeout)
 
     # -- life
+
+    def sibling(self, url: str) -> Database:
+        """Another shard of our fleet, which told only its URL."""
+        return Database(self.address.sibling(url), self.timeout)
 
     def close(self) -> None:
         self._closed = True

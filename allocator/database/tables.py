@@ -3,6 +3,13 @@
 `allocator_segment` holds a row per tag. Ids up to `max_value` are claimed, by whichever process; a claim raises
 it and owns what lies between. No row is ever deleted while ids of its tag are in use.
 
+`shard_offset` and `shard_step` say which of the ids in between: those of one remainder where several databases
+serve a tag, and all of them with offset 1 and step 1. While a fleet grows the step is 0, and nothing is claimed.
+
+`allocator_ticket` holds a row per type, whose auto-increment value is its newest ticket, and
+`allocator_ticket_counter` the same for the statement that only adds. `allocator_shard` holds one row: who this
+database is among the shards of its fleet.
+
 `allocator_node` gets a row for every start of a meteor generator; its number is never used again, so no row is ever
 deleted. `allocator_worker` holds a row per snowflake worker: until when, and by whom, it may be used.
 """
@@ -17,12 +24,14 @@ from sqlalchemy import (
     Identity,
     Integer,
     MetaData,
+    SmallInteger,
     String,
     Table,
+    Text,
 )
 from sqlalchemy.dialects import mysql
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
 
 VERSION_TABLE = "allocator_schema_version"
@@ -36,6 +45,9 @@ tag_type = (
 )
 """Tags are compared byte by byte: a server's default collation may take `Order` and `order` for one."""
 
+number_type = BigInteger().with_variant(Integer, "sqlite")
+"""Of a column that the database numbers; SQLite does so only for INTEGER, which has 64 bits there."""
+
 segment = Table(
     "allocator_segment",
     metadata,
@@ -44,6 +56,8 @@ segment = Table(
     Column("step", BigInteger, nullable=False),
     Column("max_step", BigInteger, nullable=False),
     Column("id_limit", BigInteger, nullable=False),
+    Column("shard_offset", BigInteger, nullable=False, server_default="1"),
+    Column("shard_step", BigInteger, nullable=False, server_default="1"),
     # Past 2**63 SQLite makes a REAL of an integer, which then stands still under every claim; the bounds refuse it.
     CheckConstraint(
         "max_value >= 0 AND max_value <= id_limit AND id_limit <= 9223372036854775807",
@@ -58,7 +72,7 @@ node = Table(
     "allocator_node",
     metadata,
     # Without AUTOINCREMENT SQLite gives the number of a deleted row again.
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), Identity(always=True), primary_key=True),
+    Column("id", number_type, Identity(always=True), primary_key=True),
     Column("host", String(255), nullable=False),
     Column("process", BigInteger, nullable=False),
     Column("version", String(32), nullable=False),
@@ -78,6 +92,47 @@ worker = Table(
     Column("until_ms", BigInteger, nullable=False),
     Column("host", String(255), nullable=False),
     Column("process", BigInteger, nullable=False),
+    mysql_engine="InnoDB",
+    mariadb_engine="InnoDB",
+)
+
+ticket = Table(
+    "allocator_ticket",
+    metadata,
+    # Not "always": the statement for a type that has a ticket already writes the new number over the old one.
+    Column("id", number_type, Identity(always=False), primary_key=True),
+    Column("type", tag_type, nullable=False, unique=True),
+    mysql_engine="InnoDB",
+    mariadb_engine="InnoDB",
+    sqlite_autoincrement=True,
+)
+
+counter = Table(
+    "allocator_ticket_counter",
+    metadata,
+    Column("type", tag_type, primary_key=True),
+    Column("id", BigInteger, nullable=False),
+    mysql_engine="InnoDB",
+    mariadb_engine="InnoDB",
+)
+
+shard = Table(
+    "allocator_shard",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("fleet", tag_type, nullable=False),
+    Column("shard_key", String(32), nullable=False),
+    Column("server", String(255), nullable=False),
+    Column("statement", String(16), nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("shard_offset", BigInteger, nullable=False),
+    Column("shard_step", BigInteger, nullable=False),
+    Column("floor", BigInteger, nullable=False),
+    Column("ceiling", BigInteger, nullable=True),
+    Column("revision", BigInteger, nullable=False),
+    Column("members", Text, nullable=False),
+    Column("target", Text, nullable=True),
+    CheckConstraint("id = 1", name="allocator_shard_one_row"),
     mysql_engine="InnoDB",
     mariadb_engine="InnoDB",
 )

@@ -20,9 +20,11 @@ A claim is as large as needed for what is left at low water to last `runway` sec
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
+from allocator.schemes.lane import Lane, lane_of, mark
 from allocator.schemes.pace import RETRY_PAUSE, Pace, Wait
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP
 
@@ -38,10 +40,10 @@ NOTHING = range(0)
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """Ask the database for `size` ids above `seen`, the greatest one that came from there so far."""
+    """Ask the database for `size` ids above what was `seen` of it, the greatest one that came from there so far."""
 
     size: int
-    seen: int
+    seen: Mapping[Lane, int]
 
 
 class Segments:
@@ -69,7 +71,7 @@ class Segments:
         self.step, self.max_step = DEFAULT_STEP, DEFAULT_MAX_STEP
         self.runway = runway
         self.pace: Pace[Claim] = Pace(lost_after)
-        self.seen = 0
+        self.seen: dict[Lane, int] = {}
         self.rate = 0.0
         self.stopped: AllocatorError | None = None
         self._left = self._spare = NOTHING
@@ -109,7 +111,7 @@ class Segments:
             return wait
         if not self.pace.failing:
             self._measure(now)
-        return self.pace.begin(Claim(self._size, self.seen), now)
+        return self.pace.begin(Claim(self._size, dict(self.seen)), now)
 
     def _measure(self, now: float) -> None:
         if self._measured_at is None:
@@ -134,8 +136,9 @@ class Segments:
         """The claim was committed and owns `segment`; a claim that is no longer under way burns it."""
         if not self.pace.succeeded(claim):
             return
-        if segment[0] <= claim.seen:
-            self.stop(MaxValueWentBack(f"ids from {segment[0]} were claimed, but {claim.seen} was given out before"))
+        before = mark(claim.seen, lane_of(segment))
+        if segment[0] <= before:
+            self.stop(MaxValueWentBack(f"ids from {segment[0]} were claimed, but {before} was given out before"))
             return
         self._spare = segment
         self.saw(segment)
@@ -160,7 +163,8 @@ class Segments:
 
     def saw(self, segment: range) -> None:
         """A range of this tag came from the database, also one that is not served from here."""
-        self.seen = max(self.seen, segment[-1])
+        lane = lane_of(segment)
+        self.seen[lane] = max(self.seen.get(lane, 0), segment[-1])
 
     def stop(self, error: MaxValueWentBack) -> None:
         """For ever: what is in memory may belong to another process by now."""

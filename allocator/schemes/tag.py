@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from allocator.errors import (
+    DatabaseUnavailable,
     Exhausted,
     InvalidCount,
     InvalidSetting,
@@ -12,6 +13,7 @@ from allocator.errors import (
     SchemaDamaged,
     UnknownTag,
 )
+from allocator.schemes.lane import ALL, Lane
 from allocator.schemes.limits import MAX_ID, MAX_STEP, check_tag, check_whole
 
 DEFAULT_STEP = 1_000
@@ -25,6 +27,7 @@ class Tag:
     max_value: the greatest id claimed so far, by whichever process; 0 before the first claim.
     step, max_step: a claim takes at least `step` ids and, at a high rate, up to `max_step`.
     limit: the greatest id the tag will ever give.
+    lane: which of the ids are this database's, where several serve the tag.
     """
 
     name: str
@@ -32,10 +35,12 @@ class Tag:
     step: int = DEFAULT_STEP
     max_step: int = DEFAULT_MAX_STEP
     limit: int = MAX_ID
+    lane: Lane = ALL
 
     @property
     def remaining(self) -> int:
-        return max(0, self.limit - self.max_value)
+        """How many ids this database can still give."""
+        return max(0, self.limit - self.max_value) // max(1, self.lane.step)
 
     def checked(self) -> Tag:
         """This tag, if a caller may ask for it; rows that are read are not judged by this."""
@@ -59,6 +64,10 @@ def settle(tag: Tag | None, name: str, size: int, seen: int, exact: bool = False
         raise went_back(name, "the row is gone", seen)
     if tag is None:
         raise unknown(name)
+    if not tag.lane.step:
+        raise DatabaseUnavailable(
+            f"tag {name!r} waits while its fleet grows; if that was interrupted, go on with: allocator shards grow"
+        )
     if type(tag.max_value) is not int or type(tag.limit) is not int:
         raise damaged(name, f"max_value is {tag.max_value!r} and its limit {tag.limit!r}")
     if tag.max_value < seen:

@@ -208,7 +208,8 @@ def test_a_process_ends_by_itself_without_close(url, tag, tmp_path: Path):
 
 def test_ctrl_c_ends_a_waiting_call(tmp_path: Path):
     code = (
-        "import threading, sys; sys.path.insert(0, sys.argv[1])\n"
+        "import signal, threading, sys; sys.path.insert(0, sys.argv[1])\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in the background\n"
         "from rig.memory import MemorySource, sequence\n"
         "source = MemorySource(); source.gate.clear(); ids = sequence(source, timeout=60)\n"
         "threading.Thread(target=lambda: (source.asked.wait(), print('waiting', flush=True)), daemon=True).start()\n"

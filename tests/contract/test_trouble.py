@@ -32,13 +32,16 @@ def execute(url: str, *statements: str) -> None:
     engine.dispose()
 
 
+INSERT = "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit) VALUES"
+
+
 def without_key(url: str, value_type: str = "BIGINT") -> None:
     """The table as somebody may have made it by hand."""
     execute(
         url,
         "DROP TABLE allocator_segment",
         f"CREATE TABLE allocator_segment (tag VARCHAR(64), max_value {value_type}, step BIGINT, max_step BIGINT, "
-        "id_limit BIGINT)",
+        "id_limit BIGINT, shard_offset BIGINT DEFAULT 1, shard_step BIGINT DEFAULT 1)",
     )
 
 
@@ -117,7 +120,10 @@ def test_a_row_that_was_deleted_is_not_made_again(face, fresh, tag):
 
 def test_two_rows_for_a_tag_are_refused(face, fresh, tag, unchecked):
     without_key(fresh)
-    execute(fresh, f"INSERT INTO allocator_segment VALUES ('{tag}', 0, 10, 10, 1000), ('{tag}', 5, 10, 10, 1000)")
+    execute(
+        fresh,
+        f"{INSERT} ('{tag}', 0, 10, 10, 1000), ('{tag}', 5, 10, 10, 1000)",
+    )
 
     with pytest.raises(SchemaDamaged, match="there are 2 rows; no id was given out; see: allocator db check"):
         face(fresh).next_id(tag)
@@ -125,7 +131,10 @@ def test_two_rows_for_a_tag_are_refused(face, fresh, tag, unchecked):
 
 def test_a_table_made_by_hand_is_refused_when_it_is_opened(face, fresh, tag):
     without_key(fresh, "DOUBLE PRECISION")
-    execute(fresh, f"INSERT INTO allocator_segment VALUES ('{tag}', 1152921504606846976, 10, 10, 9223372036854775807)")
+    execute(
+        fresh,
+        f"{INSERT} ('{tag}', 1152921504606846976, 10, 10, 9223372036854775807)",
+    )
     for call in (lambda: face(fresh).next_id(tag), lambda: face(fresh).reserve(tag, 5)):
         with pytest.raises(SchemaDamaged, match="see: allocator db check"):
             call()
@@ -169,10 +178,10 @@ def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
         monkeypatch.setattr("allocator.database.store.is_contended", lambda error, dialect: answers.pop(0))
         claim = type(dialect).claim_segment
 
-        def deadlocked(self, connection, name, size, seen):
+        def deadlocked(self, connection, *claimed):
             if answers[0]:
                 connection.exec_driver_sql("SELECT no_such_column FROM allocator_segment")
-            return claim(self, connection, name, size, seen)
+            return claim(self, connection, *claimed)
 
         monkeypatch.setattr(type(dialect), "claim_segment", deadlocked)
 
@@ -214,7 +223,10 @@ def test_a_url_that_names_no_database_is_refused():
 @on_servers
 def test_a_column_too_small_gives_no_id_twice(face, fresh, tag, unchecked):
     without_key(fresh, "INT")
-    execute(fresh, f"INSERT INTO allocator_segment VALUES ('{tag}', 2147483600, 20, 20, 9223372036854775807)")
+    execute(
+        fresh,
+        f"{INSERT} ('{tag}', 2147483600, 20, 20, 9223372036854775807)",
+    )
     ids = face(fresh)
     drawn = []
     with pytest.raises(SchemaDamaged, match="see: allocator db check"):
@@ -227,7 +239,10 @@ def test_a_column_too_small_gives_no_id_twice(face, fresh, tag, unchecked):
 def test_control_without_strict_mode_a_small_column_repeats_ids(fresh, tag):
     """What the strict mode of our sessions and the check for warnings prevent."""
     without_key(fresh, "INT")
-    execute(fresh, f"INSERT INTO allocator_segment VALUES ('{tag}', 2147483600, 20, 20, 9223372036854775807)")
+    execute(
+        fresh,
+        f"{INSERT} ('{tag}', 2147483600, 20, 20, 9223372036854775807)",
+    )
     engine = create_engine(fresh)
     with engine.connect() as connection:
         connection.execute(text("SET SESSION sql_mode = ''"))
@@ -241,7 +256,10 @@ def test_control_without_strict_mode_a_small_column_repeats_ids(fresh, tag):
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_a_value_that_became_a_fraction_is_refused(face, fresh, tag, unchecked):
     without_key(fresh)
-    execute(fresh, f"INSERT INTO allocator_segment VALUES ('{tag}', 9.3e18, 10, 10, 1e19)")
+    execute(
+        fresh,
+        f"{INSERT} ('{tag}', 9.3e18, 10, 10, 1e19)",
+    )
 
     with pytest.raises(SchemaDamaged, match=r"max_value is 9\.3"):
         face(fresh).next_id(tag)
@@ -250,7 +268,10 @@ def test_a_value_that_became_a_fraction_is_refused(face, fresh, tag, unchecked):
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_the_table_itself_refuses_an_overflow(fresh):
     with pytest.raises(Exception, match="CHECK constraint failed"):
-        execute(fresh, "INSERT INTO allocator_segment VALUES ('x', 9223372036854775807 + 1, 1, 1, 9.3e18)")
+        execute(
+            fresh,
+            f"{INSERT} ('x', 9223372036854775807 + 1, 1, 1, 9.3e18)",
+        )
 
 
 # -- connections

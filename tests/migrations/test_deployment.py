@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import allocator
+from allocator.database.tables import REVISIONS
 
 CHECKOUT = Path(allocator.__file__).parent.parent
 
@@ -37,7 +38,7 @@ def alembic(*words: str, url: str) -> str:
 
 def test_alembic_in_a_checkout(empty):
     alembic("upgrade", "head", url=empty)
-    assert "0002 (head)" in alembic("current", url=empty)
+    assert f"{REVISIONS[-1]} (head)" in alembic("current", url=empty)
     assert "No new upgrade operations" in alembic("check", url=empty)
 
     with allocator.Allocator(empty) as ids:
@@ -55,7 +56,7 @@ def test_a_dba_can_have_the_statements(dialect):
 def test_the_wheel_holds_the_migrations_and_the_types(wheel):
     names = zipfile.ZipFile(wheel).namelist()
 
-    assert {"allocator/migrations/env.py", "allocator/migrations/versions/0002_nodes.py"} <= set(names)
+    assert {"allocator/migrations/env.py", "allocator/migrations/versions/0003_shards.py"} <= set(names)
     assert "allocator/py.typed" in names
     assert not [name for name in names if name.startswith(("tests/", "migrations/")) or name.endswith(".pyc")]
 
@@ -72,8 +73,8 @@ def test_a_wheel_installed_elsewhere_brings_its_schema(wheel, empty, tmp_path):
     assert str(tmp_path) in where.stdout, where.stderr
 
     for words, said in (
-        (("upgrade",), "is at revision 0002"),
-        (("current",), "0002 (the newest)"),
+        (("upgrade",), "is at revision 0003"),
+        (("current",), "0003 (the newest)"),
         (("check",), "the tables are as needed"),
     ):
         done = call(str(python), "-m", "allocator", "db", *words, url=empty, cwd=tmp_path)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from allocator.background import Background
 from allocator.errors import AllocatorError, UnknownTag
+from allocator.schemes.lane import ALL, Seen, mark
 from allocator.schemes.tag import Tag, settle
 from allocator.supply import Terms
 from allocator.sync import Sequence
@@ -30,16 +31,16 @@ class MemorySource:
                 raise UnknownTag(template.name)
             return self.rows.setdefault(template.name, replace(template, **self.template))
 
-    def claim_segment(self, name: str, size: int, seen: int, *, exact: bool = False) -> range:
+    def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         self.attempts += 1
         self.asked.set()
         assert self.gate.wait(10)
         with self._lock:
             if self.failure is not None:
                 raise self.failure
-            row = self.rows.get(name)
-            if row is None or row.max_value < seen or row.remaining < size:
-                size = settle(row, name, size, seen, exact)
+            row, low = self.rows.get(name), mark(seen, ALL)
+            if row is None or row.max_value < low or row.remaining < size:
+                size = settle(row, name, size, low, exact)
             assert row is not None
             self.rows[name] = replace(row, max_value=row.max_value + size)
             self.claims.append(range(row.max_value + 1, row.max_value + size + 1))

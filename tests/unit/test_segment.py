@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.errors import DatabaseUnavailable, Exhausted, MaxValueWentBack, UnknownTag
+from allocator.schemes.lane import ALL, Lane, mark
 from allocator.schemes.pace import Wait
 from allocator.schemes.segment import Claim, Segments
 
@@ -34,10 +35,15 @@ def drain(core: Segments, now: float = 0.0) -> list[int]:
     return ids
 
 
-def commit(core: Segments, now: float) -> Claim:
+def after(core: Segments, size: int) -> range:
     """What the database does: the next range above what was seen."""
+    low = mark(core.seen, ALL)
+    return range(low + 1, low + size + 1)
+
+
+def commit(core: Segments, now: float) -> Claim:
     claim = wanted(core, now)
-    core.committed(claim, range(core.seen + 1, core.seen + claim.size + 1), now)
+    core.committed(claim, after(core, claim.size), now)
     return claim
 
 
@@ -102,7 +108,7 @@ def test_a_segment_may_have_a_step():
     core.committed(wanted(core, 0.0), range(2, 302, 3), 0.0)
 
     assert list(range(2, 302, 3)) == drain(core)
-    assert core.seen == 299
+    assert core.seen == {Lane(2, 3): 299}
 
 
 def test_a_claim_lasts_the_runway_at_the_rate_seen():
@@ -150,7 +156,7 @@ def consume(core: Segments, rate: float, seconds: float) -> list[tuple[float, in
         piece = core.take()
         want = core.want(now)
         if isinstance(want, Claim):
-            core.committed(want, range(core.seen + 1, core.seen + want.size + 1), now)
+            core.committed(want, after(core, want.size), now)
         seen.append((now, len(piece)))
         now += len(piece) / rate
     return seen
@@ -222,7 +228,7 @@ def test_the_range_of_a_claim_that_failed_is_burnt():
     core.committed(late, range(1, 11), 5.1)
 
     assert not core.take()
-    assert core.seen == 0
+    assert not core.seen
 
 
 def test_a_claim_that_never_ends_is_given_up_and_its_range_burnt():
@@ -242,7 +248,7 @@ def test_a_claim_says_what_was_seen():
     core.saw(range(5001, 6001))  # reserved meanwhile
     core.take(), core.take()
 
-    assert wanted(core, 1.0).seen == 6000
+    assert wanted(core, 1.0).seen == {ALL: 6000}
 
 
 def test_a_range_claimed_before_a_reservation_is_no_step_back():
@@ -293,7 +299,7 @@ def test_whatever_happens_ids_increase_and_come_from_committed_ranges(rnd: rando
         served += core.take()
         if flying and rnd.random() < 0.5:
             claim = flying.pop(rnd.randrange(len(flying)))
-            database = max(database, claim.seen) + claim.size
+            database = max(database, mark(claim.seen, ALL)) + claim.size
             segment = range(database - claim.size + 1, database + 1)
             if rnd.random() < 0.6:
                 if claim is core.pace.under_way:

@@ -31,6 +31,7 @@ from allocator.errors import (
     SchemaOutOfDate,
     UnknownTag,
 )
+from allocator.schemes.lane import ALL
 from allocator.schemes.tag import Tag
 from allocator.supply import LockedIterator, iterator
 from allocator.sync import Sequence
@@ -466,7 +467,7 @@ def test_what_was_reserved_is_seen_by_the_next_claim():
     ids = sequence(MemorySource())
     ids.reserve(10)
 
-    assert ids._core.want(0.0).seen == 10
+    assert ids._core.want(0.0).seen == {ALL: 10}
 
 
 def test_a_block_is_refused_once_the_tag_is_stopped():
@@ -483,7 +484,7 @@ def test_a_child_keeps_the_watermark_and_nothing_else():
     lock.acquire()  # another thread of the parent held it when it forked
     ids._renew()
 
-    assert ids._core.seen == 1000
+    assert ids._core.seen == {ALL: 1000}
     assert ids._lock is not lock
     assert ids.next_id() == 1001
 

@@ -1,0 +1,156 @@
+"""`allocator shards list|add|grow|adopt`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from allocator.cli.db import QUICK
+from allocator.cli.options import fleet_command, show
+from allocator.schemes.growth import MARGIN
+
+if TYPE_CHECKING:
+    from allocator.growth import Found, Growth
+
+HEADINGS = ("shard", "database", "last ticket", "state")
+
+margin_option = click.option(
+    "--margin",
+    type=click.IntRange(1, 10**12),
+    default=MARGIN,
+    show_default=True,
+    help="How many tickets of each shard are skipped, to be safe.",
+)
+
+
+@click.group()
+def shards() -> None:
+    """Look at the shards of a fleet, and let it grow while ids are drawn.
+
+    \b
+    From one database to two, while clients draw ids:
+        allocator shards add  mysql+pymysql://user:password@new/ids --url mysql+pymysql://user:password@old/ids
+        allocator shards grow --url mysql+pymysql://user:password@old/ids
+    Give --url once for each shard, or for one of them where all have the same user and password.
+    """
+
+
+@contextmanager
+def growing(urls: tuple[str, ...]) -> Iterator[Growth]:
+    from allocator.database.store import Database
+    from allocator.growth import Growth
+
+    growth = Growth([Database(url, QUICK) for url in urls])
+    try:
+        yield growth
+    finally:
+        growth.close()
+
+
+@shards.command("list")
+@fleet_command
+def list_shards(urls: tuple[str, ...], as_json: bool) -> None:
+    """Print each shard: offset and step, database, the greatest ticket in its table, state."""
+    with growing(urls) as growth:
+        found = growth.shards()
+    rows = [cells(one) for one in found]
+    widths = [max(len(row[column]) for row in [HEADINGS, *rows]) for column in range(len(HEADINGS))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [HEADINGS, *rows])
+    show(as_json, [described(one) for one in found], "\n".join(line.rstrip() for line in lines))
+
+
+@shards.command("add")
+@click.argument("new", metavar="URL")
+@fleet_command
+def add_shard(new: str, urls: tuple[str, ...], as_json: bool) -> None:
+    """Let the empty database URL join the fleet. It gives no ids before `grow`; may be run again."""
+    from allocator.database.store import Database
+
+    newcomer = Database(new, QUICK)
+    with growing(urls) as growth:
+        try:
+            growth.begin()
+            target = growth.add(newcomer)
+        finally:
+            newcomer.close()
+    coming = [member.url for member in target.members]
+    show(as_json, {"shards": coming}, f"{coming[-1]} will be shard {len(coming)}; now run: allocator shards grow")
+
+
+@shards.command("grow")
+@margin_option
+@click.option("--statement", type=click.Choice(["replace", "count"]), help="Draw tickets by this one from now on.")
+@click.option("--take-back", is_flag=True, help="Undo what was added or begun, as long as that can be done.")
+@fleet_command
+def grow_fleet(margin: int, statement: str | None, take_back: bool, urls: tuple[str, ...], as_json: bool) -> None:
+    """Take the fleet to the shards that were added, while ids are drawn.
+
+    All shards must answer. Interrupted at any point, run it again. Clients follow without a restart.
+    """
+    with growing(urls) as growth:
+        if take_back:
+            done = growth.take_back()
+            show(as_json, {"taken_back": done}, "taken back" if done else "there was nothing to take back")
+            return
+        lead = growth.grow(margin, statement)
+    step, floor = lead.numbering.step, lead.numbering.floor
+    show(
+        as_json,
+        {"shards": step, "generation": lead.generation, "floor": str(floor)},
+        f"{step} shards, generation {lead.generation}: tickets go on from {floor}",
+    )
+
+
+@shards.command("adopt")
+@click.argument("shard", metavar="URL")
+@margin_option
+@fleet_command
+def adopt_shard(shard: str, margin: int, urls: tuple[str, ...], as_json: bool) -> None:
+    """Let the shard URL go on after a failover or a restore, above every ticket known anywhere.
+
+    Only when nothing draws from the old server any more. Segments are raised with: allocator tags set.
+    """
+    from allocator.database.store import Database
+
+    database = Database(shard, QUICK)
+    with growing((*urls, shard)) as growth:
+        try:
+            row = growth.adopt(database, margin)
+        finally:
+            database.close()
+    floor = row.numbering.floor
+    show(as_json, {"floor": str(floor)}, f"{database.address.shown} goes on from {floor}")
+
+
+def cells(one: Found) -> tuple[str, ...]:
+    place = f"{one.row.numbering.offset} of {one.row.numbering.step}" if one.row and not one.row.joining else "-"
+    return (place, one.where, str(one.last) if one.row else "-", state(one))
+
+
+def described(one: Found) -> dict[str, object]:
+    numbering = one.row.numbering if one.row else None
+    return {
+        "offset": numbering.offset if numbering else None,
+        "step": numbering.step if numbering else None,
+        "database": one.where,
+        "last": str(one.last),
+        "state": state(one),
+    }
+
+
+def state(one: Found) -> str:
+    row = one.row
+    if one.error:
+        return f"not reached: {one.error}"
+    if row is None:
+        return "no shard yet: nothing has drawn a ticket there"
+    if row.joining:
+        return "joining: run allocator shards grow"
+    if row.server != one.server:
+        return f"on another server since: run allocator shards adopt {one.where}"
+    if row.numbering.ceiling is not None:
+        return f"growing: ends below {row.numbering.ceiling}; run allocator shards grow"
+    return "serving"

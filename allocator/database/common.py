@@ -1,0 +1,28 @@
+"""What the verbs of all nouns need, in the words of the standard; a database that has others says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+from sqlalchemy import ColumnElement, Connection, func
+
+
+class Common:
+    begin: ClassVar[str] = "BEGIN"
+
+    def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
+        return func.greatest(value, other)
+
+    @contextmanager
+    def transaction(self, connection: Connection) -> Iterator[None]:
+        """Several statements as one, on a connection that otherwise commits each."""
+        connection.exec_driver_sql(self.begin)
+        try:
+            yield
+        except BaseException:
+            if not connection.invalidated:
+                connection.exec_driver_sql("ROLLBACK")
+            raise
+        connection.exec_driver_sql("COMMIT")

@@ -1,0 +1,159 @@
+"""Looking at the shards of a fleet for the first time, and making a fleet of databases that are all new.
+
+Several processes may make it at once, with their lists in different orders. So one shard decides, the first by
+identity: whoever writes its row first says who has which offset, and the others complete what that says. The row has
+revision 0 until all are there; a row that is missing later is lost, and never made again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from secrets import token_hex
+from time import sleep
+
+from allocator.database.store import Database
+from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
+from allocator.schemes.shard import DEFAULT_FLEET, REPLACE, Member, Shard
+from allocator.schemes.ticket import Numbering
+
+ATTEMPTS, PAUSE = 20, 0.05
+"""While another process makes the fleet, which takes it a few statements."""
+
+
+class Opening:
+    """`errors` says, by the number of the shard, why it cannot be used now."""
+
+    def __init__(self, databases: Sequence[Database], fleet: str | None, statement: str | None) -> None:
+        self._databases = databases
+        self._fleet = fleet
+        self._statement = statement
+        self.errors: dict[int, AllocatorError] = {}
+        self._servers: dict[int, str] = {}
+
+    def rows(self) -> list[Shard | None]:
+        """The row of each shard that can be reached."""
+        for _ in range(ATTEMPTS):
+            rows = self._look()
+            found = [row for row in rows if row]
+            missing = [number for number, row in enumerate(rows) if row is None and number not in self.errors]
+            if any(row.revision == 0 for row in found) or (missing and not found):
+                if not self._make(rows):
+                    sleep(PAUSE)
+                continue
+            if missing:
+                raise self._strange(missing[0])
+            self._check_servers(rows)
+            self._check_statement(found)
+            return rows
+        raise DatabaseUnavailable("the fleet is being made by another process; try again")
+
+    def _look(self) -> list[Shard | None]:
+        rows: list[Shard | None] = []
+        self.errors.clear()
+        for number, database in enumerate(self._databases):
+            row = None
+            try:
+                database.check_schema()
+                self._servers[number] = database.run(database.dialect.read_server)
+                row = database.run(database.dialect.read_shard)
+            except AllocatorError as error:
+                self.errors[number] = error
+            rows.append(row)
+        if len(self.errors) == len(self._databases):
+            raise self.errors[0]
+        return rows
+
+    def _strange(self, number: int) -> ShardMisconfigured:
+        where = self._databases[number].address.shown
+        return ShardMisconfigured(
+            f"{where} is no shard of the fleet of the others; if it is new, add it with: allocator shards add "
+            f"{where}; if it was one, its row of allocator_shard is lost, and it must not be used"
+        )
+
+    def _check_servers(self, rows: list[Shard | None]) -> None:
+        for number, row in enumerate(rows):
+            if row and row.joining:
+                where = self._databases[number].address.shown
+                self.errors[number] = DatabaseUnavailable(f"{where} was added, and gives ids after the fleet has grown")
+            elif row and row.server != self._servers[number]:
+                where = self._databases[number].address.shown
+                self.errors[number] = ShardMisconfigured(
+                    f"{where} runs on server {self._servers[number]}, and its shard was written on {row.server}: after "
+                    "a failover or a restore ids may be forgotten here. When nothing uses the old one any more, go on "
+                    f"above all ids with: allocator shards adopt {where}"
+                )
+
+    def _check_statement(self, found: list[Shard]) -> None:
+        asked = self._statement
+        other = next((row for row in found if asked and not row.joining and row.statement != asked), None)
+        if other:
+            raise ShardMisconfigured(
+                f"the fleet {other.fleet!r} draws tickets by the statement {other.statement!r}, and {asked!r} is asked "
+                f"for; leave that out, or change it for all with: allocator shards grow --statement {asked}"
+            )
+
+    # -- a new fleet
+
+    def _make(self, rows: list[Shard | None]) -> bool:
+        """Write the rows; True when they are all there."""
+        if self.errors:
+            raise next(iter(self.errors.values()))
+        self._check_new(rows)
+        begun = [number for number, row in enumerate(rows) if row and row.revision == 0]
+        decider = begun[0] if begun else min(range(len(rows)), key=self._identity)
+        decided = self._databases[decider]
+        if rows[decider] is None:
+            self._write(decider, self._members(), revision=0 if len(rows) > 1 else 1)
+        first = decided.run(decided.dialect.read_shard)
+        assert first is not None
+        urls = {member.url: member for member in first.members}
+        for number, database in enumerate(self._databases):
+            if database.address.shown not in urls:
+                return False  # by another name, or not at all: wait for whoever began
+            if number != decider:
+                self._write(number, first.members, revision=1)
+        decided.run(decided.dialect.begin_shard, first.key)
+        return True
+
+    def _check_new(self, rows: list[Shard | None]) -> None:
+        known: dict[str, str] = {}
+        for number, database in enumerate(self._databases):
+            where, identity = database.address.shown, self._identity(number)
+            if identity in known:
+                raise ShardMisconfigured(
+                    f"{known[identity]} and {where} are one database under two URLs, or one server is a copy of the "
+                    "other; list each database once"
+                )
+            known[identity] = where
+            if rows[number] is None and self._is_used(database):
+                raise ShardMisconfigured(
+                    f"{where} has given ids before, and the others have not: begin with {where} alone, and add them "
+                    "with: allocator shards add"
+                )
+
+    def _is_used(self, database: Database) -> bool:
+        tickets = database.run(database.dialect.holds_tickets)
+        return tickets or (len(self._databases) > 1 and database.run(database.dialect.holds_tags))
+
+    def _identity(self, number: int) -> str:
+        database = self._databases[number]
+        if not database.dialect.embedded:
+            return self._servers[number]
+        path = database.address.url.database
+        return os.path.realpath(path) if path and path != ":memory:" else f"memory {number}"
+
+    def _members(self) -> tuple[Member, ...]:
+        return tuple(
+            Member(token_hex(16), offset, database.address.shown)
+            for offset, database in enumerate(self._databases, start=1)
+        )
+
+    def _write(self, number: int, members: tuple[Member, ...], revision: int) -> None:
+        database = self._databases[number]
+        ours = next(member for member in members if member.url == database.address.shown)
+        numbering = Numbering(ours.offset, len(members))
+        fresh = Shard(
+            self._fleet or DEFAULT_FLEET, ours.key, "", self._statement or REPLACE, 1, numbering, revision, members
+        )
+        database.run(database.dialect.add_shard, fresh)

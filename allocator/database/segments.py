@@ -1,0 +1,164 @@
+"""The rows of `allocator_segment`: read, claimed from, made and changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Insert,
+    Update,
+    bindparam,
+    case,
+    column,
+    func,
+    literal,
+    select,
+    table,
+    update,
+)
+
+from allocator.database.common import Common
+from allocator.database.tables import segment, shard
+from allocator.schemes.lane import Lane
+from allocator.schemes.tag import Tag, damaged
+
+READ = select(segment)
+READ_ONE = READ.where(segment.c.tag == bindparam("name"))
+READ_ALL = READ.order_by(segment.c.tag)
+
+
+def claiming(max_value: ColumnElement[int]) -> Update:
+    """Raise `max_value` by :span, unless that passes the limit or the row lies below what was :seen.
+
+    A row whose lane is another one by now, since the fleet has grown, does not match either.
+
+    The guard on :seen refuses where `GREATEST(max_value, :seen)` would go on: a row that fell back makes
+    another process claim again what a third one still holds, so no further id of the tag is safe.
+    """
+    span, seen = bindparam("span", type_=BigInteger), bindparam("seen", type_=BigInteger)
+    return (
+        update(segment)
+        .where(
+            segment.c.tag == bindparam("name"),
+            segment.c.max_value <= segment.c.id_limit - span,
+            segment.c.max_value >= seen,
+            segment.c.shard_offset == bindparam("lane_offset", type_=BigInteger),
+            segment.c.shard_step == bindparam("lane_step", type_=BigInteger),
+        )
+        .values(max_value=max_value)
+    )
+
+
+RAISED = segment.c.max_value + bindparam("span", type_=BigInteger)
+LANE = (
+    func.coalesce(func.max(shard.c.shard_offset), 1),
+    func.coalesce(func.max(case((shard.c.ceiling.is_not(None), 0), else_=shard.c.shard_step)), 1),
+)
+"""Of a new row: all ids, unless this database is a shard; none while its fleet grows."""
+
+
+class SegmentVerbs(Common):
+    insert_missing: ClassVar[Insert]
+    """Insert a row of `allocator_segment`, or nothing when its tag is there."""
+    locks_what_it_reads: ClassVar[bool] = False
+    """A fleet that begins to grow must wait for rows made under the old numbering, by this lock or a coarser one."""
+
+    def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
+        """Claim the `size` ids of a lane above what is claimed: one statement, one round trip.
+
+        Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit,
+        below `seen`, or of another lane.
+        """
+        raise NotImplementedError
+
+    def read_segment(self, connection: Connection, name: str) -> Tag | None:
+        rows = connection.execute(READ_ONE, {"name": name}).all()
+        return as_tag(rows[0]) if rows else None
+
+    def list_segments(self, connection: Connection) -> list[Tag]:
+        return [as_tag(row) for row in connection.execute(READ_ALL)]
+
+    def create_segment(self, connection: Connection, tag: Tag) -> bool:
+        """Make the row, unless there is one already: False then."""
+        row = row_of(tag)
+        values = [literal(value, segment.c[name].type) for name, value in row.items()]
+        source = select(*values, *LANE).where(shard.c.id == 1)
+        if self.locks_what_it_reads:
+            source = source.with_for_update(read=True)
+        made = self.insert_missing.from_select([*row, "shard_offset", "shard_step"], source)
+        return connection.execute(made.execution_options(preserve_rowcount=True)).rowcount == 1
+
+    def set_segment(self, connection: Connection, name: str, changes: Mapping[str, int]) -> bool:
+        """Write the given columns and no others, if the row then adds up; False if it would not, or is missing.
+
+        `max_value` is raised by the statement, never written: a claim may have passed it since it was read.
+        """
+        after: dict[str, ColumnElement[Any]] = {
+            part.name: literal(changes[part.name]) if part.name in changes else part for part in segment.c
+        }
+        if "max_value" in changes:
+            after["max_value"] = self.greatest(segment.c.max_value, changes["max_value"])
+        statement = (
+            update(segment)
+            .where(
+                segment.c.tag == name,
+                after["max_value"] <= after["id_limit"],
+                after["step"] <= after["max_step"],
+            )
+            .values({part: after[part] for part in changes})
+        )
+        return connection.execute(statement).rowcount == 1
+
+    def raise_segments(self, connection: Connection, tags: Sequence[Tag], lane: Lane) -> None:
+        """Make the rows that are missing, let each go on above what is given, and all have this lane."""
+        for tag in tags:
+            self.create_segment(connection, tag)
+            raised = self.greatest(segment.c.max_value, tag.max_value)
+            connection.execute(update(segment).where(segment.c.tag == tag.name).values(max_value=raised))
+        connection.execute(update(segment).values(shard_offset=lane.offset, shard_step=lane.step))
+
+    def greatest_in(self, connection: Connection, table_name: str, column_name: str) -> object:
+        """The greatest value of a column of the host's own, None for an empty table."""
+        schema, _, bare = table_name.rpartition(".")
+        source = table(bare, column(column_name), schema=schema or None)
+        return connection.scalar(select(func.max(source.c[column_name])))
+
+
+def only_row(rows: Sequence[Any], name: str) -> int | None:
+    """What a claim returned, if it is what a sound table returns."""
+    if len(rows) > 1:
+        raise damaged(name, f"there are {len(rows)} rows")
+    value: object = rows[0][0] if rows else None
+    if value is not None and not isinstance(value, int):
+        raise damaged(name, f"max_value is {value!r}")
+    return value
+
+
+def claimed(name: str, size: int, lane: Lane, seen: int) -> dict[str, object]:
+    """The parameters of a claim."""
+    return {
+        "name": name,
+        "span": size * lane.step,
+        "seen": seen,
+        "lane_offset": lane.offset,
+        "lane_step": lane.step,
+    }
+
+
+def as_tag(row: Any) -> Tag:
+    lane = Lane(row.shard_offset, row.shard_step)
+    return Tag(row.tag, row.max_value, row.step, row.max_step, row.id_limit, lane)
+
+
+def row_of(tag: Tag) -> dict[str, object]:
+    return {
+        "tag": tag.name,
+        "max_value": tag.max_value,
+        "step": tag.step,
+        "max_step": tag.max_step,
+        "id_limit": tag.limit,
+    }

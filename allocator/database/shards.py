@@ -1,0 +1,134 @@
+"""The row of `allocator_shard`: read, made, and changed under a lock together with everything that follows from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, exists, func, insert, literal_column, select, update
+
+from allocator.database.segments import SegmentVerbs
+from allocator.database.tables import counter, segment, shard, ticket
+from allocator.database.tickets import FLOOR, TicketVerbs
+from allocator.errors import ShardMisconfigured
+from allocator.schemes.lane import Lane
+from allocator.schemes.shard import Member, Shard, Target
+from allocator.schemes.tag import Tag
+from allocator.schemes.ticket import Numbering
+
+Decision = Callable[[Shard, int], Shard | None]
+"""From a shard's row, and the greatest ticket it has given, to the row as it should be; None to leave it."""
+
+
+class ShardVerbs(SegmentVerbs, TicketVerbs):
+    def read_shard(self, connection: Connection) -> Shard | None:
+        rows = connection.execute(select(shard)).all()
+        return as_shard(rows[0]) if rows else None
+
+    def read_server(self, connection: Connection) -> str:
+        """The identity of the server and database that this is."""
+        return str(connection.exec_driver_sql(f"SELECT {self.server(connection)}").scalar())
+
+    def holds_tickets(self, connection: Connection) -> bool:
+        return any(connection.scalar(select(exists(select(found)))) for found in (ticket, counter))
+
+    def holds_tags(self, connection: Connection) -> bool:
+        return bool(connection.scalar(select(exists(select(segment)))))
+
+    def last_ticket(self, connection: Connection) -> int:
+        """The greatest ticket in the tables, 0 if there is none."""
+        of_rows = select(func.max(ticket.c.id)).where(ticket.c.type != FLOOR)
+        return max(connection.scalar(of_rows) or 0, connection.scalar(select(func.max(counter.c.id))) or 0)
+
+    def add_shard(self, connection: Connection, fresh: Shard) -> None:
+        """Make the row, and number the tickets by it; nothing if there is a row already."""
+        with self.transaction(connection):
+            self.lock_shard(connection)
+            if self.read_shard(connection) is not None:
+                return
+            here: ColumnElement[str] = literal_column(self.server(connection))
+            connection.execute(insert(shard).values({**columns_of(fresh), "id": 1, "server": here}))
+            if not fresh.joining:
+                self.number_from(connection, fresh.numbering, fresh.numbering.following(0))
+
+    def begin_shard(self, connection: Connection, key: str) -> None:
+        """The fleet is complete: from now on a shard without a row has lost it."""
+        connection.execute(update(shard).where(shard.c.shard_key == key, shard.c.revision == 0).values(revision=1))
+
+    def change_shard(
+        self, connection: Connection, decide: Decision, tags: Sequence[Tag] = (), adopt: bool = False
+    ) -> Shard:
+        """Let `decide` change the row while nobody draws, and make tickets and segments follow. Returns the row.
+
+        tags: how far they are claimed anywhere, for a shard that enters a new generation.
+        adopt: let the row be this server's, whichever wrote it.
+        """
+        with self.transaction(connection):
+            self.lock_shard(connection)
+            now = self.read_shard(connection)
+            if now is None:
+                raise ShardMisconfigured("the row of allocator_shard is gone; restore it before ids are drawn again")
+            greatest = self.greatest_of_all(connection, now.numbering)
+            fresh = decide(now, greatest)
+            if fresh is None:
+                return now
+            values: dict[str, Any] = columns_of(fresh)
+            if adopt:
+                values["server"] = literal_column(self.server(connection))
+            connection.execute(update(shard).values(values))
+            if fresh.numbering.floor != now.numbering.floor or fresh.generation != now.generation:
+                first = fresh.numbering.following(greatest)
+                self.number_from(connection, fresh.numbering, first)
+                self.count_from(connection, fresh.numbering, first)
+            self.raise_segments(connection, tags, claimable(fresh))
+            return fresh
+
+
+def claimable(fresh: Shard) -> Lane:
+    """None of the ids while the fleet grows: a segment has no ceiling that would keep it below the next generation."""
+    numbering = fresh.numbering
+    return Lane(numbering.offset, 0 if numbering.ceiling is not None else numbering.step)
+
+
+def as_shard(row: Any) -> Shard:
+    return Shard(
+        row.fleet,
+        row.shard_key,
+        row.server,
+        row.statement,
+        row.generation,
+        Numbering(row.shard_offset, row.shard_step, row.floor, row.ceiling),
+        row.revision,
+        members_of(json.loads(row.members)),
+        target_of(row.target),
+    )
+
+
+def members_of(listed: list[dict[str, Any]]) -> tuple[Member, ...]:
+    return tuple(Member(**member) for member in listed)
+
+
+def target_of(written: str | None) -> Target | None:
+    if written is None:
+        return None
+    parts = json.loads(written)
+    return Target(**{**parts, "members": members_of(parts["members"])})
+
+
+def columns_of(fresh: Shard) -> dict[str, object]:
+    numbering = fresh.numbering
+    return {
+        "fleet": fresh.fleet,
+        "shard_key": fresh.key,
+        "statement": fresh.statement,
+        "generation": fresh.generation,
+        "shard_offset": numbering.offset,
+        "shard_step": numbering.step,
+        "floor": numbering.floor,
+        "ceiling": numbering.ceiling,
+        "revision": fresh.revision,
+        "members": json.dumps([asdict(member) for member in fresh.members]),
+        "target": json.dumps(asdict(fresh.target)) if fresh.target else None,
+    }

@@ -1,0 +1,85 @@
+"""The rows of `allocator_ticket` and `allocator_ticket_counter`: tickets drawn, each by one statement.
+
+Every statement that draws is fenced by the revision of the shard's row: once that has changed, no ticket is drawn that
+follows the old numbering. It is fenced by the server's identity too: after a failover or a restore on another server,
+which may have forgotten ids, nothing is drawn before an operator has said where to go on.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, TextClause, func, select, text, update
+
+from allocator.database.common import Common
+from allocator.database.tables import counter
+from allocator.schemes.shard import REPLACE, Shard
+from allocator.schemes.ticket import Numbering
+
+FENCE = (
+    "FROM allocator_shard "
+    "WHERE allocator_shard.id = 1 AND allocator_shard.revision = :revision AND allocator_shard.server = {server}"
+)
+FLOOR = ".floor"
+"""The type of a row that keeps the floor; no type of a user's begins with a dot."""
+
+COUNT = (
+    "INSERT INTO allocator_ticket_counter (type, id) SELECT CAST(:type AS VARCHAR(64)), CAST(:first AS BIGINT) "
+    f"{FENCE} ON CONFLICT (type) DO UPDATE SET id = allocator_ticket_counter.id + CAST(:step AS BIGINT) RETURNING id"
+)
+
+
+class TicketVerbs(Common):
+    def server(self, connection: Connection) -> str:
+        """An SQL expression for the server and database that this is."""
+        raise NotImplementedError
+
+    def fenced(self, connection: Connection, statement: str) -> TextClause:
+        return text(statement.format(server=self.server(connection)))
+
+    def draw_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
+        """The next ticket of a type; None when the shard's row is not as we know it. What is not used is burnt."""
+        draw = self.replace_ticket if shard.statement == REPLACE else self.count_ticket
+        return draw(connection, kind, shard)
+
+    def replace_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
+        """By the statement of the original: a new row in place of the old one, and its auto-increment value."""
+        raise NotImplementedError
+
+    def count_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
+        """By adding to the row."""
+        found = connection.execute(self.fenced(connection, COUNT), drawn_by(kind, shard)).all()
+        return int(found[0][0]) if found else None
+
+    # -- under the lock of the shard
+
+    def lock_shard(self, connection: Connection) -> None:
+        """In a transaction: every draw that has begun ends before this returns, and none begins until the commit."""
+        raise NotImplementedError
+
+    def greatest_ticket(self, connection: Connection, numbering: Numbering) -> int:
+        """The greatest value of the auto-increment so far; drawn, since a row may have been replaced by a lower one."""
+        raise NotImplementedError
+
+    def greatest_of_all(self, connection: Connection, numbering: Numbering) -> int:
+        """No ticket that was ever given is greater."""
+        counted: int = connection.scalar(select(func.max(counter.c.id))) or 0
+        return max(counted, self.greatest_ticket(connection, numbering))
+
+    def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
+        """Let the auto-increment go on with `first`, an id of this numbering that is greater than all so far."""
+        raise NotImplementedError
+
+    def count_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
+        connection.execute(update(counter).values(id=first - numbering.step))
+
+
+def drawn_by(kind: str, shard: Shard) -> dict[str, object]:
+    """The parameters of a draw."""
+    numbering = shard.numbering
+    return {
+        "type": kind,
+        "revision": shard.revision,
+        "offset": numbering.offset,
+        "step": numbering.step,
+        "floor": numbering.floor,
+        "first": numbering.following(0),
+    }

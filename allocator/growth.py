@@ -1,0 +1,258 @@
+"""Growing a fleet while it gives ids: the steps of `schemes.growth`, done on the shards one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from secrets import token_hex
+
+from allocator.database.shards import Decision
+from allocator.database.store import Database
+from allocator.errors import AllocatorError, ShardMisconfigured
+from allocator.schemes import growth
+from allocator.schemes.growth import LEAD, MARGIN, Again, TooLow
+from allocator.schemes.shard import DEFAULT_FLEET, JOINING, REPLACE, Member, Shard, Target, check_fleet
+from allocator.schemes.tag import Tag
+from allocator.schemes.ticket import Numbering
+from allocator.tags import merged
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A shard of the fleet as it was found; `error` says why not. `last` is the greatest ticket in its tables,
+    `server` where it runs now."""
+
+    where: str
+    database: Database
+    row: Shard | None = None
+    last: int = 0
+    server: str = ""
+    error: AllocatorError | None = None
+
+
+class Growth:
+    """Of the fleet that `databases` belong to; shards that are not among them are reached as these are."""
+
+    def __init__(self, databases: Sequence[Database]) -> None:
+        self._given = list(databases)
+        self._opened: list[Database] = []
+
+    def close(self) -> None:
+        for database in [*self._given, *self._opened]:
+            database.close()
+
+    # -- what there is
+
+    def shards(self) -> list[Found]:
+        """All that are given, and all that those name: members, and those that were added."""
+        found: dict[str, Found] = {}
+        waiting = list(self._given)
+        while waiting:
+            database = waiting.pop(0)
+            seen = look(database)
+            key = seen.row.key if seen.row else seen.where
+            found.setdefault(key, seen)
+            for member in listed(seen.row):
+                known = member.key in found or member.url in {one.address.shown for one in waiting}
+                if not known and member.url not in {one.where for one in found.values()}:
+                    waiting.append(database.sibling(member.url))
+                    self._opened.append(waiting[-1])
+        rows = [(one.where, one.row) for one in found.values() if one.row]
+        if rows:
+            check_fleet(rows)
+        return sorted(found.values(), key=lambda one: one.row.numbering.offset if one.row else 0)
+
+    def _reached(self) -> dict[str, Found]:
+        """All shards by key, none of which may be missing."""
+        found = self.shards()
+        for one in found:
+            if one.error:
+                raise one.error
+            if one.row is None:
+                raise ShardMisconfigured(f"{one.where} is no shard yet: nothing has drawn a ticket there")
+        return {one.row.key: one for one in found if one.row}
+
+    # -- what is done
+
+    def begin(self) -> None:
+        """Let a single database that was used alone until now be shard 1 of 1."""
+        (database, *more) = self._given
+        if more or look(database).row is not None:
+            return
+        member = Member(token_hex(16), LEAD, database.address.shown)
+        alone = Shard(DEFAULT_FLEET, member.key, "", REPLACE, 1, Numbering(), 1, (member,))
+        database.run(database.dialect.add_shard, alone)
+
+    def add(self, newcomer: Database) -> Target:
+        """Plan to grow by an empty database. It gives no ids before `grow`. May be done again."""
+        found = self._reached()
+        lead = lead_of(found)
+        assert lead.row is not None
+        key = self._join(newcomer, lead.row, found)
+        where = newcomer.address.shown
+        planned = self._change(lead, lambda row, _: growth.planned(row, Member(key, 0, where), token_hex(16)))
+        assert planned.target is not None
+        return planned.target
+
+    def _join(self, newcomer: Database, lead: Shard, found: dict[str, Found]) -> str:
+        seen = look(newcomer)
+        if seen.error:
+            raise seen.error
+        if seen.row is not None:
+            if seen.row.joining and seen.row.fleet == lead.fleet:
+                return seen.row.key
+            raise ShardMisconfigured(
+                f"{seen.where} is shard {seen.row.numbering.offset} of the fleet {seen.row.fleet!r} already"
+            )
+        dialect = newcomer.dialect
+        if newcomer.run(dialect.holds_tickets) or newcomer.run(dialect.holds_tags):
+            raise ShardMisconfigured(f"{seen.where} has given ids of its own; a shard that is added must be empty")
+        server = newcomer.run(dialect.read_server)
+        same = [one.where for one in found.values() if server and one.row and one.row.server == server]
+        if same:
+            raise ShardMisconfigured(f"{seen.where} is {same[0]} under another URL, or a copy of its server")
+        fresh = Shard(lead.fleet, token_hex(16), "", lead.statement, JOINING, Numbering(0, 0), 1, ())
+        newcomer.run(dialect.add_shard, fresh)
+        return fresh.key
+
+    def grow(self, margin: int = MARGIN, statement: str | None = None) -> Shard:
+        """Take the fleet to what was planned, or change its statement. May be run again, wherever it was interrupted.
+
+        margin: how many tickets a shard may give until all have turned. Returns the row of the lead.
+        """
+        if statement:
+            self._plan_statement(statement)
+        while True:
+            try:
+                return self._grow(margin)
+            except Again:
+                continue
+
+    def _plan_statement(self, statement: str) -> None:
+        lead = lead_of(self._reached())
+        assert lead.row is not None
+        if lead.row.target is None or lead.row.target.floor is None:
+            self._change(lead, lambda row, _: growth.planned(row, None, token_hex(16), statement))
+
+    def _grow(self, margin: int) -> Shard:
+        found = self._reached()
+        lead = lead_of(found)
+        assert lead.row is not None
+        if lead.row.target is None:
+            raise ShardMisconfigured("there is nothing to grow to; add a database with: allocator shards add URL")
+        missing = [member.url for member in lead.row.target.members if member.key not in found]
+        if missing:
+            raise ShardMisconfigured(
+                f"{missing[0]} is not the database that was added; restore its row of allocator_shard, or begin anew: "
+                "allocator shards grow --take-back"
+            )
+        old = [found[member.key] for member in lead.row.members]
+        target = self._turn(lead, old, lead.row.target, margin)
+        if target.members != lead.row.target.members:
+            raise Again  # one was added before the decision
+        tags = merged_tags(old)
+        for member in target.members:
+            if member.offset != LEAD:
+                self._change(found[member.key], lambda row, _: growth.entered(row, target), tags)
+        return self._change(lead, lambda row, _: growth.entered(row, target), tags)
+
+    def _turn(self, lead: Found, old: Sequence[Found], target: Target, margin: int) -> Target:
+        """Decide where the old generation ends, and hold every shard to it; then there is no way back."""
+        room = margin * len(old) + 1
+        if target.floor is None:
+            target = self._decide(lead, target, max(self._greatest(one) for one in old) + room)
+        while not target.turning:
+            try:
+                self._fence(old, target)
+            except TooLow as error:
+                target = self._decide(lead, target, error.greatest + room)
+            else:
+                target = self._no_way_back(lead, target)
+        return target
+
+    def _fence(self, old: Sequence[Found], target: Target) -> None:
+        for one in old:
+            self._change(one, lambda row, greatest: growth.fenced(row, target, greatest))
+
+    def _no_way_back(self, lead: Found, target: Target) -> Target:
+        return target_of(self._change(lead, lambda row, _: growth.turning(row, target)))
+
+    def _decide(self, lead: Found, target: Target, floor: int) -> Target:
+        return target_of(self._change(lead, lambda row, _: growth.decided(row, target.key, floor)))
+
+    def take_back(self) -> bool:
+        """Undo what was planned or begun, while that can be done; False when there was nothing.
+
+        A database that was added stays marked as joining, so that it can be added again and is not used otherwise.
+        """
+        found = self._reached()
+        begun = any(one.row and one.row.target for one in found.values())
+        lead = lead_of(found)
+        # Asked after the others: what they are held to and the lead does not know of is dead, and will not come back.
+        row = lead.database.run(lead.database.dialect.read_shard)
+        ours = row.target if row else None
+        if ours is not None:
+            self._take_back(lead, ours.key)
+        for one in found.values():
+            if one.row and one.row.target and one is not lead:
+                self._take_back(one, one.row.target.key)
+        return begun or ours is not None
+
+    def _take_back(self, one: Found, key: str) -> None:
+        self._change(one, lambda row, _: growth.taken_back(row, key))
+
+    def adopt(self, database: Database, margin: int = MARGIN) -> Shard:
+        """Let a shard go on after a failover or restore, above all that any shard has given, and a margin."""
+        found = [one for one in self.shards() if one.row and not one.row.joining]
+        here = next((one for one in found if one.where == database.address.shown), None)
+        if here is None:
+            raise ShardMisconfigured(f"{database.address.shown} is no shard of this fleet that can be reached")
+        floor = max(self._greatest(one) for one in found) + margin * len(found) + 1
+        run, verb = here.database.run, here.database.dialect.change_shard
+        return run(verb, lambda row, _: growth.adopted(row, floor), (), True)
+
+    def _greatest(self, one: Found) -> int:
+        known: list[int] = []
+        self._change(one, lambda _, greatest: known.append(greatest))
+        return known[-1]
+
+    def _change(self, one: Found, decide: Decision, tags: Sequence[Tag] = ()) -> Shard:
+        return one.database.run(one.database.dialect.change_shard, decide, tags)
+
+
+def look(database: Database) -> Found:
+    where, dialect = database.address.shown, database.dialect
+    try:
+        database.check_schema()
+        row = database.run(dialect.read_shard)
+        return Found(where, database, row, database.run(dialect.last_ticket), database.run(dialect.read_server))
+    except AllocatorError as error:
+        return Found(where, database, error=error)
+
+
+def listed(row: Shard | None) -> tuple[Member, ...]:
+    if row is None:
+        return ()
+    return (*row.members, *(row.target.members if row.target else ()))
+
+
+def lead_of(found: dict[str, Found]) -> Found:
+    for one in found.values():
+        if one.row and not one.row.joining and one.row.numbering.offset == LEAD:
+            return one
+    raise ShardMisconfigured(f"the shard with offset {LEAD} is not among those that were given, nor named by them")
+
+
+def target_of(row: Shard) -> Target:
+    if row.target is None:
+        raise Again
+    return row.target
+
+
+def merged_tags(found: Sequence[Found]) -> list[Tag]:
+    """How far each tag is claimed anywhere; all old shards are fenced, so that nobody claims more."""
+    rows: dict[str, list[Tag]] = {}
+    for one in found:
+        for tag in one.database.run(one.database.dialect.list_segments):
+            rows.setdefault(tag.name, []).append(tag)
+    return [merged(rows[name]) for name in sorted(rows)]

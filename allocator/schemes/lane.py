@@ -1,0 +1,38 @@
+"""Delta and remainder: which ids of a tag are those of one database, where several serve it.
+
+Shard `offset` of `step` owns the ids that leave the remainder `offset` when divided by `step`. A claim takes a window
+of `size * step` numbers, which holds exactly `size` ids of the shard, wherever it begins. A single database has offset
+1 and step 1: every number is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Lane(NamedTuple):
+    """`step` is 0 while the fleet grows: nothing is claimed then."""
+
+    offset: int = 1
+    step: int = 1
+
+    def ids(self, last: int, size: int) -> range:
+        """The `size` ids of this shard in the window that ends with `last`."""
+        first = last - size * self.step + 1
+        return range(first + (self.offset - first) % self.step, last + 1, self.step)
+
+
+ALL = Lane()
+
+Seen = Mapping[Lane, int]
+"""For each lane the end of the last window that came from there."""
+
+
+def mark(seen: Seen, lane: Lane) -> int:
+    """Where the lane must go on above: a fleet only ever grows, and begins anew above all that it gave before."""
+    return max((value for known, value in seen.items() if known == lane or known.step < lane.step), default=0)
+
+
+def lane_of(segment: range) -> Lane:
+    return Lane((segment.start - 1) % segment.step + 1, segment.step)

@@ -1,0 +1,147 @@
+"""What a database knows of itself as a shard, and whether several such rows make one sound fleet.
+
+A fleet has a generation, which all shards enter when it grows. While it does, some are in the old one, with a target
+that says what comes, and some in the new one. Any other difference is a mistake that would give an id twice, or soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from allocator.errors import ShardMisconfigured
+from allocator.schemes.ticket import Numbering
+
+DEFAULT_FLEET = "main"
+REPLACE, COUNT = STATEMENTS = ("replace", "count")
+"""The statement of the original scheme, and the one that only adds."""
+JOINING = 0
+"""The generation of a shard that was added and gives no ids yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A shard as the others know it; `url` is without password."""
+
+    key: str
+    offset: int
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a fleet grows to. `floor` is None while it is only planned; `turning` once there is no way back.
+
+    `attempt` is greater than that of any growth which was taken back before.
+    """
+
+    key: str
+    generation: int
+    attempt: int
+    statement: str
+    members: tuple[Member, ...]
+    floor: int | None = None
+    turning: bool = False
+
+    @property
+    def step(self) -> int:
+        return len(self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One row of `allocator_shard`. `key` is the shard's own, drawn at random; `server` wrote the row."""
+
+    fleet: str
+    key: str
+    server: str
+    statement: str
+    generation: int
+    numbering: Numbering
+    revision: int
+    members: tuple[Member, ...]
+    target: Target | None = None
+
+    @property
+    def joining(self) -> bool:
+        return self.generation == JOINING
+
+
+def check_fleet(found: Sequence[tuple[str, Shard]], fleet: str | None = None) -> None:
+    """Raise `ShardMisconfigured` unless these rows, each with the name of its database, are shards of one fleet.
+
+    That is the fleet of this name, if one is given.
+    """
+    fleet = fleet or (found[0][1].fleet if found else None)
+    for where, shard in found:
+        check_alone(where, shard, fleet)
+    check_keys(found)
+    serving = [(where, shard) for where, shard in found if not shard.joining]
+    if serving:
+        check_generations(serving)
+        check_offsets(serving)
+
+
+def check_alone(where: str, shard: Shard, fleet: str | None) -> None:
+    if shard.fleet != fleet:
+        raise ShardMisconfigured(
+            f"{where} is a shard of the fleet {shard.fleet!r}, and not of {fleet!r}; give fleet={shard.fleet!r}, "
+            "or take its URL out of the list"
+        )
+    if shard.joining:
+        return
+    try:
+        shard.numbering.checked()
+    except ShardMisconfigured as error:
+        raise ShardMisconfigured(f"{where}: {error}") from None
+    listed = [member for member in shard.members if member.key == shard.key]
+    if not listed or listed[0].offset != shard.numbering.offset or len(shard.members) != shard.numbering.step:
+        raise ShardMisconfigured(
+            f"{where} says that it is shard {shard.numbering.offset} of {shard.numbering.step}, and lists the shards "
+            f"{described(shard.members)}; allocator_shard was changed by hand, restore it"
+        )
+
+
+def check_keys(found: Iterable[tuple[str, Shard]]) -> None:
+    known: dict[str, str] = {}
+    for where, shard in found:
+        if shard.key in known:
+            raise ShardMisconfigured(
+                f"{known[shard.key]} and {where} are one database under two URLs, or one is a copy of the other: both "
+                f"are shard {shard.numbering.offset} with the key {shard.key}; list it once, and never use a copy"
+            )
+        known[shard.key] = where
+
+
+def check_generations(found: Sequence[tuple[str, Shard]]) -> None:
+    """One generation, or an old one on its way to the new one."""
+    newest_where, newest = max(found, key=lambda pair: pair[1].generation)
+    for where, shard in found:
+        coming = shard.target
+        is_there = (shard.generation, shard.members, shard.statement)
+        if is_there == (newest.generation, newest.members, newest.statement):
+            continue
+        if coming and (coming.generation, coming.members) == (newest.generation, newest.members):
+            continue
+        raise ShardMisconfigured(
+            f"{where} is of generation {shard.generation} with the shards {described(shard.members)}, and "
+            f"{newest_where} of generation {newest.generation} with {described(newest.members)}; they are not of one "
+            "fleet, or one was restored from an old copy: take it out of the list, and add it anew with an empty "
+            "database (allocator shards add)"
+        )
+
+
+def check_offsets(found: Iterable[tuple[str, Shard]]) -> None:
+    known: dict[tuple[int, int], str] = {}
+    for where, shard in found:
+        place = (shard.generation, shard.numbering.offset)
+        if place in known:
+            raise ShardMisconfigured(
+                f"{known[place]} and {where} both have offset {place[1]} of step {shard.numbering.step}, and would "
+                "give the same ids; take one of them out of the list, empty it, and add it anew"
+            )
+        known[place] = where
+
+
+def described(members: Iterable[Member]) -> str:
+    return ", ".join(f"{member.offset}: {member.url}" for member in members) or "none"

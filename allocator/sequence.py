@@ -1,0 +1,94 @@
+"""The ids of one tag, blocking; and the ways to wait that all blocking calls share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from itertools import islice
+from time import monotonic
+from typing import TypeVar
+
+from allocator.errors import AllocatorError
+from allocator.schemes.limits import check_count
+from allocator.schemes.pace import Wait
+from allocator.segments import SegmentSupply
+from allocator.supply import Ended, Supply
+
+T = TypeVar("T")
+
+WAIT_SLICE = 1.0
+"""Seconds after which a waiting call looks round: a signal may come just before it waits, and is seen after it."""
+
+
+class Sequence(SegmentSupply):
+    """The ids of one tag, for a caller that uses it often. Made by `Allocator.sequence`.
+
+    Safe to use from several threads; each thread sees increasing ids.
+    """
+
+    __slots__ = ()
+
+    def next_id(self) -> int:
+        """The next id. Errors as of `Allocator.next_id`."""
+        try:
+            return next(self._values)
+        except StopIteration:
+            return refill(self)
+
+    def next_ids(self, count: int) -> list[int]:
+        """The next 1 to 10000 ids, increasing. Errors as of `Allocator.next_id`, and `InvalidCount`.
+
+        When an error comes in the middle, the ids drawn before it are burnt.
+        """
+        check_count(count)
+        core = self._core
+        ids = list(islice(self._values, count))
+        while len(ids) < count:
+            ids.append(refill(self))
+            if core is not self._core:  # forked while it waited, as in a signal handler: the ids are the parent's too
+                return self.next_ids(count)
+            ids += islice(self._values, count - len(ids))
+        return ids
+
+    def reserve(self, count: int) -> range:
+        """One contiguous block of 1 to 10 million ids, claimed from the database by this call."""
+        return result_of(self._start_reserve(count), self._terms.timeout, self._overdue)
+
+    def __iter__(self) -> Iterator[int]:
+        """Ids without end: `for id in sequence`."""
+        return iter(self.next_id, None)
+
+    def __repr__(self) -> str:
+        return f"<Sequence {self.tag}>"
+
+
+def refill(supply: Supply) -> int:
+    """The next id after what was being served: from memory, or else from the database within the timeout."""
+    end = monotonic() + supply._terms.timeout
+    while True:
+        step = supply._advance()
+        if isinstance(step, int):
+            return step
+        left = end - monotonic()
+        if left <= 0:
+            raise supply._overdue(step)
+        if isinstance(step, Wait):
+            supply._background.closed.wait(min(step.seconds, left))
+        else:
+            supply._raise_unless_passing(outcome(step, min(left, WAIT_SLICE)))
+
+
+def outcome(ended: Ended, seconds: float) -> AllocatorError | None:
+    try:
+        return ended.result(seconds)
+    except TimeoutError:
+        return None
+
+
+def result_of(future: Future[T], seconds: float, overdue: Callable[[], AllocatorError]) -> T:
+    """What a thread brings within so many seconds; what it brings later is burnt."""
+    try:
+        return future.result(seconds)
+    except TimeoutError:
+        future.cancel()
+        raise overdue() from None

@@ -1,0 +1,313 @@
+"""The shards that an allocator draws from: in turn, around those that fail, and after them as their fleet grows."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import TypeVar
+
+from allocator.background import Background
+from allocator.database.opening import Opening
+from allocator.database.store import Database
+from allocator.errors import (
+    AllocatorClosed,
+    AllocatorError,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    InvalidArgument,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+    ShardMisconfigured,
+)
+from allocator.schemes.growth import LEAD
+from allocator.schemes.lane import Seen
+from allocator.schemes.layout import Layout
+from allocator.schemes.shard import Shard, check_fleet
+from allocator.schemes.snowflake import Lease, LeaseClaim
+from allocator.schemes.tag import Tag
+from allocator.schemes.turns import Turns
+
+log = logging.getLogger("allocator")
+
+T = TypeVar("T")
+
+DRAWS = 10
+"""How often a draw follows a shard's row that changes under it, before it tries another shard."""
+LOOK_AROUND = 0.05
+"""Seconds after which a call that waits for a shard looks whether one is back."""
+
+FAULTS = (
+    DatabaseUnavailable,
+    DatabaseRefused,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+    ShardMisconfigured,
+)
+"""What is a shard's own trouble, for which another one is tried."""
+TAG_FAULTS = tuple(kind for kind in FAULTS if kind is not MaxValueWentBack)
+"""A tag whose ids went back somewhere is stopped: what is in memory may be from there."""
+
+
+class Handle:
+    """One shard in this process. `row` is None until it was reached."""
+
+    def __init__(self, database: Database, row: Shard | None = None) -> None:
+        self.database = database
+        self.row = row
+        self.seen: dict[str, int] = {}
+        self.went_back_at: int | None = None
+
+    @property
+    def where(self) -> str:
+        return self.database.address.shown
+
+    def look(self) -> Shard:
+        """The row as it is now. Raises where no id may come from here."""
+        database = self.database
+        database.check_schema()
+        row = database.run(database.dialect.read_shard)
+        if row is None:
+            raise ShardMisconfigured(
+                f"{self.where} is no shard of this fleet; add it with: allocator shards add {self.where}"
+            )
+        server = database.run(database.dialect.read_server)
+        if row.server != server:
+            raise ShardMisconfigured(
+                f"{self.where} runs on server {server}, and its shard was written on {row.server}: after a failover or "
+                "a restore ids may be forgotten here. When nothing uses the old one any more, go on above all ids "
+                f"with: allocator shards adopt {self.where}"
+            )
+        if row.joining:
+            raise DatabaseUnavailable(f"{self.where} was added and gives no ids yet; run: allocator shards grow")
+        known = self.row.revision if self.row else 0
+        if row.revision < known or row.revision == self.went_back_at:
+            raise MaxValueWentBack(
+                f"{self.where} has forgotten ids, as after a restore; go on above all ids with: "
+                f"allocator shards adopt {self.where}"
+            )
+        return row
+
+    def draw(self, kind: str, take: Callable[[Shard], None]) -> int:
+        """The next ticket of a type. `take` is told when the row has changed."""
+        for _ in range(DRAWS):
+            row, seen = self.row, self.seen.get(kind, 0)
+            assert row is not None
+            ticket = self.database.run(self.database.dialect.draw_ticket, kind, row)
+            if ticket is not None and row.numbering.judge(ticket, seen):
+                self.seen[kind] = max(ticket, self.seen.get(kind, 0))
+                return ticket
+            fresh = self.look()
+            if fresh == row:
+                break
+            take(fresh)
+        raise DatabaseUnavailable(
+            f"{self.where} is at its ceiling while the fleet grows; if that was interrupted: allocator shards grow"
+        )
+
+
+class Fleet:
+    """Safe to use from several threads. Nothing is opened before the first call."""
+
+    def __init__(
+        self,
+        databases: Sequence[Database],
+        background: Background,
+        fleet: str | None,
+        statement: str | None,
+        timeout: float,
+    ) -> None:
+        self._name = fleet
+        self._statement = statement
+        self._background = background
+        self._timeout = timeout
+        self._handles = [Handle(database) for database in databases]
+        self._turns = Turns(len(databases))
+        self._templates: dict[str, tuple[Tag, bool]] = {}
+        self._lock = threading.Lock()
+        self._opened = False
+
+    # -- tickets and segments
+
+    def ticket(self, kind: str, end: float) -> int:
+        """The next ticket of a type, from whichever shard is next, before `end`."""
+
+        def draw(handle: Handle) -> int:
+            try:
+                return handle.draw(kind, lambda row: self._take(handle, row))
+            except MaxValueWentBack:
+                handle.went_back_at = handle.row.revision if handle.row else None
+                raise
+
+        return self._on_a_shard(draw, end, FAULTS)
+
+    def open_segment(self, template: Tag, create: bool) -> Tag:
+        self._templates[template.name] = (template, create)
+        return self._on_a_shard(lambda handle: handle.database.open_segment(template, create), self._end(), TAG_FAULTS)
+
+    def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
+        def claim(handle: Handle) -> range:
+            if not handle.database.has_opened(name):
+                handle.database.open_segment(*self._templates[name])
+            return handle.database.claim_segment(name, size, seen, exact=exact)
+
+        return self._on_a_shard(claim, self._end(), TAG_FAULTS)
+
+    def register_node(self) -> int:
+        return self.lead().register_node()
+
+    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
+        return self.lead().lease_worker(claim, layout, epoch)
+
+    def _end(self) -> float:
+        return monotonic() + self._timeout
+
+    def _on_a_shard(self, act: Callable[[Handle], T], end: float, faults: tuple[type[AllocatorError], ...]) -> T:
+        """Act on the next shard; where it fails by its own fault, on another one, until `end`."""
+        self.open()
+        refusals: list[AllocatorError] = []
+        while True:
+            number = self._next(end)
+            handle = self._handles[number]
+            try:
+                return act(handle)
+            except (InvalidArgument, AllocatorClosed):
+                raise
+            except faults as error:
+                self._fail(number, error)
+            except AllocatorError as error:  # the shard is well, and this cannot be had there
+                refusals.append(error)
+                if len(refusals) >= self._in_use() or (isinstance(error, MaxValueWentBack)):
+                    raise
+
+    # -- in turn
+
+    def _next(self, end: float) -> int:
+        """The shard to use now; waits where none can be used."""
+        while True:
+            with self._lock:
+                now = monotonic()
+                due = self._turns.due(now)
+                choice = self._turns.next(now)
+                errors = self._turns.errors()
+            if isinstance(choice, int):
+                for number in due:
+                    self._background.submit(self._probe, number)
+                return choice
+            for number in due:
+                self._probe(number)  # here, since every thread may be waiting in this place
+            if not due:
+                self._raise_if_hopeless(errors, end - now)
+                self._background.closed.wait(min(choice.seconds, LOOK_AROUND, end - now))
+
+    def _raise_if_hopeless(self, errors: list[AllocatorError], left: float) -> None:
+        if self._background.closed.is_set():
+            raise AllocatorClosed
+        if not any(isinstance(error, DatabaseUnavailable) for error in errors):
+            raise errors[0].again()
+        if left <= 0:
+            raise self._all_down(errors)
+
+    def _all_down(self, errors: list[AllocatorError]) -> AllocatorError:
+        if len(errors) == 1:
+            return errors[0].again()
+        return DatabaseUnavailable(f"no shard can be used: {'; '.join(map(str, errors))}")
+
+    def _in_use(self) -> int:
+        with self._lock:
+            return len(self._handles) - len(self._turns.errors())
+
+    def _fail(self, number: int, error: AllocatorError) -> None:
+        with self._lock:
+            was_used = self._turns.failed(number, error, monotonic())
+        if was_used:
+            log.warning("shard %s is left alone: %s", self._handles[number].where, error)
+
+    def _probe(self, number: int) -> None:
+        """Look whether a shard that failed can be used again."""
+        handle = self._handles[number]
+        try:
+            handle.database.engine.dispose()  # whatever was wrong with the connections
+            row = handle.look()
+            others = [(other.where, other.row) for other in self._handles if other.row and other is not handle]
+            check_fleet([*others, (handle.where, row)], self._name)
+        except AllocatorError as error:
+            self._fail(number, error)
+            return
+        except BaseException:
+            self._fail(number, DatabaseUnavailable(f"{handle.where} was not probed to the end"))
+            raise
+        self._take(handle, row)
+        with self._lock:
+            self._turns.worked(number)
+        log.warning("shard %s is used from now on", handle.where)
+
+    # -- the fleet
+
+    def open(self) -> None:
+        """Once: look at all shards that can be reached, and refuse what does not fit together."""
+        if self._opened:
+            return
+        opening = Opening([handle.database for handle in self._handles], self._name, self._statement)
+        rows = opening.rows()
+        found = [(handle.where, row) for handle, row in zip(self._handles, rows, strict=False) if row]
+        check_fleet(found, self._name)
+        with self._lock:
+            if self._opened:
+                return
+            for number, (handle, row) in enumerate(zip(self._handles, rows, strict=False)):
+                handle.row = row
+                if row is None or number in opening.errors:
+                    self._turns.failed(number, opening.errors[number], monotonic())
+        for handle, row in list(zip(self._handles, rows, strict=False)):
+            if row:
+                self._take(handle, row)
+        self._opened = True
+
+    def _take(self, handle: Handle, row: Shard) -> None:
+        """The row of a shard is this now; where it names shards that are new to us, they are used too."""
+        with self._lock:
+            handle.row = row
+            keys = {other.row.key for other in self._handles if other.row}
+            urls = {other.where for other in self._handles if not other.row}
+            for member in row.members:
+                if member.key in keys or member.url in urls:
+                    continue
+                try:
+                    found = handle.database.sibling(member.url)
+                except InvalidArgument as error:
+                    log.warning("the fleet has a shard that cannot be used from here: %s", error)
+                    continue
+                self._handles.append(Handle(found))
+                self._turns.add(DatabaseUnavailable(f"{member.url} was not reached yet"), monotonic())
+
+    def lead(self) -> Database:
+        """The shard that numbers nodes and leases workers for the whole fleet."""
+        self.open()
+        for handle in self._handles:
+            if handle.row and handle.row.numbering.offset == LEAD:
+                return handle.database
+        raise DatabaseUnavailable(f"the shard with offset {LEAD} was not reached yet")
+
+    def opened(self) -> list[Database]:
+        """All shards, once they were looked at."""
+        self.open()
+        return self.databases()
+
+    def databases(self) -> list[Database]:
+        return [handle.database for handle in self._handles]
+
+    def abandon(self) -> None:
+        """After a fork, in the child."""
+        self._lock = threading.Lock()
+        for state in self._turns.states:
+            state.probing = False
+        for database in self.databases():
+            database.abandon()
+
+    def close(self) -> None:
+        for database in self.databases():
+            database.close()

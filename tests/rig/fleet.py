@@ -1,0 +1,122 @@
+"""Shards in memory, under the real fleet and the real growth: exact, and without waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from allocator.errors import DatabaseUnavailable
+from allocator.schemes.lane import ALL, Lane
+from allocator.schemes.shard import Shard
+from allocator.schemes.tag import Tag
+
+
+class MemoryShard:
+    """What `Database` is to a fleet, and the tables of one database. `before` is called before each act on them."""
+
+    def __init__(self, name: str, world: dict[str, MemoryShard]) -> None:
+        world[name] = self
+        self.world = world
+        self.address = SimpleNamespace(shown=name, url=SimpleNamespace(database=None))
+        self.dialect = self
+        self.embedded = False
+        self.engine = SimpleNamespace(dispose=lambda: None)
+        self.row: Shard | None = None
+        self.server = f"server of {name}"
+        self.counter = 0
+        self.counts: dict[str, int] = {}
+        self.rows: dict[str, Tag] = {}
+        self.down = False
+        self.before: Callable[[], None] = lambda: None
+
+    # -- as Database
+
+    def run(self, verb: Callable[..., Any], *args: Any) -> Any:
+        self.before()
+        if self.down:
+            raise DatabaseUnavailable(f"{self.address.shown} is down")
+        return verb(None, *args)
+
+    def check_schema(self) -> None:
+        if self.down:
+            raise DatabaseUnavailable(f"{self.address.shown} is down")
+
+    def sibling(self, url: str) -> MemoryShard:
+        return self.world[url]
+
+    def close(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
+
+    # -- as Dialect
+
+    def read_shard(self, connection: None) -> Shard | None:
+        return self.row
+
+    def read_server(self, connection: None) -> str:
+        return self.server
+
+    def holds_tickets(self, connection: None) -> bool:
+        return bool(self.counter or self.counts)
+
+    def holds_tags(self, connection: None) -> bool:
+        return bool(self.rows)
+
+    def last_ticket(self, connection: None) -> int:
+        return self.counter
+
+    def add_shard(self, connection: None, fresh: Shard) -> None:
+        self.row = self.row or replace(fresh, server=self.server)
+
+    def begin_shard(self, connection: None, key: str) -> None:
+        if self.row and self.row.key == key and self.row.revision == 0:
+            self.row = replace(self.row, revision=1)
+
+    def change_shard(self, connection: None, decide: Any, tags: Any = (), adopt: bool = False) -> Shard:
+        now = self.row
+        assert now is not None
+        self.counter += 1
+        greatest = max(self.counter, *self.counts.values(), 0)
+        fresh = decide(now, greatest)
+        if fresh is None:
+            return now
+        self.row = replace(fresh, server=self.server) if adopt else fresh
+        if (fresh.numbering.floor, fresh.generation) != (now.numbering.floor, now.generation):
+            first = fresh.numbering.following(greatest)
+            self.counter = first - 1
+            self.counts = dict.fromkeys(self.counts, first - fresh.numbering.step)
+        for tag in tags:
+            mine = self.rows.get(tag.name, tag)
+            self.rows[tag.name] = replace(mine, max_value=max(mine.max_value, tag.max_value))
+        self.rows = {name: replace(tag, lane=self.lane()) for name, tag in self.rows.items()}
+        return self.row
+
+    def lane(self) -> Lane:
+        if self.row is None:
+            return ALL
+        return Lane(self.row.numbering.offset, 0 if self.row.numbering.ceiling else self.row.numbering.step)
+
+    def list_segments(self, connection: None) -> list[Tag]:
+        return list(self.rows.values())
+
+    def draw_ticket(self, connection: None, kind: str, known: Shard) -> int | None:
+        if self.row is None or (self.row.revision, self.row.server) != (known.revision, self.server):
+            return None
+        if known.statement == "replace":
+            self.counter = known.numbering.following(self.counter)
+            return self.counter
+        numbering = known.numbering
+        self.counts[kind] = self.counts[kind] + numbering.step if kind in self.counts else numbering.following(0)
+        return self.counts[kind]
+
+    def claim(self, name: str, size: int, lane: Lane) -> range | None:
+        """A claim by a process that knows the tag under this lane."""
+        row = self.rows.setdefault(name, Tag(name, lane=self.lane()))
+        if row.lane != lane or not lane.step:
+            return None
+        self.rows[name] = replace(row, max_value=row.max_value + size * lane.step)
+        return lane.ids(row.max_value + size * lane.step, size)
