@@ -74,6 +74,8 @@ class Background:
             self._start_thread()
         if not self._threads:
             work.run()
+        if self.closed.is_set():
+            work.drop()  # closed meanwhile, and nobody may come for it
         return work.future
 
     def _start_thread(self) -> None:
@@ -88,8 +90,7 @@ class Background:
         """Drop what has not begun, and wait so long at most for what has."""
         self.closed.set()
         self._drop_all()
-        for _ in self._threads:
-            self._queue.put(None)
+        self._queue.put(None)
         end = monotonic() + seconds
         for thread in self._threads:
             if thread is not threading.current_thread():
@@ -116,3 +117,4 @@ def run_all(queue: SimpleQueue[Work | None]) -> None:
     while work := queue.get():
         work.run()
         del work  # an idle thread keeps nothing alive
+    queue.put(None)  # for the next thread, of which one may have started since

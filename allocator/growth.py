@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 
 from allocator.database.shards import Decision
-from allocator.database.store import Database
+from allocator.database.store import Database, sibling
 from allocator.errors import AllocatorError, ShardMisconfigured
 from allocator.schemes import growth
 from allocator.schemes.growth import LEAD, MARGIN, Again, TooLow
@@ -46,7 +46,7 @@ class Growth:
     def shards(self) -> list[Found]:
         """All that are given, and all that those name: members, and those that were added."""
         found: dict[str, Found] = {}
-        waiting = list(self._given)
+        waiting = [*self._given, *self._opened]
         while waiting:
             database = waiting.pop(0)
             seen = look(database)
@@ -55,12 +55,18 @@ class Growth:
             for member in listed(seen.row):
                 known = member.key in found or member.url in {one.address.shown for one in waiting}
                 if not known and member.url not in {one.where for one in found.values()}:
-                    waiting.append(database.sibling(member.url))
-                    self._opened.append(waiting[-1])
+                    waiting.append(self._sibling(member.url))
         rows = [(one.where, one.row) for one in found.values() if one.row]
         if rows:
             check_fleet(rows)
         return sorted(found.values(), key=lambda one: one.row.numbering.offset if one.row else 0)
+
+    def _sibling(self, url: str) -> Database:
+        known = [*self._given, *self._opened]
+        fresh = next((one for one in known if one.address.shown == url), None) or sibling(known, url)
+        if fresh not in known:
+            self._opened.append(fresh)
+        return fresh
 
     def _reached(self) -> dict[str, Found]:
         """All shards by key, none of which may be missing."""
@@ -88,6 +94,7 @@ class Growth:
         found = self._reached()
         lead = lead_of(found)
         assert lead.row is not None
+        self._opened.append(newcomer)
         key = self._join(newcomer, lead.row, found)
         where = newcomer.address.shown
         planned = self._change(lead, lambda row, _: growth.planned(row, Member(key, 0, where), token_hex(16)))

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from allocator.background import Background
 from allocator.database.opening import Opening
-from allocator.database.store import Database
+from allocator.database.store import Database, sibling
 from allocator.errors import (
     AllocatorClosed,
     AllocatorError,
@@ -29,13 +29,12 @@ from allocator.schemes.shard import Shard, check_fleet
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
 from allocator.schemes.turns import Turns
+from allocator.shard import Handle
 
 log = logging.getLogger("allocator")
 
 T = TypeVar("T")
 
-DRAWS = 10
-"""How often a draw follows a shard's row that changes under it, before it tries another shard."""
 LOOK_AROUND = 0.05
 """Seconds after which a call that waits for a shard looks whether one is back."""
 
@@ -50,63 +49,6 @@ FAULTS = (
 """What is a shard's own trouble, for which another one is tried."""
 TAG_FAULTS = tuple(kind for kind in FAULTS if kind is not MaxValueWentBack)
 """A tag whose ids went back somewhere is stopped: what is in memory may be from there."""
-
-
-class Handle:
-    """One shard in this process. `row` is None until it was reached."""
-
-    def __init__(self, database: Database, row: Shard | None = None) -> None:
-        self.database = database
-        self.row = row
-        self.seen: dict[str, int] = {}
-        self.went_back_at: int | None = None
-
-    @property
-    def where(self) -> str:
-        return self.database.address.shown
-
-    def look(self) -> Shard:
-        """The row as it is now. Raises where no id may come from here."""
-        database = self.database
-        database.check_schema()
-        row = database.run(database.dialect.read_shard)
-        if row is None:
-            raise ShardMisconfigured(
-                f"{self.where} is no shard of this fleet; add it with: allocator shards add {self.where}"
-            )
-        server = database.run(database.dialect.read_server)
-        if row.server != server:
-            raise ShardMisconfigured(
-                f"{self.where} runs on server {server}, and its shard was written on {row.server}: after a failover or "
-                "a restore ids may be forgotten here. When nothing uses the old one any more, go on above all ids "
-                f"with: allocator shards adopt {self.where}"
-            )
-        if row.joining:
-            raise DatabaseUnavailable(f"{self.where} was added and gives no ids yet; run: allocator shards grow")
-        known = self.row.revision if self.row else 0
-        if row.revision < known or row.revision == self.went_back_at:
-            raise MaxValueWentBack(
-                f"{self.where} has forgotten ids, as after a restore; go on above all ids with: "
-                f"allocator shards adopt {self.where}"
-            )
-        return row
-
-    def draw(self, kind: str, take: Callable[[Shard], None]) -> int:
-        """The next ticket of a type. `take` is told when the row has changed."""
-        for _ in range(DRAWS):
-            row, seen = self.row, self.seen.get(kind, 0)
-            assert row is not None
-            ticket = self.database.run(self.database.dialect.draw_ticket, kind, row)
-            if ticket is not None and row.numbering.judge(ticket, seen):
-                self.seen[kind] = max(ticket, self.seen.get(kind, 0))
-                return ticket
-            fresh = self.look()
-            if fresh == row:
-                break
-            take(fresh)
-        raise DatabaseUnavailable(
-            f"{self.where} is at its ceiling while the fleet grows; if that was interrupted: allocator shards grow"
-        )
 
 
 class Fleet:
@@ -139,7 +81,7 @@ class Fleet:
             try:
                 return handle.draw(kind, lambda row: self._take(handle, row))
             except MaxValueWentBack:
-                handle.went_back_at = handle.row.revision if handle.row else None
+                handle.went_back = True
                 raise
 
         return self._on_a_shard(draw, end, FAULTS)
@@ -230,7 +172,6 @@ class Fleet:
         """Look whether a shard that failed can be used again."""
         handle = self._handles[number]
         try:
-            handle.database.engine.dispose()  # whatever was wrong with the connections
             row = handle.look()
             others = [(other.where, other.row) for other in self._handles if other.row and other is not handle]
             check_fleet([*others, (handle.where, row)], self._name)
@@ -277,7 +218,7 @@ class Fleet:
                 if member.key in keys or member.url in urls:
                     continue
                 try:
-                    found = handle.database.sibling(member.url)
+                    found = sibling(self.databases(), member.url)
                 except InvalidArgument as error:
                     log.warning("the fleet has a shard that cannot be used from here: %s", error)
                     continue

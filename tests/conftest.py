@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from rig.faces import FACES, Faces
 from rig.servers import KINDS, SERVERS, server
+from sqlalchemy import create_engine, text
 
 from allocator.database.store import Database
+from allocator.database.tables import metadata
 
 DATABASES = ("sqlite", *KINDS)
 numbers = itertools.count(1)
@@ -20,14 +22,18 @@ numbers = itertools.count(1)
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:
     """Start the servers that this run needs, together, and name them."""
-    needed = {kind for item in items for kind in KINDS if kind in callspec(item)}
+    needed = {kind for item in items for kind in KINDS if {kind, "mixed"} & callspec(item)}
     if needed:
         SERVERS.start(needed)
     return SERVERS.lines()
 
 
-def callspec(item: pytest.Item) -> list[object]:
-    return list(item.callspec.params.values()) if hasattr(item, "callspec") else []
+def callspec(item: pytest.Item) -> set[str]:
+    return (
+        {value for value in item.callspec.params.values() if isinstance(value, str)}
+        if hasattr(item, "callspec")
+        else set()
+    )
 
 
 def pytest_unconfigure() -> None:
@@ -112,6 +118,71 @@ def face(request: pytest.FixtureRequest) -> Iterator[Faces]:
     faces = Faces(request.param)
     yield faces
     faces.close()
+
+
+FLEETS = (*DATABASES, "mixed")
+MIXED = ("postgres", "sqlite", "mysql", "mariadb")
+
+
+@pytest.fixture(params=FLEETS)
+def fleet_kind(request: pytest.FixtureRequest) -> str:
+    """The databases of a fleet: all of one kind, or a mixture."""
+    return str(request.param)
+
+
+@pytest.fixture
+def shards(fleet_kind: str, shard_pool: Pool, tmp_path: Path) -> Callable[..., list[str]]:
+    """Gives the URLs of so many databases with the schema, and nothing in them."""
+    used: dict[str, int] = {}
+
+    def get(count: int) -> list[str]:
+        kinds = itertools.cycle(MIXED if fleet_kind == "mixed" else [fleet_kind])
+        return [one(kind) for kind in itertools.islice(kinds, count)]
+
+    def one(kind: str) -> str:
+        used[kind] = used.get(kind, 0) + 1
+        if kind == "sqlite":
+            url = f"sqlite:///{tmp_path}/shard{used[kind]}.db"
+            upgrade(url)
+            return url
+        return shard_pool(kind, used[kind])
+
+    return get
+
+
+Pool = Callable[[str, int], str]
+
+
+@pytest.fixture(scope="session")
+def shard_pool() -> Iterator[Pool]:
+    """Databases of servers that are emptied and used again, which is quicker than to make them."""
+    made: dict[tuple[str, int], str] = {}
+
+    def get(kind: str, number: int) -> str:
+        name = f"allocator_test_{os.getpid()}_shard{number}"
+        if (kind, number) in made:
+            empty_tables(made[kind, number])
+        else:
+            made[kind, number] = server(kind).database(name)
+            upgrade(made[kind, number])
+        return made[kind, number]
+
+    yield get
+    for kind, number in made:
+        SERVERS.get(kind).drop(f"allocator_test_{os.getpid()}_shard{number}")
+
+
+def empty_tables(url: str) -> None:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for table in metadata.sorted_tables:
+            connection.execute(text(f"TRUNCATE TABLE {table.name}"))
+        if engine.dialect.name == "postgresql":
+            connection.execute(
+                text("ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY 1 SET START WITH 1 RESTART WITH 1")
+            )
+            connection.execute(text("ALTER TABLE allocator_node ALTER COLUMN id RESTART WITH 1"))
+    engine.dispose()
 
 
 @pytest.fixture(autouse=True)

@@ -69,13 +69,9 @@ def add_shard(new: str, urls: tuple[str, ...], as_json: bool) -> None:
     """Let the empty database URL join the fleet. It gives no ids before `grow`; may be run again."""
     from allocator.database.store import Database
 
-    newcomer = Database(new, QUICK)
     with growing(urls) as growth:
-        try:
-            growth.begin()
-            target = growth.add(newcomer)
-        finally:
-            newcomer.close()
+        growth.begin()
+        target = growth.add(Database(new, QUICK))
     coming = [member.url for member in target.members]
     show(as_json, {"shards": coming}, f"{coming[-1]} will be shard {len(coming)}; now run: allocator shards grow")
 

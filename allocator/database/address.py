@@ -39,11 +39,15 @@ class Address:
     _create: Callable[..., Engine] = field(repr=False)
     _given_args: frozenset[str] = frozenset()
 
-    def sibling(self, told: str) -> Address:
-        """Another database, of which only the URL without its secrets was told: with ours where those fit."""
+    def is_like(self, told: str) -> bool:
+        """Whether a database has the same kind and user, and so most likely the same password."""
         url = make_url(told)
-        ours = self.url
-        if (url.get_backend_name(), url.username) == (ours.get_backend_name(), ours.username):
+        return (url.get_backend_name(), url.username) == (self.url.get_backend_name(), self.url.username)
+
+    def sibling(self, told: str) -> Address:
+        """Another database, of which the URL was told without its secrets: with ours, if it is like ours."""
+        url, ours = make_url(told), self.url
+        if self.is_like(told):
             url = url.set(drivername=ours.drivername, password=ours.password, query=ours.query)
         return of_url(url)
 

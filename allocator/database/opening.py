@@ -14,7 +14,7 @@ from time import sleep
 
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
-from allocator.schemes.shard import DEFAULT_FLEET, REPLACE, Member, Shard
+from allocator.schemes.shard import DEFAULT_FLEET, REPLACE, Member, Shard, check_usable
 from allocator.schemes.ticket import Numbering
 
 ATTEMPTS, PAUSE = 20, 0.05
@@ -42,7 +42,8 @@ class Opening:
                     sleep(PAUSE)
                 continue
             if missing:
-                raise self._strange(missing[0])
+                self._check_lost(missing)
+                continue
             self._check_servers(rows)
             self._check_statement(found)
             return rows
@@ -64,25 +65,23 @@ class Opening:
             raise self.errors[0]
         return rows
 
-    def _strange(self, number: int) -> ShardMisconfigured:
-        where = self._databases[number].address.shown
-        return ShardMisconfigured(
+    def _check_lost(self, missing: list[int]) -> None:
+        """Raise unless the rows were made since they were looked for."""
+        if any(self._row(number) for number in missing):
+            return
+        where = self._databases[missing[0]].address.shown
+        raise ShardMisconfigured(
             f"{where} is no shard of the fleet of the others; if it is new, add it with: allocator shards add "
             f"{where}; if it was one, its row of allocator_shard is lost, and it must not be used"
         )
 
     def _check_servers(self, rows: list[Shard | None]) -> None:
         for number, row in enumerate(rows):
-            if row and row.joining:
-                where = self._databases[number].address.shown
-                self.errors[number] = DatabaseUnavailable(f"{where} was added, and gives ids after the fleet has grown")
-            elif row and row.server != self._servers[number]:
-                where = self._databases[number].address.shown
-                self.errors[number] = ShardMisconfigured(
-                    f"{where} runs on server {self._servers[number]}, and its shard was written on {row.server}: after "
-                    "a failover or a restore ids may be forgotten here. When nothing uses the old one any more, go on "
-                    f"above all ids with: allocator shards adopt {where}"
-                )
+            try:
+                if row:
+                    check_usable(self._databases[number].address.shown, row, self._servers[number])
+            except AllocatorError as error:
+                self.errors[number] = error
 
     def _check_statement(self, found: list[Shard]) -> None:
         asked = self._statement
@@ -126,11 +125,15 @@ class Opening:
                     "other; list each database once"
                 )
             known[identity] = where
-            if rows[number] is None and self._is_used(database):
+            if rows[number] is None and self._is_used(database) and self._row(number) is None:
                 raise ShardMisconfigured(
                     f"{where} has given ids before, and the others have not: begin with {where} alone, and add them "
                     "with: allocator shards add"
                 )
+
+    def _row(self, number: int) -> Shard | None:
+        database = self._databases[number]
+        return database.run(database.dialect.read_shard)
 
     def _is_used(self, database: Database) -> bool:
         tickets = database.run(database.dialect.holds_tickets)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -182,10 +182,6 @@ class Database:
 
     # -- life
 
-    def sibling(self, url: str) -> Database:
-        """Another shard of our fleet, which told only its URL."""
-        return Database(self.address.sibling(url), self.timeout)
-
     def close(self) -> None:
         self._closed = True
         self.engine.dispose()
@@ -194,3 +190,9 @@ class Database:
         """After a fork, in the child: forget every connection without a word to its server."""
         abandoned.append(self.engine.pool)
         self.engine.dispose(close=False)
+
+
+def sibling(known: Sequence[Database], url: str) -> Database:
+    """Another shard of their fleet, of which only the URL was told, without password: with that of one like it."""
+    alike = next((one for one in known if one.address.is_like(url)), known[0])
+    return Database(alike.address.sibling(url), alike.timeout)

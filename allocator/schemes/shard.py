@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from allocator.errors import ShardMisconfigured
+from allocator.errors import DatabaseUnavailable, ShardMisconfigured
 from allocator.schemes.ticket import Numbering
 
 DEFAULT_FLEET = "main"
@@ -65,6 +65,18 @@ class Shard:
     @property
     def joining(self) -> bool:
         return self.generation == JOINING
+
+
+def check_usable(where: str, shard: Shard, server: str) -> None:
+    """Raise where no ids may come from a shard whose database is now on `server`."""
+    if shard.joining:
+        raise DatabaseUnavailable(f"{where} was added and gives no ids yet; run: allocator shards grow")
+    if shard.server != server:
+        raise ShardMisconfigured(
+            f"{where} runs on server {server}, and its shard was written on {shard.server}: after a failover or a "
+            "restore ids may be forgotten here. When nothing uses the old one any more, go on above all ids with: "
+            f"allocator shards adopt {where}"
+        )
 
 
 def check_fleet(found: Sequence[tuple[str, Shard]], fleet: str | None = None) -> None:

@@ -44,7 +44,7 @@ class Faces:
         self.loop = asyncio.new_event_loop()
         self.made: list[Any] = []
 
-    def __call__(self, database: Any, **settings: Any) -> Any:
+    def __call__(self, database: Any = None, **settings: Any) -> Any:
         made: Any = (
             Allocator(database, **settings)
             if self.name == "sync"

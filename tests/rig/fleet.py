@@ -19,7 +19,8 @@ class MemoryShard:
     def __init__(self, name: str, world: dict[str, MemoryShard]) -> None:
         world[name] = self
         self.world = world
-        self.address = SimpleNamespace(shown=name, url=SimpleNamespace(database=None))
+        self.address = SimpleNamespace(shown=name, url=SimpleNamespace(database=None), is_like=lambda url: True)
+        self.timeout = 1.0
         self.dialect = self
         self.embedded = False
         self.engine = SimpleNamespace(dispose=lambda: None)
@@ -42,9 +43,6 @@ class MemoryShard:
     def check_schema(self) -> None:
         if self.down:
             raise DatabaseUnavailable(f"{self.address.shown} is down")
-
-    def sibling(self, url: str) -> MemoryShard:
-        return self.world[url]
 
     def close(self) -> None:
         pass

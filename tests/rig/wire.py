@@ -13,6 +13,7 @@ class Wire:
     """Listens on loopback and passes everything on to the server of `url`.
 
     round_trips: how often a client spoke after the server had, since `reset`.
+    refuse, accept: as a server that is down, and up again.
     deaf: what the server says is swallowed, so that a commit has happened and nobody knows.
     """
 
@@ -20,6 +21,7 @@ class Wire:
         target = make_url(url)
         self._target = (target.host or "127.0.0.1", int(target.port or 0))
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._refusing = False
         self._sockets: list[socket.socket] = []
         self.round_trips = 0
         self.deaf = False
@@ -32,6 +34,9 @@ class Wire:
         while True:
             try:
                 client, _ = self._listener.accept()
+                if self._refusing:
+                    hang_up(client)
+                    continue
                 server = socket.create_connection(self._target)
             except OSError:
                 return
@@ -66,6 +71,13 @@ class Wire:
         for end in self._sockets:
             hang_up(end)
         self._sockets.clear()
+
+    def refuse(self) -> None:
+        self._refusing = True
+        self.cut()
+
+    def accept(self) -> None:
+        self._refusing = False
 
     def close(self) -> None:
         self._listener.close()

@@ -17,6 +17,16 @@ from allocator.schemes.lane import Lane
 from allocator.shards import Fleet
 
 
+@pytest.fixture(autouse=True)
+def named_databases(monkeypatch) -> None:
+    monkeypatch.setattr("allocator.growth.sibling", named)
+    monkeypatch.setattr("allocator.shards.sibling", named)
+
+
+def named(known, url: str):
+    return known[0].world[url]
+
+
 class Killed(BaseException):
     """The command ends here."""
 

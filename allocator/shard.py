@@ -1,0 +1,62 @@
+"""One shard, as this process knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from allocator.database.store import Database
+from allocator.errors import DatabaseUnavailable, MaxValueWentBack, ShardMisconfigured
+from allocator.schemes.shard import Shard, check_usable
+
+DRAWS = 10
+"""How often a draw follows a shard's row that changes under it, before another shard is tried."""
+
+
+class Handle:
+    """One shard in this process. `row` is None until it was reached."""
+
+    def __init__(self, database: Database, row: Shard | None = None) -> None:
+        self.database = database
+        self.row = row
+        self.seen: dict[str, int] = {}
+        self.went_back = False
+
+    @property
+    def where(self) -> str:
+        return self.database.address.shown
+
+    def look(self) -> Shard:
+        """The row as it is now. Raises where no id may come from here."""
+        database = self.database
+        database.check_schema()
+        row = database.run(database.dialect.read_shard)
+        if row is None:
+            raise ShardMisconfigured(
+                f"{self.where} is no shard of this fleet; add it with: allocator shards add {self.where}"
+            )
+        check_usable(self.where, row, database.run(database.dialect.read_server))
+        is_older = self.row is not None and row.revision < self.row.revision
+        if (self.went_back or is_older) and row.numbering.floor <= max(self.seen.values(), default=0):
+            raise MaxValueWentBack(
+                f"{self.where} has forgotten ids, as after a restore; go on above all ids with: "
+                f"allocator shards adopt {self.where}"
+            )
+        self.went_back = False
+        return row
+
+    def draw(self, kind: str, take: Callable[[Shard], None]) -> int:
+        """The next ticket of a type. `take` is told when the row has changed."""
+        for _ in range(DRAWS):
+            row, seen = self.row, self.seen.get(kind, 0)
+            assert row is not None
+            ticket = self.database.run(self.database.dialect.draw_ticket, kind, row)
+            if ticket is not None and row.numbering.judge(ticket, seen):
+                self.seen[kind] = max(ticket, self.seen.get(kind, 0))
+                return ticket
+            fresh = self.look()
+            if fresh == row:
+                break
+            take(fresh)
+        raise DatabaseUnavailable(
+            f"{self.where} is at its ceiling while the fleet grows; if that was interrupted: allocator shards grow"
+        )

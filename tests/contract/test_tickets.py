@@ -1,0 +1,564 @@
+"""Tickets and segments of fleets, on every database, on a mixture, and through both faces."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+
+import pytest
+from rig.wire import Wire
+from sqlalchemy import create_engine, text
+
+from allocator import (
+    Allocator,
+    DatabaseUnavailable,
+    Exhausted,
+    InvalidSetting,
+    InvalidTag,
+    MaxValueWentBack,
+    SchemaDamaged,
+    ShardMisconfigured,
+    UnknownTag,
+)
+from allocator.database import mysql
+from allocator.database.store import Database
+from allocator.growth import Growth
+
+on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb"], indirect=True)
+on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
+on_one_of_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
+statements = pytest.mark.parametrize("statement", ["replace", "count"])
+
+
+def execute(url: str, *statements: str) -> None:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+    engine.dispose()
+
+
+@contextmanager
+def growing(urls: list[str]) -> Iterator[Growth]:
+    growth = Growth([Database(url) for url in urls])
+    try:
+        yield growth
+    finally:
+        growth.close()
+
+
+def grow(urls: list[str], *new: str, margin: int = 100) -> None:
+    with growing(urls) as growth:
+        growth.begin()
+        for url in new:
+            growth.add(Database(url))
+        growth.grow(margin)
+
+
+# -- one database
+
+
+@statements
+def test_a_single_database_gives_1_2_3(face, shards, statement):
+    (url,) = shards(1)
+    ids = face(url, tickets=statement)
+
+    assert [1, 2, 3] == [ids.ticket("invoice") for _ in range(3)]
+    # By the original statement all types share a counter; the other one has a row for each.
+    assert ids.ticket("order") == (4 if statement == "replace" else 1)
+    assert ids.ticket("invoice") == (5 if statement == "replace" else 4)
+    assert face(url).ticket("invoice") > 4
+    assert ids.next_id("tag") == 1
+
+
+def test_types_are_told_apart_byte_by_byte(face, shards):
+    ids = face(shards(1)[0], tickets="count")
+
+    assert [1, 1, 1] == [ids.ticket(kind) for kind in ("invoice", "Invoice", "invoice.")]
+    for wrong in ("", ".floor", "x" * 65, None, 5):
+        with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
+            ids.ticket(wrong)
+
+
+@on_servers
+def test_a_ticket_is_one_round_trip(face, shards):
+    (url,) = shards(1)
+    for statement in ("replace", "count"):
+        execute(url, "DELETE FROM allocator_shard")
+        execute(url, "DELETE FROM allocator_ticket")
+        with Wire(url) as wire:
+            ids = face(wire.url, tickets=statement)
+            ids.ticket("invoice")
+            wire.reset()
+            for _ in range(20):
+                ids.ticket("invoice")
+            assert wire.round_trips == 20
+            ids.close()
+
+
+# -- fleets
+
+
+@statements
+def test_each_shard_gives_its_own(face, shards, statement):
+    """As in the source: of three, DB1 gives 1, 4, 7, 10, 13 and DB2 gives 2, 5, 8, 11, 14."""
+    ids = face(shards=shards(3), tickets=statement)
+    drawn = [ids.ticket("invoice") for _ in range(15)]
+
+    assert drawn[0::3] == [1, 4, 7, 10, 13]
+    assert drawn[1::3] == [2, 5, 8, 11, 14]
+    assert drawn[2::3] == [3, 6, 9, 12, 15]
+
+
+@statements
+def test_two_allocators_get_no_ticket_twice(face, shards, statement):
+    urls = shards(2)
+    one, two = face(shards=urls, tickets=statement), face(shards=urls[::-1])
+    drawn = [ids.ticket("invoice") for _ in range(20) for ids in (one, two, two)]
+
+    assert len(set(drawn)) == 60
+
+
+@pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+@statements
+def test_sixteen_connections_on_one_type(shards, statement):
+    (url,) = shards(1)
+    each = 40 if "sqlite" in url else 100
+    allocators = [Allocator(url, tickets=statement, timeout=30) for _ in range(16)]
+    try:
+        with ThreadPoolExecutor(16) as pool:
+            jobs = [pool.submit(lambda ids=ids: [ids.ticket("invoice") for _ in range(each)]) for ids in allocators]
+            drawn = [ticket for job in jobs for ticket in job.result()]
+    finally:
+        for ids in allocators:
+            ids.close()
+
+    assert len(set(drawn)) == 16 * each
+
+
+def test_several_that_make_the_fleet_at_once_agree(shards):
+    """Lists in any order: whoever is first says who has which offset."""
+    urls = shards(3)
+    rnd = random.Random(1)
+    allocators = [Allocator(shards=rnd.sample(urls, 3), timeout=20) for _ in range(6)]
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            drawn = [
+                t for found in pool.map(lambda ids: [ids.ticket("x") for _ in range(6)], allocators) for t in found
+            ]
+    finally:
+        for ids in allocators:
+            ids.close()
+
+    assert len(set(drawn)) == 36
+    with growing(urls) as growth:
+        assert [1, 2, 3] == [found.row.numbering.offset for found in growth.shards() if found.row]
+
+
+# -- segments over several databases
+
+
+def test_each_shard_serves_its_remainder(face, shards):
+    ids = face(shards=shards(3), step=5, max_step=5)
+    drawn = [ids.next_id("order") for _ in range(45)]
+    block = ids.reserve("order", 4)
+
+    assert len(set(drawn)) == 45
+    assert {number % 3 for number in drawn} == {0, 1, 2}
+    assert set(drawn) <= set(range(1, 120))
+    assert (block.step, len(block)) == (3, 4)
+    assert not set(block) & set(drawn)
+    assert ids.meteor() > 0
+    assert ids.snowflake() > 0
+
+
+def test_a_limit_is_kept_and_reached_by_every_shard(face, shards):
+    ids = face(shards=shards(2), step=4, max_step=4, limit=21)
+    drawn = []
+    with pytest.raises(Exhausted):
+        while True:
+            drawn.append(ids.next_id("order"))
+
+    assert sorted(drawn) == list(range(1, 21))
+
+
+def test_tags_are_kept_on_all_shards(face, shards):
+    urls = shards(2)
+    ids = face(shards=urls, create_missing=False)
+    with pytest.raises(UnknownTag):
+        ids.next_id("order")
+    made = ids.tags.create("order", start_after=1000, step=10, max_step=10)
+    assert made == ids.tags.get("order")
+    drawn = {ids.next_id("order") for _ in range(40)}
+    assert min(drawn) > 1000
+    assert {number % 2 for number in drawn} == {0, 1}
+    ids.tags.set("order", start_after=5000, limit=9000)
+
+    assert ids.tags.get("order").limit == 9000
+    assert ids.tags.list()[0].max_value == 5000
+    assert face(shards=urls).next_id("order") > 5000
+
+
+# -- around failures
+
+
+@on_servers
+def test_a_shard_that_is_lost_is_skipped_and_comes_back(face, shards):
+    urls = shards(3)
+    with Wire(urls[1]) as wire:
+        ids = face(shards=[urls[0], wire.url, urls[2]], timeout=6, step=2, max_step=2)
+        ids.ticket("invoice"), ids.next_id("order")
+        wire.refuse()
+        drawn = [ids.ticket("invoice") for _ in range(30)]
+        assert {ticket % 3 for ticket in drawn[1:]} == {0, 1}
+        numbers = [ids.next_id("order") for _ in range(30)]
+        wire.accept()
+        draw_until(ids, drawn, lambda: 2 in {ticket % 3 for ticket in drawn[-3:]})
+        numbers += [ids.next_id("order") for _ in range(30)]
+
+    assert len(set(drawn)) == len(drawn)
+    assert len(set(numbers)) == 60
+
+
+@on_servers
+def test_a_shard_that_does_not_answer_costs_a_part_of_the_deadline(face, shards):
+    urls = shards(2)
+    with Wire(urls[0]) as wire:
+        ids = face(shards=[wire.url, urls[1]], timeout=3)
+        ids.ticket("invoice"), ids.ticket("invoice")
+        wire.deaf = True
+        drawn = [ids.ticket("invoice") for _ in range(10)]
+
+    assert {ticket % 2 for ticket in drawn} == {0}
+
+
+@on_servers
+def test_when_all_are_down_it_says_so_within_the_deadline(face, shards):
+    urls = shards(2)
+    with Wire(urls[0]) as one, Wire(urls[1]) as two:
+        ids = face(shards=[one.url, two.url], timeout=1)
+        first = ids.ticket("invoice")
+        one.refuse(), two.refuse()
+        with pytest.raises(DatabaseUnavailable, match="no shard can be used|no shard answered"):
+            ids.ticket("invoice")
+        one.accept()
+        end = time.monotonic() + 20
+        while True:
+            try:
+                assert ids.ticket("invoice") > first
+                break
+            except DatabaseUnavailable:
+                assert time.monotonic() < end
+
+
+def draw_until(ids, drawn: list[int], enough: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not enough() and time.monotonic() < end:
+        drawn.append(ids.ticket("invoice"))
+    assert enough()
+
+
+# -- growth
+
+
+@statements
+def test_clients_follow_a_fleet_that_grows(face, shards, fleet_kind, statement):
+    urls = shards(4)
+    ids = face(shards=urls[:2], tickets=statement, step=3, max_step=3)
+    tickets = [ids.ticket("invoice") for _ in range(9)]
+    numbers = [ids.next_id("order") for _ in range(9)]
+    for new in (2, 3):
+        grow(urls[:new], urls[new])  # where user and password are not the same, all must be given
+        tickets += [ids.ticket("invoice") for _ in range(9)]
+        numbers += [ids.next_id("order") for _ in range(9)]
+    alike = {3, 0} if fleet_kind != "mixed" else set()  # a client that was not given a password cannot use a new one
+    draw_until(ids, tickets, lambda: {ticket % 4 for ticket in tickets[-4:]} >= {1, 2} | alike)
+
+    assert len(set(tickets)) == len(tickets)
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_one_database_becomes_several_while_it_is_used(face, shards):
+    """Also those who know only the one: their claims are fenced by the row of the tag."""
+    urls = shards(2)
+    alone = face(urls[0], step=3, max_step=3)
+    drawn = [alone.next_id("order") for _ in range(8)]
+    tickets = [alone.ticket("invoice") for _ in range(3)]
+    grow(urls[:1], urls[1])
+    together = face(shards=urls, step=3, max_step=3)
+    for _ in range(20):
+        drawn += [alone.next_id("order"), together.next_id("order"), together.next_id("order")]
+        tickets += [alone.ticket("invoice"), together.ticket("invoice")]
+
+    assert len(set(drawn)) == len(drawn)
+    assert len(set(tickets)) == len(tickets)
+    assert 0 in {ticket % 2 for ticket in tickets[-4:]}
+
+
+def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch):
+    urls = shards(2)
+    ids = face(shards=urls[:1], timeout=1)
+    before = ids.ticket("invoice")
+    ids.next_id("order")
+    with growing(urls[:1]) as growth:
+        growth.add(Database(urls[1]))
+        monkeypatch.setattr(Growth, "_no_way_back", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            growth.grow(100)
+        assert ids.ticket("invoice") > before
+        assert "waits while its fleet grows" in refusal(lambda: ids.reserve("order", 5))
+        assert growth.take_back()
+        assert not growth.take_back()
+    time.sleep(1.1)  # the pace of a tag's claims
+
+    assert ids.reserve("order", 5)
+    assert ids.ticket("invoice") < 100
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(DatabaseUnavailable) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_the_statement_is_changed_for_all(face, shards):
+    urls = shards(2)
+    ids = face(shards=urls)
+    drawn = [ids.ticket("invoice") for _ in range(6)]
+    with pytest.raises(ShardMisconfigured, match="by the statement 'replace', and 'count' is asked for"):
+        face(shards=urls, tickets="count").ticket("invoice")
+    with growing(urls) as growth:
+        growth.grow(10, "count")
+    drawn += [ids.ticket("invoice") for _ in range(6)]
+
+    assert len(set(drawn)) == 12
+    assert face(shards=urls, tickets="count").ticket("invoice") not in drawn
+
+
+# -- what does not fit together
+
+
+MISTAKES = {
+    "same offset": (
+        "UPDATE allocator_shard SET shard_offset = 1",
+        "says that it is shard 1 of 2, and lists the shards",
+    ),
+    "step 0": ("UPDATE allocator_shard SET shard_step = 0", "step must be 1 to 1000, got 0"),
+    "offset above step": ("UPDATE allocator_shard SET shard_offset = 3", "offset must be 1 to 2, got 3"),
+    "another step": ("UPDATE allocator_shard SET shard_step = 5", "says that it is shard 2 of 5"),
+    "another fleet": (
+        "UPDATE allocator_shard SET fleet = 'other'",
+        "is a shard of the fleet 'other', and not of 'main'",
+    ),
+    "no row": ("DELETE FROM allocator_shard", "is no shard of the fleet of the others"),
+    "an old row": ("UPDATE allocator_shard SET generation = 7", "they are not of one fleet, or one was restored"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@on_one_of_each
+def test_shards_that_contradict_each_other_are_refused(face, shards, mistake):
+    urls = shards(2)
+    face(shards=urls).ticket("invoice")
+    statement, sentence = MISTAKES[mistake]
+    execute(urls[1], statement)
+    for _ in range(2):
+        with pytest.raises(ShardMisconfigured, match=sentence):
+            face(shards=urls).ticket("invoice")
+
+
+def test_one_database_under_two_urls_is_refused(face, shards, fleet_kind):
+    (url,) = shards(1)
+    other = url.replace("sqlite:////", "sqlite:////./") if "sqlite" in url else url.replace("localhost", "127.0.0.1")
+    if "sqlite" not in url and other == url:
+        other = url.replace("127.0.0.1", "localhost")
+    for twice in ([url, url], [url, other]):
+        with pytest.raises(ShardMisconfigured, match="one database under two URLs"):
+            face(shards=twice).ticket("invoice")
+    face(url).ticket("invoice")
+    with pytest.raises(ShardMisconfigured, match="one database under two URLs, or one is a copy of the other"):
+        face(shards=[url, other]).ticket("invoice")
+
+
+@on_one_of_each
+def test_a_copied_database_is_refused(face, shards):
+    urls = shards(2)
+    face(urls[0]).ticket("invoice")
+    copy_row(urls[0], urls[1])
+    with pytest.raises(ShardMisconfigured, match="or one is a copy of the other"):
+        face(shards=urls).ticket("invoice")
+
+
+def copy_row(source: str, target: str) -> None:
+    one, two = Database(source), Database(target)
+    row = one.run(one.dialect.read_shard)
+    assert row is not None
+    two.run(two.dialect.add_shard, row)
+    one.close(), two.close()
+
+
+@on_one_of_each
+def test_a_database_that_was_used_cannot_be_part_of_a_new_fleet(face, shards):
+    urls = shards(2)
+    face(urls[1]).next_id("order")
+    with pytest.raises(ShardMisconfigured, match="has given ids before, and the others have not"):
+        face(shards=urls).ticket("invoice")
+    face(urls[0]).ticket("invoice")
+    with pytest.raises(ShardMisconfigured, match="has given ids of its own; a shard that is added must be empty"):
+        grow(urls[:1], urls[1])
+
+
+def test_odd_settings_are_refused(face, tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    for wrong, sentence in (
+        (dict(shards=[]), "1 to 1000 databases, got 0"),
+        (dict(), "either a database or shards are needed"),
+        (dict(database=url, shards=[url]), "either a database or shards are needed, and not both"),
+        (dict(database=url, fleet="a b"), "the name of a fleet is formed as a tag"),
+        (dict(database=url, tickets="fast"), "tickets must be 'replace' or 'count', got 'fast'"),
+    ):
+        with pytest.raises(InvalidSetting, match=sentence):
+            face(wrong.pop("database", None), **wrong)
+
+
+def test_another_fleet_than_asked_for_is_refused(face, shards):
+    (url,) = shards(1)
+    face(url, fleet="ids").ticket("invoice")
+
+    with pytest.raises(ShardMisconfigured, match="is a shard of the fleet 'ids', and not of 'other'"):
+        face(url, fleet="other").ticket("invoice")
+    assert face(url).ticket("invoice") == 2
+
+
+def test_a_server_that_is_another_one_is_left_alone_until_it_is_adopted(face, shards, caplog):
+    urls = shards(2)
+    ids = face(shards=urls, timeout=1)
+    drawn = [ids.ticket("invoice") for _ in range(4)]
+    execute(urls[0], "UPDATE allocator_shard SET server = 'elsewhere'")
+    drawn += [ids.ticket("invoice") for _ in range(4)]
+    assert {ticket % 2 for ticket in drawn[4:]} == {0}
+    assert "was written on elsewhere" in caplog.text
+    assert "allocator shards adopt" in caplog.text
+    with growing(urls) as growth, closing(Database(urls[0])) as database:
+        growth.adopt(database, 50)
+    draw_until(ids, drawn, lambda: drawn[-1] % 2 == 1)
+
+    assert len(set(drawn)) == len(drawn)
+    assert drawn[-1] > 50
+
+
+@pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind):
+    (url,) = shards(1)
+    ids = face(url, timeout=1)
+    drawn = [ids.ticket("invoice") for _ in range(5)]
+    execute(
+        url,
+        "DELETE FROM allocator_ticket",
+        {
+            "sqlite": "UPDATE sqlite_sequence SET seq = 0 WHERE name = 'allocator_ticket'",
+            "postgres": "ALTER TABLE allocator_ticket ALTER COLUMN id RESTART WITH 1",
+        }.get(fleet_kind, "ALTER TABLE allocator_ticket AUTO_INCREMENT = 1"),
+    )
+    for _ in range(2):
+        with pytest.raises(MaxValueWentBack, match="allocator shards adopt"):
+            ids.ticket("invoice")
+    with growing([url]) as growth, closing(Database(url)) as database:
+        growth.adopt(database, 50)
+    time.sleep(0.5)
+
+    assert ids.ticket("invoice") > max(drawn)
+
+
+@on_servers
+def test_numbers_that_are_not_the_shards_own_are_burnt(face, shards, fleet_kind, monkeypatch, caplog):
+    """As when the numbering was changed on the server behind our back."""
+    urls = shards(2)
+    ids = face(shards=urls)
+    drawn = [ids.ticket("invoice") for _ in range(4)]
+    if fleet_kind == "postgres":
+        execute(urls[0], "ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY 1 RESTART WITH 100")
+    else:
+        monkeypatch.setattr(mysql, "number_as", lambda connection, numbering: None)
+        execute(urls[0], "ALTER TABLE allocator_ticket AUTO_INCREMENT = 100")
+    ids = face(shards=urls)
+    with suppress(ShardMisconfigured):
+        drawn += [ids.ticket("invoice") for _ in range(6)]
+
+    assert "is not of offset 1 and step 2" in caplog.text
+    assert len(set(drawn)) == len(drawn)
+
+
+@on_mysql
+def test_the_servers_own_increment_does_not_matter(shards, fleet_kind):
+    (url,) = shards(1)
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text("SET GLOBAL auto_increment_increment = 7"))
+        try:
+            with Allocator(url) as ids:
+                drawn = [ids.ticket("invoice") for _ in range(5)]
+        finally:
+            connection.execute(text("SET GLOBAL auto_increment_increment = 1"))
+    engine.dispose()
+
+    assert drawn == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        ("ALTER TABLE allocator_ticket ENGINE = MyISAM", "is kept by MyISAM, and must be by InnoDB"),
+        ("ALTER TABLE allocator_ticket DROP INDEX type", r"must have a unique key on \(type\)"),
+    ],
+)
+def test_a_table_that_would_repeat_tickets_is_refused(fresh, damage, sentence):
+    execute(fresh, damage)
+    with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=sentence):
+        ids.ticket("invoice")
+
+
+# -- threads and processes
+
+
+def test_threads_share_one_fleet(shards):
+    with Allocator(shards=shards(3), timeout=20) as ids, ThreadPoolExecutor(12) as pool:
+        drawn = list(pool.map(lambda _: ids.ticket("invoice"), range(240)))
+
+    assert len(set(drawn)) == 240
+
+
+def test_after_close_nothing_is_drawn(face, shards):
+    from allocator import AllocatorClosed
+
+    ids = face(shards=shards(2))
+    ids.ticket("invoice")
+    ids.close()
+    with pytest.raises(AllocatorClosed):
+        ids.ticket("invoice")
+
+
+def test_nobody_waits_for_ever_when_it_is_closed_while_drawing(shards):
+    ids = Allocator(shards=shards(2))
+    ids.ticket("invoice")
+    drawing = threading.Thread(target=draw_until_closed, args=(ids,))
+    drawing.start()
+    ids.close()
+    drawing.join(30)
+
+    assert not drawing.is_alive()
+
+
+def draw_until_closed(ids: Allocator) -> None:
+    from allocator import AllocatorError
+
+    try:
+        while True:
+            ids.ticket("invoice")
+    except AllocatorError:
+        pass
