@@ -16,6 +16,7 @@
     ├── LeaseLost                   another process has our worker number now
     ├── MaxValueWentBack            the database forgot ids: the tag is stopped
     ├── DatabaseUnavailable         try again later, it is safe
+    │   └── FleetGrowing            a moment, while more shards are added
     ├── DatabaseRefused             wrong user, password, name or rights
     ├── SchemaOutOfDate             the tables are missing, behind or ahead
     ├── SchemaDamaged               the tables were altered by hand
@@ -97,6 +98,10 @@ class MaxValueWentBack(AllocatorError):
 
 class DatabaseUnavailable(AllocatorError):
     """The database did not answer in time; the call may be tried again, what it had claimed is burnt."""
+
+
+class FleetGrowing(DatabaseUnavailable):
+    """No id can be had while the fleet turns to its new shards, which takes a moment unless it was interrupted."""
 
 
 class DatabaseRefused(AllocatorError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from allocator.database.store import Database
-from allocator.errors import DatabaseUnavailable, MaxValueWentBack, ShardMisconfigured
+from allocator.errors import FleetGrowing, MaxValueWentBack, ShardMisconfigured
 from allocator.schemes.shard import Shard, check_usable
 
 DRAWS = 10
@@ -57,6 +57,6 @@ class Handle:
             if fresh == row:
                 break
             take(fresh)
-        raise DatabaseUnavailable(
+        raise FleetGrowing(
             f"{self.where} is at its ceiling while the fleet grows; if that was interrupted: allocator shards grow"
         )

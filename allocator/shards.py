@@ -16,6 +16,7 @@ from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
     DatabaseUnavailable,
+    FleetGrowing,
     InvalidArgument,
     MaxValueWentBack,
     SchemaDamaged,
@@ -113,17 +114,28 @@ class Fleet:
         refusals: list[AllocatorError] = []
         while True:
             number = self._next(end)
-            handle = self._handles[number]
             try:
-                return act(handle)
+                return act(self._handles[number])
             except (InvalidArgument, AllocatorClosed):
                 raise
+            except FleetGrowing as error:
+                refusals.append(error)
             except faults as error:
                 self._fail(number, error)
+            except MaxValueWentBack:
+                raise
             except AllocatorError as error:  # the shard is well, and this cannot be had there
                 refusals.append(error)
-                if len(refusals) >= self._in_use() or (isinstance(error, MaxValueWentBack)):
-                    raise
+            self._raise_if_refused(refusals, end)
+
+    def _raise_if_refused(self, refusals: list[AllocatorError], end: float) -> None:
+        """When every shard in use has refused; but a fleet that grows is waited for."""
+        if len(refusals) < max(1, self._in_use()):
+            return
+        if not isinstance(refusals[-1], FleetGrowing) or monotonic() >= end:
+            raise refusals[-1]
+        self._background.closed.wait(LOOK_AROUND)
+        refusals.clear()
 
     # -- in turn
 

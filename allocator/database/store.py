@@ -26,7 +26,7 @@ from allocator.errors import (
     LeaseLost,
     SchemaOutOfDate,
 )
-from allocator.schemes.lane import Lane, Seen, mark
+from allocator.schemes.lane import ALL, Lane, Seen, mark
 from allocator.schemes.layout import Layout
 from allocator.schemes.registry import Worker, check_same, choose_worker
 from allocator.schemes.snowflake import Lease, LeaseClaim
@@ -119,9 +119,10 @@ class Database:
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         """Claim `size` ids above those `seen`; fewer, if no more remain and they need not be `exact`."""
         for _ in range(CLAIM_ATTEMPTS):
-            lane = self._lanes.get(name) or Lane()
+            lane = self._lanes.get(name, ALL)
             low = mark(seen, lane)
-            last = self.run(self.dialect.claim_segment, name, size, lane, low)
+            # A lane of step 0 is that of a fleet which grew when the row was read.
+            last = self.run(self.dialect.claim_segment, name, size, lane, low) if lane.step else None
             if last is not None:
                 found = lane.ids(last, size)
                 if found[0] <= low:

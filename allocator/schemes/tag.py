@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from allocator.errors import (
-    DatabaseUnavailable,
     Exhausted,
+    FleetGrowing,
     InvalidCount,
     InvalidSetting,
     MaxValueWentBack,
@@ -65,7 +65,7 @@ def settle(tag: Tag | None, name: str, size: int, seen: int, exact: bool = False
     if tag is None:
         raise unknown(name)
     if not tag.lane.step:
-        raise DatabaseUnavailable(
+        raise FleetGrowing(
             f"tag {name!r} waits while its fleet grows; if that was interrupted, go on with: allocator shards grow"
         )
     if type(tag.max_value) is not int or type(tag.limit) is not int:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from rig.running import Running
 
+PORTS = {"postgres": 5432, "mysql": 3306, "mariadb": 3306}
 IMAGES = {"postgres": "postgres:18", "mysql": "mysql:9", "mariadb": "mariadb:11"}
 
 
@@ -31,6 +35,34 @@ def from_container(kind: str) -> Running:
         engine.pause,
         engine.unpause,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Killable:
+    """A server that can be killed and started again; port and data stay."""
+
+    url: str
+    kill: Callable[[], None]
+    start: Callable[[], None]
+    stop: Callable[[], None]
+
+
+def killable(kind: str) -> Killable:
+    from docker.errors import DockerException
+
+    image = os.environ.get(f"ALLOCATOR_TEST_{kind.upper()}_IMAGE", IMAGES[kind])
+    try:
+        container = make(kind, image).with_bind_ports(PORTS[kind], free_port())
+        container.start()
+    except (DockerException, OSError) as error:
+        raise LookupError(f"testcontainers cannot start {image} ({first_line(error)})") from error
+    engine = container.get_wrapped_container()
+    return Killable(container.get_connection_url(), engine.kill, engine.start, lambda: remove(container))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def make(kind: str, image: str):
