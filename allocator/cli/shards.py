@@ -117,7 +117,7 @@ def adopt_shard(shard: str, margin: int, urls: tuple[str, ...], as_json: bool) -
             row = growth.adopt(database, margin)
         finally:
             database.close()
-    floor = row.numbering.floor
+    floor = row.numbering.following(0)
     show(as_json, {"floor": str(floor)}, f"{database.address.shown} goes on from {floor}")
 
 

@@ -301,7 +301,7 @@ def test_one_database_becomes_several_while_it_is_used(face, shards):
 
 def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch):
     urls = shards(2)
-    ids = face(shards=urls[:1], timeout=1)
+    ids = face(shards=urls[:1], timeout=1.6)
     before = ids.ticket("invoice")
     ids.next_id("order")
     with growing(urls[:1]) as growth:

@@ -1,0 +1,130 @@
+"""`allocator shards` as an operator types it, on SQLite, and once on each server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from allocator.cli import main
+
+
+def run(*words: str, urls: list[str] | None = None) -> Result:
+    options = [word for url in urls or () for word in ("--url", url)]
+    return CliRunner().invoke(main, [*words, *options], env={"ALLOCATOR_DATABASE_URL": None})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    return [f"sqlite:///{tmp_path}/{name}.db" for name in ("one", "two", "three")]
+
+
+def tickets(urls: list[str], count: int) -> list[int]:
+    done = run("next", "--scheme", "ticket", "invoice", "-n", str(count), urls=urls)
+    assert done.exit_code == 0, done.output
+    return [int(line) for line in done.output.split()]
+
+
+def test_tickets_come_from_the_shards_in_turn(files):
+    assert tickets(files, 5) == [1, 2, 3, 4, 5]
+    assert tickets(files[:1], 1) == [7]
+    done = run("next", "--scheme", "ticket", "invoice", "--json", urls=files)
+
+    assert json.loads(done.output) == {"tag": "invoice", "ids": ["10"]}
+
+
+def test_several_urls_may_come_from_the_environment(files):
+    words = ["next", "--scheme", "ticket", "invoice", "-n", "3"]
+    done = CliRunner().invoke(main, words, env={"ALLOCATOR_DATABASE_URL": " ".join(files)})
+
+    assert done.output == "1\n2\n3\n"
+    refused = CliRunner().invoke(main, ["db", "current"], env={"ALLOCATOR_DATABASE_URL": " ".join(files)})
+    assert (refused.exit_code, "this needs one database, got 3" in refused.output) == (2, True)
+
+
+def test_a_fleet_is_listed(files):
+    assert "no shard yet" in run("shards", "list", urls=files[:1]).output
+    tickets(files[:2], 5)
+    done = run("shards", "list", urls=files[:1])
+    heading, first, second = done.output.splitlines()
+
+    assert heading.split() == ["shard", "database", "last", "ticket", "state"]
+    assert first.startswith("1 of 2")
+    assert first.endswith("one.db  5            serving")
+    assert second.startswith("2 of 2")
+    (listed, _) = json.loads(run("shards", "list", "--json", urls=files[:1]).output)
+    assert (listed["offset"], listed["step"], listed["last"], listed["state"]) == (1, 2, "5", "serving")
+
+
+def test_a_fleet_grows_and_is_told_what_comes_next(files):
+    before = tickets(files[:1], 3)
+    added = run("shards", "add", files[1], urls=files[:1])
+    assert (added.exit_code, "will be shard 2; now run: allocator shards grow" in added.output) == (0, True)
+    assert "joining: run allocator shards grow" in run("shards", "list", urls=files[:1]).output
+    assert run("shards", "add", files[2], urls=files[:1]).exit_code == 0
+    grown = run("shards", "grow", "--margin", "10", urls=files[:1])
+    assert (grown.exit_code, grown.output.startswith("3 shards, generation 2: tickets go on from ")) == (0, True)
+    after = tickets(files, 9)
+
+    assert min(after) > max(before)
+    assert {ticket % 3 for ticket in after} == {0, 1, 2}
+    again = run("shards", "grow", urls=files[:1])
+    assert (again.exit_code, "there is nothing to grow to; add a database with" in again.stderr) == (1, True)
+
+
+def test_what_was_added_can_be_taken_back(files):
+    tickets(files[:1], 1)
+    assert run("shards", "grow", "--take-back", urls=files[:1]).output == "there was nothing to take back\n"
+    run("shards", "add", files[1], urls=files[:1])
+    assert run("shards", "grow", "--take-back", urls=files[:1]).output == "taken back\n"
+    assert run("shards", "grow", urls=files[:1]).exit_code == 1
+    run("shards", "add", files[1], urls=files[:1])
+
+    assert run("shards", "grow", urls=files[:1]).exit_code == 0
+
+
+def test_a_shard_is_adopted(files):
+    tickets(files[:2], 4)
+    done = run("shards", "adopt", files[1], "--margin", "10", urls=files[:1])
+
+    assert (done.exit_code, done.output.endswith("goes on from 26\n")) == (0, True)
+    assert tickets(files[:2], 2) == [5, 26]
+
+
+def test_the_statement_is_changed(files):
+    tickets(files[:1], 1)
+    done = run("shards", "grow", "--statement", "count", "--margin", "1", "--json", urls=files[:1])
+
+    assert json.loads(done.output)["shards"] == 1
+    assert len(tickets(files[:1], 3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["shards", "add", "mysql://h"], "names no database"),
+        (["shards", "add", "sqlite:////no/such/folder/x.db"], "refuses"),
+        (["shards", "grow"], "there is nothing to grow to|is no shard yet"),
+        (["shards", "adopt", "sqlite://"], "is no shard of this fleet"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_sentence(files, words, sentence):
+    done = run(*words, urls=files[:1])
+
+    assert done.exit_code == 1
+    assert any(part in done.stderr for part in sentence.split("|")), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+def test_a_password_is_never_shown(fresh, kind, new_database):
+    """Other shards are told by their URLs, and those are kept in the tables."""
+    secret = fresh.split("@")[0].rsplit(":", 1)[1]
+    shown = run("shards", "list", "--json", urls=[fresh]).output
+    tickets([fresh], 1)
+    shown += run("shards", "list", urls=[fresh]).output
+    shown += run("shards", "add", new_database(kind), urls=[fresh]).output
+
+    assert f":{secret}@" not in shown
