@@ -90,8 +90,8 @@ def check_fleet(found: Sequence[tuple[str, Shard]], fleet: str | None = None) ->
     check_keys(found)
     serving = [(where, shard) for where, shard in found if not shard.joining]
     if serving:
-        check_generations(serving)
         check_offsets(serving)
+        check_generations(serving)
 
 
 def check_alone(where: str, shard: Shard, fleet: str | None) -> None:

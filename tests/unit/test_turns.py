@@ -1,0 +1,80 @@
+"""Which shard is next, and which is left alone."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from allocator.errors import DatabaseUnavailable
+from allocator.schemes.pace import Wait
+from allocator.schemes.turns import FIRST_PAUSE, LONGEST_PAUSE, Turns
+
+DOWN = DatabaseUnavailable("down")
+
+
+def test_shards_are_used_in_turn():
+    turns = Turns(3)
+
+    assert [turns.next(0.0) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_one_that_failed_is_skipped_at_once_and_no_other():
+    turns = Turns(3)
+    assert turns.failed(1, DOWN, 0.0)
+    assert not turns.failed(1, DOWN, 0.0), "it was left alone already"
+
+    assert [turns.next(0.0) for _ in range(4)] == [0, 2, 0, 2]
+
+
+def test_it_is_probed_after_pauses_that_double():
+    turns, now, pauses = Turns(2), 0.0, []
+    turns.failed(0, DOWN, now)
+    for _ in range(10):
+        began = now
+        while not turns.due(now):
+            now += 0.01
+        pauses.append(now - began)
+        assert not turns.due(now + 100), "a probe is under way"
+        turns.failed(0, DOWN, now)
+
+    assert abs(pauses[0] - FIRST_PAUSE) < 0.02
+    assert all(1.5 < later / earlier < 2.5 for earlier, later in pairwise(pauses[:6]))
+    assert abs(pauses[-1] - LONGEST_PAUSE) < 0.02
+
+
+def test_calls_that_fail_while_it_is_left_alone_do_not_lengthen_the_pause():
+    turns = Turns(1)
+    for _ in range(50):
+        turns.failed(0, DOWN, 0.0)
+
+    assert turns.due(FIRST_PAUSE) == [0]
+
+
+def test_one_that_answers_a_probe_is_used_again():
+    turns = Turns(2)
+    turns.failed(0, DOWN, 0.0)
+    assert turns.due(1.0) == [0]
+    turns.worked(0)
+
+    assert {turns.next(1.0), turns.next(1.0)} == {0, 1}
+    assert turns.errors() == []
+
+
+def test_when_all_are_left_alone_it_says_for_how_long_and_why():
+    turns = Turns(2)
+    turns.failed(0, DOWN, 0.0)
+    turns.failed(1, DOWN, 0.05)
+    answer = turns.next(0.06)
+
+    assert isinstance(answer, Wait)
+    assert abs(answer.seconds - (FIRST_PAUSE - 0.06)) < 1e-9
+    assert answer.error is DOWN
+
+
+def test_a_shard_that_joins_is_probed_first():
+    turns = Turns(1)
+    assert turns.add(DOWN, 5.0) == 1
+    assert [turns.next(5.0), turns.next(5.0)] == [0, 0]
+    assert turns.due(5.0) == [1]
+    turns.worked(1)
+
+    assert {turns.next(5.0), turns.next(5.0)} == {0, 1}
