@@ -25,7 +25,9 @@ from allocator.errors import (
     DatabaseUnavailable,
     LeaseLost,
     SchemaOutOfDate,
+    ShardMisconfigured,
 )
+from allocator.schemes.growth import LEAD
 from allocator.schemes.lane import ALL, Lane, Seen, mark
 from allocator.schemes.layout import Layout
 from allocator.schemes.registry import Worker, check_same, choose_worker
@@ -138,7 +140,7 @@ class Database:
 
     def register_node(self) -> int:
         """A new node number, for this process."""
-        self.check_schema()
+        self._check_numbers()
         now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
         return self.run(self.dialect.register_node, *identity(), our_version(), now)
 
@@ -149,6 +151,7 @@ class Database:
             if not self.run(self.dialect.renew_worker, claim.lease.number, claim.lease.holder, claim.until):
                 raise LeaseLost(f"worker {claim.lease.number} was leased by another process meanwhile")
             return replace(claim.lease, until=claim.until)
+        self._check_numbers()
         for _ in range(CLAIM_ATTEMPTS):
             found = self.run(self.dialect.list_workers)
             chosen = choose_worker(found, layout, epoch, claim.now, randbelow(1 << 16))
@@ -163,6 +166,17 @@ class Database:
                 since = claim.now if isinstance(chosen, int) else max(claim.now, chosen.until + 1)
                 return Lease(number, fresh.holder, since, claim.until)
         raise DatabaseUnavailable("every worker that was free was leased by another process first; try again")
+
+    def _check_numbers(self) -> None:
+        """Of the shards of a fleet, the first alone numbers nodes and workers."""
+        self.check_schema()
+        row = self.run(self.dialect.read_shard)
+        if row is not None and not row.joining and row.numbering.offset != LEAD:
+            lead = next((member.url for member in row.members if member.offset == LEAD), "")
+            raise ShardMisconfigured(
+                f"{self.address.shown} is shard {row.numbering.offset} of a fleet, and nodes and workers are numbered "
+                f"by shard {LEAD} alone; use {lead}, or give all shards"
+            )
 
     # -- schema
 

@@ -172,8 +172,21 @@ def test_each_shard_serves_its_remainder(face, shards):
     assert set(drawn) <= set(range(1, 120))
     assert (block.step, len(block)) == (3, 4)
     assert not set(block) & set(drawn)
-    assert ids.meteor() > 0
-    assert ids.snowflake() > 0
+
+
+def test_nodes_and_workers_are_numbered_by_the_first_shard_alone(face, shards):
+    urls = shards(2)
+    together, alone = face(shards=urls[::-1]), face(urls[1])
+    together.ticket("invoice")
+    for ids in (together, face(shards=urls), face(urls[1])):
+        assert ids.meteor() > 0
+        assert ids.snowflake() > 0
+    together.close()
+    first = face(urls[0])
+    for call in (first.meteor, first.snowflake):
+        with pytest.raises(ShardMisconfigured, match="is shard 2 of a fleet, and nodes and workers are numbered by"):
+            call()
+    assert alone.meteor() > 0
 
 
 def test_a_limit_is_kept_and_reached_by_every_shard(face, shards):
