@@ -172,6 +172,7 @@ class Growth:
             try:
                 self._fence(old, target)
             except TooLow as error:
+                room *= 2  # they draw faster than was thought
                 target = self._decide(lead, target, error.greatest + room)
             else:
                 target = self._no_way_back(lead, target)

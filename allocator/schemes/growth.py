@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from allocator.errors import ShardMisconfigured
+from allocator.errors import AllocatorError, ShardMisconfigured
 from allocator.schemes.shard import Member, Shard, Target
 from allocator.schemes.ticket import MAX_SHARDS, Numbering
 
@@ -28,12 +28,12 @@ MARGIN = 100_000
 """Tickets that each shard may still give between the decision and the turn, by default."""
 
 
-class Again(Exception):
-    """Somebody else changed what was decided meanwhile: look again."""
+class Again(AllocatorError):
+    """Not for callers. Somebody else changed what was decided meanwhile: look again."""
 
 
-class TooLow(Exception):
-    """A shard has given an id above F meanwhile: decide on a higher one."""
+class TooLow(AllocatorError):
+    """Not for callers. A shard has given an id above F meanwhile: decide on a higher one."""
 
     def __init__(self, greatest: int) -> None:
         super().__init__(greatest)

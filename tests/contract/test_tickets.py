@@ -339,6 +339,18 @@ def refusal(call: Callable[[], object]) -> str:
     return str(caught.value)
 
 
+def test_a_margin_that_is_too_small_is_made_larger(shards):
+    urls = shards(2)
+    with Allocator(shards=urls[:1], timeout=20) as ids:
+        before = ids.ticket("invoice")
+        drawing = threading.Thread(target=lambda: [ids.ticket("invoice") for _ in range(300)])
+        drawing.start()
+        grow(urls[:1], urls[1], margin=1)
+        drawing.join()
+
+        assert ids.ticket("invoice") > before
+
+
 def test_the_statement_is_changed_for_all(face, shards):
     urls = shards(2)
     ids = face(shards=urls)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from allocator.errors import DatabaseUnavailable
+from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable
 from allocator.schemes.lane import ALL, Lane
 from allocator.schemes.shard import Shard
 from allocator.schemes.tag import Tag
@@ -38,7 +38,12 @@ class MemoryShard:
         self.before()
         if self.down:
             raise DatabaseUnavailable(f"{self.address.shown} is down")
-        return verb(None, *args)
+        try:
+            return verb(None, *args)
+        except AllocatorError:
+            raise
+        except Exception as error:
+            raise DatabaseRefused(f"{type(error).__name__}: {error}") from error
 
     def check_schema(self) -> None:
         if self.down:
