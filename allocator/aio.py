@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
+from functools import partial
 from itertools import islice
 from time import monotonic
 from types import TracebackType
@@ -62,7 +63,9 @@ class AsyncSequence(Uncopyable):
 
     async def reserve(self, count: int) -> range:
         """As `Sequence.reserve`. A cancelled call burns the block."""
-        return await result_of(self._supply._start_reserve(count), self._supply._terms.timeout, self._supply._overdue)
+        supply = self._supply
+        start = partial(supply._start_reserve, count)
+        return await drawn(start, supply._background, supply._terms.timeout, supply._overdue)
 
     async def __aiter__(self) -> AsyncIterator[int]:
         """Ids without end: `async for id in sequence`."""
@@ -97,14 +100,19 @@ async def ended(future: Future[Any], seconds: float) -> bool:
     return bool(done)
 
 
-async def result_of(future: Future[T], seconds: float, overdue: Callable[[], AllocatorError]) -> T:
-    """As `sequence.result_of`, without blocking the loop."""
-    try:
-        if not await ended(future, seconds):
-            raise overdue()
-    finally:
-        future.cancel()  # what has begun is burnt
-    return future.result()
+async def drawn(
+    start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
+) -> T:
+    """As `sequence.drawn`, without blocking the loop."""
+    while True:
+        process, future = background.closed, start()
+        try:
+            if not await ended(future, seconds):
+                raise overdue()
+        finally:
+            future.cancel()  # what has begun is burnt
+        if process is background.closed:
+            return future.result()
 
 
 def look(future: asyncio.Future[Any]) -> None:
@@ -235,7 +243,8 @@ class AsyncAllocator(Uncopyable):
     async def ticket(self, kind: str) -> int:
         """As `Allocator.ticket`. A cancelled call burns the ticket."""
         ids = self._allocator
-        return await result_of(ids._start_ticket(kind), ids._terms.timeout, ids._overdue)
+        start = partial(ids._start_ticket, kind)
+        return await drawn(start, ids._background, ids._terms.timeout, ids._overdue)
 
     def sequence(self, tag: str) -> AsyncSequence:
         """The handle of one tag; not awaited, since nothing is asked of the database."""

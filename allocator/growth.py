@@ -11,7 +11,7 @@ from allocator.database.store import Database, sibling
 from allocator.errors import AllocatorError, ShardMisconfigured
 from allocator.schemes import growth
 from allocator.schemes.growth import LEAD, MARGIN, Again, TooLow
-from allocator.schemes.shard import DEFAULT_FLEET, JOINING, REPLACE, Member, Shard, Target, check_fleet
+from allocator.schemes.shard import DEFAULT_FLEET, JOINING, REPLACE, Member, Shard, Target, check_fleet, check_usable
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import Numbering
 from allocator.tags import merged
@@ -20,13 +20,14 @@ from allocator.tags import merged
 @dataclass(frozen=True, slots=True)
 class Found:
     """A shard of the fleet as it was found; `error` says why not. `last` is the greatest ticket in its tables,
-    `server` where it runs now."""
+    `server` and `place` where it runs now."""
 
     where: str
     database: Database
     row: Shard | None = None
     last: int = 0
     server: str = ""
+    place: str = ""
     error: AllocatorError | None = None
 
 
@@ -50,11 +51,11 @@ class Growth:
         while waiting:
             database = waiting.pop(0)
             seen = look(database)
-            key = seen.row.key if seen.row else seen.where
+            key = f"{seen.row.key} {seen.where}" if seen.row else seen.where
             found.setdefault(key, seen)
             for member in listed(seen.row):
-                known = member.key in found or member.url in {one.address.shown for one in waiting}
-                if not known and member.url not in {one.where for one in found.values()}:
+                known = {one.row.key for one in found.values() if one.row} | {one.where for one in found.values()}
+                if not {member.key, member.url} & (known | {one.address.shown for one in waiting}):
                     waiting.append(self._sibling(member.url))
         rows = [(one.where, one.row) for one in found.values() if one.row]
         if rows:
@@ -68,15 +69,20 @@ class Growth:
             self._opened.append(fresh)
         return fresh
 
-    def _reached(self) -> dict[str, Found]:
-        """All shards by key, none of which may be missing."""
+    def _reached(self, newcomers: bool = True) -> dict[str, Found]:
+        """All shards by key, none of which may be missing, but for newcomers if they need not be there."""
         found = self.shards()
+        rows = {one.row.key: one for one in found if one.row}
+        needed = {member.url for one in rows.values() if one.row for member in one.row.members}
         for one in found:
-            if one.error:
-                raise one.error
-            if one.row is None:
-                raise ShardMisconfigured(f"{one.where} is no shard yet: nothing has drawn a ticket there")
-        return {one.row.key: one for one in found if one.row}
+            if one.row is not None and not one.row.joining:
+                check_usable(one.where, one.row, one.server)
+            if one.row is None and (newcomers or not rows or one.where in needed):
+                raise one.error or ShardMisconfigured(
+                    f"{one.where} is no shard yet; or if it was one, its row of allocator_shard is lost, and must be "
+                    "restored"
+                )
+        return rows
 
     # -- what is done
 
@@ -85,13 +91,17 @@ class Growth:
         (database, *more) = self._given
         if more or look(database).row is not None:
             return
+        if database.run(database.dialect.holds_tickets):
+            raise ShardMisconfigured(
+                f"{database.address.shown} has given tickets, and its row of allocator_shard is lost; restore that"
+            )
         member = Member(token_hex(16), LEAD, database.address.shown)
         alone = Shard(DEFAULT_FLEET, member.key, "", REPLACE, 1, Numbering(), 1, (member,))
         database.run(database.dialect.add_shard, alone)
 
     def add(self, newcomer: Database) -> Target:
         """Plan to grow by an empty database. It gives no ids before `grow`. May be done again."""
-        found = self._reached()
+        found = self._reached(newcomers=False)
         lead = lead_of(found)
         assert lead.row is not None
         self._opened.append(newcomer)
@@ -114,8 +124,7 @@ class Growth:
         dialect = newcomer.dialect
         if newcomer.run(dialect.holds_tickets) or newcomer.run(dialect.holds_tags):
             raise ShardMisconfigured(f"{seen.where} has given ids of its own; a shard that is added must be empty")
-        server = newcomer.run(dialect.read_server)
-        same = [one.where for one in found.values() if server and one.row and one.row.server == server]
+        same = [one.where for one in found.values() if seen.place and one.place == seen.place]
         if same:
             raise ShardMisconfigured(f"{seen.where} is {same[0]} under another URL, or a copy of its server")
         fresh = Shard(lead.fleet, token_hex(16), "", lead.statement, JOINING, Numbering(0, 0), 1, ())
@@ -146,6 +155,7 @@ class Growth:
         lead = lead_of(found)
         assert lead.row is not None
         if lead.row.target is None:
+            self.take_back()  # what a growth that was taken back may have left
             raise ShardMisconfigured("there is nothing to grow to; add a database with: allocator shards add URL")
         missing = [member.url for member in lead.row.target.members if member.key not in found]
         if missing:
@@ -193,7 +203,7 @@ class Growth:
 
         A database that was added stays marked as joining, so that it can be added again and is not used otherwise.
         """
-        found = self._reached()
+        found = self._reached(newcomers=False)
         begun = any(one.row and one.row.target for one in found.values())
         lead = lead_of(found)
         # Asked after the others: what they are held to and the lead does not know of is dead, and will not come back.
@@ -209,15 +219,34 @@ class Growth:
     def _take_back(self, one: Found, key: str) -> None:
         self._change(one, lambda row, _: growth.taken_back(row, key))
 
-    def adopt(self, database: Database, margin: int = MARGIN) -> Shard:
-        """Let a shard go on after a failover or restore, above all that any shard has given, and a margin."""
+    def adopt(self, database: Database, margin: int = MARGIN, above: int | None = None) -> Shard:
+        """Let a shard go on after a failover or restore, above all that any shard has given, and a margin.
+
+        above: how far ids went, where the other shards cannot tell because there are none, or not all can be reached.
+        """
         found = [one for one in self.shards() if one.row and not one.row.joining]
         here = next((one for one in found if one.where == database.address.shown), None)
-        if here is None:
+        if here is None or here.row is None:
             raise ShardMisconfigured(f"{database.address.shown} is no shard of this fleet that can be reached")
-        floor = max(self._greatest(one) for one in found) + margin * len(found) + 1
-        run, verb = here.database.run, here.database.dialect.change_shard
-        return run(verb, lambda row, _: growth.adopted(row, floor), (), True)
+        missing = len(here.row.members) - len(found)
+        if above is None and (missing or len(found) == 1):
+            raise ShardMisconfigured(
+                f"how far the ids of {here.where} went cannot be told by {len(found)} of {len(here.row.members)} "
+                "shards: say above which number nothing was given out, with: --above N"
+            )
+        floor = max(above or 0, max(self._greatest(one) for one in found) + margin * len(found)) + 1
+        key, url = here.row.key, here.where
+        epoch = 1 + max(m.epoch for one in found if one.row for m in one.row.members if m.key == key)
+        row: Shard = here.database.run(
+            here.database.dialect.change_shard,
+            lambda row, _: growth.moved(growth.adopted(row, floor), key, url, epoch),
+            (),
+            True,
+        )
+        for one in found:
+            if one is not here:
+                self._change(one, lambda row, _: growth.moved(row, key, url, epoch))
+        return row
 
     def _greatest(self, one: Found) -> int:
         known: list[int] = []
@@ -233,7 +262,8 @@ def look(database: Database) -> Found:
     try:
         database.check_schema()
         row = database.run(dialect.read_shard)
-        return Found(where, database, row, database.run(dialect.last_ticket), database.run(dialect.read_server))
+        server, place = database.run(dialect.read_server), database.run(dialect.read_place)
+        return Found(where, database, row, database.run(dialect.last_ticket), server, place)
     except AllocatorError as error:
         return Found(where, database, error=error)
 

@@ -8,6 +8,7 @@ from itertools import islice
 from time import monotonic
 from typing import TypeVar
 
+from allocator.background import Background
 from allocator.errors import AllocatorError
 from allocator.schemes.limits import check_count
 from allocator.schemes.pace import Wait
@@ -52,7 +53,7 @@ class Sequence(SegmentSupply):
 
     def reserve(self, count: int) -> range:
         """One contiguous block of 1 to 10 million ids, claimed from the database by this call."""
-        return result_of(self._start_reserve(count), self._terms.timeout, self._overdue)
+        return drawn(lambda: self._start_reserve(count), self._background, self._terms.timeout, self._overdue)
 
     def __iter__(self) -> Iterator[int]:
         """Ids without end: `for id in sequence`."""
@@ -85,10 +86,17 @@ def outcome(ended: Ended, seconds: float) -> AllocatorError | None:
         return None
 
 
-def result_of(future: Future[T], seconds: float, overdue: Callable[[], AllocatorError]) -> T:
+def drawn(
+    start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
+) -> T:
     """What a thread brings within so many seconds; what it brings later is burnt."""
-    try:
-        return future.result(seconds)
-    except TimeoutError:
-        future.cancel()
-        raise overdue() from None
+    while True:
+        process, future = background.closed, start()
+        try:
+            found = future.result(seconds)
+        except TimeoutError:
+            future.cancel()
+            raise overdue() from None
+        if process is background.closed:
+            return found
+        # Forked while it waited, as in a signal handler: what came is the parent's.

@@ -18,6 +18,7 @@ from allocator.errors import (
     DatabaseUnavailable,
     FleetGrowing,
     InvalidArgument,
+    InvalidTag,
     MaxValueWentBack,
     SchemaDamaged,
     SchemaOutOfDate,
@@ -38,6 +39,9 @@ T = TypeVar("T")
 
 LOOK_AROUND = 0.05
 """Seconds after which a call that waits for a shard looks whether one is back."""
+
+MOST = 0.9
+"""Of the timeout, for a claim of segments: its caller should learn why it failed before it gives up."""
 
 FAULTS = (
     DatabaseUnavailable,
@@ -106,7 +110,7 @@ class Fleet:
         return self.lead().lease_worker(claim, layout, epoch)
 
     def _end(self) -> float:
-        return monotonic() + self._timeout
+        return monotonic() + MOST * self._timeout
 
     def _on_a_shard(self, act: Callable[[Handle], T], end: float, faults: tuple[type[AllocatorError], ...]) -> T:
         """Act on the next shard; where it fails by its own fault, on another one, until `end`."""
@@ -116,12 +120,14 @@ class Fleet:
             number = self._next(end)
             try:
                 return act(self._handles[number])
-            except (InvalidArgument, AllocatorClosed):
+            except (AllocatorClosed, InvalidTag):
                 raise
             except FleetGrowing as error:
                 refusals.append(error)
             except faults as error:
                 self._fail(number, error)
+                if monotonic() >= end:
+                    raise
             except MaxValueWentBack:
                 raise
             except AllocatorError as error:  # the shard is well, and this cannot be had there
@@ -180,13 +186,17 @@ class Fleet:
         if was_used:
             log.warning("shard %s is left alone: %s", self._handles[number].where, error)
 
+    def _others(self, handle: Handle, row: Shard) -> list[tuple[str, Shard]]:
+        """What is known of the others, but for those that were not reached since the fleet grew, and are behind."""
+        known = [(other.where, other.row) for other in self._handles if other.row and other is not handle]
+        return [(where, other) for where, other in known if other.generation >= row.generation]
+
     def _probe(self, number: int) -> None:
         """Look whether a shard that failed can be used again."""
         handle = self._handles[number]
         try:
             row = handle.look()
-            others = [(other.where, other.row) for other in self._handles if other.row and other is not handle]
-            check_fleet([*others, (handle.where, row)], self._name)
+            check_fleet([*self._others(handle, row), (handle.where, row)], self._name)
         except AllocatorError as error:
             self._fail(number, error)
             return

@@ -18,13 +18,16 @@ from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shard import STATEMENTS
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
-from allocator.sequence import Sequence, refill, result_of
+from allocator.schemes.ticket import MAX_SHARDS
+from allocator.sequence import Sequence, drawn, refill
 from allocator.snowflake import SnowflakeSupply
 from allocator.supply import Supply, Terms
 from allocator.tags import Tags
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
+
+    from allocator.database.store import Database
 
 
 S = TypeVar("S")
@@ -45,9 +48,11 @@ def chosen(database: Any, shards: Iterable[Any] | None) -> list[Any]:
         raise InvalidSetting("either a database or shards are needed, and not both")
     if shards is None:
         return [database]
-    given = [shards] if isinstance(shards, str) else list(shards)
-    if not given:
-        raise InvalidSetting("shards must be 1 to 1000 databases, got 0")
+    if isinstance(shards, str) or not isinstance(shards, Iterable):
+        raise InvalidSetting(f"shards must be a list of databases, got {shards!r:.40}")
+    given = list(shards)
+    if not 1 <= len(given) <= MAX_SHARDS:
+        raise InvalidSetting(f"shards must be 1 to {MAX_SHARDS} databases, got {len(given)}")
     return given
 
 
@@ -183,7 +188,7 @@ class Allocator(Uncopyable):
         and one that fails is left alone until it is back. Errors as of `next_id`, and `ShardMisconfigured`. The scheme
         is that of Flickr's ticket servers.
         """
-        return result_of(self._start_ticket(kind), self._terms.timeout, self._overdue)
+        return drawn(lambda: self._start_ticket(kind), self._background, self._terms.timeout, self._overdue)
 
     def _start_ticket(self, kind: str) -> Future[int]:
         return self._background.submit(self._fleet.ticket, check_tag(kind), monotonic() + self._terms.timeout)
@@ -194,8 +199,13 @@ class Allocator(Uncopyable):
     @property
     def tags(self) -> Tags:
         """Administration: create, list, get and set tags."""
-        several = self._source is self._fleet
-        return Tags(self._fleet.opened if several else lambda: [self._database], self._template)
+        return Tags(self._databases, self._template)
+
+    def _databases(self) -> list[Database]:
+        """All that serve these tags; one that was given alone may be a shard of several."""
+        if self._source is self._fleet or self._database.has_siblings():
+            return self._fleet.opened()
+        return [self._database]
 
     def close(self) -> None:
         """Give up what is in memory and every connection. Further calls raise `AllocatorClosed`."""

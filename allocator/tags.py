@@ -135,4 +135,6 @@ def whole(name: str, value: object) -> int:
 
 def merged(rows: Sequence[Tag]) -> Tag:
     """One tag, of which each shard has a row."""
-    return replace(rows[0], max_value=max(row.max_value for row in rows), lane=Lane() if rows[1:] else rows[0].lane)
+    highest = max(row.max_value for row in rows)
+    limit = max(highest, *(row.limit for row in rows))
+    return replace(rows[0], max_value=highest, limit=limit, lane=Lane() if rows[1:] else rows[0].lane)

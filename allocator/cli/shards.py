@@ -103,9 +103,10 @@ def grow_fleet(margin: int, statement: str | None, take_back: bool, urls: tuple[
 @shards.command("adopt")
 @click.argument("shard", metavar="URL")
 @margin_option
+@click.option("--above", type=click.IntRange(0), help="Above which number nothing was given out, where none can tell.")
 @fleet_command
-def adopt_shard(shard: str, margin: int, urls: tuple[str, ...], as_json: bool) -> None:
-    """Let the shard URL go on after a failover or a restore, above every ticket known anywhere.
+def adopt_shard(shard: str, margin: int, above: int | None, urls: tuple[str, ...], as_json: bool) -> None:
+    """Let the shard URL go on after a failover or a restore, above what any shard has given.
 
     Only when nothing draws from the old server any more. Segments are raised with: allocator tags set.
     """
@@ -114,7 +115,7 @@ def adopt_shard(shard: str, margin: int, urls: tuple[str, ...], as_json: bool) -
     database = Database(shard, QUICK)
     with growing((*urls, shard)) as growth:
         try:
-            row = growth.adopt(database, margin)
+            row = growth.adopt(database, margin, above)
         finally:
             database.close()
     floor = row.numbering.following(0)

@@ -15,6 +15,9 @@ class Common:
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.greatest(value, other)
 
+    def see_the_newest(self, connection: Connection) -> None:
+        """Let every statement of the next transaction see what was committed before the statement."""
+
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
         """Several statements as one, on a connection that otherwise commits each."""

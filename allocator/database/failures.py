@@ -10,6 +10,7 @@ from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
     DatabaseUnavailable,
+    Exhausted,
     MaxValueWentBack,
     SchemaDamaged,
     SchemaOutOfDate,
@@ -20,6 +21,7 @@ ADVICE: dict[type[AllocatorError], str] = {
     DatabaseRefused: "{where} refuses: {words}; check user, password, database name and rights",
     SchemaOutOfDate: "{where} lacks a table or column of the allocator: {words}; run: allocator db upgrade",
     MaxValueWentBack: "{where} gave a number again: {words}; its counter was set back, raise it above the greatest one",
+    Exhausted: "{where} has given its last number: {words}",
     SchemaDamaged: "{where} holds a table that was altered by hand: {words}; see: allocator db check",
 }
 

@@ -59,6 +59,7 @@ class MySQL(Dialect):
         "1146": SchemaOutOfDate,
         "1264": SchemaDamaged,
         "1690": SchemaDamaged,
+        "167": Exhausted,
         "1467": Exhausted,
         "3819": SchemaDamaged,
         "4025": SchemaDamaged,
@@ -117,6 +118,9 @@ class MySQL(Dialect):
         server = "@@server_id" if getattr(connection.dialect, "is_mariadb", False) else "@@server_uuid"
         return f"CONCAT({server}, '/', DATABASE())"
 
+    def place(self, connection: Connection) -> str:
+        return "CONCAT_WS('/', @@hostname, @@port, @@datadir, DATABASE())"
+
     def replace_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
         number_as(connection, shard.numbering)
         return self.drawn(connection, REPLACE, drawn_by(kind, shard))
@@ -127,6 +131,10 @@ class MySQL(Dialect):
     def drawn(self, connection: Connection, statement: str, values: Mapping[str, object]) -> int | None:
         result = connection.execute(self.fenced(connection, statement), values)
         return int(result.lastrowid) if result.rowcount else None
+
+    def see_the_newest(self, connection: Connection) -> None:
+        # By default a transaction sees the past, and MariaDB then refuses to change rows that have changed since.
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
     def lock_shard(self, connection: Connection) -> None:
         connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()

@@ -14,7 +14,7 @@ from time import sleep
 
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
-from allocator.schemes.shard import DEFAULT_FLEET, REPLACE, Member, Shard, check_usable
+from allocator.schemes.shard import DEFAULT_FLEET, REPLACE, Member, Shard, check_fleet, check_usable, described
 from allocator.schemes.ticket import Numbering
 
 ATTEMPTS, PAUSE = 20, 0.05
@@ -47,7 +47,11 @@ class Opening:
             self._check_servers(rows)
             self._check_statement(found)
             return rows
-        raise DatabaseUnavailable("the fleet is being made by another process; try again")
+        begun = next((row for row in self._look() if row), None)
+        raise DatabaseUnavailable(
+            f"the fleet of {described(begun.members) if begun else 'these'} is being made by another process; if that "
+            "ended, open it once with exactly these shards"
+        )
 
     def _look(self) -> list[Shard | None]:
         rows: list[Shard | None] = []
@@ -67,7 +71,7 @@ class Opening:
 
     def _check_lost(self, missing: list[int]) -> None:
         """Raise unless the rows were made since they were looked for."""
-        if any(self._row(number) for number in missing):
+        if any(self._row_of(self._databases[number]) for number in missing):
             return
         where = self._databases[missing[0]].address.shown
         raise ShardMisconfigured(
@@ -106,13 +110,21 @@ class Opening:
             self._write(decider, self._members(), revision=0 if len(rows) > 1 else 1)
         first = decided.run(decided.dialect.read_shard)
         assert first is not None
-        urls = {member.url: member for member in first.members}
-        for number, database in enumerate(self._databases):
-            if database.address.shown not in urls:
+        for number, row in enumerate(rows):
+            if row is None and number != decider and not self._complete(number, first):
                 return False  # by another name, or not at all: wait for whoever began
-            if number != decider:
-                self._write(number, first.members, revision=1)
+        rows = [self._row_of(database) for database in self._databases]
+        if {row.key for row in rows if row} != {member.key for member in first.members}:
+            return False  # it was begun with others: they are needed too
+        named = zip(self._databases, rows, strict=True)
+        check_fleet([(one.address.shown, row) for one, row in named if row], self._fleet)
         decided.run(decided.dialect.begin_shard, first.key)
+        return True
+
+    def _complete(self, number: int, first: Shard) -> bool:
+        if self._databases[number].address.shown not in {member.url for member in first.members}:
+            return False
+        self._write(number, first.members, revision=1)
         return True
 
     def _check_new(self, rows: list[Shard | None]) -> None:
@@ -124,15 +136,18 @@ class Opening:
                     f"{known[identity]} and {where} are one database under two URLs, or one server is a copy of the "
                     "other; list each database once"
                 )
+            if where in known.values():
+                raise ShardMisconfigured(f"{where} is named by two URLs that differ in their arguments alone")
             known[identity] = where
-            if rows[number] is None and self._is_used(database) and self._row(number) is None:
+            if rows[number] is None and self._is_used(database) and self._row_of(database) is None:
                 raise ShardMisconfigured(
                     f"{where} has given ids before, and the others have not: begin with {where} alone, and add them "
                     "with: allocator shards add"
+                    if len(rows) > 1
+                    else f"{where} has given tickets, and its row of allocator_shard is lost; restore that"
                 )
 
-    def _row(self, number: int) -> Shard | None:
-        database = self._databases[number]
+    def _row_of(self, database: Database) -> Shard | None:
         return database.run(database.dialect.read_shard)
 
     def _is_used(self, database: Database) -> bool:
@@ -142,7 +157,7 @@ class Opening:
     def _identity(self, number: int) -> str:
         database = self._databases[number]
         if not database.dialect.embedded:
-            return self._servers[number]
+            return database.run(database.dialect.read_place)
         path = database.address.url.database
         return os.path.realpath(path) if path and path != ":memory:" else f"memory {number}"
 

@@ -117,6 +117,9 @@ class PostgreSQL(Dialect):
     def server(self, connection: Connection) -> str:
         return SERVER
 
+    def place(self, connection: Connection) -> str:
+        return f"{SERVER} || pg_postmaster_start_time()"
+
     def replace_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
         return only_row(connection.execute(self.fenced(connection, REPLACE), drawn_by(kind, shard)).all(), kind)
 

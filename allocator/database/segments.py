@@ -90,7 +90,11 @@ class SegmentVerbs(Common):
         if self.locks_what_it_reads:
             source = source.with_for_update(read=True)
         made = self.insert_missing.from_select([*row, "shard_offset", "shard_step"], source)
-        return connection.execute(made.execution_options(preserve_rowcount=True)).rowcount == 1
+        if connection.execute(made.execution_options(preserve_rowcount=True)).rowcount == 1:
+            return True
+        if self.read_segment(connection, tag.name) is None:
+            raise damaged(tag.name, f"no row can be made with max_value {tag.max_value} and limit {tag.limit}")
+        return False
 
     def set_segment(self, connection: Connection, name: str, changes: Mapping[str, int]) -> bool:
         """Write the given columns and no others, if the row then adds up; False if it would not, or is missing.
@@ -117,8 +121,11 @@ class SegmentVerbs(Common):
         """Make the rows that are missing, let each go on above what is given, and all have this lane."""
         for tag in tags:
             self.create_segment(connection, tag)
-            raised = self.greatest(segment.c.max_value, tag.max_value)
-            connection.execute(update(segment).where(segment.c.tag == tag.name).values(max_value=raised))
+            raised = {
+                segment.c.max_value: self.greatest(segment.c.max_value, tag.max_value),
+                segment.c.id_limit: self.greatest(segment.c.id_limit, tag.limit),
+            }
+            connection.execute(update(segment).where(segment.c.tag == tag.name).values(raised))
         connection.execute(update(segment).values(shard_offset=lane.offset, shard_step=lane.step))
 
     def greatest_in(self, connection: Connection, table_name: str, column_name: str) -> object:

@@ -31,6 +31,10 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
         """The identity of the server and database that this is."""
         return str(connection.exec_driver_sql(f"SELECT {self.server(connection)}").scalar())
 
+    def read_place(self, connection: Connection) -> str:
+        """Where this runs, exact enough to tell two servers apart that can be reached at one time."""
+        return str(connection.exec_driver_sql(f"SELECT {self.place(connection)}").scalar())
+
     def holds_tickets(self, connection: Connection) -> bool:
         return any(connection.scalar(select(exists(select(found)))) for found in (ticket, counter))
 
@@ -48,6 +52,8 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
             self.lock_shard(connection)
             if self.read_shard(connection) is not None:
                 return
+            if fresh.numbering.step != 1 and (self.holds_tags(connection) or self.holds_tickets(connection)):
+                raise ShardMisconfigured("it has given ids of its own meanwhile; empty its tables, and begin again")
             here: ColumnElement[str] = literal_column(self.server(connection))
             connection.execute(insert(shard).values({**columns_of(fresh), "id": 1, "server": here}))
             if not fresh.joining:
@@ -65,6 +71,7 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
         tags: how far they are claimed anywhere, for a shard that enters a new generation.
         adopt: let the row be this server's, whichever wrote it.
         """
+        self.see_the_newest(connection)
         with self.transaction(connection):
             self.lock_shard(connection)
             now = self.read_shard(connection)

@@ -13,7 +13,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.segments import RAISED, claimed, claiming, only_row
 from allocator.database.tables import segment, worker
 from allocator.database.tickets import FENCE, FLOOR, drawn_by
-from allocator.errors import DatabaseRefused, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
+from allocator.errors import DatabaseRefused, Exhausted, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
 from allocator.schemes.lane import Lane
 from allocator.schemes.shard import Shard
 from allocator.schemes.ticket import Numbering
@@ -46,6 +46,7 @@ class SQLite(Dialect):
         "no such table": SchemaOutOfDate,
         "no such column": SchemaOutOfDate,
         "SQLITE_CONSTRAINT_CHECK": SchemaDamaged,
+        "SQLITE_MISMATCH": Exhausted,  # of a counter past 2**63, which became a REAL
     }
 
     def connect_args(self, timeout: float) -> dict[str, Any]:

@@ -192,6 +192,12 @@ class Database:
             self.upgrade_schema()
         self._schema_seen = True
 
+    def has_siblings(self) -> bool:
+        """Whether this is one of several shards."""
+        self.check_schema()
+        row = self.run(self.dialect.read_shard)
+        return row is not None and len(row.members) > 1
+
     def upgrade_schema(self) -> None:
         self.run(schema.upgrade, self.dialect, self.address.shown, self.timeout)
 

@@ -32,6 +32,10 @@ class TicketVerbs(Common):
         """An SQL expression for the server and database that this is."""
         raise NotImplementedError
 
+    def place(self, connection: Connection) -> str:
+        """An SQL expression for where that is at the moment."""
+        return self.server(connection)
+
     def fenced(self, connection: Connection, statement: str) -> TextClause:
         return text(statement.format(server=self.server(connection)))
 

@@ -51,11 +51,15 @@ def planned(lead: Shard, newcomer: Member | None, key: str, statement: str | Non
         raise ShardMisconfigured(
             "the fleet is growing already; go on with: allocator shards grow, and add to it afterwards"
         )
-    if newcomer and newcomer.key not in {member.key for member in target.members}:
-        if len(target.members) == MAX_SHARDS:
+    if newcomer:
+        serving = {member.key for member in lead.members}
+        others = [member for member in target.members if member.key in serving or member.url != newcomer.url]
+        if newcomer.key not in {member.key for member in others}:
+            others.append(newcomer)
+        if len(others) > MAX_SHARDS:
             raise ShardMisconfigured(f"a fleet has at most {MAX_SHARDS} shards")
-        newcomer = replace(newcomer, offset=len(target.members) + 1)
-        target = replace(target, members=(*target.members, newcomer))
+        members = tuple(replace(member, offset=offset) for offset, member in enumerate(others, start=1))
+        target = replace(target, members=members)
     return later(lead, target=replace(target, statement=statement or target.statement))
 
 
@@ -135,6 +139,16 @@ def adopted(shard: Shard, floor: int) -> Shard:
     if ceiling is not None and floor >= ceiling:
         raise ShardMisconfigured(f"the fleet is growing, and this shard ends at {ceiling}: run allocator shards grow")
     return later(shard, numbering=replace(shard.numbering, floor=max(floor, shard.numbering.floor)))
+
+
+def moved(shard: Shard, key: str, url: str, epoch: int) -> Shard:
+    """Knowing where another shard, or this one, goes on."""
+
+    def told(members: tuple[Member, ...]) -> tuple[Member, ...]:
+        return tuple(replace(one, url=url, epoch=epoch) if one.key == key else one for one in members)
+
+    target = replace(shard.target, members=told(shard.target.members)) if shard.target else None
+    return later(shard, members=told(shard.members), target=target)
 
 
 def wanted(lead: Shard, key: str) -> Target:

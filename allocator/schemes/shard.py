@@ -21,11 +21,12 @@ JOINING = 0
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A shard as the others know it; `url` is without password."""
+    """A shard as the others know it; `url` is without password. `epoch` goes up when it moves to another server."""
 
     key: str
     offset: int
     url: str
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ def check_fleet(found: Sequence[tuple[str, Shard]], fleet: str | None = None) ->
     check_keys(found)
     serving = [(where, shard) for where, shard in found if not shard.joining]
     if serving:
+        check_epochs(serving)
         check_offsets(serving)
         check_generations(serving)
 
@@ -130,10 +132,10 @@ def check_generations(found: Sequence[tuple[str, Shard]]) -> None:
     newest_where, newest = max(found, key=lambda pair: pair[1].generation)
     for where, shard in found:
         coming = shard.target
-        is_there = (shard.generation, shard.members, shard.statement)
-        if is_there == (newest.generation, newest.members, newest.statement):
+        is_there = (shard.generation, places(shard.members), shard.statement)
+        if is_there == (newest.generation, places(newest.members), newest.statement):
             continue
-        if coming and (coming.generation, coming.members) == (newest.generation, newest.members):
+        if coming and (coming.generation, places(coming.members)) == (newest.generation, places(newest.members)):
             continue
         raise ShardMisconfigured(
             f"{where} is of generation {shard.generation} with the shards {described(shard.members)}, and "
@@ -141,6 +143,26 @@ def check_generations(found: Sequence[tuple[str, Shard]]) -> None:
             "fleet, or one was restored from an old copy: take it out of the list, and add it anew with an empty "
             "database (allocator shards add)"
         )
+
+
+def places(members: Iterable[Member]) -> list[tuple[str, int]]:
+    return [(member.key, member.offset) for member in members]
+
+
+def check_epochs(found: Sequence[tuple[str, Shard]]) -> None:
+    """None of them may be the old server of a shard that goes on elsewhere."""
+    newest: dict[str, Member] = {}
+    for _, shard in found:
+        for member in shard.members:
+            if member.epoch > newest.get(member.key, member).epoch or member.key not in newest:
+                newest[member.key] = member
+    for where, shard in found:
+        ours = next((member.epoch for member in shard.members if member.key == shard.key), 0)
+        if shard.key in newest and ours < newest[shard.key].epoch:
+            raise ShardMisconfigured(
+                f"{where} was replaced: its shard goes on at {newest[shard.key].url}; take it out of the list, and "
+                "never use it again"
+            )
 
 
 def check_offsets(found: Iterable[tuple[str, Shard]]) -> None:

@@ -31,6 +31,8 @@ from allocator.growth import Growth
 on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb"], indirect=True)
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
 on_one_of_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
+once = pytest.mark.parametrize("face", ["sync"], indirect=True)
+"""What is decided before either face has a part in it."""
 statements = pytest.mark.parametrize("statement", ["replace", "count"])
 
 
@@ -75,6 +77,7 @@ def test_a_single_database_gives_1_2_3(face, shards, statement):
     assert ids.next_id("tag") == 1
 
 
+@once
 def test_types_are_told_apart_byte_by_byte(face, shards):
     ids = face(shards(1)[0], tickets="count")
 
@@ -174,6 +177,7 @@ def test_each_shard_serves_its_remainder(face, shards):
     assert not set(block) & set(drawn)
 
 
+@once
 def test_nodes_and_workers_are_numbered_by_the_first_shard_alone(face, shards):
     urls = shards(2)
     together, alone = face(shards=urls[::-1]), face(urls[1])
@@ -199,6 +203,7 @@ def test_a_limit_is_kept_and_reached_by_every_shard(face, shards):
     assert sorted(drawn) == list(range(1, 21))
 
 
+@once
 def test_tags_are_kept_on_all_shards(face, shards):
     urls = shards(2)
     ids = face(shards=urls, create_missing=False)
@@ -312,6 +317,7 @@ def test_one_database_becomes_several_while_it_is_used(face, shards):
     assert 0 in {ticket % 2 for ticket in tickets[-4:]}
 
 
+@once
 def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch):
     urls = shards(2)
     ids = face(shards=urls[:1], timeout=1.6)
@@ -351,6 +357,7 @@ def test_a_margin_that_is_too_small_is_made_larger(shards):
         assert ids.ticket("invoice") > before
 
 
+@once
 def test_the_statement_is_changed_for_all(face, shards):
     urls = shards(2)
     ids = face(shards=urls)
@@ -385,6 +392,7 @@ MISTAKES = {
 }
 
 
+@once
 @pytest.mark.parametrize("mistake", MISTAKES)
 @on_one_of_each
 def test_shards_that_contradict_each_other_are_refused(face, shards, mistake):
@@ -397,6 +405,137 @@ def test_shards_that_contradict_each_other_are_refused(face, shards, mistake):
             face(shards=urls).ticket("invoice")
 
 
+@once
+def test_a_row_of_a_tag_with_another_limit_grows_too(face, shards):
+    urls = shards(3)
+    face(shards=urls[:2]).ticket("invoice")
+    face(urls[0], limit=100, step=10).next_id("order")
+    ids = face(urls[1], step=50)
+    drawn = [ids.next_id("order") for _ in range(60)]
+    grow(urls[:2], urls[2])
+    together = face(shards=urls)
+    drawn += [together.next_id("order") for _ in range(3000)]
+
+    assert len(set(drawn)) == len(drawn)
+    assert {number % 3 for number in drawn[60:]} == {0, 1, 2}
+
+
+@once
+def test_a_shard_alone_administers_the_tags_of_all(face, shards):
+    urls = shards(2)
+    together = face(shards=urls)
+    together.ticket("invoice")
+    alone = face(urls[0])
+    alone.tags.create("order", start_after=1_000_000)
+
+    assert together.next_id("order") > 1_000_000
+    assert together.next_id("order") > 1_000_000
+    alone.tags.set("order", start_after=5_000_000)
+    assert face(urls[1]).next_id("order") > 5_000_000
+
+
+@once
+def test_a_shard_that_waits_for_adoption_stops_growth(face, shards):
+    urls = shards(2)
+    face(urls[0]).ticket("invoice")
+    execute(urls[0], "UPDATE allocator_shard SET server = 'elsewhere'")
+    with pytest.raises(ShardMisconfigured, match="allocator shards adopt"):
+        grow(urls[:1], urls[1])
+    with growing(urls[:1]) as growth, closing(Database(urls[0])) as database:
+        with pytest.raises(ShardMisconfigured, match="--above N"):
+            growth.adopt(database)
+        growth.adopt(database, 10, above=500)
+
+    assert face(urls[0]).ticket("invoice") == 501
+
+
+@once
+@on_one_of_each
+def test_a_server_that_was_replaced_is_refused_when_it_comes_back(face, shards):
+    urls = shards(3)
+    ids = face(shards=urls[:2])
+    drawn = [ids.ticket("invoice") for _ in range(6)]
+    copy_row(urls[1], urls[2])  # the standby, and the old one is away
+    execute(urls[1], "ALTER TABLE allocator_shard RENAME TO away")
+    with growing([urls[0], urls[2]]) as growth, closing(Database(urls[2])) as database:
+        growth.adopt(database, 10)
+    execute(urls[1], "ALTER TABLE away RENAME TO allocator_shard")
+
+    after = [face(shards=[urls[0], urls[2]]).ticket("invoice") for _ in range(2)]
+    assert not set(after) & set(drawn)
+    with pytest.raises(ShardMisconfigured, match="was replaced: its shard goes on at"):
+        face(shards=urls[:2]).ticket("invoice")
+    with growing(urls[:1]) as growth:
+        assert [found.database.address.shown for found in growth.shards()][1].endswith(urls[2][-12:])
+
+
+@once
+@on_one_of_each
+def test_a_newcomer_that_was_lost_is_added_again_or_taken_back(face, shards):
+    urls = shards(2)
+    face(urls[0]).ticket("invoice")
+    for way_out in ("again", "back"):
+        with growing(urls[:1]) as growth:
+            growth.add(Database(urls[1]))
+        execute(urls[1], "DELETE FROM allocator_shard")
+        with growing(urls) as growth, pytest.raises(ShardMisconfigured, match="its row of allocator_shard is lost"):
+            growth.grow(10)
+        with growing(urls) as growth:
+            if way_out == "again":
+                growth.add(Database(urls[1]))
+            assert growth.take_back()
+    grow(urls[:1], urls[1])
+
+    assert face(shards=urls).ticket("invoice") > 1
+
+
+@once
+@on_one_of_each
+def test_a_client_that_cannot_reach_a_shard_follows_the_others(face, shards, monkeypatch):
+    """The row that it remembers of that shard is old by then, and contradicts nothing."""
+    urls = shards(3)
+    ids = face(shards=urls[:2], timeout=3)
+    drawn = [ids.ticket("invoice") for _ in range(4)]
+    unreachable = Database(urls[1]).address.shown
+    run = Database.run
+
+    def cut(self, verb, *args):
+        if self.address.shown == unreachable and threading.current_thread() is not threading.main_thread():
+            raise DatabaseUnavailable("cut off")
+        return run(self, verb, *args)
+
+    monkeypatch.setattr(Database, "run", cut)
+    grow(urls[:2], urls[2])
+    draw_until(ids, drawn, lambda: len({ticket % 3 for ticket in drawn[-4:]}) == 2 or len(drawn) > 200)
+
+    assert len(set(drawn)) == len(drawn)
+    assert drawn[-1] > 100
+
+
+@once
+def test_a_fleet_that_was_begun_is_completed_by_the_same_shards(face, shards, monkeypatch):
+    from allocator.database.opening import Opening
+
+    urls = shards(2)
+    write, written = Opening._write, []
+
+    def dying(self, number, members, revision):
+        if written:
+            raise KeyboardInterrupt
+        written.append(number)
+        write(self, number, members, revision)
+
+    monkeypatch.setattr(Opening, "_write", dying)
+    with suppress(KeyboardInterrupt), closing(Database(urls[0])) as one, closing(Database(urls[1])) as two:
+        Opening([one, two], None, None).rows()
+    monkeypatch.undo()
+    with pytest.raises((DatabaseUnavailable, ShardMisconfigured), match="open it once with exactly these shards|lost"):
+        face([urls[0], urls[1]][written[0]]).ticket("invoice")
+
+    assert {face(shards=urls).ticket("invoice")} == {1}
+
+
+@once
 def test_one_database_under_two_urls_is_refused(face, shards, fleet_kind):
     (url,) = shards(1)
     other = url.replace("sqlite:////", "sqlite:////./") if "sqlite" in url else url.replace("localhost", "127.0.0.1")
@@ -410,6 +549,7 @@ def test_one_database_under_two_urls_is_refused(face, shards, fleet_kind):
         face(shards=[url, other]).ticket("invoice")
 
 
+@once
 @on_one_of_each
 def test_a_copied_database_is_refused(face, shards):
     urls = shards(2)
@@ -427,6 +567,7 @@ def copy_row(source: str, target: str) -> None:
     one.close(), two.close()
 
 
+@once
 @on_one_of_each
 def test_a_database_that_was_used_cannot_be_part_of_a_new_fleet(face, shards):
     urls = shards(2)
@@ -438,6 +579,7 @@ def test_a_database_that_was_used_cannot_be_part_of_a_new_fleet(face, shards):
         grow(urls[:1], urls[1])
 
 
+@once
 def test_odd_settings_are_refused(face, tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
     for wrong, sentence in (
@@ -451,6 +593,7 @@ def test_odd_settings_are_refused(face, tmp_path):
             face(wrong.pop("database", None), **wrong)
 
 
+@once
 def test_another_fleet_than_asked_for_is_refused(face, shards):
     (url,) = shards(1)
     face(url, fleet="ids").ticket("invoice")
@@ -460,6 +603,7 @@ def test_another_fleet_than_asked_for_is_refused(face, shards):
     assert face(url).ticket("invoice") == 2
 
 
+@once
 def test_a_server_that_is_another_one_is_left_alone_until_it_is_adopted(face, shards, caplog):
     urls = shards(2)
     ids = face(shards=urls, timeout=1)
@@ -477,6 +621,7 @@ def test_a_server_that_is_another_one_is_left_alone_until_it_is_adopted(face, sh
     assert drawn[-1] > 50
 
 
+@once
 @pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
 def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind):
     (url,) = shards(1)
@@ -494,12 +639,13 @@ def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind):
         with pytest.raises(MaxValueWentBack, match="allocator shards adopt"):
             ids.ticket("invoice")
     with growing([url]) as growth, closing(Database(url)) as database:
-        growth.adopt(database, 50)
+        growth.adopt(database, 50, above=max(drawn))
     time.sleep(0.5)
 
     assert ids.ticket("invoice") > max(drawn)
 
 
+@once
 @on_servers
 def test_numbers_that_are_not_the_shards_own_are_burnt(face, shards, fleet_kind, monkeypatch, caplog):
     """As when the numbering was changed on the server behind our back."""

@@ -63,6 +63,9 @@ class MemoryShard:
     def read_server(self, connection: None) -> str:
         return self.server
 
+    def read_place(self, connection: None) -> str:
+        return self.server
+
     def holds_tickets(self, connection: None) -> bool:
         return bool(self.counter or self.counts)
 
