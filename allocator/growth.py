@@ -3,88 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from secrets import token_hex
 
 from allocator.database.shards import Decision
-from allocator.database.store import Database, sibling
-from allocator.errors import AllocatorError, ShardMisconfigured
+from allocator.database.store import Database
+from allocator.errors import ShardMisconfigured
+from allocator.roster import Found, Roster, lead_of, look
 from allocator.schemes import growth
 from allocator.schemes.growth import LEAD, MARGIN, Again, TooLow
-from allocator.schemes.shard import DEFAULT_FLEET, JOINING, REPLACE, Member, Shard, Target, check_fleet, check_usable
+from allocator.schemes.shard import DEFAULT_FLEET, JOINING, REPLACE, Member, Shard, Target
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import Numbering
 from allocator.tags import merged
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A shard of the fleet as it was found; `error` says why not. `last` is the greatest ticket in its tables,
-    `server` and `place` where it runs now."""
-
-    where: str
-    database: Database
-    row: Shard | None = None
-    last: int = 0
-    server: str = ""
-    place: str = ""
-    error: AllocatorError | None = None
-
-
-class Growth:
-    """Of the fleet that `databases` belong to; shards that are not among them are reached as these are."""
-
-    def __init__(self, databases: Sequence[Database]) -> None:
-        self._given = list(databases)
-        self._opened: list[Database] = []
-
-    def close(self) -> None:
-        for database in [*self._given, *self._opened]:
-            database.close()
-
-    # -- what there is
-
-    def shards(self) -> list[Found]:
-        """All that are given, and all that those name: members, and those that were added."""
-        found: dict[str, Found] = {}
-        waiting = [*self._given, *self._opened]
-        while waiting:
-            database = waiting.pop(0)
-            seen = look(database)
-            key = f"{seen.row.key} {seen.where}" if seen.row else seen.where
-            found.setdefault(key, seen)
-            for member in listed(seen.row):
-                known = {one.row.key for one in found.values() if one.row} | {one.where for one in found.values()}
-                if not {member.key, member.url} & (known | {one.address.shown for one in waiting}):
-                    waiting.append(self._sibling(member.url))
-        rows = [(one.where, one.row) for one in found.values() if one.row]
-        if rows:
-            check_fleet(rows)
-        return sorted(found.values(), key=lambda one: one.row.numbering.offset if one.row else 0)
-
-    def _sibling(self, url: str) -> Database:
-        known = [*self._given, *self._opened]
-        fresh = next((one for one in known if one.address.shown == url), None) or sibling(known, url)
-        if fresh not in known:
-            self._opened.append(fresh)
-        return fresh
-
-    def _reached(self, newcomers: bool = True) -> dict[str, Found]:
-        """All shards by key, none of which may be missing, but for newcomers if they need not be there."""
-        found = self.shards()
-        rows = {one.row.key: one for one in found if one.row}
-        needed = {member.url for one in rows.values() if one.row for member in one.row.members}
-        for one in found:
-            if one.row is not None and not one.row.joining:
-                check_usable(one.where, one.row, one.server)
-            if one.row is None and (newcomers or not rows or one.where in needed):
-                raise one.error or ShardMisconfigured(
-                    f"{one.where} is no shard yet; or if it was one, its row of allocator_shard is lost, and must be "
-                    "restored"
-                )
-        return rows
-
-    # -- what is done
+class Growth(Roster):
+    """Of the fleet that `databases` belong to."""
 
     def begin(self) -> None:
         """Let a single database that was used alone until now be shard 1 of 1."""
@@ -101,7 +35,7 @@ class Growth:
 
     def add(self, newcomer: Database) -> Target:
         """Plan to grow by an empty database. It gives no ids before `grow`. May be done again."""
-        found = self._reached(newcomers=False)
+        found = self.reached(newcomers=False)
         lead = lead_of(found)
         assert lead.row is not None
         self._opened.append(newcomer)
@@ -145,13 +79,13 @@ class Growth:
                 continue
 
     def _plan_statement(self, statement: str) -> None:
-        lead = lead_of(self._reached())
+        lead = lead_of(self.reached())
         assert lead.row is not None
         if lead.row.target is None or lead.row.target.floor is None:
             self._change(lead, lambda row, _: growth.planned(row, None, token_hex(16), statement))
 
     def _grow(self, margin: int) -> Shard:
-        found = self._reached()
+        found = self.reached()
         lead = lead_of(found)
         assert lead.row is not None
         if lead.row.target is None:
@@ -203,7 +137,7 @@ class Growth:
 
         A database that was added stays marked as joining, so that it can be added again and is not used otherwise.
         """
-        found = self._reached(newcomers=False)
+        found = self.reached(newcomers=False)
         begun = any(one.row and one.row.target for one in found.values())
         lead = lead_of(found)
         # Asked after the others: what they are held to and the lead does not know of is dead, and will not come back.
@@ -255,30 +189,6 @@ class Growth:
 
     def _change(self, one: Found, decide: Decision, tags: Sequence[Tag] = ()) -> Shard:
         return one.database.run(one.database.dialect.change_shard, decide, tags)
-
-
-def look(database: Database) -> Found:
-    where, dialect = database.address.shown, database.dialect
-    try:
-        database.check_schema()
-        row = database.run(dialect.read_shard)
-        server, place = database.run(dialect.read_server), database.run(dialect.read_place)
-        return Found(where, database, row, database.run(dialect.last_ticket), server, place)
-    except AllocatorError as error:
-        return Found(where, database, error=error)
-
-
-def listed(row: Shard | None) -> tuple[Member, ...]:
-    if row is None:
-        return ()
-    return (*row.members, *(row.target.members if row.target else ()))
-
-
-def lead_of(found: dict[str, Found]) -> Found:
-    for one in found.values():
-        if one.row and not one.row.joining and one.row.numbering.offset == LEAD:
-            return one
-    raise ShardMisconfigured(f"the shard with offset {LEAD} is not among those that were given, nor named by them")
 
 
 def target_of(row: Shard) -> Target:

@@ -13,7 +13,8 @@ from allocator.cli.options import fleet_command, show
 from allocator.schemes.growth import MARGIN
 
 if TYPE_CHECKING:
-    from allocator.growth import Found, Growth
+    from allocator.growth import Growth
+    from allocator.roster import Found
 
 HEADINGS = ("shard", "database", "last ticket", "state")
 

@@ -15,6 +15,7 @@ from sqlalchemy import create_engine, text
 
 from allocator import (
     Allocator,
+    AllocatorError,
     DatabaseUnavailable,
     Exhausted,
     InvalidSetting,
@@ -693,6 +694,30 @@ def test_a_table_that_would_repeat_tickets_is_refused(fresh, damage, sentence):
     execute(fresh, damage)
     with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=sentence):
         ids.ticket("invoice")
+
+
+LAST = {
+    "sqlite": "UPDATE sqlite_sequence SET seq = 9223372036854775806 WHERE name = 'allocator_ticket'",
+    "postgres": "ALTER TABLE allocator_ticket ALTER COLUMN id RESTART WITH 9223372036854775807",
+    "mysql": "ALTER TABLE allocator_ticket AUTO_INCREMENT = 9223372036854775806",
+    "mariadb": "ALTER TABLE allocator_ticket AUTO_INCREMENT = 9223372036854775806",
+}
+
+
+@once
+@pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(face, shards, fleet_kind):
+    (url,) = shards(1)
+    ids = face(url, timeout=1)
+    drawn = [ids.ticket("invoice")]
+    execute(url, LAST[fleet_kind])
+    with pytest.raises(AllocatorError) as caught:
+        while len(drawn) < 6:
+            drawn.append(ids.ticket("invoice"))
+
+    assert isinstance(caught.value, Exhausted | MaxValueWentBack)
+    assert len(set(drawn)) == len(drawn) >= 2
+    assert max(drawn) <= 2**63 - 1
 
 
 # -- threads and processes

@@ -19,7 +19,7 @@ from allocator.shards import Fleet
 
 @pytest.fixture(autouse=True)
 def named_databases(monkeypatch) -> None:
-    monkeypatch.setattr("allocator.growth.sibling", named)
+    monkeypatch.setattr("allocator.roster.sibling", named)
     monkeypatch.setattr("allocator.shards.sibling", named)
 
 

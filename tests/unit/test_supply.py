@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from rig.threads import draw_on_threads
 
 from allocator import Allocator, AsyncAllocator
 from allocator.aio import AsyncSequence
-from allocator.background import THREADS
+from allocator.aio import drawn as drawn_async
+from allocator.background import THREADS, Background
 from allocator.errors import (
     AllocatorClosed,
     DatabaseUnavailable,
@@ -33,6 +35,7 @@ from allocator.errors import (
 )
 from allocator.schemes.lane import ALL
 from allocator.schemes.tag import Tag
+from allocator.sequence import drawn
 from allocator.supply import LockedIterator, iterator
 from allocator.sync import Sequence
 
@@ -527,3 +530,21 @@ def test_a_build_without_the_gil_locks_by_default(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("allocator.supply.WITHOUT_GIL", True)
 
     assert isinstance(iterator(range(3)), LockedIterator)
+
+
+def test_what_comes_after_a_fork_is_the_parents_and_is_asked_for_again():
+    """As in a signal handler that forks while a call waits."""
+    background, calls = Background(), []
+
+    def start() -> Future[int]:
+        calls.append(None)
+        if len(calls) == 1:
+            background.renew()
+        future: Future[int] = Future()
+        future.set_result(len(calls))
+        return future
+
+    assert drawn(start, background, 1.0, AllocatorClosed) == 2
+    calls.clear()
+    asked = asyncio.run(drawn_async(start, background, 1.0, AllocatorClosed))
+    assert asked == 2

@@ -1,0 +1,101 @@
+"""Who the shards of a fleet are: those that are given, and those that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from allocator.database.store import Database, sibling
+from allocator.errors import AllocatorError, ShardMisconfigured
+from allocator.schemes.growth import LEAD
+from allocator.schemes.shard import Member, Shard, check_fleet, check_usable
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A shard of the fleet as it was found; `error` says why not. `last` is the greatest ticket in its tables,
+    `server` and `place` where it runs now."""
+
+    where: str
+    database: Database
+    row: Shard | None = None
+    last: int = 0
+    server: str = ""
+    place: str = ""
+    error: AllocatorError | None = None
+
+
+class Roster:
+    """Of the fleet that `databases` belong to; shards that are not among them are reached as these are."""
+
+    def __init__(self, databases: Sequence[Database]) -> None:
+        self._given = list(databases)
+        self._opened: list[Database] = []
+
+    def close(self) -> None:
+        for database in [*self._given, *self._opened]:
+            database.close()
+
+    def shards(self) -> list[Found]:
+        """All that are given, and all that those name: members, and those that were added."""
+        found: dict[str, Found] = {}
+        waiting = [*self._given, *self._opened]
+        while waiting:
+            database = waiting.pop(0)
+            seen = look(database)
+            key = f"{seen.row.key} {seen.where}" if seen.row else seen.where
+            found.setdefault(key, seen)
+            for member in listed(seen.row):
+                known = {one.row.key for one in found.values() if one.row} | {one.where for one in found.values()}
+                if not {member.key, member.url} & (known | {one.address.shown for one in waiting}):
+                    waiting.append(self._sibling(member.url))
+        rows = [(one.where, one.row) for one in found.values() if one.row]
+        if rows:
+            check_fleet(rows)
+        return sorted(found.values(), key=lambda one: one.row.numbering.offset if one.row else 0)
+
+    def _sibling(self, url: str) -> Database:
+        known = [*self._given, *self._opened]
+        fresh = next((one for one in known if one.address.shown == url), None) or sibling(known, url)
+        if fresh not in known:
+            self._opened.append(fresh)
+        return fresh
+
+    def reached(self, newcomers: bool = True) -> dict[str, Found]:
+        """All shards by key, none of which may be missing, but for newcomers if they need not be there."""
+        found = self.shards()
+        rows = {one.row.key: one for one in found if one.row}
+        needed = {member.url for one in rows.values() if one.row for member in one.row.members}
+        for one in found:
+            if one.row is not None and not one.row.joining:
+                check_usable(one.where, one.row, one.server)
+            if one.row is None and (newcomers or not rows or one.where in needed):
+                raise one.error or ShardMisconfigured(
+                    f"{one.where} is no shard yet; or if it was one, its row of allocator_shard is lost, and must be "
+                    "restored"
+                )
+        return rows
+
+
+def look(database: Database) -> Found:
+    where, dialect = database.address.shown, database.dialect
+    try:
+        database.check_schema()
+        row = database.run(dialect.read_shard)
+        server, place = database.run(dialect.read_server), database.run(dialect.read_place)
+        return Found(where, database, row, database.run(dialect.last_ticket), server, place)
+    except AllocatorError as error:
+        return Found(where, database, error=error)
+
+
+def listed(row: Shard | None) -> tuple[Member, ...]:
+    if row is None:
+        return ()
+    return (*row.members, *(row.target.members if row.target else ()))
+
+
+def lead_of(found: dict[str, Found]) -> Found:
+    for one in found.values():
+        if one.row and not one.row.joining and one.row.numbering.offset == LEAD:
+            return one
+    raise ShardMisconfigured(f"the shard with offset {LEAD} is not among those that were given, nor named by them")
