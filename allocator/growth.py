@@ -29,7 +29,7 @@ class Growth(Roster):
             raise ShardMisconfigured(
                 f"{database.address.shown} has given tickets, and its row of allocator_shard is lost; restore that"
             )
-        member = Member(token_hex(16), LEAD, database.address.shown)
+        member = Member(token_hex(16), LEAD, database.address.told)
         alone = Shard(DEFAULT_FLEET, member.key, "", REPLACE, 1, Numbering(), 1, (member,))
         database.run(database.dialect.add_shard, alone)
 
@@ -40,8 +40,8 @@ class Growth(Roster):
         assert lead.row is not None
         self._opened.append(newcomer)
         key = self._join(newcomer, lead.row, found)
-        where = newcomer.address.shown
-        planned = self._change(lead, lambda row, _: growth.planned(row, Member(key, 0, where), token_hex(16)))
+        told = newcomer.address.told
+        planned = self._change(lead, lambda row, _: growth.planned(row, Member(key, 0, told), token_hex(16)))
         assert planned.target is not None
         return planned.target
 
@@ -56,6 +56,7 @@ class Growth(Roster):
                 f"{seen.where} is shard {seen.row.numbering.offset} of the fleet {seen.row.fleet!r} already"
             )
         dialect = newcomer.dialect
+        newcomer.run(dialect.check_owner)
         if newcomer.run(dialect.holds_tickets) or newcomer.run(dialect.holds_tags):
             raise ShardMisconfigured(f"{seen.where} has given ids of its own; a shard that is added must be empty")
         same = [one.where for one in found.values() if seen.place and one.place == seen.place]
@@ -97,6 +98,8 @@ class Growth(Roster):
                 f"{missing[0]} is not the database that was added; restore its row of allocator_shard, or begin anew: "
                 "allocator shards grow --take-back"
             )
+        for member in lead.row.target.members:
+            found[member.key].database.run(found[member.key].database.dialect.check_owner)
         old = [found[member.key] for member in lead.row.members]
         target = self._turn(lead, old, lead.row.target, margin)
         if target.members != lead.row.target.members:
@@ -159,9 +162,10 @@ class Growth(Roster):
         above: how far ids went, where the other shards cannot tell because there are none, or not all can be reached.
         """
         found = [one for one in self.shards() if one.row and not one.row.joining]
-        here = next((one for one in found if one.where == database.address.shown), None)
+        here = next((one for one in found if one.database.address.told == database.address.told), None)
         if here is None or here.row is None:
             raise ShardMisconfigured(f"{database.address.shown} is no shard of this fleet that can be reached")
+        here.database.run(here.database.dialect.check_owner)
         missing = len(here.row.members) - len(found)
         if above is None and (missing or len(found) == 1):
             raise ShardMisconfigured(
@@ -169,7 +173,7 @@ class Growth(Roster):
                 "shards: say above which number nothing was given out, with: --above N"
             )
         floor = max(above or 0, max(self._greatest(one) for one in found) + margin * len(found)) + 1
-        key, url = here.row.key, here.where
+        key, url = here.row.key, here.told
         epoch = 1 + max(m.epoch for one in found if one.row for m in one.row.members if m.key == key)
         row: Shard = here.database.run(
             here.database.dialect.change_shard,

@@ -24,12 +24,18 @@ class Found:
     place: str = ""
     error: AllocatorError | None = None
 
+    @property
+    def told(self) -> str:
+        return self.database.address.told
+
 
 class Roster:
     """Of the fleet that `databases` belong to; shards that are not among them are reached as these are."""
 
     def __init__(self, databases: Sequence[Database]) -> None:
         self._given = list(databases)
+        for database in databases:
+            database.may_create = False  # looking makes nothing
         self._opened: list[Database] = []
 
     def close(self) -> None:
@@ -46,8 +52,8 @@ class Roster:
             key = f"{seen.row.key} {seen.where}" if seen.row else seen.where
             found.setdefault(key, seen)
             for member in listed(seen.row):
-                known = {one.row.key for one in found.values() if one.row} | {one.where for one in found.values()}
-                if not {member.key, member.url} & (known | {one.address.shown for one in waiting}):
+                known = {one.row.key for one in found.values() if one.row} | {one.told for one in found.values()}
+                if not {member.key, member.url} & (known | {one.address.told for one in waiting}):
                     waiting.append(self._sibling(member.url))
         rows = [(one.where, one.row) for one in found.values() if one.row]
         if rows:
@@ -56,7 +62,7 @@ class Roster:
 
     def _sibling(self, url: str) -> Database:
         known = [*self._given, *self._opened]
-        fresh = next((one for one in known if one.address.shown == url), None) or sibling(known, url)
+        fresh = next((one for one in known if one.address.told == url), None) or sibling(known, url)
         if fresh not in known:
             self._opened.append(fresh)
         return fresh
@@ -69,10 +75,10 @@ class Roster:
         for one in found:
             if one.row is not None and not one.row.joining:
                 check_usable(one.where, one.row, one.server)
-            if one.row is None and (newcomers or not rows or one.where in needed):
+            if one.row is None and (newcomers or not rows or one.told in needed):
                 raise one.error or ShardMisconfigured(
-                    f"{one.where} is no shard yet; or if it was one, its row of allocator_shard is lost, and must be "
-                    "restored"
+                    f"{one.where} is no shard; if it was one, its row of allocator_shard is lost, and must be "
+                    "restored; if not, add a database to it or draw a ticket from it first"
                 )
         return rows
 

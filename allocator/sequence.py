@@ -52,7 +52,7 @@ class Sequence(SegmentSupply):
         return ids
 
     def reserve(self, count: int) -> range:
-        """One contiguous block of 1 to 10 million ids, claimed from the database by this call."""
+        """One block of 1 to 10 million ids, claimed by this call: contiguous, or with shards of their step."""
         return drawn(lambda: self._start_reserve(count), self._background, self._terms.timeout, self._overdue)
 
     def __iter__(self) -> Iterator[int]:

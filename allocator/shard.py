@@ -20,6 +20,8 @@ class Handle:
         self.row = row
         self.seen: dict[str, int] = {}
         self.went_back = False
+        self.failing = False
+        """It was said that it is left alone."""
 
     @property
     def where(self) -> str:

@@ -183,8 +183,10 @@ class Fleet:
     def _fail(self, number: int, error: AllocatorError) -> None:
         with self._lock:
             was_used = self._turns.failed(number, error, monotonic())
-        if was_used:
-            log.warning("shard %s is left alone: %s", self._handles[number].where, error)
+        handle = self._handles[number]
+        if was_used or not handle.failing:
+            log.warning("shard %s is left alone: %s", handle.where, error)
+        handle.failing = True
 
     def _others(self, handle: Handle, row: Shard) -> list[tuple[str, Shard]]:
         """What is known of the others, but for those that were not reached since the fleet grew, and are behind."""
@@ -205,8 +207,9 @@ class Fleet:
             raise
         self._take(handle, row)
         with self._lock:
-            self._turns.worked(number)
-        log.warning("shard %s is used from now on", handle.where)
+            self._turns.worked(number, monotonic())
+        log.log(logging.WARNING if handle.failing else logging.INFO, "shard %s is used from now on", handle.where)
+        handle.failing = False
 
     # -- the fleet
 
@@ -221,10 +224,10 @@ class Fleet:
         with self._lock:
             if self._opened:
                 return
-            for number, (handle, row) in enumerate(zip(self._handles, rows, strict=False)):
+            for handle, row in zip(self._handles, rows, strict=False):
                 handle.row = row
-                if row is None or number in opening.errors:
-                    self._turns.failed(number, opening.errors[number], monotonic())
+        for number, error in opening.errors.items():
+            self._fail(number, error)
         for handle, row in list(zip(self._handles, rows, strict=False)):
             if row:
                 self._take(handle, row)
@@ -235,7 +238,7 @@ class Fleet:
         with self._lock:
             handle.row = row
             keys = {other.row.key for other in self._handles if other.row}
-            urls = {other.where for other in self._handles if not other.row}
+            urls = {other.database.address.told for other in self._handles if not other.row}
             for member in row.members:
                 if member.key in keys or member.url in urls:
                     continue

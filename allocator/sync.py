@@ -144,7 +144,7 @@ class Allocator(Uncopyable):
         return self.sequence(tag).next_ids(count)
 
     def reserve(self, tag: str, count: int) -> range:
-        """One contiguous block of 1 to 10 million ids, claimed from the database by this call."""
+        """One block of 1 to 10 million ids, claimed by this call: contiguous, or with shards of their step."""
         return self.sequence(tag).reserve(count)
 
     def sequence(self, tag: str) -> Sequence:

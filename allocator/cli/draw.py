@@ -24,8 +24,9 @@ TAGGED = ("segment", "ticket")
 def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tuple[str, ...], as_json: bool) -> None:
     """Print the next ids of TAG, one a line.
 
-    Exactly as many as are asked for are claimed, and none is wasted. They are one contiguous block. The other schemes
-    have no TAG, but for a ticket, whose type it is; a meteor registers a node, and a snowflake leases a worker.
+    Exactly as many as are asked for are claimed, and none is wasted. They are one contiguous block, or with several
+    shards one of their step. The other schemes have no TAG, but for a ticket, whose type it is; a meteor registers a
+    node, and a snowflake leases a worker.
 
     \b
     Examples:

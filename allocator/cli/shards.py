@@ -20,7 +20,7 @@ HEADINGS = ("shard", "database", "last ticket", "state")
 
 margin_option = click.option(
     "--margin",
-    type=click.IntRange(1, 10**12),
+    type=click.IntRange(0, 10**12),
     default=MARGIN,
     show_default=True,
     help="How many tickets of each shard are skipped, to be safe.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Engine, Pool, create_engine, event, make_url
@@ -39,16 +40,29 @@ class Address:
     _create: Callable[..., Engine] = field(repr=False)
     _given_args: frozenset[str] = frozenset()
 
+    @property
+    def file(self) -> str | None:
+        """The path of an embedded database, None for a server or a database in memory."""
+        named = self.url.database if self.dialect.embedded else None
+        on_disk = named and named != ":memory:" and not named.startswith("file:")
+        return str(Path(named).absolute()) if named and on_disk else None
+
+    @property
+    def told(self) -> str:
+        """What other processes are told: where it is, and not how we are let in."""
+        url = self.url
+        place = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=self.file or url.database)
+        return place.render_as_string()
+
     def is_like(self, told: str) -> bool:
-        """Whether a database has the same kind and user, and so most likely the same password."""
-        url = make_url(told)
-        return (url.get_backend_name(), url.username) == (self.url.get_backend_name(), self.url.username)
+        """Whether another database is of the same kind, and so most likely has the same user and password."""
+        return make_url(told).get_backend_name() == self.url.get_backend_name()
 
     def sibling(self, told: str) -> Address:
-        """Another database, of which the URL was told without its secrets: with ours, if it is like ours."""
+        """Another database, of which the place was told: by our driver and with our user, if it is like ours."""
         url, ours = make_url(told), self.url
         if self.is_like(told):
-            url = url.set(drivername=ours.drivername, password=ours.password, query=ours.query)
+            url = url.set(drivername=ours.drivername, username=ours.username, password=ours.password, query=ours.query)
         return of_url(url)
 
     def engine(self, timeout: float) -> Engine:

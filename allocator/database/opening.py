@@ -44,6 +44,8 @@ class Opening:
             if missing:
                 self._check_lost(missing)
                 continue
+            for database in self._databases:
+                database.may_create = False  # a file that is gone later is not made anew
             self._check_servers(rows)
             self._check_statement(found)
             return rows
@@ -54,19 +56,27 @@ class Opening:
         )
 
     def _look(self) -> list[Shard | None]:
+        """A file that is not there is made only where none of the others says that there is a fleet."""
+        rows = self._look_at(create=False)
+        if not any(rows) and any(database.is_missing() for database in self._databases):
+            rows = self._look_at(create=True)
+        if len(self.errors) == len(self._databases):
+            raise self.errors[0]
+        return rows
+
+    def _look_at(self, create: bool) -> list[Shard | None]:
         rows: list[Shard | None] = []
         self.errors.clear()
         for number, database in enumerate(self._databases):
             row = None
             try:
+                database.may_create = create
                 database.check_schema()
                 self._servers[number] = database.run(database.dialect.read_server)
                 row = database.run(database.dialect.read_shard)
             except AllocatorError as error:
                 self.errors[number] = error
             rows.append(row)
-        if len(self.errors) == len(self._databases):
-            raise self.errors[0]
         return rows
 
     def _check_lost(self, missing: list[int]) -> None:
@@ -75,8 +85,8 @@ class Opening:
             return
         where = self._databases[missing[0]].address.shown
         raise ShardMisconfigured(
-            f"{where} is no shard of the fleet of the others; if it is new, add it with: allocator shards add "
-            f"{where}; if it was one, its row of allocator_shard is lost, and it must not be used"
+            f"{where} is no shard of the fleet of the others; if it was one, its row of allocator_shard is lost, and "
+            f"it must not be used; if it is new, add it with: allocator shards add {where}"
         )
 
     def _check_servers(self, rows: list[Shard | None]) -> None:
@@ -122,13 +132,14 @@ class Opening:
         return True
 
     def _complete(self, number: int, first: Shard) -> bool:
-        if self._databases[number].address.shown not in {member.url for member in first.members}:
+        if self._databases[number].address.told not in {member.url for member in first.members}:
             return False
         self._write(number, first.members, revision=1)
         return True
 
     def _check_new(self, rows: list[Shard | None]) -> None:
         known: dict[str, str] = {}
+        told: set[str] = set()
         for number, database in enumerate(self._databases):
             where, identity = database.address.shown, self._identity(number)
             if identity in known:
@@ -136,9 +147,12 @@ class Opening:
                     f"{known[identity]} and {where} are one database under two URLs, or one server is a copy of the "
                     "other; list each database once"
                 )
-            if where in known.values():
-                raise ShardMisconfigured(f"{where} is named by two URLs that differ in their arguments alone")
+            if database.address.told in told:
+                raise ShardMisconfigured(f"{where} is listed twice, by URLs that differ in user or arguments alone")
+            told.add(database.address.told)
             known[identity] = where
+            if len(rows) > 1 and rows[number] is None:
+                database.run(database.dialect.check_owner)
             if rows[number] is None and self._is_used(database) and self._row_of(database) is None:
                 raise ShardMisconfigured(
                     f"{where} has given ids before, and the others have not: begin with {where} alone, and add them "
@@ -158,18 +172,18 @@ class Opening:
         database = self._databases[number]
         if not database.dialect.embedded:
             return database.run(database.dialect.read_place)
-        path = database.address.url.database
-        return os.path.realpath(path) if path and path != ":memory:" else f"memory {number}"
+        path = database.address.file
+        return os.path.realpath(path) if path else f"memory {number}"
 
     def _members(self) -> tuple[Member, ...]:
         return tuple(
-            Member(token_hex(16), offset, database.address.shown)
+            Member(token_hex(16), offset, database.address.told)
             for offset, database in enumerate(self._databases, start=1)
         )
 
     def _write(self, number: int, members: tuple[Member, ...], revision: int) -> None:
         database = self._databases[number]
-        ours = next(member for member in members if member.url == database.address.shown)
+        ours = next(member for member in members if member.url == database.address.told)
         numbering = Numbering(ours.offset, len(members))
         fresh = Shard(
             self._fleet or DEFAULT_FLEET, ours.key, "", self._statement or REPLACE, 1, numbering, revision, members

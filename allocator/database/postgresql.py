@@ -117,6 +117,14 @@ class PostgreSQL(Dialect):
     def server(self, connection: Connection) -> str:
         return SERVER
 
+    def check_owner(self, connection: Connection) -> None:
+        ours = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
+        if not connection.exec_driver_sql(ours).scalar():
+            raise DatabaseRefused(
+                "making a fleet, letting it grow and adopting a shard changes the numbering of allocator_ticket, which "
+                "on PostgreSQL takes the owner of the table: use the user that ran allocator db upgrade"
+            )
+
     def place(self, connection: Connection) -> str:
         return f"{SERVER} || pg_postmaster_start_time()"
 

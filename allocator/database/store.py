@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
+from pathlib import Path
 from secrets import randbelow, token_hex
 from time import monotonic, sleep
 from typing import Concatenate, ParamSpec, TypeVar
@@ -70,6 +71,8 @@ class Database:
         self.dialect = self.address.dialect
         self.engine: Engine = self.address.engine(timeout)
         self._schema_seen = self._closed = False
+        self.may_create = True
+        """Whether a file that is not there may be made, as the embedded database does."""
         self._lanes: dict[str, Lane] = {}
 
     def __repr__(self) -> str:
@@ -77,8 +80,7 @@ class Database:
 
     def run(self, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `verb`, which must burn what it claimed when it is run again: a lost connection may hide a commit."""
-        if self._closed:
-            raise AllocatorClosed
+        self._check_there()
         began, pause = monotonic(), CONTENDED_PAUSE
         for attempt in count():
             try:
@@ -100,6 +102,12 @@ class Database:
             except Exception as error:
                 raise unforeseen(error, self.address.shown) from error
         raise AssertionError("unreachable")
+
+    def _check_there(self) -> None:
+        if self._closed:
+            raise AllocatorClosed
+        if not self.may_create and self.is_missing():
+            raise DatabaseUnavailable(f"there is no file {self.address.file}")
 
     # -- segments
 
@@ -192,6 +200,9 @@ class Database:
             self.upgrade_schema()
         self._schema_seen = True
 
+    def is_missing(self) -> bool:
+        return self.address.file is not None and not Path(self.address.file).exists()
+
     def has_siblings(self) -> bool:
         """Whether this is one of several shards."""
         self.check_schema()
@@ -216,4 +227,6 @@ class Database:
 def sibling(known: Sequence[Database], url: str) -> Database:
     """Another shard of their fleet, of which only the URL was told, without password: with that of one like it."""
     alike = next((one for one in known if one.address.is_like(url)), known[0])
-    return Database(alike.address.sibling(url), alike.timeout)
+    fresh = Database(alike.address.sibling(url), alike.timeout)
+    fresh.may_create = False
+    return fresh

@@ -36,6 +36,9 @@ class TicketVerbs(Common):
         """An SQL expression for where that is at the moment."""
         return self.server(connection)
 
+    def check_owner(self, connection: Connection) -> None:
+        """Raise where the numbering of the table could not be changed by this user."""
+
     def fenced(self, connection: Connection, statement: str) -> TextClause:
         return text(statement.format(server=self.server(connection)))
 

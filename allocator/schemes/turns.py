@@ -15,6 +15,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds before a shard that failed is probed."""
 
 
+STEADY = 30.0
+"""Seconds after which a shard that came back counts as well; one that fails sooner passes the probe and no more."""
+
+
 @dataclass(slots=True)
 class State:
     """`error` is why the shard is left alone, None while it is used."""
@@ -23,6 +27,7 @@ class State:
     pause: float = 0.0
     probe_at: float = 0.0
     probing: bool = False
+    back_at: float = float("-inf")
 
 
 class Turns:
@@ -55,7 +60,8 @@ class Turns:
         state = self.states[number]
         was_used = state.error is None
         if was_used or state.probing:
-            state.pause = min(2 * state.pause, LONGEST_PAUSE) if state.pause else FIRST_PAUSE
+            soon = state.probing or now - state.back_at < STEADY
+            state.pause = min(2 * state.pause, LONGEST_PAUSE) if state.pause and soon else FIRST_PAUSE
             state.probe_at = now + state.pause
         state.error, state.probing = error, False
         return was_used
@@ -67,6 +73,6 @@ class Turns:
             self.states[number].probing = True
         return found
 
-    def worked(self, number: int) -> None:
-        """A probe succeeded: use it again. The pauses begin anew."""
-        self.states[number] = State()
+    def worked(self, number: int, now: float) -> None:
+        """A probe succeeded: use it again. The pauses begin anew once it has been well for some time."""
+        self.states[number] = State(pause=self.states[number].pause, back_at=now)

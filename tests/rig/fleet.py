@@ -19,7 +19,8 @@ class MemoryShard:
     def __init__(self, name: str, world: dict[str, MemoryShard]) -> None:
         world[name] = self
         self.world = world
-        self.address = SimpleNamespace(shown=name, url=SimpleNamespace(database=None), is_like=lambda url: True)
+        self.address = SimpleNamespace(shown=name, told=name, file=None)
+        self.may_create = True
         self.timeout = 1.0
         self.dialect = self
         self.embedded = False
@@ -44,6 +45,12 @@ class MemoryShard:
             raise
         except Exception as error:
             raise DatabaseRefused(f"{type(error).__name__}: {error}") from error
+
+    def is_missing(self) -> bool:
+        return False
+
+    def check_owner(self, connection: None) -> None:
+        pass
 
     def check_schema(self) -> None:
         if self.down:

@@ -53,10 +53,24 @@ def test_one_that_answers_a_probe_is_used_again():
     turns = Turns(2)
     turns.failed(0, DOWN, 0.0)
     assert turns.due(1.0) == [0]
-    turns.worked(0)
+    turns.worked(0, 1.0)
 
     assert {turns.next(1.0), turns.next(1.0)} == {0, 1}
     assert turns.errors() == []
+
+
+def test_one_that_passes_the_probe_and_fails_in_use_is_left_alone_for_longer_and_longer():
+    turns, now, pauses = Turns(2), 0.0, []
+    for _ in range(4):
+        turns.failed(0, DOWN, now)
+        pauses.append(turns.states[0].pause)
+        now = turns.states[0].probe_at
+        assert turns.due(now) == [0]
+        turns.worked(0, now)
+    turns.failed(0, DOWN, now + 31)
+
+    assert pauses == [FIRST_PAUSE * 2**n for n in range(4)]
+    assert turns.states[0].pause == FIRST_PAUSE
 
 
 def test_when_all_are_left_alone_it_says_for_how_long_and_why():
@@ -75,6 +89,6 @@ def test_a_shard_that_joins_is_probed_first():
     assert turns.add(DOWN, 5.0) == 1
     assert [turns.next(5.0), turns.next(5.0)] == [0, 0]
     assert turns.due(5.0) == [1]
-    turns.worked(1)
+    turns.worked(1, 5.0)
 
     assert {turns.next(5.0), turns.next(5.0)} == {0, 1}
