@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -11,11 +12,12 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 from rig.wire import Wire
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, text
 
 from allocator import (
     Allocator,
     AllocatorError,
+    DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
     InvalidSetting,
@@ -694,6 +696,41 @@ def test_a_table_that_would_repeat_tickets_is_refused(fresh, damage, sentence):
     execute(fresh, damage)
     with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=sentence):
         ids.ticket("invoice")
+
+
+@once
+@pytest.mark.parametrize("fleet_kind", ["postgres"], indirect=True)
+def test_a_user_that_may_not_number_the_table_is_refused_before_anything_is_written(face, shards):
+    urls = shards(2)
+    role = f"app_{os.getpid()}"
+    execute(urls[0], f"CREATE ROLE {role} LOGIN PASSWORD 'app'")
+    try:
+        for url in urls:
+            execute(url, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
+        as_app = [make_url(url).set(username=role, password="app").render_as_string(False) for url in urls]
+        with pytest.raises(DatabaseRefused, match="takes the owner of the table"):
+            face(shards=as_app).ticket("invoice")
+        assert face(shards=urls).ticket("invoice") == 1
+        assert {face(shards=as_app).ticket("invoice") % 2 for _ in range(2)} == {1}
+        assert face(as_app[0]).next_id("order") > 0
+    finally:
+        for url in urls:
+            execute(url, f"DROP OWNED BY {role}")
+        execute(urls[0], f"DROP ROLE {role}")
+
+
+@once
+@on_one_of_each
+def test_a_shard_that_cannot_be_reached_at_the_start_is_said_and_used_when_it_is_back(face, shards, caplog):
+    urls = shards(3)
+    face(shards=urls).ticket("invoice")
+    execute(urls[1], "ALTER TABLE allocator_shard RENAME TO away")
+    ids = face(shards=urls, timeout=3)
+    drawn = [ids.ticket("invoice") for _ in range(4)]
+    assert {ticket % 3 for ticket in drawn} == {0, 1}
+    assert "is left alone" in caplog.text
+    execute(urls[1], "ALTER TABLE away RENAME TO allocator_shard")
+    draw_until(ids, drawn, lambda: drawn[-1] % 3 == 2)
 
 
 LAST = {
