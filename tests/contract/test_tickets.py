@@ -539,6 +539,43 @@ def test_a_fleet_that_was_begun_is_completed_by_the_same_shards(face, shards, mo
 
 
 @once
+@on_one_of_each
+@pytest.mark.parametrize("use", ["tag", "ticket"])
+def test_a_database_that_is_used_alone_while_a_fleet_is_made_is_none_of_it(face, shards, monkeypatch, use):
+    """Between the look at it and its row: what it gave has no remainder, and the fleet must not begin."""
+    from allocator.database.opening import Opening
+
+    urls = shards(2)
+    alone, write, drawn = face(urls[1]), Opening._write, []
+
+    def disturbed(self, number, members, revision):
+        if len(members) > 1 and number == 1 and not drawn:
+            drawn.append(alone.next_id("order") if use == "tag" else alone.ticket("order"))
+        write(self, number, members, revision)
+
+    monkeypatch.setattr(Opening, "_write", disturbed)
+    together = face(shards=urls, timeout=2)
+    for _ in range(2):
+        with pytest.raises((ShardMisconfigured, DatabaseUnavailable)):
+            drawn += [together.ticket("order"), together.next_id("order")]
+    drawn += [alone.next_id("order") if use == "tag" else alone.ticket("order") for _ in range(5)]
+
+    assert len(set(drawn)) == len(drawn) == 6
+
+
+@once
+@on_one_of_each
+def test_a_shard_that_lost_its_row_is_not_begun_anew(face, shards):
+    urls = shards(2)
+    face(shards=urls).ticket("invoice")
+    execute(urls[0], "DELETE FROM allocator_shard")
+    with growing(urls[:1]) as growth, pytest.raises(ShardMisconfigured, match="its row of allocator_shard is lost"):
+        growth.begin()
+    with pytest.raises(ShardMisconfigured, match="its row of allocator_shard is lost"):
+        face(urls[0]).ticket("invoice")
+
+
+@once
 def test_one_database_under_two_urls_is_refused(face, shards, fleet_kind):
     (url,) = shards(1)
     other = url.replace("sqlite:////", "sqlite:////./") if "sqlite" in url else url.replace("localhost", "127.0.0.1")

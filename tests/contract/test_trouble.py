@@ -308,7 +308,7 @@ def test_a_connection_that_went_stale_costs_the_caller_nothing(face, url, tag):
 def test_an_answer_that_never_comes_burns_the_range(face, url, tag):
     """Rule 1: the commit has happened, and nobody knows; the same ids must not be claimed again or adopted."""
     with Wire(url) as wire:
-        ids = face(wire.url, timeout=0.5)
+        ids = face(wire.url, timeout=2)
         first = ids.reserve(tag, 10)
         wire.deaf = True
         with pytest.raises(DatabaseUnavailable):
@@ -328,7 +328,7 @@ def test_an_answer_that_never_comes_burns_the_range(face, url, tag):
 def test_a_frozen_server_is_given_up_in_time(face, url, tag, given):
     with Wire(url) as wire:
         engine = create_engine(wire.url)
-        ids = face(wire.url if given == "URL" else engine, timeout=0.5, step=10, max_step=10)
+        ids = face(wire.url if given == "URL" else engine, timeout=2, step=10, max_step=10)
         ids.next_id(tag)
         wire.deaf = True
         with pytest.raises(DatabaseUnavailable, match=r"(did not answer within|is not available|no answer within)"):
