@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from secrets import token_hex
 
+from allocator.database.opening import Opening
 from allocator.database.shards import Decision
 from allocator.database.store import Database
 from allocator.errors import ShardMisconfigured
 from allocator.roster import Found, Roster, lead_of, look
 from allocator.schemes import growth
 from allocator.schemes.growth import LEAD, MARGIN, Again, TooLow
-from allocator.schemes.shard import DEFAULT_FLEET, JOINING, REPLACE, Member, Shard, Target
+from allocator.schemes.shard import JOINING, Member, Shard, Target
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import Numbering
-from allocator.tags import merged
+from allocator.tags import tags_of
 
 
 class Growth(Roster):
@@ -23,15 +24,11 @@ class Growth(Roster):
     def begin(self) -> None:
         """Let a single database that was used alone until now be shard 1 of 1."""
         (database, *more) = self._given
-        if more or look(database).row is not None:
-            return
-        if database.run(database.dialect.holds_tickets):
-            raise ShardMisconfigured(
-                f"{database.address.shown} has given tickets, and its row of allocator_shard is lost; restore that"
-            )
-        member = Member(token_hex(16), LEAD, database.address.told)
-        alone = Shard(DEFAULT_FLEET, member.key, "", REPLACE, 1, Numbering(), 1, (member,))
-        database.run(database.dialect.add_shard, alone)
+        seen = look(database)
+        if seen.error:
+            raise seen.error
+        if not more and seen.row is None:
+            Opening([database], None, None).rows()
 
     def add(self, newcomer: Database) -> Target:
         """Plan to grow by an empty database. It gives no ids before `grow`. May be done again."""
@@ -104,7 +101,7 @@ class Growth(Roster):
         target = self._turn(lead, old, lead.row.target, margin)
         if target.members != lead.row.target.members:
             raise Again  # one was added before the decision
-        tags = merged_tags(old)
+        tags = tags_of(one.database for one in old)  # all old shards are fenced, so that nobody claims more
         for member in target.members:
             if member.offset != LEAD:
                 self._change(found[member.key], lambda row, _: growth.entered(row, target), tags)
@@ -199,12 +196,3 @@ def target_of(row: Shard) -> Target:
     if row.target is None:
         raise Again
     return row.target
-
-
-def merged_tags(found: Sequence[Found]) -> list[Tag]:
-    """How far each tag is claimed anywhere; all old shards are fenced, so that nobody claims more."""
-    rows: dict[str, list[Tag]] = {}
-    for one in found:
-        for tag in one.database.run(one.database.dialect.list_segments):
-            rows.setdefault(tag.name, []).append(tag)
-    return [merged(rows[name]) for name in sorted(rows)]

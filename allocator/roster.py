@@ -13,16 +13,21 @@ from allocator.schemes.shard import Member, Shard, check_fleet, check_usable
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A shard of the fleet as it was found; `error` says why not. `last` is the greatest ticket in its tables,
-    `server` and `place` where it runs now."""
+    """A shard of the fleet as it was found; `error` says why not.
 
-    where: str
+    `last` is the greatest ticket in its tables, `server` and `place` where it runs now.
+    """
+
     database: Database
     row: Shard | None = None
     last: int = 0
     server: str = ""
     place: str = ""
     error: AllocatorError | None = None
+
+    @property
+    def where(self) -> str:
+        return self.database.address.shown
 
     @property
     def told(self) -> str:
@@ -84,14 +89,14 @@ class Roster:
 
 
 def look(database: Database) -> Found:
-    where, dialect = database.address.shown, database.dialect
+    dialect = database.dialect
     try:
         database.check_schema()
         row = database.run(dialect.read_shard)
         server, place = database.run(dialect.read_server), database.run(dialect.read_place)
-        return Found(where, database, row, database.run(dialect.last_ticket), server, place)
+        return Found(database, row, database.run(dialect.last_ticket), server, place)
     except AllocatorError as error:
-        return Found(where, database, error=error)
+        return Found(database, error=error)
 
 
 def listed(row: Shard | None) -> tuple[Member, ...]:

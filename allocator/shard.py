@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from allocator.database.store import Database
-from allocator.errors import FleetGrowing, MaxValueWentBack, ShardMisconfigured
-from allocator.schemes.shard import Shard, check_usable
+from allocator.errors import FleetGrowing, MaxValueWentBack
+from allocator.schemes.shard import Shard, check_usable, lost
 
 DRAWS = 10
 """How often a draw follows a shard's row that changes under it, before another shard is tried."""
@@ -15,9 +15,9 @@ DRAWS = 10
 class Handle:
     """One shard in this process. `row` is None until it was reached."""
 
-    def __init__(self, database: Database, row: Shard | None = None) -> None:
+    def __init__(self, database: Database) -> None:
         self.database = database
-        self.row = row
+        self.row: Shard | None = None
         self.seen: dict[str, int] = {}
         self.went_back = False
         self.failing = False
@@ -33,9 +33,7 @@ class Handle:
         database.check_schema()
         row = database.run(database.dialect.read_shard)
         if row is None:
-            raise ShardMisconfigured(
-                f"{self.where} is no shard of this fleet; add it with: allocator shards add {self.where}"
-            )
+            raise lost(self.where)
         check_usable(self.where, row, database.run(database.dialect.read_server))
         is_older = self.row is not None and row.revision < self.row.revision
         if (self.went_back or is_older) and row.numbering.floor <= max(self.seen.values(), default=0):

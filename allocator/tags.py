@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -50,11 +50,7 @@ class Tags:
 
     def list(self) -> list[Tag]:
         """All tags, by name."""
-        found: dict[str, list[Tag]] = {}
-        for database in self._checked():
-            for tag in database.run(database.dialect.list_segments):
-                found.setdefault(tag.name, []).append(tag)
-        return [merged(found[name]) for name in sorted(found)]
+        return tags_of(self._checked())
 
     def get(self, tag: str) -> Tag:
         """One tag as the database has it. Raises `UnknownTag`."""
@@ -131,6 +127,15 @@ def whole(name: str, value: object) -> int:
     if type(value) is not int and not (isinstance(value, Decimal) and value == int(value)):
         raise InvalidSetting(f"the greatest value of {name} is no whole number: {value!r:.80}")
     return max(0, int(value))
+
+
+def tags_of(databases: Iterable[Database]) -> list[Tag]:
+    """All tags by name, each as far as it is claimed anywhere."""
+    found: dict[str, list[Tag]] = {}
+    for database in databases:
+        for tag in database.run(database.dialect.list_segments):
+            found.setdefault(tag.name, []).append(tag)
+    return [merged(found[name]) for name in sorted(found)]
 
 
 def merged(rows: Sequence[Tag]) -> Tag:

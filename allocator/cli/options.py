@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from functools import wraps
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
@@ -88,3 +88,13 @@ def refuse(error: AllocatorError, as_json: bool) -> NoReturn:
 def show(as_json: bool, value: Any, text: str) -> None:
     """Print `value` as JSON, or `text` for a person."""
     click.echo(json.dumps(value) if as_json else text)
+
+
+def table(rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> str:
+    """Rows in columns, the first of them headings; those of `numbers` stand at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+    def aligned(column: int, cell: str) -> str:
+        return cell.rjust(widths[column]) if column in numbers else cell.ljust(widths[column])
+
+    return "\n".join("  ".join(aligned(*pair) for pair in enumerate(row)).rstrip() for row in rows)

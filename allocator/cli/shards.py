@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allocator.cli.db import QUICK
-from allocator.cli.options import fleet_command, show
+from allocator.cli.options import fleet_command, show, table
 from allocator.schemes.growth import MARGIN
 
 if TYPE_CHECKING:
@@ -57,10 +57,7 @@ def list_shards(urls: tuple[str, ...], as_json: bool) -> None:
     """Print each shard: offset and step, database, the greatest ticket in its table, state."""
     with growing(urls) as growth:
         found = growth.shards()
-    rows = [cells(one) for one in found]
-    widths = [max(len(row[column]) for row in [HEADINGS, *rows]) for column in range(len(HEADINGS))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [HEADINGS, *rows])
-    show(as_json, [described(one) for one in found], "\n".join(line.rstrip() for line in lines))
+    show(as_json, [described(one) for one in found], table([HEADINGS, *map(cells, found)]))
 
 
 @shards.command("add")

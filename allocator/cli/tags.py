@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from allocator.cli.options import fleet_command, ids_of, show
+from allocator.cli.options import fleet_command, ids_of, show, table
 from allocator.schemes.limits import JAVASCRIPT_MAX_ID
 from allocator.schemes.tag import Tag
 
@@ -37,7 +37,7 @@ def list_tags(urls: tuple[str, ...], as_json: bool) -> None:
     """Print every tag, and how far it is used up."""
     with ids_of(urls) as ids:
         found = ids.tags.list()
-    show(as_json, [described(tag) for tag in found], table(found))
+    show(as_json, [described(tag) for tag in found], shown(found))
 
 
 @tags.command("create")
@@ -95,7 +95,7 @@ def set_tag(
         now = ids.tags.set(
             tag, step=step, max_step=max_step, limit=the_limit(limit, javascript), start_after=start_after
         )
-    show(as_json, described(now), table([now]))
+    show(as_json, described(now), shown([now]))
 
 
 def first(tag: Tag) -> str:
@@ -118,17 +118,10 @@ def described(tag: Tag) -> dict[str, object]:
     }
 
 
-def table(found: list[Tag]) -> str:
-    rows = [HEADINGS, *(cells(tag) for tag in found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    return "\n".join(line(row, widths) for row in rows)
+def shown(found: list[Tag]) -> str:
+    return table([HEADINGS, *(cells(tag) for tag in found)], numbers=range(1, len(HEADINGS)))
 
 
 def cells(tag: Tag) -> tuple[str, ...]:
     used = f"{100 * tag.max_value / tag.limit:.2f}%"
     return (tag.name, str(tag.max_value), str(tag.step), str(tag.max_step), str(tag.limit), used)
-
-
-def line(row: tuple[str, ...], widths: list[int]) -> str:
-    name, *numbers = row
-    return "  ".join([name.ljust(widths[0]), *(n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True))])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil
 from typing import Any
@@ -13,7 +13,7 @@ from sqlalchemy.dialects.mysql import insert
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.segments import RAISED, claimed, claiming
 from allocator.database.tables import segment, worker
-from allocator.database.tickets import FENCE, FLOOR, drawn_by
+from allocator.database.tickets import FENCE, FLOOR, drawn_by, with_server
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
@@ -45,6 +45,7 @@ class MySQL(Dialect):
     extra = "mysql"
     needs_name = True
     locks_what_it_reads = True
+    replacing, counting = REPLACE, COUNT
     insert_missing = insert(segment).prefix_with("IGNORE")
     insert_missing_worker = insert(worker).prefix_with("IGNORE")
     contended = frozenset({"1213", "1205", "1020"})
@@ -123,13 +124,10 @@ class MySQL(Dialect):
 
     def replace_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
         number_as(connection, shard.numbering)
-        return self.drawn(connection, REPLACE, drawn_by(kind, shard))
+        return super().replace_ticket(connection, kind, shard)
 
-    def count_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
-        return self.drawn(connection, COUNT, drawn_by(kind, shard))
-
-    def drawn(self, connection: Connection, statement: str, values: Mapping[str, object]) -> int | None:
-        result = connection.execute(self.fenced(connection, statement), values)
+    def drawn(self, connection: Connection, statement: str, kind: str, shard: Shard) -> int | None:
+        result = connection.execute(with_server(statement, self.server(connection)), drawn_by(kind, shard))
         return int(result.lastrowid) if result.rowcount else None
 
     def see_the_newest(self, connection: Connection) -> None:
@@ -143,11 +141,6 @@ class MySQL(Dialect):
         number_as(connection, numbering)
         result = connection.execute(text("REPLACE INTO allocator_ticket (type) VALUES (:type)"), {"type": FLOOR})
         return int(result.lastrowid)
-
-    def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
-        if first > 1:
-            values = {"type": FLOOR, "last": first - 1}
-            connection.execute(text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)"), values)
 
 
 def number_as(connection: Connection, numbering: Numbering) -> None:

@@ -14,7 +14,7 @@ from time import sleep
 
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
-from allocator.schemes.shard import DEFAULT_FLEET, REPLACE, Member, Shard, check_fleet, check_usable, described
+from allocator.schemes.shard import DEFAULT_FLEET, REPLACE, Member, Shard, check_fleet, check_usable, described, lost
 from allocator.schemes.ticket import Numbering
 
 ATTEMPTS, PAUSE = 20, 0.05
@@ -83,11 +83,7 @@ class Opening:
         """Raise unless the rows were made since they were looked for."""
         if any(self._row_of(self._databases[number]) for number in missing):
             return
-        where = self._databases[missing[0]].address.shown
-        raise ShardMisconfigured(
-            f"{where} is no shard of the fleet of the others; if it was one, its row of allocator_shard is lost, and "
-            f"it must not be used; if it is new, add it with: allocator shards add {where}"
-        )
+        raise lost(self._databases[missing[0]].address.shown)
 
     def _check_servers(self, rows: list[Shard | None]) -> None:
         for number, row in enumerate(rows):

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.segments import RAISED, claimed, claiming, only_row
 from allocator.database.tables import segment, worker
-from allocator.database.tickets import FENCE, FLOOR, drawn_by
+from allocator.database.tickets import FENCE, FLOOR
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
@@ -25,7 +25,6 @@ from allocator.errors import (
     SchemaOutOfDate,
 )
 from allocator.schemes.lane import Lane
-from allocator.schemes.shard import Shard
 from allocator.schemes.ticket import Numbering
 
 CLAIM = claiming(RAISED).returning(segment.c.max_value)
@@ -53,6 +52,7 @@ class PostgreSQL(Dialect):
     name = "postgresql"
     default_driver = "psycopg"
     extra = "postgres"
+    replacing = REPLACE
     insert_missing = insert(segment).on_conflict_do_nothing(index_elements=[segment.c.tag])
     insert_missing_worker = insert(worker).on_conflict_do_nothing(index_elements=[worker.c.number])
     contended = frozenset({"40001", "40P01", "55P03"})
@@ -127,9 +127,6 @@ class PostgreSQL(Dialect):
 
     def place(self, connection: Connection) -> str:
         return f"{SERVER} || pg_postmaster_start_time()"
-
-    def replace_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
-        return only_row(connection.execute(self.fenced(connection, REPLACE), drawn_by(kind, shard)).all(), kind)
 
     def lock_shard(self, connection: Connection) -> None:
         # A statement that waits for this lock takes its snapshot afterwards, and sees the new revision.

@@ -124,10 +124,11 @@ def damages(inspector: Inspector, expected: Table) -> list[str]:
     needed = [part.name for part in expected.primary_key.columns]
     if key != needed:
         found.append(f"the primary key of {expected.name} is ({', '.join(key)}), and must be ({', '.join(needed)})")
-    unique = unique_columns(inspector, expected.name)
     for constraint in expected.constraints:
-        columns = [part.name for part in constraint.columns] if isinstance(constraint, UniqueConstraint) else []
-        if columns and columns not in unique:
+        if not isinstance(constraint, UniqueConstraint):
+            continue
+        columns = [part.name for part in constraint.columns]
+        if columns not in unique_columns(inspector, expected.name):
             found.append(f"{expected.name} must have a unique key on ({', '.join(columns)}), and has none")
     engines = [value for name, value in table_options(inspector, expected.name).items() if name.endswith("_engine")]
     if any(engine != "InnoDB" for engine in engines):

@@ -89,7 +89,8 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
                 first = fresh.numbering.following(greatest)
                 self.number_from(connection, fresh.numbering, first)
                 self.count_from(connection, fresh.numbering, first)
-            self.raise_segments(connection, tags, claimable(fresh))
+            if tags or claimable(fresh) != claimable(now):
+                self.raise_segments(connection, tags, claimable(fresh))
             return fresh
 
 

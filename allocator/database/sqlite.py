@@ -12,10 +12,9 @@ from sqlalchemy.dialects.sqlite import insert
 from allocator.database.dialect import Dialect
 from allocator.database.segments import RAISED, claimed, claiming, only_row
 from allocator.database.tables import segment, worker
-from allocator.database.tickets import FENCE, FLOOR, drawn_by
+from allocator.database.tickets import FENCE
 from allocator.errors import DatabaseRefused, Exhausted, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
 from allocator.schemes.lane import Lane
-from allocator.schemes.shard import Shard
 from allocator.schemes.ticket import Numbering
 
 CLAIM = claiming(RAISED).returning(segment.c.max_value)
@@ -36,6 +35,7 @@ class SQLite(Dialect):
     insert_missing_worker = insert(worker).on_conflict_do_nothing()
     embedded = True
     begin = "BEGIN IMMEDIATE"
+    replacing = REPLACE
     pool_size = 1  # one writer at a time is SQLite's own rule; a database in memory is one connection
     errors = {
         "SQLITE_CONSTRAINT_PRIMARYKEY": MaxValueWentBack,
@@ -84,16 +84,8 @@ class SQLite(Dialect):
     def server(self, connection: Connection) -> str:
         return "''"  # a file has no identity that would survive being moved or mounted elsewhere
 
-    def replace_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
-        return only_row(connection.execute(self.fenced(connection, REPLACE), drawn_by(kind, shard)).all(), kind)
-
     def lock_shard(self, connection: Connection) -> None:
         pass  # the transaction began with the lock of the file
 
     def greatest_ticket(self, connection: Connection, numbering: Numbering) -> int:
         return connection.scalar(text("SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'")) or 0
-
-    def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
-        if first > 1:
-            values = {"type": FLOOR, "last": first - 1}
-            connection.execute(text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)"), values)

@@ -16,6 +16,8 @@ deleted. `allocator_worker` holds a row per snowflake worker: until when, and by
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -35,6 +37,8 @@ REVISIONS = ("0001", "0002", "0003")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
 
 VERSION_TABLE = "allocator_schema_version"
+
+INNODB: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
 
 metadata = MetaData()
 
@@ -64,8 +68,7 @@ segment = Table(
         name="allocator_segment_within_limit",
     ),
     CheckConstraint("step >= 1 AND step <= max_step", name="allocator_segment_step"),
-    mysql_engine="InnoDB",
-    mariadb_engine="InnoDB",
+    **INNODB,
 )
 
 node = Table(
@@ -77,9 +80,8 @@ node = Table(
     Column("process", BigInteger, nullable=False),
     Column("version", String(32), nullable=False),
     Column("started_at", DateTime, nullable=False),
-    mysql_engine="InnoDB",
-    mariadb_engine="InnoDB",
     sqlite_autoincrement=True,
+    **INNODB,
 )
 
 worker = Table(
@@ -92,8 +94,7 @@ worker = Table(
     Column("until_ms", BigInteger, nullable=False),
     Column("host", String(255), nullable=False),
     Column("process", BigInteger, nullable=False),
-    mysql_engine="InnoDB",
-    mariadb_engine="InnoDB",
+    **INNODB,
 )
 
 ticket = Table(
@@ -102,9 +103,8 @@ ticket = Table(
     # Not "always": the statement for a type that has a ticket already writes the new number over the old one.
     Column("id", number_type, Identity(always=False), primary_key=True),
     Column("type", tag_type, nullable=False, unique=True),
-    mysql_engine="InnoDB",
-    mariadb_engine="InnoDB",
     sqlite_autoincrement=True,
+    **INNODB,
 )
 
 counter = Table(
@@ -112,8 +112,7 @@ counter = Table(
     metadata,
     Column("type", tag_type, primary_key=True),
     Column("id", BigInteger, nullable=False),
-    mysql_engine="InnoDB",
-    mariadb_engine="InnoDB",
+    **INNODB,
 )
 
 shard = Table(
@@ -133,6 +132,5 @@ shard = Table(
     Column("members", Text, nullable=False),
     Column("target", Text, nullable=True),
     CheckConstraint("id = 1", name="allocator_shard_one_row"),
-    mysql_engine="InnoDB",
-    mariadb_engine="InnoDB",
+    **INNODB,
 )

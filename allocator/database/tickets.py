@@ -7,9 +7,13 @@ which may have forgotten ids, nothing is drawn before an operator has said where
 
 from __future__ import annotations
 
+from functools import cache
+from typing import ClassVar
+
 from sqlalchemy import Connection, TextClause, func, select, text, update
 
 from allocator.database.common import Common
+from allocator.database.segments import only_row
 from allocator.database.tables import counter
 from allocator.schemes.shard import REPLACE, Shard
 from allocator.schemes.ticket import Numbering
@@ -27,7 +31,19 @@ COUNT = (
 )
 
 
+KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
+"""Where an explicit id raises the auto-increment; the row keeps it up."""
+
+
+@cache
+def with_server(statement: str, server: str) -> TextClause:
+    return text(statement.format(server=server))
+
+
 class TicketVerbs(Common):
+    replacing: ClassVar[str]
+    counting: ClassVar[str] = COUNT
+
     def server(self, connection: Connection) -> str:
         """An SQL expression for the server and database that this is."""
         raise NotImplementedError
@@ -39,9 +55,6 @@ class TicketVerbs(Common):
     def check_owner(self, connection: Connection) -> None:
         """Raise where the numbering of the table could not be changed by this user."""
 
-    def fenced(self, connection: Connection, statement: str) -> TextClause:
-        return text(statement.format(server=self.server(connection)))
-
     def draw_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
         """The next ticket of a type; None when the shard's row is not as we know it. What is not used is burnt."""
         draw = self.replace_ticket if shard.statement == REPLACE else self.count_ticket
@@ -49,12 +62,15 @@ class TicketVerbs(Common):
 
     def replace_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
         """By the statement of the original: a new row in place of the old one, and its auto-increment value."""
-        raise NotImplementedError
+        return self.drawn(connection, self.replacing, kind, shard)
 
     def count_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
         """By adding to the row."""
-        found = connection.execute(self.fenced(connection, COUNT), drawn_by(kind, shard)).all()
-        return int(found[0][0]) if found else None
+        return self.drawn(connection, self.counting, kind, shard)
+
+    def drawn(self, connection: Connection, statement: str, kind: str, shard: Shard) -> int | None:
+        fenced = with_server(statement, self.server(connection))
+        return only_row(connection.execute(fenced, drawn_by(kind, shard)).all(), kind)
 
     # -- under the lock of the shard
 
@@ -73,7 +89,8 @@ class TicketVerbs(Common):
 
     def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
         """Let the auto-increment go on with `first`, an id of this numbering that is greater than all so far."""
-        raise NotImplementedError
+        if first > 1:
+            connection.execute(KEEP, {"type": FLOOR, "last": first - 1})
 
     def count_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
         connection.execute(update(counter).values(id=first - numbering.step))

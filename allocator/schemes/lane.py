@@ -26,7 +26,7 @@ class Lane(NamedTuple):
 ALL = Lane()
 
 Seen = Mapping[Lane, int]
-"""For each lane the end of the last window that came from there."""
+"""For each lane the greatest id that came from there."""
 
 
 def mark(seen: Seen, lane: Lane) -> int:

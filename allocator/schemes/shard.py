@@ -68,6 +68,14 @@ class Shard:
         return self.generation == JOINING
 
 
+def lost(where: str) -> ShardMisconfigured:
+    """A database without a row among shards that have one."""
+    return ShardMisconfigured(
+        f"{where} is no shard of the fleet of the others; if it was one, its row of allocator_shard is lost, and it "
+        f"must not be used; if it is new, add it with: allocator shards add {where}"
+    )
+
+
 def check_usable(where: str, shard: Shard, server: str) -> None:
     """Raise where no ids may come from a shard whose database is now on `server`."""
     if shard.joining:
