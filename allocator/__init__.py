@@ -2,6 +2,7 @@
 
 from allocator.aio import AsyncAllocator, AsyncSequence
 from allocator.errors import (
+    AccessDenied,
     AllocatorClosed,
     AllocatorError,
     ClockWentBack,
@@ -23,6 +24,7 @@ from allocator.errors import (
     SchemaOutOfDate,
     ShardMisconfigured,
     TagExists,
+    TooManyRequests,
     UnknownTag,
 )
 from allocator.inspection import inspect_id
@@ -42,6 +44,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "JAVASCRIPT_MAX_ID",
+    "AccessDenied",
     "Allocator",
     "AllocatorClosed",
     "AllocatorError",
@@ -76,6 +79,7 @@ __all__ = [
     "SnowflakeSettings",
     "Tag",
     "TagExists",
+    "TooManyRequests",
     "UnknownTag",
     "inspect_id",
 ]

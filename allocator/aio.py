@@ -176,6 +176,7 @@ class AsyncTags:
 class Settings(TypedDict, total=False):
     """The settings of `Allocator`."""
 
+    token: str | None
     shards: Iterable[str | URL | Engine] | None
     fleet: str | None
     tickets: Literal["replace", "count"] | None
@@ -198,7 +199,9 @@ class AsyncAllocator(Uncopyable):
     Not bound to an event loop. A shared allocator is not closed by this one.
     """
 
-    def __init__(self, database: str | URL | Engine | Allocator | None = None, **settings: Unpack[Settings]) -> None:
+    def __init__(
+        self, database: str | URL | Engine | Iterable[str] | Allocator | None = None, **settings: Unpack[Settings]
+    ) -> None:
         self._owned = not isinstance(database, Allocator)
         if isinstance(database, Allocator):
             if settings:
@@ -244,6 +247,12 @@ class AsyncAllocator(Uncopyable):
         """As `Allocator.ticket`. A cancelled call burns the ticket."""
         ids = self._allocator
         start = partial(ids._start_ticket, kind)
+        return await drawn(start, ids._background, ids._terms.timeout, ids._overdue)
+
+    async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What blocking work brings within `timeout`; what it brings later is burnt."""
+        ids = self._allocator
+        start = partial(ids._background.submit, work, *args, **kwargs)
         return await drawn(start, ids._background, ids._terms.timeout, ids._overdue)
 
     def sequence(self, tag: str) -> AsyncSequence:

@@ -16,7 +16,9 @@
     ├── LeaseLost                   another process has our worker number now
     ├── MaxValueWentBack            the database forgot ids: the tag is stopped
     ├── DatabaseUnavailable         try again later, it is safe
-    │   └── FleetGrowing            a moment, while more shards are added
+    │   ├── FleetGrowing            a moment, while more shards are added
+    │   └── TooManyRequests         a token's rate is used up, the message says for how long
+    ├── AccessDenied                the service wants another token
     ├── DatabaseRefused             wrong user, password, name or rights
     ├── SchemaOutOfDate             the tables are missing, behind or ahead
     ├── SchemaDamaged               the tables were altered by hand
@@ -102,6 +104,14 @@ class DatabaseUnavailable(AllocatorError):
 
 class FleetGrowing(DatabaseUnavailable):
     """No id can be had while the fleet turns to its new shards, which takes a moment unless it was interrupted."""
+
+
+class TooManyRequests(DatabaseUnavailable):
+    """The rate that the service allows a token is used up for a moment; nothing was drawn."""
+
+
+class AccessDenied(AllocatorError):
+    """The service does not know the token, or it is not good for this; nothing was drawn."""
 
 
 class DatabaseRefused(AllocatorError):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
+from math import inf
+from operator import length_hint
 from time import monotonic
 from typing import Protocol
 
 from allocator.background import Background
-from allocator.errors import AllocatorError, UnknownTag
-from allocator.schemes.lane import Seen
+from allocator.errors import AllocatorError, MaxValueWentBack, UnknownTag
+from allocator.schemes.lane import Seen, merged
 from allocator.schemes.limits import check_reserve
 from allocator.schemes.pace import Wait
 from allocator.schemes.segment import Claim, Segments
@@ -101,9 +103,15 @@ class SegmentSupply(Supply):
 
     def _start_reserve(self, count: int) -> Future[range]:
         check_reserve(count)
-        return self._background.submit(self._reserve_now, count)
+        return self._background.submit(self._claim_beside, count, {}, True)
 
-    def _reserve_now(self, count: int) -> range:
+    def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Future[range]:
+        """For another process, which has `seen` ids too: a segment of its size, within the bounds of the tag."""
+        if exact:
+            check_reserve(size)
+        return self._background.submit(self._claim_beside, size, seen, exact)
+
+    def _claim_beside(self, count: int | None, others: Seen, exact: bool) -> range:
         with self._lock:
             pause = self._core.pace.wait(monotonic())
         if pause:
@@ -113,9 +121,13 @@ class SegmentSupply(Supply):
             with self._lock:
                 if self._core.stopped:
                     raise self._core.stopped.again()
-                seen = dict(self._core.seen)
-            block = self._source.claim_segment(self.tag, count, seen, exact=True)
+                core = self._core
+                size = count if count and exact else min(count or core.step, max(core.step, core.max_step))
+                seen = merged(core.seen, others)
+            block = self._source.claim_segment(self.tag, size, seen, exact=exact)
         except AllocatorError as error:
+            if isinstance(error, MaxValueWentBack) and others:
+                raise  # as another process has it; whether it went back for us too shows at our next claim
             with self._lock:
                 self._core.refused(error, monotonic())
                 self._stop_serving_what_went_back()
@@ -123,6 +135,16 @@ class SegmentSupply(Supply):
         with self._lock:
             self._core.saw(block)
         return block
+
+    def _in_memory(self) -> tuple[int, float]:
+        """How many ids can be served without the database, and for how many seconds at the rate last seen."""
+        with self._lock:
+            held = length_hint(self._values) + self._core.held
+            return held, held / self._core.rate if held and self._core.rate else (inf if held else 0.0)
+
+    def _trouble(self) -> AllocatorError | None:
+        with self._lock:
+            return self._core.pace.trouble(monotonic())
 
     # -- endings
 

@@ -258,6 +258,13 @@ class Fleet:
                 return handle.database
         raise DatabaseUnavailable(f"the shard with offset {LEAD} was not reached yet")
 
+    def states(self) -> list[tuple[str, AllocatorError | None]]:
+        """The place of each shard, and why it is left alone, if it is."""
+        with self._lock:
+            return [
+                (handle.where, state.error) for handle, state in zip(self._handles, self._turns.states, strict=True)
+            ]
+
     def opened(self) -> list[Database]:
         """All shards, once they were looked at."""
         self.open()

@@ -7,18 +7,17 @@ from concurrent.futures import Future
 from dataclasses import replace
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
+from allocator.backend import Backend, backend_of
 from allocator.background import Background
-from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag, Uncopyable
+from allocator.errors import DatabaseUnavailable, InvalidSetting, Uncopyable
 from allocator.forks import alive
 from allocator.meteor import MeteorSupply
 from allocator.schemes.limits import MAX_ID, check_seconds, check_tag
 from allocator.schemes.meteor import MeteorSettings
-from allocator.schemes.shard import STATEMENTS
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
-from allocator.schemes.ticket import MAX_SHARDS
 from allocator.sequence import Sequence, drawn, refill
 from allocator.snowflake import SnowflakeSupply
 from allocator.supply import Supply, Terms
@@ -27,46 +26,14 @@ from allocator.tags import Tags
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
-    from allocator.database.store import Database
-
 
 S = TypeVar("S")
-
-ATTEMPTS = 3
-"""One shard that does not answer costs a call so much of its timeout at most."""
 
 
 def settings_of(given: S | None, kind: type[S]) -> S:
     if given is not None and not isinstance(given, kind):
         raise InvalidSetting(f"{kind.__name__} is needed, got {given!r:.80}")
     return kind() if given is None else given
-
-
-def chosen(database: Any, shards: Iterable[Any] | None) -> list[Any]:
-    """The databases that were given, one way or the other."""
-    if (database is None) == (shards is None):
-        raise InvalidSetting("either a database or shards are needed, and not both")
-    if shards is None:
-        return [database]
-    if isinstance(shards, str) or not isinstance(shards, Iterable):
-        raise InvalidSetting(f"shards must be a list of databases, got {shards!r:.40}")
-    given = list(shards)
-    if not 1 <= len(given) <= MAX_SHARDS:
-        raise InvalidSetting(f"shards must be 1 to {MAX_SHARDS} databases, got {len(given)}")
-    return given
-
-
-def check_fleet(name: object) -> str | None:
-    try:
-        return None if name is None else check_tag(name)
-    except InvalidTag as error:
-        raise InvalidSetting(f"the name of a fleet is formed as a tag: {error}") from None
-
-
-def check_statement(tickets: Any) -> str | None:
-    if tickets not in (None, *STATEMENTS):
-        raise InvalidSetting(f"tickets must be {' or '.join(map(repr, STATEMENTS))}, got {tickets!r:.40}")
-    return str(tickets) if tickets else None
 
 
 class Allocator(Uncopyable):
@@ -76,7 +43,9 @@ class Allocator(Uncopyable):
             ids.next_id("order")
 
     database: a URL (`sqlite:///…`, `postgresql+psycopg://…`, `mysql+pymysql://…`, `mariadb+pymysql://…`) or a
-        SQLAlchemy `Engine`, of which the way to connect is used and never a connection or transaction.
+        SQLAlchemy `Engine`, of which the way to connect is used and never a connection or transaction; or the address
+        of a service (`https://…`), or a list of addresses, of which another is tried when one fails.
+    token: what the service lets us in with.
     shards: instead of a database several, which are used in turn: see `ticket`.
     fleet: the name of the shards together, to be sure that these are the right ones; "main" for a new fleet.
     tickets: the statement that draws them, "replace" or "count"; by default that of the fleet, "replace" at first.
@@ -93,8 +62,9 @@ class Allocator(Uncopyable):
 
     def __init__(
         self,
-        database: str | URL | Engine | None = None,
+        database: str | URL | Engine | Iterable[str] | None = None,
         *,
+        token: str | None = None,
         shards: Iterable[str | URL | Engine] | None = None,
         fleet: str | None = None,
         tickets: Literal["replace", "count"] | None = None,
@@ -107,26 +77,24 @@ class Allocator(Uncopyable):
         meteor: MeteorSettings | None = None,
         snowflake: SnowflakeSettings | None = None,
     ) -> None:
-        from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
-        from allocator.shards import Fleet
-
-        given = chosen(database, shards)
         self._terms = Terms(
             bool(create_missing), check_seconds("runway", runway, 0.0), check_seconds("timeout", timeout, 0.05)
         )
         self._template = Tag("template", 0, step, max_step, limit).checked()
-        patience = self._terms.timeout / (ATTEMPTS if len(given) > 1 else 1)
-        databases = [Database(one, patience) for one in given]
         self._background = Background()
-        self._fleet = Fleet(databases, self._background, check_fleet(fleet), check_statement(tickets), timeout)
-        self._database = databases[0]
-        self._source = self._fleet if len(databases) > 1 else self._database
+        self._backend = self._watched(
+            backend_of(database, shards, fleet, tickets, token, self._background, self._terms.timeout)
+        )
         self._serving: dict[str, Iterator[int]] = {}
         self._sequences: dict[str, Sequence] = {}
-        shared = (self._source, self._background, self._terms)
+        shared = (self._backend, self._background, self._terms)
         self._meteor = MeteorSupply(*shared, settings_of(meteor, MeteorSettings).checked(), owner=self)
         self._snowflake = SnowflakeSupply(*shared, settings_of(snowflake, SnowflakeSettings).checked(), owner=self)
         alive.add(self)
+
+    def _watched(self, backend: Backend) -> Backend:
+        """For a subclass that looks at what is asked of the database."""
+        return backend
 
     def next_id(self, tag: str) -> int:
         """The next id of `tag`: from memory, or else from the database within `timeout` seconds.
@@ -153,7 +121,7 @@ class Allocator(Uncopyable):
             return self._sequences[tag]
         except (KeyError, TypeError):
             template = replace(self._template, name=check_tag(tag))
-        fresh = Sequence(template, self._source, self._background, self._terms, self._serving, owner=self)
+        fresh = Sequence(template, self._backend, self._background, self._terms, self._serving, owner=self)
         return self._sequences.setdefault(template.name, fresh)
 
     def meteor(self) -> int:
@@ -191,7 +159,7 @@ class Allocator(Uncopyable):
         return drawn(lambda: self._start_ticket(kind), self._background, self._terms.timeout, self._overdue)
 
     def _start_ticket(self, kind: str) -> Future[int]:
-        return self._background.submit(self._fleet.ticket, check_tag(kind), monotonic() + self._terms.timeout)
+        return self._background.submit(self._backend.ticket, check_tag(kind), monotonic() + self._terms.timeout)
 
     def _overdue(self) -> DatabaseUnavailable:
         return DatabaseUnavailable(f"no shard answered within {self._terms.timeout:g} seconds")
@@ -199,13 +167,7 @@ class Allocator(Uncopyable):
     @property
     def tags(self) -> Tags:
         """Administration: create, list, get and set tags."""
-        return Tags(self._databases, self._template)
-
-    def _databases(self) -> list[Database]:
-        """All that serve these tags; one that was given alone may be a shard of several."""
-        if self._source is self._fleet or self._database.has_siblings():
-            return self._fleet.opened()
-        return [self._database]
+        return self._backend.tags(self._template)
 
     def close(self) -> None:
         """Give up what is in memory and every connection. Further calls raise `AllocatorClosed`."""
@@ -213,7 +175,7 @@ class Allocator(Uncopyable):
         self._retire()
         self._background.close(self._terms.timeout)
         self._retire()  # what a claim brought that was under way
-        self._fleet.close()
+        self._backend.close()
 
     def _supplies(self) -> list[Supply]:
         return [self._meteor, self._snowflake, *self._sequences.values()]
@@ -225,7 +187,7 @@ class Allocator(Uncopyable):
     def after_fork(self) -> None:
         """Called in a forked child, before anything else runs there."""
         self._background.renew()
-        self._fleet.abandon()
+        self._backend.abandon()
         for supply in self._supplies():
             supply._renew()
 
@@ -238,4 +200,4 @@ class Allocator(Uncopyable):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Allocator {', '.join(database.address.shown for database in self._fleet.databases())}>"
+        return f"<Allocator {self._backend.shown}>"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rig.faces import FACES, Faces
 from rig.servers import KINDS, SERVERS, server
+from rig.service import Served
 from sqlalchemy import create_engine, text
 
 from allocator.database.store import Database
@@ -98,6 +99,29 @@ def shared_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
     yield get
     for kind in made.keys() - {"sqlite"}:
         SERVERS.get(kind).drop(name)
+
+
+@pytest.fixture(scope="session")
+def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+    """The address of a service on an embedded database, shared by the tests of a run."""
+    running: list[Served] = []
+
+    def get() -> str:
+        if not running:
+            running.append(Served(f"sqlite:///{tmp_path_factory.mktemp('served')}/ids.db"))
+        return running[0].address
+
+    yield get
+    for served in running:
+        served.close()
+
+
+@pytest.fixture(params=[*DATABASES, "service"])
+def place(
+    request: pytest.FixtureRequest, shared_database: Callable[[str], str], shared_service: Callable[[], str]
+) -> str:
+    """Wherever ids can come from: a database, or a service before one."""
+    return shared_service() if request.param == "service" else shared_database(str(request.param))
 
 
 def upgrade(url: str) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import click
 
 import allocator
+from allocator.cli.adopt import adopt
 from allocator.cli.db import db
 from allocator.cli.draw import next_ids
 from allocator.cli.inspect import inspect_command
 from allocator.cli.nodes import nodes
+from allocator.cli.serve import serve
 from allocator.cli.shards import shards
 from allocator.cli.tags import tags
+from allocator.cli.tokens import tokens
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -39,6 +42,9 @@ def main() -> None:
 main.add_command(next_ids)
 main.add_command(inspect_command)
 main.add_command(tags)
+main.add_command(adopt)
 main.add_command(nodes)
 main.add_command(shards)
+main.add_command(serve)
+main.add_command(tokens)
 main.add_command(db)

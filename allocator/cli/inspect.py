@@ -8,7 +8,8 @@ import click
 
 from allocator.cli.options import as_error, json_option
 from allocator.inspection import inspect_id
-from allocator.schemes.inspect import SCHEMES, Inspection, Reading
+from allocator.schemes.inspect import SCHEMES, Reading
+from allocator.schemes.wire import inspection_to_json
 
 
 @click.command("inspect", context_settings={"ignore_unknown_options": True})
@@ -29,24 +30,7 @@ def inspect_command(id_: str, scheme: str | None, epoch: int | None, as_json: bo
         allocator inspect 1541815603606036480 --scheme snowflake
     """
     found = inspect_id(id_, scheme=scheme, epoch=epoch)
-    click.echo(json.dumps(described(found)) if as_json else "\n\n".join(map(text, found.readings)))
-
-
-def described(found: Inspection) -> dict[str, object]:
-    return {
-        "id": found.id,
-        "readings": [
-            {
-                "scheme": reading.scheme,
-                "likely": reading.likely,
-                "why": reading.why,
-                "fields": reading.fields,
-                "time": reading.time and reading.time.isoformat(),
-                "cannot_tell": reading.cannot_tell,
-            }
-            for reading in found.readings
-        ],
-    }
+    click.echo(json.dumps(inspection_to_json(found)) if as_json else "\n\n".join(map(text, found.readings)))
 
 
 def text(reading: Reading) -> str:

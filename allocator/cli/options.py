@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Container, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
@@ -22,6 +23,7 @@ DEFAULT_URL = "sqlite:///allocator.db"
 REFUSED = 1
 
 URL_VARIABLE = "ALLOCATOR_DATABASE_URL"
+TOKEN_VARIABLE = "ALLOCATOR_TOKEN"  # noqa: S105  # the name of a variable
 
 
 SEVERAL = re.compile(r"\s+(?=[a-z]\w*(?:\+\w+)?://)")
@@ -30,11 +32,22 @@ SEVERAL = re.compile(r"\s+(?=[a-z]\w*(?:\+\w+)?://)")
 
 def urls_of(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     urls = tuple(filter(None, given))
-    variable = os.environ.get(URL_VARIABLE)
+    variable = from_environment(URL_VARIABLE)
     if not urls and variable == "":
         # a deployment gone wrong, and no wish for a file in the current folder
         raise click.UsageError(f"{URL_VARIABLE} is set and empty; give it a database, or unset it")
     return urls or tuple(SEVERAL.split(variable.strip()) if variable else [DEFAULT_URL])
+
+
+def from_environment(variable: str) -> str | None:
+    """The value of a variable, or of the file that the variable with `_FILE` behind its name names."""
+    path = os.environ.get(f"{variable}_FILE")
+    if path is None or variable in os.environ:
+        return os.environ.get(variable)
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise click.UsageError(f"{variable}_FILE names {path}, which cannot be read: {error.strerror}") from None
 
 
 def only_one(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str:
@@ -61,6 +74,8 @@ def fleet_command(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def ids_of(urls: tuple[str, ...], create_missing: bool = True) -> Allocator:
+    if urls[0].startswith(("http://", "https://")):
+        return Allocator(list(urls), token=from_environment(TOKEN_VARIABLE), create_missing=create_missing)
     if len(urls) == 1:
         return Allocator(urls[0], create_missing=create_missing)
     return Allocator(shards=urls, create_missing=create_missing)

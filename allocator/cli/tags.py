@@ -10,6 +10,7 @@ import click
 from allocator.cli.options import fleet_command, ids_of, show, table
 from allocator.schemes.limits import JAVASCRIPT_MAX_ID
 from allocator.schemes.tag import Tag
+from allocator.schemes.wire import tag_to_json
 
 HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "used")
 
@@ -37,7 +38,7 @@ def list_tags(urls: tuple[str, ...], as_json: bool) -> None:
     """Print every tag, and how far it is used up."""
     with ids_of(urls) as ids:
         found = ids.tags.list()
-    show(as_json, [described(tag) for tag in found], shown(found))
+    show(as_json, [tag_to_json(tag) for tag in found], shown(found))
 
 
 @tags.command("create")
@@ -72,7 +73,7 @@ def create_tag(
             start_after=start_after,
             start_after_column=start_after_column,
         )
-    show(as_json, described(made), f"created {made.name}: {first(made)}")
+    show(as_json, tag_to_json(made), f"created {made.name}: {first(made)}")
 
 
 @tags.command("set")
@@ -95,7 +96,7 @@ def set_tag(
         now = ids.tags.set(
             tag, step=step, max_step=max_step, limit=the_limit(limit, javascript), start_after=start_after
         )
-    show(as_json, described(now), shown([now]))
+    show(as_json, tag_to_json(now), shown([now]))
 
 
 def first(tag: Tag) -> str:
@@ -106,16 +107,6 @@ def the_limit(limit: int | None, javascript: bool) -> int | None:
     if javascript and limit is not None:
         raise click.UsageError("--limit and --javascript exclude each other")
     return JAVASCRIPT_MAX_ID if javascript else limit
-
-
-def described(tag: Tag) -> dict[str, object]:
-    return {
-        "tag": tag.name,
-        "max_value": str(tag.max_value),
-        "step": tag.step,
-        "max_step": tag.max_step,
-        "limit": str(tag.limit),
-    }
 
 
 def shown(found: list[Tag]) -> str:

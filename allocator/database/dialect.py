@@ -14,13 +14,14 @@ from sqlalchemy import Connection
 
 from allocator.database.nodes import NodeVerbs
 from allocator.database.shards import ShardVerbs
+from allocator.database.tokens import TokenVerbs
 from allocator.errors import AllocatorError
 
 MAX_CONNECT_SECONDS = 10.0
 """To a server that does not even answer, however patient the statements may be."""
 
 
-class Dialect(ShardVerbs, NodeVerbs):
+class Dialect(ShardVerbs, NodeVerbs, TokenVerbs):
     """What all databases have in common; one subclass for each, with the difference."""
 
     name: ClassVar[str]

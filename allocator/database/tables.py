@@ -12,6 +12,9 @@ database is among the shards of its fleet.
 
 `allocator_node` gets a row for every start of a meteor generator; its number is never used again, so no row is ever
 deleted. `allocator_worker` holds a row per snowflake worker: until when, and by whom, it may be used.
+
+`allocator_token` holds a row per token of the service, of whose secret only the digest is known; one that is revoked
+stays.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
 
 VERSION_TABLE = "allocator_schema_version"
@@ -132,5 +135,22 @@ shard = Table(
     Column("members", Text, nullable=False),
     Column("target", Text, nullable=True),
     CheckConstraint("id = 1", name="allocator_shard_one_row"),
+    **INNODB,
+)
+
+token = Table(
+    "allocator_token",
+    metadata,
+    Column("id", number_type, Identity(always=True), primary_key=True),
+    Column("name", tag_type, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("verbs", String(64), nullable=False),
+    Column("tags", String(1000), nullable=False),
+    Column("ids_rate", BigInteger, nullable=True),
+    Column("requests_rate", BigInteger, nullable=True),
+    Column("created_at", DateTime, nullable=False),
+    Column("expires_at", DateTime, nullable=True),
+    Column("revoked_at", DateTime, nullable=True),
+    sqlite_autoincrement=True,
     **INNODB,
 )

@@ -34,5 +34,10 @@ def mark(seen: Seen, lane: Lane) -> int:
     return max((value for known, value in seen.items() if known == lane or known.step < lane.step), default=0)
 
 
+def merged(one: Seen, other: Seen) -> dict[Lane, int]:
+    """What two processes have seen together."""
+    return {lane: max(one.get(lane, 0), other.get(lane, 0)) for lane in {**one, **other}}
+
+
 def lane_of(segment: range) -> Lane:
     return Lane((segment.start - 1) % segment.step + 1, segment.step)

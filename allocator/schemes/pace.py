@@ -40,6 +40,10 @@ class Pace(Generic[R]):
     def failing(self) -> bool:
         return self._failure is not None
 
+    def trouble(self, now: float) -> AllocatorError | None:
+        """Why the last request failed, unless nobody has asked since for so long that it says nothing any more."""
+        return self._failure if now < self._retry_at + RETRY_PAUSE else None
+
     def busy(self, now: float) -> bool:
         """A request is under way; one that has not ended for very long is given up, its thread must be gone."""
         return self.under_way is not None and now - self._begun_at < self._lost_after

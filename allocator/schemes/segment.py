@@ -101,6 +101,11 @@ class Segments:
         self._piece = len(piece)
         return piece
 
+    @property
+    def held(self) -> int:
+        """How many ids are here, beside those of the piece that is being served."""
+        return len(self._left) + len(self._spare)
+
     def want(self, now: float) -> Claim | Wait | None:
         """What would let this tag serve more; a `Claim` is under way from here on."""
         if self.stopped or self._spare or (self._left and not self._low):

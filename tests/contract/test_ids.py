@@ -23,22 +23,22 @@ from allocator.database.store import Database
 MAX_ID = 2**63 - 1
 
 
-def test_the_first_id_is_1_and_the_next_ones_follow(face, url, tag):
-    ids = face(url)
+def test_the_first_id_is_1_and_the_next_ones_follow(face, place, tag):
+    ids = face(place)
 
     assert ids.next_id(tag) == 1
     assert ids.next_ids(tag, 3) == [2, 3, 4]
     assert ids.sequence(tag).next_id() == 5
 
 
-def test_there_is_no_gap_while_nothing_fails(face, url, tag):
-    ids = face(url, step=10, max_step=50)
+def test_there_is_no_gap_while_nothing_fails(face, place, tag):
+    ids = face(place, step=10, max_step=50)
 
     assert list(range(1, 1001)) == [ids.next_id(tag) for _ in range(1000)]
 
 
-def test_a_sequence_is_drawn_from_in_three_ways(face, url, tag):
-    sequence = face(url).sequence(tag)
+def test_a_sequence_is_drawn_from_in_three_ways(face, place, tag):
+    sequence = face(place).sequence(tag)
 
     assert list(itertools.islice(sequence, 2)) == [1, 2]
     assert sequence.next_ids(2) == [3, 4]
@@ -46,8 +46,8 @@ def test_a_sequence_is_drawn_from_in_three_ways(face, url, tag):
     assert tag == sequence.tag
 
 
-def test_a_reservation_is_one_block_of_its_own(face, url, tag):
-    ids = face(url)
+def test_a_reservation_is_one_block_of_its_own(face, place, tag):
+    ids = face(place)
     assert ids.next_id(tag) == 1
 
     block = ids.reserve(tag, 100_000)
@@ -56,21 +56,21 @@ def test_a_reservation_is_one_block_of_its_own(face, url, tag):
     assert range(101_001, 101_002) == ids.sequence(tag).reserve(1)
 
 
-def test_two_allocators_share_a_tag_without_an_id_twice(face, url, tag):
-    one, two = face(url, step=10, max_step=10), face(url, step=7, max_step=7)
+def test_two_allocators_share_a_tag_without_an_id_twice(face, place, tag):
+    one, two = face(place, step=10, max_step=10), face(place, step=7, max_step=7)
     drawn = [next_id for _ in range(200) for next_id in (one.next_id(tag), two.next_id(tag), *two.next_ids(tag, 3))]
 
     assert len(drawn) == len(set(drawn))
 
 
-def test_tags_are_told_apart_byte_by_byte(face, url, tag):
-    ids = face(url)
+def test_tags_are_told_apart_byte_by_byte(face, place, tag):
+    ids = face(place)
     for name in (tag, tag.upper(), f"{tag}.", f"{tag}-x"):
         assert ids.next_id(name) == 1
 
 
-def test_an_unknown_tag_may_be_refused(face, url, tag):
-    ids = face(url, create_missing=False)
+def test_an_unknown_tag_may_be_refused(face, place, tag):
+    ids = face(place, create_missing=False)
     for call in (lambda: ids.next_id(tag), lambda: ids.next_ids(tag, 2), lambda: ids.reserve(tag, 2)):
         with pytest.raises(UnknownTag, match=f"tag '{tag}' does not exist; create it with: allocator tags create"):
             call()
@@ -80,16 +80,16 @@ def test_an_unknown_tag_may_be_refused(face, url, tag):
 
 
 @pytest.mark.parametrize("wrong", ["", "a b", "x" * 65, "ö", "a'; DROP TABLE allocator_segment; --", None, 5, ["a"]])
-def test_an_odd_tag_is_refused(face, url, wrong):
-    ids = face(url)
+def test_an_odd_tag_is_refused(face, place, wrong):
+    ids = face(place)
     for call in (ids.next_id, ids.sequence, lambda odd: ids.next_ids(odd, 1), lambda odd: ids.reserve(odd, 1)):
         with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
             call(wrong)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 10**9, True, "5", 2.0, None], ids=str)
-def test_an_odd_count_is_refused_and_nothing_is_lost(face, url, tag, wrong):
-    ids = face(url)
+def test_an_odd_count_is_refused_and_nothing_is_lost(face, place, tag, wrong):
+    ids = face(place)
     for call in (ids.next_ids, ids.reserve):
         with pytest.raises(InvalidCount, match="count must be"):
             call(tag, wrong)
@@ -98,8 +98,8 @@ def test_an_odd_count_is_refused_and_nothing_is_lost(face, url, tag, wrong):
 
 
 @pytest.mark.parametrize("limit", [JAVASCRIPT_MAX_ID, MAX_ID])
-def test_the_last_id_is_exactly_the_limit_and_then_nothing_for_ever(face, url, tag, limit):
-    ids = face(url)
+def test_the_last_id_is_exactly_the_limit_and_then_nothing_for_ever(face, place, tag, limit):
+    ids = face(place)
     ids.tags.create(tag, limit=limit, start_after=limit - 1500)
     drawn = ids.next_ids(tag, 1500)
 
@@ -108,11 +108,11 @@ def test_the_last_id_is_exactly_the_limit_and_then_nothing_for_ever(face, url, t
         with pytest.raises(Exhausted, match=f"has given its last id, {limit}"):
             ids.next_id(tag)
     with pytest.raises(Exhausted):
-        face(url).reserve(tag, 1)
+        face(place).reserve(tag, 1)
 
 
-def test_a_reservation_beyond_the_limit_is_refused_and_nothing_is_lost(face, url, tag):
-    ids = face(url, limit=100)
+def test_a_reservation_beyond_the_limit_is_refused_and_nothing_is_lost(face, place, tag):
+    ids = face(place, limit=100)
     with pytest.raises(InvalidCount, match="count must be at most 100, all that remain of tag"):
         ids.reserve(tag, 101)
 
@@ -122,8 +122,8 @@ def test_a_reservation_beyond_the_limit_is_refused_and_nothing_is_lost(face, url
 # -- administration
 
 
-def test_a_tag_is_made_as_asked(face, url, tag):
-    ids = face(url)
+def test_a_tag_is_made_as_asked(face, place, tag):
+    ids = face(place)
     made = ids.tags.create(tag, step=20, max_step=40, limit=1000, start_after=500)
 
     assert Tag(tag, 500, 20, 40, 1000) == made == ids.tags.get(tag)
@@ -132,8 +132,8 @@ def test_a_tag_is_made_as_asked(face, url, tag):
     assert ids.tags.get(tag).max_value == 520
 
 
-def test_a_tag_is_made_once(face, url, tag):
-    ids = face(url)
+def test_a_tag_is_made_once(face, place, tag):
+    ids = face(place)
     ids.tags.create(tag, start_after=5)
     with pytest.raises(TagExists, match="change it with: allocator tags set"):
         ids.tags.create(tag)
@@ -141,8 +141,8 @@ def test_a_tag_is_made_once(face, url, tag):
     assert ids.tags.get(tag).max_value == 5
 
 
-def test_a_tag_is_changed_and_its_value_only_raised(face, url, tag):
-    ids = face(url)
+def test_a_tag_is_changed_and_its_value_only_raised(face, place, tag):
+    ids = face(place)
     ids.reserve(tag, 100)
     assert Tag(tag, 100, 5, 50, 5000) == ids.tags.set(tag, step=5, max_step=50, limit=5000)
     assert ids.tags.set(tag, start_after=3000).max_value == 3000
@@ -171,8 +171,8 @@ def test_a_change_writes_what_was_asked_for_and_no_more(face, url, tag):
     database.close()
 
 
-def test_what_is_not_there_cannot_be_read_or_changed(face, url, tag):
-    ids = face(url)
+def test_what_is_not_there_cannot_be_read_or_changed(face, place, tag):
+    ids = face(place)
     with pytest.raises(UnknownTag):
         ids.tags.get(tag)
     with pytest.raises(UnknownTag):
@@ -200,8 +200,8 @@ def test_a_tag_may_start_after_the_greatest_id_of_a_table(face, fresh, tag):
         ids.tags.create("bare", start_after_column="orders")
 
 
-def test_after_close_every_call_says_so(face, url, tag):
-    ids = face(url)
+def test_after_close_every_call_says_so(face, place, tag):
+    ids = face(place)
     ids.next_id(tag)
     ids.close()
     for call in (lambda: ids.next_id(tag), lambda: ids.reserve(tag, 1), ids.tags.list):

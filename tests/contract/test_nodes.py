@@ -40,8 +40,8 @@ def execute(url: str, statement: str) -> None:
     engine.dispose()
 
 
-def test_meteor_ids_increase_under_one_node(face, url):
-    ids = face(url)
+def test_meteor_ids_increase_under_one_node(face, place):
+    ids = face(place)
     drawn = [ids.meteor() for _ in range(5000)]
 
     assert sorted(set(drawn)) == drawn
@@ -55,9 +55,9 @@ def test_every_start_gets_a_node_of_its_own(face, fresh):
     assert sorted(set(nodes)) == nodes
 
 
-def test_a_node_whose_seconds_ran_out_is_followed_by_another(face, url):
+def test_a_node_whose_seconds_ran_out_is_followed_by_another(face, place):
     ids = face(
-        url,
+        place,
         meteor=MeteorSettings(epoch=int(time.time()), layout=Layout(sign=1, second=1, node=30, sequence=30, random=2)),
     )
     layout = Layout(sign=1, second=1, node=30, sequence=30, random=2)
@@ -149,15 +149,15 @@ def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(face, fres
 def test_nodes_are_listed_with_who_started(fresh):
     with Allocator(fresh) as ids:
         ids.meteor()
-        (found,) = ids._database.run(ids._database.dialect.list_nodes, 10)
+        (found,) = ids._backend.database.run(ids._backend.database.dialect.list_nodes, 10)
 
     assert found.number == 1
     assert found.host
     assert abs(found.started_at.timestamp() - time.time()) < 60
 
 
-def test_snowflake_ids_increase_under_one_worker(face, url):
-    ids = face(url)
+def test_snowflake_ids_increase_under_one_worker(face, place):
+    ids = face(place)
     drawn = [ids.snowflake() for _ in range(10_000)]
     workers = {(fields(number, "snowflake")["datacenter"], fields(number, "snowflake")["worker"]) for number in drawn}
 
@@ -166,8 +166,8 @@ def test_snowflake_ids_increase_under_one_worker(face, url):
     assert abs(inspect_id(drawn[0], scheme="snowflake").readings[0].time.timestamp() - time.time()) < 60
 
 
-def test_two_allocators_have_two_workers(face, url):
-    one, two = face(url), face(url)
+def test_two_allocators_have_two_workers(face, place):
+    one, two = face(place), face(place)
     drawn = [number for _ in range(500) for number in (one.snowflake(), two.snowflake())]
 
     assert len(set(drawn)) == len(drawn)
@@ -208,8 +208,8 @@ def test_holders_of_one_worker_own_disjoint_rectangles(fresh):
     assert len({TINY.unpack(number)["worker"] + 2 * TINY.unpack(number)["datacenter"] for number in drawn}) == 4
 
 
-def test_a_lease_is_renewed_under_load_and_ids_never_stop(face, url):
-    ids = face(url, snowflake=SnowflakeSettings(lease=0.5))
+def test_a_lease_is_renewed_under_load_and_ids_never_stop(face, place):
+    ids = face(place, snowflake=SnowflakeSettings(lease=0.5))
     drawn, end = [], time.monotonic() + 1.5
     while time.monotonic() < end:
         drawn.append(ids.snowflake())
@@ -231,10 +231,10 @@ def test_a_worker_is_taken_over_by_one_only(fresh):
     database.close()
 
 
-def test_after_close_there_are_none(face, url):
+def test_after_close_there_are_none(face, place):
     from allocator import AllocatorClosed
 
-    ids = face(url)
+    ids = face(place)
     ids.meteor(), ids.snowflake()
     ids.close()
     for call in (ids.meteor, ids.snowflake):

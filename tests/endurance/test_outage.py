@@ -41,13 +41,13 @@ def test_a_frozen_server_is_not_noticed(kind, url, tag, report):
 def count_claims(ids: Allocator) -> list[float]:
     """When a claim was attempted, from here on."""
     attempts: list[float] = []
-    claim = ids._database.claim_segment
+    claim = ids._backend.database.claim_segment
 
     def counting(*args: object, **settings: object) -> range:
         attempts.append(time.monotonic())
         return claim(*args, **settings)  # type: ignore[arg-type]
 
-    ids._database.claim_segment = counting  # type: ignore[method-assign]
+    ids._backend.database.claim_segment = counting  # type: ignore[method-assign]
     return attempts
 
 

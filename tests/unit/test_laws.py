@@ -19,15 +19,19 @@ LAYERS = (
     ("errors", "forks"),
     ("schemes",),
     ("database",),
-    ("background", "tags"),
+    ("background", "tags", "tokens"),
     ("roster", "shard"),
-    ("growth",),
+    ("growth", "adoption"),
     ("shards",),
     ("supply",),
     ("segments", "meteor", "snowflake", "objectid", "inspection"),
+    ("servers",),
+    ("client",),
+    ("backend",),
     ("sequence",),
     ("sync",),
     ("aio",),
+    ("service",),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -42,7 +46,9 @@ PURE = {
     "datetime",
     "decimal",
     "enum",
+    "fnmatch",
     "functools",
+    "hashlib",
     "itertools",
 }
 PURE |= {"math", "operator", "re", "types", "typing", "uuid"}
@@ -140,7 +146,9 @@ def test_import_allocator_is_cheap():
         "pymysql",
         "pydantic",
         "starlette",
-        "fastapi",
+        "uvicorn",
+        "prometheus_client",
+        "urllib3",
         "testcontainers",
     }
     code = f"import sys, allocator; print(*({heavy!r} & sys.modules.keys()))"

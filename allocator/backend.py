@@ -1,0 +1,140 @@
+"""Where the ids of an allocator come from: SQL databases, or a service that stands before them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from allocator.background import Background
+from allocator.client import Service
+from allocator.errors import InvalidSetting, InvalidTag
+from allocator.meteor import NodeRegistry
+from allocator.schemes.lane import Seen
+from allocator.schemes.layout import Layout
+from allocator.schemes.limits import check_tag
+from allocator.schemes.shard import STATEMENTS
+from allocator.schemes.snowflake import Lease, LeaseClaim
+from allocator.schemes.tag import Tag
+from allocator.schemes.ticket import MAX_SHARDS
+from allocator.segments import Source
+from allocator.servers import Servers, addresses
+from allocator.snowflake import WorkerLeases
+from allocator.tags import Tags
+
+ATTEMPTS = 3
+"""One shard, or one server, that does not answer costs a call so much of its timeout at most."""
+
+
+class Backend(Source, NodeRegistry, WorkerLeases, Protocol):
+    """Blocking, and safe to use from several threads. Nothing is opened before the first call."""
+
+    @property
+    def shown(self) -> str:
+        """The place, for a person: without passwords."""
+
+    def ticket(self, kind: str, end: float) -> int:
+        """The next ticket of a type, before `end` on the monotonic clock."""
+
+    def tags(self, template: Tag) -> Tags: ...
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None:
+        """After a fork, in the child."""
+
+
+class Databases:
+    """The backend of one database, or of several that are shards of one fleet."""
+
+    def __init__(
+        self, given: list[Any], background: Background, fleet: str | None, statement: str | None, timeout: float
+    ) -> None:
+        from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
+        from allocator.shards import Fleet
+
+        patience = timeout / (ATTEMPTS if len(given) > 1 else 1)
+        databases = [Database(one, patience) for one in given]
+        self.fleet = Fleet(databases, background, check_fleet(fleet), check_statement(statement), timeout)
+        self.database = databases[0]
+        self._source = self.fleet if len(databases) > 1 else self.database
+        self.ticket = self.fleet.ticket
+        self.close = self.fleet.close
+        self.abandon = self.fleet.abandon
+
+    @property
+    def shown(self) -> str:
+        return ", ".join(database.address.shown for database in self.fleet.databases())
+
+    def open_segment(self, template: Tag, create: bool) -> Tag:
+        return self._source.open_segment(template, create)
+
+    def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
+        return self._source.claim_segment(name, size, seen, exact=exact)
+
+    def register_node(self) -> int:
+        return self._source.register_node()
+
+    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
+        return self._source.lease_worker(claim, layout, epoch)
+
+    def tags(self, template: Tag) -> Tags:
+        return Tags(self.serving, template)
+
+    def first(self) -> Any:
+        """The database that has what a fleet has only once."""
+        return self.fleet.lead() if self._source is self.fleet or self.database.has_siblings() else self.database
+
+    def serving(self) -> list[Any]:
+        """All databases that serve these tags; one that was given alone may be a shard of several."""
+        if self._source is self.fleet or self.database.has_siblings():
+            return self.fleet.opened()
+        return [self.database]
+
+
+def backend_of(
+    database: Any,
+    shards: Iterable[Any] | None,
+    fleet: str | None,
+    statement: str | None,
+    token: str | None,
+    background: Background,
+    timeout: float,
+) -> Backend:
+    """What the arguments of an `Allocator` name."""
+
+    given = chosen(database, shards)
+    named = addresses(database)
+    if not named:
+        if token is not None:
+            raise InvalidSetting("a token is for a service, whose address begins with https:// or http://")
+        return Databases(given, background, fleet, statement, timeout)
+    if fleet is not None or statement is not None:
+        raise InvalidSetting("fleet and tickets are settings of the service, which has the databases")
+    return Service(Servers(named, token, timeout))
+
+
+def chosen(database: Any, shards: Iterable[Any] | None) -> list[Any]:
+    """The databases that were given, one way or the other."""
+    if (database is None) == (shards is None):
+        raise InvalidSetting("either a database or shards are needed, and not both")
+    if shards is None:
+        return [database]
+    if isinstance(shards, str) or not isinstance(shards, Iterable):
+        raise InvalidSetting(f"shards must be a list of databases, got {shards!r:.40}")
+    given = list(shards)
+    if not 1 <= len(given) <= MAX_SHARDS:
+        raise InvalidSetting(f"shards must be 1 to {MAX_SHARDS} databases, got {len(given)}")
+    return given
+
+
+def check_fleet(name: object) -> str | None:
+    try:
+        return None if name is None else check_tag(name)
+    except InvalidTag as error:
+        raise InvalidSetting(f"the name of a fleet is formed as a tag: {error}") from None
+
+
+def check_statement(tickets: Any) -> str | None:
+    if tickets not in (None, *STATEMENTS):
+        raise InvalidSetting(f"tickets must be {' or '.join(map(repr, STATEMENTS))}, got {tickets!r:.40}")
+    return str(tickets) if tickets else None

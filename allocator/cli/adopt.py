@@ -1,0 +1,151 @@
+"""`allocator adopt leaf|tinyid`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+import click
+
+from allocator.cli.db import QUICK
+from allocator.cli.options import REFUSED, fleet_command, ids_of, show
+from allocator.cli.tags import first
+from allocator.errors import AllocatorError
+from allocator.schemes.adoption import Refusal
+
+if TYPE_CHECKING:
+    from allocator.adoption import Adopted, Server
+
+from_option = click.option(
+    "--from",
+    "sources",
+    multiple=True,
+    metavar="URL",
+    help="A database with the table of the old server, and no replica of it; may be given again. Else those of --url.",
+)
+
+
+@click.group()
+def adopt() -> None:
+    """Take over the counters of another id server: each becomes a tag, and goes on above the ids that were given.
+
+    Stop the old servers first. Or let them run only until all clients are switched, then adopt again and look at the
+    warnings: a segment in the memory of a server that runs stays valid, and the ids that it claims after the adoption
+    would be given twice. A tag that is ahead by then brings no warning, since it may have got there by ids of its own;
+    so where servers must run on, raise each tag before its first client is switched, above whatever they will claim:
+
+    \b
+        allocator tags set order --start-after 9000000
+
+    Nothing is written to the tables of the old server. May be run again: a tag is only ever raised. Adopt into a fleet
+    before or after it grows, and not meanwhile. Names are compared byte by byte here, so that Order and order are two
+    tags, also where the old server took them for one.
+    """
+
+
+@adopt.command()
+@from_option
+@fleet_command
+def leaf(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
+    """Take over every biz_tag of Leaf's table leaf_alloc as the tag of that name.
+
+    \b
+        allocator adopt leaf --from mysql+pymysql://user:password@old/leaf --url mysql+pymysql://user:password@new/ids
+
+    Stop the Leaf servers first, or let them run only until all clients are switched, then adopt again and look at the
+    warnings: a segment in the memory of a server that runs stays valid, and ids that it claims after the adoption would
+    be given twice.
+    """
+    from allocator.adoption import LEAF
+
+    take_over(LEAF, sources, urls, as_json)
+
+
+@adopt.command()
+@from_option
+@fleet_command
+def tinyid(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
+    """Take over every biz_type of tinyid's table tiny_id_info as the tag of that name.
+
+    Where several databases serve a biz_type, each with its remainder, all of them are needed:
+
+    \b
+        allocator adopt tinyid --from mysql+pymysql://user:password@one/tinyid
+            --from mysql+pymysql://user:password@two/tinyid --url mysql+pymysql://user:password@new/ids
+
+    Stop the tinyid servers and their clients first, or let them run only until all clients are switched, then adopt
+    again and look at the warnings: a segment in the memory of a server or client that runs stays valid, and ids that it
+    claims after the adoption would be given twice.
+    """
+    from allocator.adoption import TINYID
+
+    take_over(TINYID, sources, urls, as_json)
+
+
+def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
+    outcomes: list[Adopted | Refusal] = []
+    try:
+        for outcome in outcomes_of(server, sources, urls):
+            outcomes.append(outcome)
+            say(outcome, server.table, as_json)
+    except AllocatorError:
+        if as_json and outcomes:
+            click.echo(json.dumps(described(outcomes)))  # what was done is done
+        raise
+    if as_json or not outcomes:
+        show(as_json, described(outcomes), f"{server.table} is empty: there is nothing to adopt")
+    if any(isinstance(outcome, Refusal) for outcome in outcomes):
+        sys.exit(REFUSED)
+
+
+def outcomes_of(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -> Iterator[Adopted | Refusal]:
+    from allocator.adoption import adopt
+    from allocator.database.store import Database
+
+    with ExitStack() as stack:
+        theirs = [stack.enter_context(closing(Database(url, QUICK))) for url in sources or urls]
+        ids = stack.enter_context(ids_of(urls))
+        yield from adopt(server, theirs, ids.tags, named=bool(sources))
+
+
+def say(outcome: Adopted | Refusal, table: str, as_json: bool) -> None:
+    """Tell a person at once, since a warning that was missed is not given again."""
+    if isinstance(outcome, Refusal):
+        if not as_json:
+            click.echo(f"error: {outcome.message}", err=True)
+        return
+    if not as_json:
+        click.echo(f"{outcome.tag.name}: {sentence(outcome)} (the last was {outcome.tag.max_value} in {table})")
+    if outcome.state == "raised":
+        warning = f"{outcome.tag.name} {warning_of(outcome, table)}"
+        click.echo(json.dumps({"warning": warning}) if as_json else f"warning: {warning}", err=True)
+
+
+def sentence(outcome: Adopted) -> str:
+    sentences: dict[str, Callable[[], str]] = {
+        "created": lambda: first(outcome.tag),
+        "raised": lambda: f"raised from {outcome.before}, {first(outcome.tag)}",
+        "ahead": lambda: f"is ahead already, at {outcome.before}",
+    }
+    return sentences[outcome.state]()
+
+
+def warning_of(outcome: Adopted, table: str) -> str:
+    return (
+        f"was at {outcome.before}, behind {table}: its server has claimed ids since the adoption, or the tag was used "
+        f"beside it, so ids up to {outcome.before} may exist twice if they were drawn here meanwhile; stop the old "
+        "server first, then adopt again"
+    )
+
+
+def described(outcomes: list[Adopted | Refusal]) -> dict[str, object]:
+    refused = [{"name": one.name, "message": one.message} for one in outcomes if isinstance(one, Refusal)]
+    adopted = [
+        {"tag": one.tag.name, "start_after": str(one.tag.max_value), "state": one.state}
+        for one in outcomes
+        if not isinstance(one, Refusal)
+    ]
+    return {"adopted": adopted, "refused": refused}

@@ -1,0 +1,113 @@
+"""`allocator serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allocator.cli.options import as_error, urls_option
+from allocator.errors import InvalidSetting
+from allocator.schemes.limits import check_seconds
+
+MAX_WORKERS = 256
+
+
+def names(context: click.Context, parameter: click.Parameter, given: str) -> tuple[str, ...]:
+    from allocator.service.settings import COMPATIBLE
+
+    chosen = tuple(name.strip() for name in given.split(",") if name.strip())
+    for name in chosen:
+        if name not in COMPATIBLE:
+            raise click.UsageError(f"--compat knows {' and '.join(COMPATIBLE)}, got {name!r}")
+    return chosen
+
+
+@click.command()
+@click.option("--host", envvar="ALLOCATOR_HOST", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", envvar="ALLOCATOR_PORT", type=click.IntRange(0, 65535), default=8000, show_default=True)
+@click.option(
+    "--workers",
+    envvar="ALLOCATOR_WORKERS",
+    type=click.IntRange(1, MAX_WORKERS),
+    default=1,
+    show_default=True,
+    help="Processes that answer; each has segments of its own.",
+)
+@click.option("--no-create", envvar="ALLOCATOR_NO_CREATE", is_flag=True, help="Refuse tags that do not exist.")
+@click.option(
+    "--max-tags",
+    envvar="ALLOCATOR_MAX_TAGS",
+    type=click.IntRange(0),
+    default=10_000,
+    show_default=True,
+    help="With so many tags, none is made any more by being used.",
+)
+@click.option(
+    "--timeout",
+    envvar="ALLOCATOR_TIMEOUT",
+    type=float,
+    default=5.0,
+    show_default=True,
+    help="Seconds a request may wait for the database.",
+)
+@click.option(
+    "--compat",
+    envvar="ALLOCATOR_COMPAT",
+    default="",
+    callback=names,
+    metavar="leaf,tinyid",
+    help="Answer the routes of these servers too.",
+)
+@click.option("--certificate", envvar="ALLOCATOR_CERTIFICATE", type=Path, help="For https: the file of the chain.")
+@click.option("--key", envvar="ALLOCATOR_KEY", type=Path, help="For https: the file of its private key.")
+@click.option("--logs", envvar="ALLOCATOR_LOGS", type=click.Choice(["json", "text"]), default="json", show_default=True)
+@urls_option
+@as_error
+def serve(
+    host: str,
+    port: int,
+    workers: int,
+    no_create: bool,
+    max_tags: int,
+    timeout: float,
+    compat: tuple[str, ...],
+    certificate: Path | None,
+    key: Path | None,
+    logs: str,
+    urls: tuple[str, ...],
+) -> None:
+    """Serve ids over HTTP, described at /docs.
+
+    Every option can stand in the environment, as ALLOCATOR_HOST and so on, and the database also in a file that
+    ALLOCATOR_DATABASE_URL_FILE names. Without any token the service listens on this machine only.
+
+    \b
+    Examples:
+        allocator serve
+        allocator tokens create billing --may draw --tags 'invoice*'
+        allocator serve --host 0.0.0.0 --workers 4 --url postgresql+psycopg://…
+    """
+    from allocator.service.server import serve as run
+    from allocator.service.settings import ServeSettings
+
+    if (certificate is None) != (key is None):
+        raise click.UsageError("--certificate and --key belong together")
+    for path in filter(None, (certificate, key)):
+        if not path.is_file():
+            raise InvalidSetting(f"there is no file {path}")
+    run(
+        ServeSettings(
+            urls,
+            host,
+            port,
+            workers,
+            not no_create,
+            max_tags,
+            check_seconds("timeout", timeout, 0.05),
+            compat,
+            logs=logs,
+            certificate=str(certificate) if certificate else None,
+            key=str(key) if key else None,
+        )
+    )

@@ -1,0 +1,121 @@
+"""`allocator tokens create|list|revoke`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import click
+
+from allocator.cli.db import QUICK
+from allocator.cli.options import fleet_command, show, table
+from allocator.schemes.token import DRAW, VERBS, Token
+from allocator.tokens import Tokens
+
+HEADINGS = ("token", "name", "may", "tags", "ids/s", "requests/s", "created", "expires")
+
+
+@click.group()
+def tokens() -> None:
+    """Create, list and revoke the tokens of the service."""
+
+
+@contextmanager
+def opened(urls: tuple[str, ...]) -> Iterator[Tokens]:
+    from allocator.backend import Databases
+    from allocator.background import Background
+
+    background = Background()
+    databases = Databases(list(urls), background, None, None, QUICK)
+    try:
+        yield Tokens(databases.first)
+    finally:
+        background.close(QUICK)
+        databases.close()
+
+
+@tokens.command()
+@click.argument("name")
+@click.option("--may", multiple=True, type=click.Choice(VERBS), default=(DRAW,), show_default=True, help="What for.")
+@click.option("--tags", multiple=True, default=("*",), show_default=True, help="Which tags, as in 'order-*'.")
+@click.option("--ids-rate", type=int, metavar="N", help="Ids a second at most.")
+@click.option("--requests-rate", type=int, metavar="N", help="Requests a second at most.")
+@click.option("--days", type=float, help="After how many days it expires; never, if not given.")
+@fleet_command
+def create(
+    name: str,
+    may: tuple[str, ...],
+    tags: tuple[str, ...],
+    ids_rate: int | None,
+    requests_rate: int | None,
+    days: float | None,
+    urls: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Make a token, and print it: it is stored nowhere, and cannot be shown again.
+
+    Two of one name may be valid at a time: make the second, give it to the clients, revoke the first. The token with
+    the name `anonymous` says what may be done without one.
+
+    \b
+    Examples:
+        allocator tokens create billing --tags 'invoice*' --tags order
+        allocator tokens create operations --may read --may administer
+    """
+    with opened(urls) as found:
+        secret, token = found.create(
+            name, verbs=may, tags=tags, ids_rate=ids_rate, requests_rate=requests_rate, days=days
+        )
+    show(as_json, described(token) | {"secret": secret}, secret)
+
+
+@tokens.command("list")
+@fleet_command
+def list_tokens(urls: tuple[str, ...], as_json: bool) -> None:
+    """Print the tokens that were not revoked."""
+    with opened(urls) as found:
+        rows = found.list()
+    show(as_json, [described(token) for token in rows], table([HEADINGS, *map(cells, rows)], numbers={0, 4, 5}))
+
+
+@tokens.command()
+@click.argument("number", type=int)
+@fleet_command
+def revoke(number: int, urls: tuple[str, ...], as_json: bool) -> None:
+    """Revoke the token with this NUMBER; services that run know within seconds."""
+    with opened(urls) as found:
+        found.revoke(number)
+    show(as_json, {"revoked": number}, f"token {number} is revoked")
+
+
+def described(token: Token) -> dict[str, object]:
+    return {
+        "token": token.number,
+        "name": token.name,
+        "may": list(token.verbs),
+        "tags": list(token.tags),
+        "ids_rate": token.ids_rate,
+        "requests_rate": token.requests_rate,
+        "created_at": token.created_at.isoformat(),
+        "expires_at": token.expires_at and token.expires_at.isoformat(),
+    }
+
+
+def cells(token: Token) -> tuple[str, ...]:
+    return (
+        str(token.number),
+        token.name,
+        ",".join(token.verbs),
+        ",".join(token.tags),
+        str(token.ids_rate or ""),
+        str(token.requests_rate or ""),
+        f"{token.created_at:%Y-%m-%d %H:%M}",
+        expiry(token),
+    )
+
+
+def expiry(token: Token) -> str:
+    if token.expires_at is None:
+        return "never"
+    return f"{token.expires_at:%Y-%m-%d %H:%M}" + ("" if token.is_valid(datetime.now(UTC)) else " (expired)")

@@ -1,0 +1,34 @@
+"""The handlers that look at tags, and create and change them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from allocator.schemes.limits import check_tag
+from allocator.schemes.token import DRAW, READ
+from allocator.schemes.wire import tag_to_json
+from allocator.service.asked import Answer, Asked
+from allocator.service.sequences import Sequences
+
+
+@dataclass(frozen=True, slots=True)
+class Administration:
+    sequences: Sequences
+
+    async def list(self, asked: Asked) -> Answer:
+        """Those that the token may read."""
+        found = [tag for tag in await self.sequences.list() if asked.grant.token.may(READ, tag.name)]
+        return Answer({"sequences": [tag_to_json(tag) for tag in found]})
+
+    async def get(self, asked: Asked) -> Answer:
+        """Who may draw ids may also know the tag's settings, as a client that serves them from memory must."""
+        name = check_tag(asked.names["tag"])
+        if not asked.grant.token.may(READ, name):
+            asked.grant.check(DRAW, name)
+        return Answer(tag_to_json(await self.sequences.get(name)))
+
+    async def put(self, asked: Asked) -> Answer:
+        headers = asked.headers
+        new, old = "if-none-match" in headers, "if-match" in headers
+        tag, created = await self.sequences.put(check_tag(asked.names["tag"]), dict(asked.body), new=new, old=old)
+        return Answer(tag_to_json(tag), 201 if created else 200)

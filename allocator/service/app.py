@@ -1,0 +1,98 @@
+"""What one worker is made of, and how it begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Route
+
+import allocator
+from allocator.aio import AsyncAllocator
+from allocator.backend import Databases
+from allocator.errors import InvalidSetting
+from allocator.service import leaf, pages, tinyid
+from allocator.service.administration import Administration
+from allocator.service.dispatch import Dispatch
+from allocator.service.draws import Draws
+from allocator.service.figures import Figures
+from allocator.service.front import Front
+from allocator.service.grants import Book
+from allocator.service.ids import Ids
+from allocator.service.limits import states_of
+from allocator.service.observed import Observed, ObservedAllocator
+from allocator.service.openapi import document
+from allocator.service.refusals import Refusals
+from allocator.service.routes import routes
+from allocator.service.sequences import Sequences
+from allocator.service.settings import LEAF, TINYID, ServeSettings
+from allocator.service.watch import Watch
+from allocator.tokens import Tokens
+
+
+def application(settings: ServeSettings) -> Front:
+    """The ASGI application of one worker."""
+    figures = Figures()
+    blocking = opened(settings, figures)
+    databases = databases_of(blocking)
+    tokens = Tokens(databases.first)
+    book = Book(tokens.list, states_of(settings.folder), settings.is_open)
+    service = ids_of(blocking, settings)
+    watch = Watch(service, book, databases, figures)
+    refusals = Refusals(figures.refused)
+    dispatch = Dispatch(book, refusals)
+
+    @asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(book.keep_fresh()), asyncio.create_task(watch.run())]
+        yield
+        for task in tasks:
+            task.cancel()
+        with suppress(Exception):
+            watch.look()  # what was given since it looked last
+        await asyncio.to_thread(blocking.close)
+
+    framework = Starlette(
+        routes=all_routes(service, dispatch, book, watch, figures, settings.compat),
+        exception_handlers={HTTPException: dispatch.of_framework, Exception: dispatch.of_framework},
+        lifespan=life,
+    )
+    framework.router.redirect_slashes = False  # a POST that is sent elsewhere may be sent twice
+    return Front(framework, book, refusals)
+
+
+def opened(settings: ServeSettings, figures: Figures) -> ObservedAllocator:
+    given: dict[str, Any] = {"shards": settings.urls} if len(settings.urls) > 1 else {"database": settings.urls[0]}
+    return ObservedAllocator(**given, told=figures.claimed, create_missing=False, timeout=settings.timeout)
+
+
+def databases_of(blocking: ObservedAllocator) -> Databases:
+    backend = blocking._backend
+    if isinstance(backend, Observed) and isinstance(backend.backend, Databases):
+        return backend.backend
+    raise InvalidSetting("a service stands before databases, and not before another service")
+
+
+def ids_of(blocking: ObservedAllocator, settings: ServeSettings) -> Ids:
+    ids = AsyncAllocator(blocking)
+    draws = Draws(ids)
+    return Ids(ids, draws, Sequences(ids, draws, settings.create, settings.max_tags), {})
+
+
+def all_routes(
+    service: Ids, dispatch: Dispatch, book: Book, watch: Watch, figures: Figures, compat: tuple[str, ...]
+) -> list[BaseRoute]:
+    table = routes(service, Administration(service.sequences))
+    made: list[BaseRoute] = [
+        Route(route.path, dispatch.endpoint(route), methods=[route.method], name=route.summary) for route in table
+    ]
+    made += pages.routes(document(table, allocator.__version__), dispatch, watch, figures)
+    if LEAF in compat:
+        made += leaf.routes(service, dispatch)
+    if TINYID in compat:
+        made += tinyid.routes(service, dispatch, book)
+    return made

@@ -1,0 +1,101 @@
+"""The figures of the service, for Prometheus. The workers write theirs into files, and any of them answers for all.
+
+However many tags callers make up, there are at most `MAX_TAGS` series of each kind: later tags count as one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from allocator.service.draws import Draw
+from allocator.service.settings import FIGURES
+
+MAX_TAGS = 1000
+OTHERS = "(others)"
+SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+
+
+class Figures:
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        self._tags: set[str] = set()
+        self._told: dict[tuple[str, str], int] = {}
+        self.ids = Counter("allocator_ids", "Ids given out", ["scheme", "tag"], registry=registry)
+        self.refusals = Counter("allocator_refusals", "Requests refused", ["status", "error"], registry=registry)
+        self.claims = Histogram(
+            "allocator_claim_seconds",
+            "Words with the database: what was asked for, and how that ended",
+            ["what", "outcome"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        gauge = self._gauge
+        self.in_memory = gauge("allocator_ids_in_memory", "Ids of a tag that need no database", "livesum", "tag")
+        self.lasting = gauge("allocator_seconds_in_memory", "How long they last at the rate seen", "livemin", "tag")
+        self.days = gauge("allocator_days_left", "Until a tag or field runs out, at the rate seen", "livemin", "what")
+        self.shards = gauge("allocator_shard_up", "1 for a shard that is in use", "livemin", "shard")
+        self.lease = gauge("allocator_lease_seconds", "How long the lease of the snowflake worker lasts", "livemin")
+        self.ready = gauge("allocator_ready", "1 when ids can be served for the next seconds", "livemin")
+
+    def _gauge(self, name: str, about: str, mode: str, *labels: str) -> Gauge:
+        return Gauge(name, about, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]
+
+    def claimed(self, what: str, outcome: str, seconds: float) -> None:
+        self.claims.labels(what, outcome).observe(seconds)
+
+    def refused(self, status: int, error: str) -> None:
+        self.refusals.labels(str(status), error).inc()
+
+    def series(self, tag: str) -> str:
+        """The name under which a tag is shown."""
+        if tag in self._tags or len(self._tags) < MAX_TAGS:
+            self._tags.add(tag)
+            return tag
+        return OTHERS
+
+    def count(self, scheme: str, tag: str, total: int) -> None:
+        """So many ids were given in all."""
+        more = total - self._told.get((scheme, tag), 0)
+        if more:
+            self._told[scheme, tag] = total
+            self.ids.labels(scheme, self.series(tag)).inc(more)
+
+    def count_draw(self, draw: Draw) -> None:
+        self.count(draw.scheme, draw.tag, draw.given)
+
+    def count_all(self, scheme: str, totals: Mapping[str, int]) -> None:
+        for tag, total in list(totals.items()):
+            self.count(scheme, tag, total)
+
+    def text(self) -> bytes:
+        """All figures of all workers, in the format of Prometheus."""
+        folder = os.environ.get(FIGURES)
+        if folder is None:
+            return generate_latest(self._registry)
+        forget_the_dead(Path(folder), is_alive)
+        together = CollectorRegistry()
+        MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call]
+        return generate_latest(together)
+
+
+def forget_the_dead(folder: Path, alive: Callable[[int], bool]) -> None:
+    """The gauges of a worker that is gone; what it had counted stays counted."""
+    found = {path.stem.rpartition("_")[2] for path in folder.glob("gauge_live*.db")}
+    for process in found:
+        if process.isdecimal() and not alive(int(process)):
+            mark_process_dead(int(process), str(folder))  # type: ignore[no-untyped-call]
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

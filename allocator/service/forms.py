@@ -1,0 +1,98 @@
+"""What a request may hold, each field with its check and its description in OpenAPI: one cannot lie about the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from allocator.errors import AllocatorError, InvalidSetting
+from allocator.schemes.wire import whole
+from allocator.service.problems import HttpRefusal
+
+MAX_BODY = 65_536
+MAX_QUERY = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a query or body: `read` makes its value of what was sent, or raises an `InvalidArgument`."""
+
+    name: str
+    read: Callable[[Any], Any]
+    schema: Mapping[str, Any]
+    about: str
+    required: bool = False
+
+
+def number(
+    name: str, low: int, high: int, about: str, *, required: bool = False, error: type[AllocatorError] = InvalidSetting
+) -> Field:
+    """A whole number, or its digits as text."""
+
+    def read(value: object) -> int:
+        try:
+            return whole(name, value, low, high)
+        except InvalidSetting as refused:
+            raise error(str(refused)) from None
+
+    return Field(name, read, {"type": "integer", "minimum": low, "maximum": high}, about, required)
+
+
+def text(name: str, read: Callable[[Any], Any], pattern: str, about: str, *, required: bool = False) -> Field:
+    return Field(name, read, {"type": "string", "pattern": pattern}, about, required)
+
+
+def choice(name: str, known: Sequence[str], about: str) -> Field:
+    def read(value: object) -> str:
+        if value not in known:
+            raise InvalidSetting(f"{name} must be one of {', '.join(known)}, got {value!a:.80}")
+        return str(value)
+
+    return Field(name, read, {"type": "string", "enum": list(known)}, about)
+
+
+def flag(name: str, about: str) -> Field:
+    def read(value: object) -> bool:
+        if value not in {"true", "false"}:
+            raise InvalidSetting(f"{name} must be true or false, got {value!a:.80}")
+        return value == "true"
+
+    return Field(name, read, {"type": "boolean"}, about)
+
+
+def read_query(raw: bytes, fields: Sequence[Field]) -> dict[str, Any]:
+    """The fields of a query string; one that is not known, or stands there twice, is refused."""
+    if len(raw) > MAX_QUERY:
+        raise HttpRefusal(414, f"a query has at most {MAX_QUERY} bytes, got {len(raw)}")
+    pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=None)
+    given: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in given:
+            raise InvalidSetting(f"{name!a:.80} is given twice")
+        given[name] = value
+    return read_fields(given, fields)
+
+
+def read_body(raw: bytes, fields: Sequence[Field]) -> dict[str, Any]:
+    """The fields of a JSON object."""
+    try:
+        given = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise HttpRefusal(400, "the body must be a JSON object") from None
+    if not isinstance(given, dict):
+        raise HttpRefusal(400, "the body must be a JSON object")
+    return read_fields(given, fields)
+
+
+def read_fields(given: Mapping[str, Any], fields: Sequence[Field]) -> dict[str, Any]:
+    known = {field.name: field for field in fields}
+    for name in given:
+        if name not in known:
+            raise InvalidSetting(f"there is no field {name!a:.80}; known are {', '.join(known) or 'none'}")
+    missing = [field.name for field in fields if field.required and field.name not in given]
+    if missing:
+        raise InvalidSetting(f"{missing[0]} is missing")
+    return {name: known[name].read(value) for name, value in given.items()}

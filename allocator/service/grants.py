@@ -1,0 +1,150 @@
+"""Who is asking: from the header of a request to what may be done.
+
+The tokens are read again every few seconds, and while the database is away those that were read last stay good: ids
+go on. A new token is good at once, since one that is not known is looked for, and a revoked one for some seconds more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from hmac import compare_digest
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
+from allocator.schemes.token import ANONYMOUS, VERBS, Token, digest_of
+from allocator.service.limits import Rates, States
+from allocator.service.problems import Unauthorized
+
+if TYPE_CHECKING:
+    from allocator.service.draws import Draw
+
+log = logging.getLogger("allocator.service")
+
+REFRESH = 5.0
+AT_ONCE = 1.0
+"""Seconds between two readings of the tokens; the short one for a token that is not known, or a database away."""
+
+EVERYTHING = Token(0, "open", "", VERBS, ("*",), None, None, datetime.fromtimestamp(0, UTC))
+
+LOCAL = (b"localhost", b"127.0.0.1", b"[::1]")
+"""What a browser on this machine may call us; any other name may be a foreign page's, pointed here."""
+
+
+class Grant:
+    """One token, as it is used: `ready` maps the path of a hot route to what it gives, once that was allowed."""
+
+    __slots__ = ("expires", "limited", "rates", "ready", "token")
+
+    def __init__(self, token: Token, states: States) -> None:
+        self.token = token
+        self.rates = Rates(token, states)
+        self.limited = self.rates.limited
+        self.ready: dict[str, Draw] = {}
+
+    def check(self, verb: str, name: str | None) -> None:
+        if not self.token.may(verb, name):
+            on = f" {name!r}" if name is not None else ""
+            raise AccessDenied(f"this token may not {verb}{on}")
+
+    def use(self, ids: int) -> None:
+        """Raise `TooManyRequests` unless the token's rates let so many ids pass now."""
+        if self.limited and (wait := self.rates.use(ids)):
+            raise TooManyRequests(f"the rate of this token is used up; try again in {wait:.1f} seconds")
+
+
+class Book:
+    """All tokens, by the digests of their secrets. Used by one event loop."""
+
+    def __init__(self, load: Callable[[], list[Token]], states: States, is_open: bool) -> None:
+        self._load = load
+        self._states = states
+        self._open = Grant(EVERYTHING, states) if is_open else None
+        self._grants: dict[str, Grant] = {}
+        self._anonymous: Grant | None = None
+        self._lock = asyncio.Lock()
+        self._tried_at = -REFRESH
+        self.failure: AllocatorError | None = DatabaseUnavailable("the tokens were not read yet")
+        self.loaded = False
+
+    def quick(self, headers: Mapping[bytes, bytes]) -> Grant | None:
+        """Whose request this is, if that is known without waiting."""
+        value = headers.get(b"authorization")
+        if value is None:
+            return self._without(headers.get(b"host", b""))
+        scheme, _, secret = value.partition(b" ")
+        return self.with_secret(secret.strip()) if scheme.lower() == b"bearer" else None
+
+    def with_secret(self, secret: bytes) -> Grant | None:
+        if self._open and not self._grants:
+            return self._open
+        digest = digest_of(secret)
+        grant = self._grants.get(digest)
+        if grant is None or not compare_digest(grant.token.digest, digest):
+            return None
+        return grant if grant.token.expires_at is None or grant.token.is_valid(datetime.now(UTC)) else None
+
+    def _without(self, host: bytes) -> Grant | None:
+        if self._open and not self._grants:
+            return self._open if host.rpartition(b":")[0] in LOCAL or host in LOCAL else None
+        grant = self._anonymous
+        return grant if grant is None or grant.token.is_valid(datetime.now(UTC)) else None
+
+    async def of(self, headers: Mapping[bytes, bytes]) -> Grant:
+        """Whose request this is. Raises what a caller without a right to anything is told."""
+        return await self._known(lambda: self.quick(headers), b"authorization" in headers)
+
+    async def of_secret(self, secret: bytes) -> Grant:
+        return await self._known(lambda: self.with_secret(secret), True)
+
+    async def _known(self, find: Callable[[], Grant | None], may_be_new: bool) -> Grant:
+        found = find()
+        if found is None and (may_be_new or not self.loaded):
+            await self._read_since(monotonic())
+            found = find()
+        if found is None and not self.loaded:
+            raise DatabaseUnavailable("the tokens could not be read yet")
+        if found is None:
+            raise Unauthorized("a valid token is needed, as in Authorization: Bearer allocator_…")
+        return found
+
+    # -- reading
+
+    async def keep_fresh(self) -> None:
+        while True:
+            await self.refresh()
+            await asyncio.sleep(AT_ONCE if self.failure else REFRESH)
+
+    async def refresh(self) -> None:
+        async with self._lock:
+            await self._read()
+
+    async def _read_since(self, moment: float) -> None:
+        """Once a second at most, however many ask: who guesses tokens waits, and the database does not notice."""
+        async with self._lock:
+            if self._tried_at < moment:
+                await asyncio.sleep(max(0.0, self._tried_at + AT_ONCE - monotonic()))
+                await self._read()
+
+    async def _read(self) -> None:
+        self._tried_at = monotonic()
+        try:
+            tokens = await asyncio.to_thread(self._load)
+        except AllocatorError as error:
+            if self.loaded and self.failure is None:
+                log.warning("the tokens could not be read, and those that were read last stay good: %s", error)
+            self.failure = error
+            return
+        self.failure, self.loaded = None, True
+        self._take(tokens)
+
+    def _take(self, tokens: list[Token]) -> None:
+        grants = {}
+        for token in tokens:
+            known = self._grants.get(token.digest)
+            grants[token.digest] = known if known and known.token == token else Grant(token, self._states)
+        self._grants = grants
+        self._anonymous = next((grant for grant in grants.values() if grant.token.name == ANONYMOUS), None)

@@ -1,0 +1,76 @@
+"""The routes of Leaf, for clients that were written for it.
+
+    GET /api/segment/get/{key}      the next id of a tag, as text
+    GET /api/snowflake/get/{key}    a snowflake id, whatever the key
+
+What fails is answered with status 500 and a number below zero in `message`, as its server does: -2 for a key that is
+unknown, -3 for a database that is away. A key is never made by asking for it. Source: Leaf, LeafController.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from allocator.errors import AllocatorError, InvalidTag, UnknownTag
+from allocator.schemes.token import DRAW
+from allocator.service.dispatch import Dispatch, Endpoint
+from allocator.service.draws import SNOWFLAKE, Draw
+from allocator.service.ids import Ids
+from allocator.service.refusals import NO_STORE
+
+UNKNOWN, NOT_READY = -2, -3
+METHODS = ["GET", "POST"]
+
+
+def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
+    async def segment(request: Request) -> Response:
+        key = request.path_params["key"]
+        grant = await dispatch.grant_of(request)
+        grant.check(DRAW, key)
+        grant.use(1)
+        return await number_of(request, ids, await sequence(key))
+
+    async def sequence(key: str) -> Draw | AllocatorError:
+        try:
+            return await ids.sequences.draw(key, create=False)
+        except AllocatorError as error:
+            return error
+
+    async def snowflake(request: Request) -> Response:
+        grant = await dispatch.grant_of(request)
+        grant.check(DRAW, SNOWFLAKE)
+        grant.use(1)
+        return await number_of(request, ids, ids.draws.snowflake)
+
+    def route(path: str, endpoint: Endpoint) -> Route:
+        return Route(path, dispatch.guarded(endpoint), methods=METHODS)
+
+    return [route("/api/segment/get/{key}", segment), route("/api/snowflake/get/{key}", snowflake)]
+
+
+async def number_of(request: Request, ids: Ids, draw: Draw | AllocatorError) -> Response:
+    if isinstance(draw, AllocatorError):
+        return failure(request, draw)
+    try:
+        (number,) = await draw.take(1)
+    except AllocatorError as error:
+        return failure(request, error)
+    return Response(str(number), 200, dict(NO_STORE), "text/plain;charset=UTF-8")
+
+
+def failure(request: Request, error: AllocatorError) -> Response:
+    code = UNKNOWN if isinstance(error, UnknownTag | InvalidTag) else NOT_READY
+    body = {
+        "timestamp": int(time.time() * 1000),
+        "status": 500,
+        "error": "Internal Server Error",
+        "exception": "com.sankuai.inf.leaf.server.exception.LeafServerException",
+        "message": f"Result{{id={code}, status=EXCEPTION}}",
+        "path": request.scope["path"],
+    }
+    return Response(json.dumps(body), 500, dict(NO_STORE), "application/json;charset=UTF-8")

@@ -1,0 +1,27 @@
+"""Logs as JSON, a line for each event; what came from outside stands in it escaped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+FIELDS = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def config_of(form: str) -> dict[str, Any]:
+    """For `logging.config.dictConfig`: "json" for a machine, "text" for a person."""
+    formats: dict[str, Any] = {
+        "json": {
+            "()": "pythonjsonlogger.json.JsonFormatter",
+            "fmt": FIELDS,
+            "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
+        },
+        "text": {"format": "%(asctime)s %(levelname)s %(message)s"},
+    }
+    ours = {"handlers": ["stderr"], "level": "INFO", "propagate": False}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"chosen": formats[form]},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "chosen"}},
+        "loggers": {"allocator": ours, "uvicorn": ours},
+    }

@@ -1,0 +1,117 @@
+"""The description of the service, written from the table of routes; and the page that shows it."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from allocator.service.forms import Field
+from allocator.service.problems import CONTENT_TYPE
+from allocator.service.routes import PATH_PATTERNS, Route
+from allocator.service.shapes import PROBLEM
+
+PATH_NAME = re.compile(r"\{(\w+)\}")
+ALWAYS = (400, 401, 403, 404, 408, 409, 410, 413, 414, 429, 503)
+"""What any route may refuse with; which error means which is in `problems`."""
+ABOUT = (
+    "Unique 64-bit ids. They are text in JSON, since a browser reads 9007199254740993 as 9007199254740992. A request "
+    "that is repeated brings other ids: a gap is free, a duplicate never happens."
+)
+CONDITIONS = ("If-Match", "If-None-Match")
+
+
+def document(routes: list[Route], version: str) -> dict[str, Any]:
+    paths: dict[str, Any] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = operation(route)
+    return {
+        "openapi": "3.0.3",  # the page cannot read a later one
+        "info": {
+            "title": "allocator",
+            "version": version,
+            "description": ABOUT,
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {"Problem": PROBLEM},
+            "responses": {"Problem": problem_response()},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}, {}],
+    }
+
+
+def operation(route: Route) -> dict[str, Any]:
+    answer = {"description": "Done", "content": {"application/json": {"schema": dict(route.answer)}}}
+    problems = {str(status): {"$ref": "#/components/responses/Problem"} for status in ALWAYS}
+    made = {"201": answer | {"description": "Created"}} if route.created else {}
+    found: dict[str, Any] = {
+        "summary": route.summary,
+        "operationId": route.handler.__qualname__.replace(".", "_").lower(),
+        "parameters": [*map(path_parameter, PATH_NAME.findall(route.path)), *map(query_parameter, route.query)],
+        "responses": {"200": answer, **made, **problems},
+    }
+    if route.created:
+        found["parameters"] += [header_parameter(name) for name in CONDITIONS]
+    if route.body:
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": body_schema(route.body)}}}
+    return found
+
+
+def path_parameter(name: str) -> dict[str, Any]:
+    schema = {"type": "string", "pattern": PATH_PATTERNS[name]}
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def query_parameter(field: Field) -> dict[str, Any]:
+    return {
+        "name": field.name,
+        "in": "query",
+        "required": field.required,
+        "description": field.about,
+        "schema": dict(field.schema),
+    }
+
+
+def header_parameter(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "schema": {"type": "string", "enum": ["*"]}}
+
+
+def body_schema(fields: tuple[Field, ...]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {field.name: {**field.schema, "description": field.about} for field in fields},
+        "required": [field.name for field in fields if field.required],
+        "additionalProperties": False,
+    }
+
+
+def problem_response() -> dict[str, Any]:
+    return {
+        "description": f"Refused, in one sentence; {HTTPStatus.SERVICE_UNAVAILABLE.value} carries Retry-After",
+        "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+
+
+PAGE = b"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8"><title>allocator</title>
+<link rel="stylesheet" href="/docs/swagger-ui.css"><link rel="icon" href="data:,">
+</head>
+<body><div id="ui"></div>
+<script src="/docs/swagger-ui-bundle.js"></script><script src="/docs/start.js"></script>
+</body>
+</html>
+"""
+START = b'SwaggerUIBundle({url: "/openapi.json", dom_id: "#ui", deepLinking: true});\n'
+POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
+
+
+def assets() -> Path:
+    """The folder with Swagger UI, which is served from here, since a page must work without internet."""
+    import swagger_ui_bundle  # type: ignore[import-untyped]
+
+    return Path(swagger_ui_bundle.swagger_ui_path)

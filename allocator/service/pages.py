@@ -1,0 +1,64 @@
+"""What is not about ids: health, figures, and the description of the service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from allocator.schemes.token import READ
+from allocator.service.dispatch import Dispatch
+from allocator.service.figures import Figures
+from allocator.service.openapi import PAGE, POLICY, START, assets
+from allocator.service.problems import HttpRefusal
+from allocator.service.refusals import NO_STORE
+from allocator.service.watch import Watch
+
+FIGURES_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figures: Figures) -> list[BaseRoute]:
+    async def healthy(request: Request) -> Response:
+        return as_json({"status": "alive"})
+
+    async def ready(request: Request) -> Response:
+        if trouble := watch.trouble():
+            raise NotReady(trouble)
+        return as_json({"status": "ready"})
+
+    async def metrics(request: Request) -> Response:
+        grant = await dispatch.grant_of(request)
+        grant.check(READ, None)
+        watch.look()
+        return Response(figures.text(), 200, dict(NO_STORE), FIGURES_TYPE)
+
+    def fixed(body: bytes, kind: str) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            return Response(body, 200, {"content-security-policy": POLICY}, kind)
+
+        return answer
+
+    guarded = dispatch.guarded
+    return [
+        Route("/healthz", guarded(healthy)),
+        Route("/readyz", guarded(ready)),
+        Route("/metrics", guarded(metrics)),
+        Route("/openapi.json", guarded(fixed(json.dumps(description).encode(), "application/json"))),
+        Route("/docs", guarded(fixed(PAGE, "text/html"))),
+        Route("/docs/start.js", guarded(fixed(START, "text/javascript"))),
+        Mount("/docs", StaticFiles(directory=assets())),
+    ]
+
+
+class NotReady(HttpRefusal):
+    def __init__(self, reason: str) -> None:
+        super().__init__(503, reason)
+
+
+def as_json(value: object) -> Response:
+    return Response(json.dumps(value), 200, dict(NO_STORE), "application/json")

@@ -1,0 +1,53 @@
+"""How a refusal leaves the service: a problem for the caller, a line in the log, and a figure."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+
+from allocator.errors import AllocatorError
+from allocator.service.problems import CONTENT_TYPE, body_of, headers_of, name_of, status_of
+
+log = logging.getLogger("allocator.service")
+
+NO_STORE = {"cache-control": "no-store"}
+"""A cached answer would be a duplicate."""
+
+REQUEST_NAME = re.compile(rb"[A-Za-z0-9_.:/+=-]{1,128}")
+
+prefix = secrets.token_hex(4)
+numbers = count(1)
+
+
+def request_name(headers: Mapping[bytes, bytes]) -> str:
+    """The caller's name for this request, if it is a decent one, or a new one."""
+    given = headers.get(b"x-request-id", b"")
+    return given.decode() if REQUEST_NAME.fullmatch(given) else f"{prefix}-{next(numbers):x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """`counted` is told the status and the name of every error."""
+
+    counted: Callable[[int, str], None]
+
+    def tell(
+        self, error: AllocatorError, method: str, path: str, headers: Mapping[bytes, bytes]
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body. What the caller must not see stands in the log alone."""
+        request, status, name = request_name(headers), status_of(error), name_of(error)
+        self.counted(status, name)
+        about = {
+            "request": request,
+            "method": method,
+            "path": ascii(path)[1:-1][:200],
+            "status": status,
+            "error": name,
+        }
+        log.log(logging.WARNING if status >= 500 else logging.INFO, "refused: %s", error, extra=about)
+        told = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
+        return status, told, body_of(error, request)

@@ -1,0 +1,126 @@
+"""The table of all routes, from which requests are routed, checked and allowed, and OpenAPI is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from allocator.errors import InvalidCount
+from allocator.schemes.inspect import SCHEMES
+from allocator.schemes.limits import MAX_ID, MAX_IDS_A_CALL, MAX_STEP
+from allocator.schemes.snowflake import NUMBER_BITS
+from allocator.schemes.token import ADMINISTER, DRAW, READ
+from allocator.schemes.wire import holder_of, layout_from_text, seen_from_text
+from allocator.service import shapes
+from allocator.service.administration import Administration
+from allocator.service.asked import Handler
+from allocator.service.draws import METEOR, OBJECTID, SNOWFLAKE
+from allocator.service.forms import Field, choice, flag, number, text
+from allocator.service.ids import Ids
+
+MAX_MILLISECOND = 2**53
+
+COUNT = number("count", 1, MAX_IDS_A_CALL, "How many ids; 1 if it is not given.", error=InvalidCount)
+SIZE = number("size", 1, MAX_STEP, "How many ids, the tag's step if not given; fewer may come.", error=InvalidCount)
+EXACT = flag("exact", "Exactly so many ids, or none.")
+SEEN = text(
+    "seen",
+    seen_from_text,
+    r"^([0-9]+\.[0-9]+\.[0-9]+(,[0-9]+\.[0-9]+\.[0-9]+)*)?$",
+    "The greatest id that came from each lane so far, as offset.step.id, so that none comes twice after a restore.",
+)
+SCHEME = choice("scheme", SCHEMES, "Read it as this alone.")
+EPOCH = number("epoch", 0, MAX_ID, "The scheme's epoch: seconds for meteor, milliseconds for snowflake.")
+SETTINGS = (
+    number("step", 1, MAX_STEP, "The least number of ids a claim takes."),
+    number("max_step", 1, MAX_STEP, "The greatest number of ids a claim takes."),
+    number("limit", 1, MAX_ID, "The greatest id the tag will ever give."),
+    number("start_after", 0, MAX_ID, "The next id is greater than this; it is never lowered."),
+)
+LEASE = (
+    text("layout", layout_from_text, "^[0-9]+(/[0-9]+){4}$", "The widths of fields, as 1/41/5/5/12.", required=True),
+    number("epoch", 0, MAX_MILLISECOND, "Of the ids, in milliseconds since 1970.", required=True),
+    number("now", 0, MAX_MILLISECOND, "The client's clock, in milliseconds since 1970.", required=True),
+    number("until", 0, MAX_MILLISECOND, "When the lease ends, by the same clock.", required=True),
+)
+RENEWAL = (
+    *LEASE,
+    text("holder", holder_of, "^[0-9a-f]{32}$", "What the lease was answered with.", required=True),
+    number("since", 0, MAX_MILLISECOND, "What the lease was answered with.", required=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`verb` is what a token must be good for: on the tag or type in the path, else on the scheme that is named `on`.
+
+    A token is needed also without a verb. `created`: it may answer 201.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    answer: Mapping[str, Any]
+    verb: str | None = None
+    on: str | None = None
+    query: tuple[Field, ...] = ()
+    body: tuple[Field, ...] = ()
+    created: bool = False
+
+    def name_in(self, names: Mapping[str, str]) -> str | None:
+        return names.get("tag") or names.get("type") or self.on
+
+
+def routes(ids: Ids, administration: Administration) -> list[Route]:
+    post, sequence = "POST", "/v1/sequences/{tag}"
+    return [
+        Route(post, f"{sequence}/ids", ids.of_tag, "The next ids of a tag", shapes.TAGGED_IDS, DRAW, query=(COUNT,)),
+        Route(
+            post,
+            f"{sequence}/segments",
+            ids.segment,
+            "A segment of a tag's ids, for a client that serves them from memory",
+            shapes.SEGMENT,
+            DRAW,
+            query=(SIZE, EXACT, SEEN),
+        ),
+        Route(post, "/v1/tickets/{type}", ids.ticket, "The next ticket of a type", shapes.TICKET, DRAW),
+        Route(post, "/v1/meteor", ids.meteor, "Meteor ids", shapes.IDS, DRAW, METEOR, (COUNT,)),
+        Route(post, "/v1/snowflake", ids.snowflake, "Snowflake ids", shapes.IDS, DRAW, SNOWFLAKE, (COUNT,)),
+        Route(post, "/v1/objectids", ids.objectids, "ObjectIds", shapes.OBJECT_IDS, DRAW, OBJECTID, (COUNT,)),
+        Route(post, "/v1/nodes", ids.node, "A meteor node for the caller alone", shapes.NODE, DRAW, METEOR),
+        Route(post, "/v1/workers", ids.lease, "A snowflake worker, leased", shapes.LEASE, DRAW, SNOWFLAKE, body=LEASE),
+        Route(
+            "PUT",
+            "/v1/workers/{worker}",
+            ids.renew,
+            "The lease of a worker, renewed",
+            shapes.LEASE,
+            DRAW,
+            SNOWFLAKE,
+            body=RENEWAL,
+        ),
+        Route("GET", "/v1/inspect/{id}", ids.inspect, "An id, taken apart", shapes.INSPECTION, query=(SCHEME, EPOCH)),
+        Route("GET", "/v1/sequences", administration.list, "All tags that the token may read", shapes.TAGS, READ),
+        Route("GET", sequence, administration.get, "The settings of a tag, and how far it is claimed", shapes.TAG),
+        Route(
+            "PUT",
+            sequence,
+            administration.put,
+            "Create or change a tag; with If-None-Match only create it, with If-Match only change it",
+            shapes.TAG,
+            ADMINISTER,
+            body=SETTINGS,
+            created=True,
+        ),
+    ]
+
+
+PATH_PATTERNS = {
+    "tag": r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$",
+    "type": r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$",
+    "worker": rf"^[0-9]{{1,{len(str(2**NUMBER_BITS))}}}$",
+    "id": r"^[0-9A-Za-z-]{1,64}$",
+}

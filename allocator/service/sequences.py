@@ -1,0 +1,76 @@
+"""The tags of the service: which ones there are, and segments of them for clients that serve from memory."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from allocator.aio import AsyncAllocator, drawn
+from allocator.errors import TagExists, UnknownTag
+from allocator.schemes.lane import Seen
+from allocator.schemes.limits import check_tag
+from allocator.schemes.tag import Tag
+from allocator.service.draws import Draws, SequenceDraw
+from allocator.service.problems import HttpRefusal
+
+
+class Sequences:
+    """`create` and `max_tags`: whether a tag is made by its first use, and how many there may be for that."""
+
+    def __init__(self, ids: AsyncAllocator, draws: Draws, create: bool, max_tags: int) -> None:
+        self._ids = ids
+        self._draws = draws
+        self._create = create
+        self._max_tags = max_tags
+        self.blocks: dict[str, int] = {}
+        """How many ids of a tag went to clients as segments, for the figures."""
+
+    async def draw(self, tag: str, create: bool = True) -> SequenceDraw:
+        """The ids of a tag that exists, or that may be made. Raises `InvalidTag` or `UnknownTag`."""
+        name = check_tag(tag)
+        known = self._draws.known(name)
+        if known is None:
+            await self._registered(name, create and self._create)
+        return known or self._draws.sequence(name)
+
+    async def _registered(self, name: str, create: bool) -> None:
+        """Before anything in memory is made for a name that a caller may have made up."""
+        try:
+            await self._ids.tags.get(name)
+        except UnknownTag:
+            if not create:
+                raise
+            if len(await self._ids.tags.list()) >= self._max_tags:
+                raise UnknownTag(
+                    f"tag {name!r} does not exist, and is not made, since there are {self._max_tags} tags already"
+                ) from None
+            with suppress(TagExists):  # another worker was first
+                await self._ids.tags.create(name)
+
+    async def claim(self, tag: str, size: int | None, seen: Seen, *, exact: bool, create: bool = True) -> range:
+        """A segment that belongs to the caller alone, above whatever anybody here has seen."""
+        draw = await self.draw(tag, create)
+        supply, ids = draw.supply, self._ids._allocator
+        start = partial(supply._start_claim, size, seen, exact)
+        segment = await drawn(start, ids._background, ids._terms.timeout, supply._overdue)
+        self.blocks[tag] = self.blocks.get(tag, 0) + len(segment)
+        return segment
+
+    async def list(self) -> list[Tag]:
+        return await self._ids.tags.list()
+
+    async def get(self, tag: str) -> Tag:
+        return await self._ids.tags.get(tag)
+
+    async def put(self, tag: str, form: dict[str, Any], *, new: bool, old: bool) -> tuple[Tag, bool]:
+        """Create a tag (`new`), change one (`old`), or whichever is needed; whether it was created."""
+        if new and old:
+            raise HttpRefusal(400, "If-Match and If-None-Match exclude each other")
+        if not old:
+            try:
+                return await self._ids.tags.create(tag, **form), True
+            except TagExists:
+                if new:
+                    raise
+        return await self._ids.tags.set(tag, **form), False

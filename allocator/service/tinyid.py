@@ -1,0 +1,136 @@
+"""The routes of tinyid, for clients that were written for it; by GET or POST, with a query or a form.
+
+    /tinyid/id/nextId               {"data": [1, 2], "code": 200, "message": ""}
+    /tinyid/id/nextIdSimple         1,2
+    /tinyid/id/nextSegmentId        {"data": {"maxId": …}, "code": 200, "message": ""}
+    /tinyid/id/nextSegmentIdSimple  currentId,loadingId,maxId,delta,remainder
+
+The status is 200 also for what fails: code 5 for a token, 6 for the rest, and an empty text for the simple ones. A
+segment holds the ids of `(currentId, maxId]` that leave `remainder` when divided by `delta`; at `loadingId` a client
+asks for the next. Source: tinyid, IdContronller and SegmentId.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
+from allocator.schemes.limits import MAX_IDS_A_CALL
+from allocator.schemes.token import DRAW
+from allocator.service.dispatch import Dispatch, body_within
+from allocator.service.grants import Book, Grant
+from allocator.service.ids import Ids
+from allocator.service.problems import HttpRefusal, detail_of
+from allocator.service.refusals import NO_STORE
+
+METHODS = ["GET", "POST"]
+OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
+LOADING_PERCENT = 20
+INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+
+Fields = Mapping[str, str]
+
+
+def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
+    async def next_id(fields: Fields, grant: Grant) -> list[int]:
+        count = batch_size(fields)
+        if count < 1:
+            return []
+        grant.use(count)
+        draw = await ids.sequences.draw(fields["bizType"], create=False)
+        return [int(number) for number in await draw.take(count)]
+
+    async def next_segment(fields: Fields, grant: Grant) -> dict[str, int]:
+        tag = fields["bizType"]
+        grant.use(1)
+        return segment_id(await ids.sequences.claim(tag, None, {}, exact=False, create=False))
+
+    def answering(act: Act, as_text: Callable[[Any], str] | None) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            fields = await fields_of(request)
+            batch_size(fields)
+            try:
+                found = await act(fields, await granted(book, fields))
+            except AllocatorError as error:
+                return text("") if as_text else record(None, *failure(error, fields))
+            return text(as_text(found)) if as_text else record(found, OK, "")
+
+        return dispatch.guarded(answer)
+
+    def route(name: str, act: Act, as_text: Callable[[Any], str] | None) -> Route:
+        return Route(f"/tinyid/id/{name}", answering(act, as_text), methods=METHODS)
+
+    return [
+        route("nextId", next_id, None),
+        route("nextIdSimple", next_id, lambda found: ",".join(map(str, found))),
+        route("nextSegmentId", next_segment, None),
+        route("nextSegmentIdSimple", next_segment, simple),
+    ]
+
+
+Act = Callable[[Fields, Grant], Awaitable[Any]]
+
+
+async def granted(book: Book, fields: Fields) -> Grant:
+    tag, token = fields.get("bizType", ""), fields.get("token", "")
+    if not tag or not token:
+        raise AccessDenied("bizType and token are needed")
+    grant = await book.of_secret(token.encode())
+    grant.check(DRAW, tag)
+    return grant
+
+
+async def fields_of(request: Request) -> Fields:
+    """The query first, as a servlet does."""
+    form = parse_qsl((await body_within(request)).decode("latin-1"))
+    return dict([*form, *parse_qsl(request.scope["query_string"].decode("latin-1"))])
+
+
+def batch_size(fields: Fields) -> int:
+    given = fields.get("batchSize", "")
+    if not given:
+        return 1
+    if not INTEGER.fullmatch(given):
+        raise HttpRefusal(400, f"batchSize must be a whole number, got {given!a:.80}")
+    return min(int(given), MAX_IDS_A_CALL)
+
+
+def segment_id(segment: range) -> dict[str, int]:
+    """As its clients count: they add `delta` before they use an id."""
+    current, last = segment.start - segment.step, segment[-1]
+    return {
+        "maxId": last,
+        "loadingId": current + (last - current) * LOADING_PERCENT // 100,
+        "currentId": current,
+        "delta": segment.step,
+        "remainder": segment.start % segment.step,
+    }
+
+
+def simple(found: Mapping[str, int]) -> str:
+    return ",".join(str(found[name]) for name in ("currentId", "loadingId", "maxId", "delta", "remainder"))
+
+
+def failure(error: AllocatorError, fields: Fields) -> tuple[int, str]:
+    if isinstance(error, AccessDenied):
+        return TOKEN_ERROR, "token is error"
+    if isinstance(error, UnknownTag | InvalidTag):
+        return SYSTEM_ERROR, f"can not find biztype:{fields.get('bizType', '')}"
+    return SYSTEM_ERROR, detail_of(error)
+
+
+def text(body: str) -> Response:
+    return Response(body, 200, dict(NO_STORE), "text/plain;charset=UTF-8")
+
+
+def record(data: object, code: int, message: str) -> Response:
+    body = json.dumps({"data": data, "code": code, "message": message}, separators=(",", ":"))
+    return Response(body, 200, dict(NO_STORE), "application/json;charset=UTF-8")

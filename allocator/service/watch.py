@@ -1,0 +1,122 @@
+"""What a worker looks at once a second and once a minute: its figures, and whether it can serve."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from math import inf
+from time import monotonic, time
+
+from allocator.aio import AsyncAllocator
+from allocator.backend import Databases
+from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.schemes.horizon import DAY, Horizon
+from allocator.schemes.meteor import MeteorSettings
+from allocator.schemes.snowflake import SnowflakeSettings
+from allocator.service.draws import SequenceDraw
+from allocator.service.figures import OTHERS, Figures
+from allocator.service.grants import Book
+from allocator.service.ids import Ids
+
+log = logging.getLogger("allocator.service")
+
+SECOND, MINUTE = 1.0, 60.0
+
+ENOUGH = 3.0
+"""Seconds that the ids in memory must last for a service without its database to be called ready."""
+
+
+class Watch:
+    def __init__(self, service: Ids, book: Book, databases: Databases, figures: Figures) -> None:
+        self._service = service
+        self._ids: AsyncAllocator = service.ids
+        self._book = book
+        self._databases = databases
+        self._figures = figures
+        self._horizons: dict[str, Horizon] = {}
+
+    async def run(self) -> None:
+        """Until it is cancelled. Nothing that goes wrong here may stop it, or the ids."""
+        minute = -inf
+        while True:
+            try:
+                self.look()
+                if monotonic() - minute >= MINUTE:
+                    minute = monotonic()
+                    await self.look_far()
+            except AllocatorError as error:
+                log.info("figures are not complete: %s", error)
+            except Exception:
+                log.exception("figures are not complete")
+            await asyncio.sleep(SECOND)
+
+    # -- every second, out of memory
+
+    def look(self) -> None:
+        figures, service = self._figures, self._service
+        for draw in service.draws.all():
+            figures.count_draw(draw)
+        figures.count_all("block", service.sequences.blocks)
+        figures.count_all("ticket", service.tickets)
+        for sequence in service.draws.sequences():
+            held, seconds = sequence.supply._in_memory()
+            name = figures.series(sequence.tag)
+            figures.in_memory.labels(name).set(held)
+            figures.lasting.labels(name).set(seconds)
+        for number, (_, error) in enumerate(self._databases.fleet.states(), 1):
+            figures.shards.labels(str(number)).set(int(error is None))
+        self._look_at_lease()
+        figures.ready.set(int(self.trouble() is None))
+
+    def _look_at_lease(self) -> None:
+        lease = self._ids._allocator._snowflake._core.lease
+        if lease is not None:
+            self._figures.lease.set(max(0.0, lease.until / 1000 - time()))
+
+    def trouble(self) -> str | None:
+        """Why ids cannot be served for the next seconds; None when they can, with the database or without."""
+        draws = self._service.draws.sequences()
+        failing = [draw for draw in draws if is_failing(draw)]
+        if any(draw.supply._in_memory()[1] < ENOUGH for draw in failing):
+            return "the database does not answer, and what is in memory of some tag does not last"
+        if self._book.failure is not None and (not self._book.loaded or not any(held(draw) for draw in draws)):
+            return "the database does not answer, and nothing is in memory"
+        return None
+
+    # -- every minute, out of the database
+
+    async def look_far(self) -> None:
+        self._days("meteor second", MeteorSettings().layout.runs_out("second", MeteorSettings().epoch).timestamp())
+        snowflake = SnowflakeSettings()
+        ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
+        self._days("snowflake timestamp", ends.timestamp())
+        for tag in await self._ids.tags.list():
+            name = self._figures.series(tag.name)
+            if name != OTHERS:
+                self._lasts(f"tag {name}", tag.max_value, tag.limit)
+        nodes = await self._ids._on_thread(self._last_node)
+        self._lasts("meteor node", nodes, MeteorSettings().layout.limit("node"))
+
+    def _last_node(self) -> int:
+        database = self._databases.first()
+        found = database.run(database.dialect.list_nodes, 1)
+        return found[0].number if found else 0
+
+    def _days(self, what: str, end: float) -> None:
+        self._figures.days.labels(what).set((end - time()) / DAY)
+
+    def _lasts(self, what: str, value: int, limit: int) -> None:
+        now = monotonic()
+        horizon = self._horizons.setdefault(what, Horizon(value, now))
+        horizon.saw(value, now)
+        self._figures.days.labels(what).set(horizon.days_left(value, limit, now))
+
+
+def is_failing(draw: SequenceDraw) -> bool:
+    """Whether the last claim failed, in a way that may pass."""
+    return isinstance(draw.supply._trouble(), DatabaseUnavailable)
+
+
+def held(draw: SequenceDraw) -> bool:
+    count, seconds = draw.supply._in_memory()
+    return count > 0 and seconds >= ENOUGH

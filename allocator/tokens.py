@@ -1,0 +1,74 @@
+"""Administration of the service's tokens: create, list, revoke. Blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING
+
+from allocator.errors import InvalidSetting
+from allocator.schemes.limits import shown
+from allocator.schemes.token import MAX_VALID, PREFIX, Token, digest_of
+
+if TYPE_CHECKING:
+    from allocator.database.store import Database
+
+RANDOM_BYTES = 32
+MAX_DAYS = 36_500
+
+
+class Tokens:
+    """The tokens of a database; of a fleet, they stand in the shard that is first."""
+
+    def __init__(self, database: Callable[[], Database]) -> None:
+        self._database = database
+
+    def create(
+        self,
+        name: str,
+        *,
+        verbs: tuple[str, ...],
+        tags: tuple[str, ...],
+        ids_rate: int | None = None,
+        requests_rate: int | None = None,
+        days: float | None = None,
+    ) -> tuple[str, Token]:
+        """A new secret, which is stored nowhere, and the token. Raises `InvalidSetting` when two of that name are."""
+        secret = PREFIX + token_urlsafe(RANDOM_BYTES)
+        digest = digest_of(secret.encode())
+        now = datetime.now(UTC).replace(microsecond=0)
+        fresh = Token(0, name, digest, verbs, tags, ids_rate, requests_rate, now, expiry(now, days)).checked()
+        valid = [token for token in self.list() if token.name == name and token.is_valid(now)]
+        if len(valid) >= MAX_VALID:
+            oldest = valid[0].number
+            raise InvalidSetting(
+                f"{len(valid)} tokens are called {name!r}, and {MAX_VALID} may be valid at a time; revoke the one that "
+                f"was replaced, with: allocator tokens revoke {oldest}"
+            )
+        database = self._database()
+        database.run(database.dialect.add_token, fresh)
+        number = next(token.number for token in self.list() if token.digest == digest)
+        return secret, replace(fresh, number=number)
+
+    def list(self) -> list[Token]:
+        """Those that were not revoked, oldest first; some may have expired."""
+        database = self._database()
+        database.check_schema()
+        return database.run(database.dialect.list_tokens)
+
+    def revoke(self, number: int) -> None:
+        """Raises `InvalidSetting` when there is no such token."""
+        database = self._database()
+        database.check_schema()
+        if not database.run(database.dialect.revoke_token, number, datetime.now(UTC).replace(microsecond=0)):
+            raise InvalidSetting(f"there is no token {shown(number)}; see: allocator tokens list")
+
+
+def expiry(now: datetime, days: float | None) -> datetime | None:
+    if days is None:
+        return None
+    if not 0 < days <= MAX_DAYS:
+        raise InvalidSetting(f"a token expires after more than 0 and at most {MAX_DAYS} days, got {days:g}")
+    return (now + timedelta(days=days)).replace(microsecond=0)

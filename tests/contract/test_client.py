@@ -1,0 +1,318 @@
+"""The service as a source of ids for another process: what is particular to it, beside `place` of the other tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from rig.service import Served
+
+import allocator.errors
+from allocator import (
+    AccessDenied,
+    Allocator,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    Exhausted,
+    InvalidDatabase,
+    InvalidSetting,
+    MaxValueWentBack,
+    NotCopyable,
+    SchemaDamaged,
+    Tag,
+    TooManyRequests,
+    UnknownTag,
+)
+from allocator.database.store import Database
+from allocator.tokens import Tokens
+
+
+class Made:
+    """A server that answers what it is told to; `asked` are the requests."""
+
+    def __init__(self) -> None:
+        outer = self
+        self.asked: list[str] = []
+        self.status, self.body, self.delay = 200, b"{}", 0.0
+        self.posted: bytes | None = None
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self) -> None:
+                outer.asked.append(f"{self.command} {self.path}")
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                time.sleep(outer.delay)
+                body = outer.posted if self.command == "POST" and outer.posted else outer.body
+                self.send_response(outer.status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                with suppress(OSError):
+                    self.wfile.write(body)
+
+            do_GET = do_POST = do_PUT = answer  # noqa: N815
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def says(self, status: int, body: object) -> None:
+        self.status, self.body = status, body if isinstance(body, bytes) else json.dumps(body).encode()
+
+    def refuses(self, status: int, name: str, detail: str = "so it is") -> None:
+        self.says(status, {"error": name, "detail": detail})
+
+
+@pytest.fixture
+def made() -> Iterator[Made]:
+    found = Made()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+def nowhere() -> str:
+    """An address at which nobody listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{found.getsockname()[1]}"
+
+
+def test_ids_come_from_memory_and_the_service_is_asked_once_a_segment(face, shared_service, tag):
+    ids = face(shared_service())
+    first = ids.next_id(tag)
+    claim = ids._backend if face.name == "sync" else ids._allocator._backend
+    asked: list[str] = []
+    ask = claim.servers.ask
+    claim.servers.ask = lambda method, path, *args, **more: asked.append(path) or ask(method, path, *args, **more)
+    drawn = [ids.next_id(tag) for _ in range(500)]
+
+    assert drawn == list(range(first + 1, first + 501))
+    assert len(asked) <= 1
+
+
+def test_two_clients_and_the_service_itself_never_share_an_id(face, shared_service, tag):
+    one, two = face(shared_service(), step=10, max_step=10), face(shared_service())
+    drawn = [number for _ in range(100) for number in (one.next_id(tag), two.next_id(tag), *one.next_ids(tag, 5))]
+
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_tickets_come_through_the_service(face, shared_service, tag):
+    ids = face(shared_service())
+    drawn = [ids.ticket(tag) for _ in range(5)]
+
+    assert len(set(drawn)) == 5
+
+
+def test_another_server_is_asked_when_one_is_down(face, shared_service, tag):
+    ids = face([nowhere(), shared_service(), nowhere()], timeout=2)
+    drawn = [ids.next_id(tag) for _ in range(3)]
+
+    assert drawn == [1, 2, 3]
+    assert ids.ticket(tag) > 0
+
+
+def test_the_server_that_answered_is_asked_first_from_then_on(made, shared_service, tag):
+    made.refuses(503, "DatabaseUnavailable")
+    with Allocator([made.address, shared_service()]) as ids:
+        for _ in range(5):
+            ids.reserve(tag, 1)
+
+    assert len(made.asked) == 1
+
+
+ELSEWHERE = ("DatabaseUnavailable", "SchemaOutOfDate", "DatabaseRefused", "AllocatorClosed")
+
+
+@pytest.mark.parametrize(
+    ("status", "name"), [*((503, name) for name in ELSEWHERE), (429, "TooManyRequests"), (502, "?"), (500, "?")]
+)
+def test_a_trouble_of_one_server_is_not_that_of_another(made, shared_service, tag, status, name):
+    made.says(status, b"<html>") if name == "?" else made.refuses(status, name)
+    with Allocator([made.address, shared_service()]) as ids:
+        assert ids.reserve(tag, 1)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "error"),
+    [
+        (404, "UnknownTag", UnknownTag),
+        (410, "Exhausted", Exhausted),
+        (403, "AccessDenied", AccessDenied),
+        (401, "AccessDenied", AccessDenied),
+        (429, "TooManyRequests", TooManyRequests),
+        (503, "DatabaseUnavailable", DatabaseUnavailable),
+        (503, "SchemaDamaged", DatabaseUnavailable),
+        (503, "MaxValueWentBack", MaxValueWentBack),
+        (404, "Refused", DatabaseRefused),
+    ],
+)
+def test_an_error_of_the_service_is_the_callers(face, made, tag, status, name, error):
+    made.refuses(status, name, "the reason")
+    with pytest.raises(error, match="the reason"):
+        face(made.address, timeout=0.5, create_missing=False).reserve(tag, 5)
+
+
+def test_every_error_that_has_a_name_comes_back_as_itself():
+    """Those that a service can meet; the others are troubles of a server, and the same as one that is away."""
+    from allocator.servers import OF_THE_SERVER
+    from allocator.service.problems import STATUSES, name_of
+
+    for kind, _ in STATUSES:
+        assert getattr(allocator.errors, name_of(kind("x"))) in {*kind.__mro__}
+    assert DatabaseUnavailable not in OF_THE_SERVER
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"start": "1", "stop": "1", "step": "1"},
+        {"start": "5", "stop": "1", "step": "1"},
+        {"start": "0", "stop": "5", "step": "1"},
+        {"start": "1", "stop": "x", "step": "1"},
+        {"start": "1", "stop": "5", "step": "0"},
+        {"start": "1", "stop": str(10**19), "step": "1"},
+        {},
+        [],
+        "ids",
+        b"no json",
+        {"start": "1", "stop": "101", "step": "1"},
+    ],
+)
+def test_an_answer_that_is_no_segment_gives_no_ids(made, tag, answer):
+    """The last one is larger than what was asked for."""
+    made.says(200, {"tag": tag, "max_value": "0", "step": 50, "max_step": 50, "limit": "1000"})
+    with Allocator(made.address, timeout=0.5) as ids:
+        ids.tags.get(tag)
+        made.says(200, answer)
+        with pytest.raises((DatabaseRefused, DatabaseUnavailable, SchemaDamaged)):
+            ids.reserve(tag, 50)
+
+
+def test_ids_that_were_seen_before_stop_the_tag(made, tag):
+    """As after a restore behind a service that began anew, and cannot know."""
+    made.says(200, {"tag": tag, "max_value": "0", "step": 10, "max_step": 10, "limit": "1000"})
+    made.posted = json.dumps({"start": "101", "stop": "111", "step": "1"}).encode()
+    with Allocator(made.address, timeout=1) as ids:
+        drawn = [ids.next_id(tag)]
+        with pytest.raises((SchemaDamaged, DatabaseUnavailable)):
+            drawn += [ids.next_id(tag) for _ in range(20)]
+
+    assert len(set(drawn)) == len(drawn) <= 10
+
+
+def test_a_server_that_hangs_costs_no_more_than_the_timeout(face, made, tag):
+    made.delay = 5
+    ids = face(made.address, timeout=0.5)
+    began = time.monotonic()
+    for call in (lambda: ids.next_id(tag), lambda: ids.ticket(tag), lambda: ids.reserve(tag, 1), ids.meteor):
+        with pytest.raises(DatabaseUnavailable):
+            call()
+
+    assert time.monotonic() - began < 4
+
+
+def test_ids_go_on_from_memory_while_the_service_is_away(tmp_path, tag):
+    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
+        ids = Allocator(service.address, timeout=0.3, step=100, max_step=100)
+        first = ids.next_id(tag)
+        ids.next_ids(tag, 20)  # beyond low water: the next segment is claimed
+        time.sleep(0.3)
+    drawn = [ids.next_id(tag) for _ in range(150)]
+    with pytest.raises(DatabaseUnavailable, match="did not answer"):
+        ids.next_ids(tag, 200)
+    ids.close()
+
+    assert len({first, *drawn}) == 151
+
+
+def test_a_token_is_sent_and_a_wrong_one_said(face, tmp_path, tag):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    database = Database(url)
+    database.upgrade_schema()
+    tokens = Tokens(lambda: database)
+    secret, _ = tokens.create("app", verbs=("draw",), tags=("tag-*", "meteor", "snowflake"))
+    with Served(url) as service:
+        ids = face(service.address, token=secret)
+        assert ids.next_id(tag) == 1  # made by the service, since this token may make none
+        assert ids.meteor() != ids.snowflake()
+        assert ids.tags.get(tag) == Tag(tag, 1000)
+        with pytest.raises(AccessDenied, match="this token may not draw 'other'"):
+            ids.next_id("other")
+        with pytest.raises(AccessDenied, match="may not administer"):
+            ids.tags.set(tag, step=5)
+        for wrong in (None, "allocator_wrong"):
+            with pytest.raises(AccessDenied, match="a valid token is needed"):
+                face(service.address, token=wrong).next_id(tag)
+    database.close()
+
+
+def test_a_forked_child_has_ids_of_its_own(shared_service, tag):
+    with Allocator(shared_service()) as ids:
+        drawn = [ids.next_id(tag) for _ in range(10)]
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(writing, " ".join(str(ids.next_id(tag)) for _ in range(10)).encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            theirs = list(map(int, pipe.read().split()))
+        os.waitpid(child, 0)
+        drawn += theirs + [ids.next_id(tag) for _ in range(10)]
+
+    assert len(theirs) == 10
+    assert len(set(drawn)) == 30
+
+
+def test_it_is_not_copied():
+    with Allocator("http://127.0.0.1:1") as ids, pytest.raises(NotCopyable):
+        pickle.dumps(ids)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "http://",
+        "https:///x",
+        "http://user:s3cret@host",
+        "http://host?x=1",
+        "http://host:99999",
+        ["http://a", "sqlite:///x"],
+    ],
+)
+def test_an_odd_address_is_refused(face, wrong):
+    with pytest.raises(InvalidDatabase) as refused:
+        face(wrong)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_settings_that_belong_to_the_other_side_are_refused(face):
+    for settings in ({"fleet": "main"}, {"tickets": "count"}, {"token": "a\nb"}, {"token": 5}):
+        with pytest.raises(InvalidSetting):
+            face("http://127.0.0.1:1", **settings)
+    with pytest.raises(InvalidSetting, match="a token is for a service"):
+        face("sqlite:///x.db", token="x")
+
+
+def test_a_lease_far_in_the_future_is_refused(shared_service):
+    with Allocator(shared_service()) as ids:
+        servers = ids._backend.servers
+        now = int(time.time() * 1000)
+        for begin, until in ((now + 3_600_000, now + 3_660_000), (now, now + 90_000_000), (now, now)):
+            form = {"layout": "1/41/5/5/12", "epoch": 0, "now": begin, "until": until}
+            with pytest.raises(InvalidSetting):
+                servers.ask("POST", "/v1/workers", body=form)

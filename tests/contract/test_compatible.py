@@ -1,0 +1,187 @@
+"""The routes of Leaf and tinyid, asked the way their own clients ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from urllib.parse import urlencode
+
+import pytest
+from rig.service import Reply, Served
+
+from allocator.database.store import Database
+from allocator.tokens import Tokens
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture(scope="module")
+def running(shared_database: Callable[[str], str]) -> Iterator[Callable[[str], Served]]:
+    made: dict[str, Served] = {}
+
+    def get(kind: str) -> Served:
+        if kind not in made:
+            made[kind] = Served(shared_database(kind), options=("--compat", "leaf,tinyid"))
+        return made[kind]
+
+    yield get
+    for served in made.values():
+        served.close()
+
+
+@pytest.fixture
+def service(kind: str, running: Callable[[str], Served]) -> Served:
+    return running(kind)
+
+
+@pytest.fixture
+def known(service: Served, tag: str) -> str:
+    """A tag that exists; neither server makes one by being asked."""
+    service.put(f"/v1/sequences/{tag}", json={"step": 100})
+    return tag
+
+
+@pytest.fixture(params=["GET", "POST with a query", "POST with a form"])
+def tinyid(request: pytest.FixtureRequest, service: Served) -> Callable[..., Reply]:
+    def ask(name: str, **fields: object) -> Reply:
+        path, form = f"/tinyid/id/{name}", urlencode({"token": "any", **fields})
+        if request.param == "GET":
+            return service.get(f"{path}?{form}")
+        if request.param == "POST with a query":  # as tinyid-client does
+            return service.post(f"{path}?{form}", Content_Type=FORM)
+        return service.post(path, body=form.encode(), Content_Type=FORM)
+
+    return ask
+
+
+# -- Leaf
+
+
+def test_leaf_gives_a_number_and_nothing_else(service, known):
+    answers = [service.get(f"/api/segment/get/{known}") for _ in range(3)]
+
+    assert [answer.body for answer in answers] == [b"1", b"2", b"3"]
+    assert answers[0].headers["Content-Type"] == "text/plain;charset=UTF-8"
+    assert answers[0].headers["Cache-Control"] == "no-store"
+
+
+def test_leaf_says_500_for_a_key_that_is_unknown(service, tag):
+    for key in (tag, "a%20b", "x" * 100):
+        refused = service.get(f"/api/segment/get/{key}")
+        assert refused.status == 500
+        assert refused.json["message"] == "Result{id=-2, status=EXCEPTION}"
+        assert refused.json["exception"].endswith(".LeafServerException")
+        assert refused.headers["Cache-Control"] == "no-store"
+    assert service.get(f"/v1/sequences/{tag}").status == 404
+
+
+def test_leaf_says_500_for_a_tag_that_has_no_ids_left(service, known):
+    service.put(f"/v1/sequences/{known}", json={"limit": 100, "start_after": 100})
+
+    assert service.get(f"/api/segment/get/{known}").json["message"] == "Result{id=-3, status=EXCEPTION}"
+
+
+def test_leaf_gives_snowflakes_whatever_the_key(service):
+    drawn = [int(service.get(f"/api/snowflake/get/{key}").body) for key in ("a", "b", "%20", "a")]
+
+    assert sorted(set(drawn)) == drawn
+
+
+# -- tinyid
+
+
+def test_tinyid_gives_ids_as_json(tinyid, known):
+    assert tinyid("nextId", bizType=known).body == b'{"data":[1],"code":200,"message":""}'
+    assert tinyid("nextId", bizType=known, batchSize=3).json["data"] == [2, 3, 4]
+    assert tinyid("nextId", bizType=known, batchSize="").json["data"] == [5]
+    assert len(tinyid("nextId", bizType=known, batchSize=50_000).json["data"]) == 10_000
+    assert tinyid("nextId", bizType=known, batchSize=0).json == {"data": [], "code": 200, "message": ""}
+    assert tinyid("nextId", bizType=known).headers["Cache-Control"] == "no-store"
+
+
+def test_tinyid_gives_ids_as_text(tinyid, known):
+    assert tinyid("nextIdSimple", bizType=known).body == b"1"
+    assert tinyid("nextIdSimple", bizType=known, batchSize=3).body == b"2,3,4"
+    assert tinyid("nextIdSimple", bizType=known, batchSize=-5).body == b""
+
+
+def test_tinyid_gives_segments_as_its_client_counts_them(tinyid, service, known):
+    first = tinyid("nextSegmentIdSimple", bizType=known).body
+    second = tinyid("nextSegmentId", bizType=known).json
+
+    assert first == b"0,20,100,1,0"
+    data = {"maxId": 200, "loadingId": 120, "currentId": 100, "delta": 1, "remainder": 0}
+    assert second == {"data": data, "code": 200, "message": ""}
+    assert list(second["data"]) == list(data)
+    assert ids_of(first.decode()) == list(range(1, 101))
+    assert service.post(f"/v1/sequences/{known}/ids").ids == ["201"]
+
+
+def ids_of(text: str) -> list[int]:
+    """What tinyid's client makes of a segment."""
+    current, _, last, delta, remainder = map(int, text.split(","))
+    for _ in range(delta + 1):
+        if current % delta == remainder:
+            break
+        current += 1
+        if current % delta == remainder:
+            current -= delta
+            break
+    return list(range(current + delta, last + 1, delta))
+
+
+def test_tinyid_refuses_with_a_code_and_status_200(tinyid, tag):
+    for wrong in (tag, "a b", "x" * 100):
+        assert tinyid("nextId", bizType=wrong).json == {
+            "data": None,
+            "code": 6,
+            "message": f"can not find biztype:{wrong}",
+        }
+        for name in ("nextIdSimple", "nextSegmentIdSimple"):
+            refused = tinyid(name, bizType=wrong)
+            assert (refused.status, refused.body) == (200, b"")
+    for missing in ({}, {"bizType": ""}, {"bizType": tag, "token": ""}):
+        assert tinyid("nextId", **missing).json == {"data": None, "code": 5, "message": "token is error"}
+
+
+def test_tinyid_refuses_a_batch_that_is_no_number(tinyid, known):
+    for name in ("nextId", "nextIdSimple"):
+        assert tinyid(name, bizType=known, batchSize="many").status == 400
+
+
+def test_the_segments_of_a_fleet_go_to_the_clients_of_tinyid_too(shards):
+    urls = shards(2)
+    with Served(*urls, options=("--compat", "tinyid")) as service:
+        service.put("/v1/sequences/order", json={"step": 10})
+        ask = "/tinyid/id/nextSegmentIdSimple?bizType=order&token=x"
+        drawn = [number for _ in range(6) for number in ids_of(service.get(ask).body.decode())]
+        drawn += [int(number) for number in service.post("/v1/sequences/order/ids?count=50").ids]
+
+    assert len(set(drawn)) == len(drawn) == 110
+    assert {number % 2 for number in drawn} == {0, 1}
+
+
+def test_where_a_token_is_needed_these_routes_need_it_too(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    database = Database(url)
+    database.upgrade_schema()
+    tokens = Tokens(lambda: database)
+    secret, _ = tokens.create("old", verbs=("draw", "administer"), tags=("order", "snowflake"))
+    with Served(url, options=("--compat", "leaf,tinyid")) as service:
+        service.put("/v1/sequences/order", token=secret, json={})
+        assert service.get("/api/segment/get/order").status == 401
+        assert service.get("/api/segment/get/order", token=secret).body == b"1"
+        assert service.get("/api/segment/get/other", token=secret).status == 403
+        assert service.get("/api/snowflake/get/x", token=secret).status == 200
+        assert service.get("/tinyid/id/nextIdSimple?bizType=order&token=wrong").body == b""
+        assert service.get("/tinyid/id/nextId?bizType=other&token=" + secret).json["code"] == 5
+        assert service.get("/tinyid/id/nextIdSimple?bizType=order&token=" + secret).body == b"2"
+        assert secret not in service.log()
+    database.close()
+
+
+def test_without_the_option_there_are_no_such_routes(shared_service):
+    import urllib3
+
+    answer = urllib3.PoolManager().request("GET", f"{shared_service()}/api/segment/get/order")
+
+    assert answer.status == 404

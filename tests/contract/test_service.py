@@ -1,0 +1,360 @@
+"""The service, as a process: what its routes give and refuse, before every database."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from rig.service import Served
+
+from allocator import inspect_id
+
+ROUTES_WITH_COUNT = ("/v1/sequences/some/ids", "/v1/meteor", "/v1/snowflake", "/v1/objectids")
+
+
+@pytest.fixture(scope="module")
+def running(shared_database: Callable[[str], str]) -> Iterator[Callable[[str], Served]]:
+    made: dict[str, Served] = {}
+
+    def get(kind: str) -> Served:
+        if kind not in made:
+            made[kind] = Served(shared_database(kind))
+        return made[kind]
+
+    yield get
+    for served in made.values():
+        served.close()
+
+
+@pytest.fixture
+def service(kind: str, running: Callable[[str], Served]) -> Served:
+    return running(kind)
+
+
+@pytest.fixture
+def embedded(running: Callable[[str], Served]) -> Served:
+    """Where the database makes no difference."""
+    return running("sqlite")
+
+
+# -- ids
+
+
+def test_ids_of_a_tag_follow_each_other(service, tag):
+    path = f"/v1/sequences/{tag}/ids"
+    first = service.post(path)
+
+    assert first.json == {"tag": tag, "ids": ["1"]}
+    assert service.post(f"{path}?count=3").ids == ["2", "3", "4"]
+    assert [service.post(path).ids for _ in range(3)] == [["5"], ["6"], ["7"]]
+    assert first.headers["Cache-Control"] == "no-store"
+    assert first.headers["Content-Type"] == "application/json"
+
+
+def test_ten_thousand_ids_come_in_one_answer_and_none_is_lost(service, tag):
+    path = f"/v1/sequences/{tag}/ids?count=10000"
+    drawn = [int(number) for _ in range(3) for number in service.post(path).ids]
+
+    assert drawn == list(range(1, 30_001))
+
+
+@pytest.mark.parametrize("route", ["meteor", "snowflake"])
+def test_ids_of_a_scheme_increase(service, route):
+    drawn = [int(number) for _ in range(5) for number in service.post(f"/v1/{route}?count=100").ids]
+
+    assert sorted(set(drawn)) == drawn
+    assert inspect_id(drawn[0], scheme=route).readings[0].likely
+
+
+def test_object_ids_differ(service):
+    drawn = service.post("/v1/objectids?count=1000").ids
+
+    assert len(set(drawn)) == 1000
+    assert all(re.fullmatch("[0-9a-f]{24}", one) for one in drawn)
+
+
+def test_a_ticket_is_the_next_one_of_its_type(service, tag):
+    drawn = [service.post(f"/v1/tickets/{tag}").json for _ in range(3)]
+
+    assert [one["type"] for one in drawn] == [tag] * 3
+    assert len({one["id"] for one in drawn}) == 3
+
+
+def test_a_segment_is_the_callers_alone(service, tag):
+    one = service.post(f"/v1/sequences/{tag}/segments?size=500").json
+    two = service.post(f"/v1/sequences/{tag}/segments").json
+
+    assert one == {"tag": tag, "start": "1", "stop": "501", "step": "1"}
+    assert two == {"tag": tag, "start": "501", "stop": "1501", "step": "1"}
+    assert service.post(f"/v1/sequences/{tag}/ids").ids == ["1501"]
+
+
+def test_a_segment_is_refused_below_what_its_client_has_seen(service, tag):
+    """Rule 7, by the client's word; and its word stops nobody else."""
+    path = f"/v1/sequences/{tag}/segments?size=10"
+    service.post(path)
+    refused = service.post(f"{path}&seen=1.1.5000")
+
+    assert refused.status == 503
+    assert refused.json["error"] == "MaxValueWentBack"
+    assert service.post(f"{path}&seen=1.1.10").json["start"] == "11"
+    assert service.post(f"/v1/sequences/{tag}/ids").status == 200
+
+
+def test_many_at_once_never_get_the_same_id(service, tag):
+    def draw(_: int) -> list[str]:
+        return [number for _ in range(20) for number in service.post(f"/v1/sequences/{tag}/ids?count=7").ids]
+
+    with ThreadPoolExecutor(8) as pool:
+        drawn = [number for ids in pool.map(draw, range(8)) for number in ids]
+
+    assert len(set(drawn)) == len(drawn) == 8 * 20 * 7
+
+
+def test_a_number_beyond_what_a_browser_reads_is_text(service, tag):
+    service.put(f"/v1/sequences/{tag}", json={"start_after": 2**53})
+    answer = service.post(f"/v1/sequences/{tag}/ids")
+
+    assert answer.ids == ["9007199254740993"]
+
+
+# -- tags
+
+
+def test_a_tag_is_created_and_changed(service, tag):
+    path = f"/v1/sequences/{tag}"
+    made = service.put(path, json={"step": 10, "limit": "1000"})
+
+    assert made.status == 201
+    assert made.json == {"tag": tag, "max_value": "0", "step": 10, "max_step": 1_000_000, "limit": "1000"}
+    changed = service.put(path, json={"step": 20})
+    assert (changed.status, changed.json["step"]) == (200, 20)
+    assert service.get(path).json == changed.json
+    assert changed.json in service.get("/v1/sequences").json["sequences"]
+
+
+def test_conditions_say_whether_a_tag_is_created_or_changed(service, tag):
+    path = f"/v1/sequences/{tag}"
+
+    assert service.put(path, json={}, If_Match="*").status == 404
+    assert service.put(path, json={}, If_None_Match="*").status == 201
+    assert service.put(path, json={}, If_None_Match="*").json["error"] == "TagExists"
+    assert service.put(path, json={}, If_Match="*").status == 200
+    assert service.put(path, json={}, If_Match="*", If_None_Match="*").status == 400
+
+
+def test_a_tag_that_has_given_its_last_id_is_gone(service, tag):
+    service.put(f"/v1/sequences/{tag}", json={"limit": 3})
+
+    assert service.post(f"/v1/sequences/{tag}/ids?count=3").ids == ["1", "2", "3"]
+    refused = service.post(f"/v1/sequences/{tag}/ids")
+    assert (refused.status, refused.json["error"]) == (410, "Exhausted")
+
+
+def test_an_id_is_taken_apart(embedded):
+    found = embedded.get("/v1/inspect/5016762319896585?scheme=meteor").json
+
+    assert found["readings"][0]["fields"] == {"second": 292014, "node": 0, "sequence": 1, "random": 1}
+    assert embedded.get("/v1/inspect/nonsense").status == 400
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize("path", ROUTES_WITH_COUNT)
+@pytest.mark.parametrize("count", ["0", "-1", "1000000000", "many", "1.5", "", "%00", "1&count=2", "9" * 5000])
+def test_an_odd_count_is_refused(embedded, path, count):
+    refused = embedded.post(f"{path}?count={count}")
+
+    assert refused.status in {400, 414}
+    assert refused.headers["Content-Type"] == "application/problem+json"
+    assert refused.json["detail"]
+    assert "\n" not in refused.json["detail"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a'b",
+        'a"b',
+        "a%0d%0aSet-Cookie:x",
+        "%1b[31mred",
+        "%C3%B6",
+        "%F0%9F%98%80",
+        "x" * 65,
+        "%20",
+        "a%2Fb",
+        "%00",
+        "..%2f",
+    ],
+)
+@pytest.mark.parametrize("form", ["sequences/{}/ids", "sequences/{}/segments", "tickets/{}"])
+def test_an_odd_tag_is_refused_and_not_logged_raw(embedded, name, form):
+    refused = embedded.post(f"/v1/{form.format(name)}")
+
+    assert refused.status in {400, 404}
+    assert refused.json["status"] == refused.status
+    assert "\x1b" not in embedded.log()
+    assert "\r" not in embedded.log()
+    assert all("Set-Cookie" not in name for name in refused.headers)
+
+
+def test_a_tag_of_ten_kilobytes_is_refused_with_a_short_sentence(embedded):
+    refused = embedded.post(f"/v1/sequences/{'x' * 10_000}/ids")
+
+    assert refused.status == 400
+    assert len(refused.json["detail"]) < 300
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/sequences/order/ids", 405),
+        ("POST", "/v1/sequences", 405),
+        ("DELETE", "/v1/sequences/order", 405),
+        ("POST", "/v1/nothing", 404),
+        ("POST", "/v1/sequences/order/ids/", 404),
+        ("GET", "/", 404),
+        ("PUT", "/v1/workers/seven", 400),
+        ("TRACE", "/v1/meteor", 405),
+    ],
+)
+def test_a_wrong_path_or_method_is_a_problem_too(embedded, method, path, status):
+    refused = embedded.ask(method, path)
+
+    assert refused.status == status
+    assert refused.json["status"] == status
+    if status == 405:
+        assert refused.headers["Allow"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"5", b"{", b'{"step": 0}', b'{"step": "x"}', b'{"step": true}', b'{"step": 1.5}', b'{"nope": 1}']
+    + [
+        b'{"limit": -1}',
+        b'{"step": 1e99}',
+        b'{"step": null}',
+        b"[" * 5000,
+        b"\xff\xfe",
+        b'{"step": 10, "max_step": 5}',
+    ],
+)
+def test_an_odd_body_is_refused(embedded, tag, body):
+    refused = embedded.put(f"/v1/sequences/{tag}", body=body)
+
+    assert refused.status == 400
+    assert refused.json["detail"]
+    assert embedded.get(f"/v1/sequences/{tag}").status == 404
+
+
+def test_fields_that_are_not_known_are_refused(embedded, tag):
+    for query in ("size=5", "count=1&x=2", "count=1&count=1", "Count=1"):
+        assert embedded.post(f"/v1/sequences/{tag}/ids?{query}").status == 400
+
+
+def test_a_body_where_none_belongs_is_refused_and_an_empty_one_is_not(embedded, tag):
+    path = f"/v1/sequences/{tag}/ids"
+
+    assert embedded.post(path, json={"count": 5}).status == 400
+    assert embedded.post(path, json={}).ids == ["1"]
+    assert embedded.post(path, body=b"").ids == ["2"]
+
+
+def test_a_body_of_a_hundred_megabytes_is_refused_unread(embedded, tag):
+    known = f"POST /v1/sequences/{tag}/ids HTTP/1.1\r\nHost: localhost\r\nContent-Length: 104857600\r\n\r\n"
+    assert talk(embedded, known) == 413
+    assert embedded.put(f"/v1/sequences/{tag}", body=b" " * 100_000).status == 413
+    chunked = f"PUT /v1/sequences/{tag} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert talk(embedded, chunked + "fffff\r\n" + "x" * 0xFFFFF + "\r\n") == 413
+
+
+def test_a_head_without_end_is_refused(embedded):
+    assert talk(embedded, "POST /v1/meteor HTTP/1.1\r\nHost: localhost\r\n" + "X-Long: " + "y" * 400_000) == 431
+
+
+@pytest.mark.parametrize("raw", ["\x00\x01\x02\r\n\r\n", "GET\r\n\r\n", "POST /v1/meteor HTTP/9.9\r\n\r\n", "G" * 100])
+def test_what_is_no_http_is_refused(embedded, raw):
+    assert talk(embedded, raw + "\r\n\r\n") == 400
+
+
+def talk(service: Served, text: str) -> int:
+    """Send this, and return the status that comes back."""
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:
+        try:
+            connection.sendall(text.encode("latin-1"))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it has answered already
+        found = connection.recv(65536)
+    return int(found.split()[1])
+
+
+def test_a_defect_is_never_shown(embedded):
+    """Nothing of all this was a mistake of the service."""
+    assert "Traceback" not in embedded.log()
+    assert not [line for line in embedded.lines() if line.get("status") == 500]
+
+
+# -- names of requests, logs, descriptions
+
+
+def test_a_request_has_a_name_in_the_answer_and_in_the_log(embedded, tag):
+    for name in ("abc-123", "trace/9:z=="):
+        assert embedded.post(f"/v1/sequences/{tag}/ids", X_Request_Id=name).headers["X-Request-Id"] == name
+    refused = embedded.post("/v1/sequences/none/ids?count=0", X_Request_Id="find-me")
+
+    assert refused.json["request"] == refused.headers["X-Request-Id"] == "find-me"
+    (line,) = [line for line in embedded.lines() if line.get("request") == "find-me"]
+    assert (line["status"], line["error"], line["method"]) == (400, "InvalidCount", "POST")
+    odd = embedded.post("/v1/meteor?count=0", X_Request_Id="a b;c").headers["X-Request-Id"]
+    assert re.fullmatch("[0-9a-f]+-[0-9a-f]+", odd)
+
+
+def test_health_and_readiness(service):
+    assert service.get("/healthz").json == {"status": "alive"}
+    assert service.get("/readyz").json == {"status": "ready"}
+
+
+def test_the_description_is_served_with_its_page(embedded):
+    described = embedded.get("/openapi.json").json
+
+    assert "/v1/sequences/{tag}/ids" in described["paths"]
+    assert b"swagger-ui" in embedded.get("/docs").body
+    assert embedded.get("/docs/swagger-ui-bundle.js").status == 200
+    assert embedded.get("/docs/../../etc/passwd").status == 404
+    assert embedded.get("/docs/nothing.js").status == 404
+
+
+def test_figures_tell_what_was_given_claimed_and_refused(service, tag):
+    service.post(f"/v1/sequences/{tag}/ids?count=250")
+    service.post(f"/v1/sequences/{tag}/ids?count=0")
+    service.post(f"/v1/sequences/{tag}/segments?size=30")
+    figures = figures_of(service)
+
+    assert figures[f'allocator_ids_total{{scheme="segment",tag="{tag}"}}'] == 250
+    assert figures[f'allocator_ids_total{{scheme="block",tag="{tag}"}}'] == 30
+    assert figures[f'allocator_ids_in_memory{{tag="{tag}"}}'] >= 750
+    assert figures['allocator_claim_seconds_count{outcome="ok",what="segment"}'] >= 1
+    assert figures['allocator_refusals_total{error="InvalidCount",status="400"}'] >= 1
+    assert figures["allocator_ready"] == 1
+    assert figures['allocator_shard_up{shard="1"}'] == 1
+    assert 3000 < figures['allocator_days_left{what="meteor second"}'] < 4500
+
+
+def figures_of(service: Served) -> dict[str, float]:
+    lines = service.get("/metrics").body.decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
+def test_made_up_tags_make_no_series(embedded):
+    before = len(figures_of(embedded))
+    for number in range(50):
+        embedded.post(f"/v1/sequences/{'no-'}{number}-!/ids")
+        embedded.get(f"/v1/sequences/unknown-{number}")
+
+    assert len(figures_of(embedded)) <= before + 3
+    assert json.dumps(figures_of(embedded)).count("unknown-") == 0

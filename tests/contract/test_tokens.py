@@ -1,0 +1,331 @@
+"""Who may ask the service for what."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from click.testing import CliRunner
+from rig.service import Served
+from sqlalchemy import create_engine, text
+
+from allocator import InvalidSetting
+from allocator.cli import main
+from allocator.database.store import Database
+from allocator.tokens import Tokens
+
+KNOWN_WITHIN = 8.0
+"""Seconds within which a service has read the tokens again."""
+
+
+@pytest.fixture
+def tokens(fresh: str) -> Iterator[Tokens]:
+    database = Database(fresh)
+    yield Tokens(lambda: database)
+    database.close()
+
+
+def test_a_secret_is_stored_nowhere(fresh, tokens):
+    secret, token = tokens.create("billing", verbs=("draw",), tags=("order-*",), ids_rate=5, requests_rate=6, days=2)
+    (found,) = tokens.list()
+
+    assert found == token
+    assert (found.verbs, found.tags, found.ids_rate, found.requests_rate) == (("draw",), ("order-*",), 5, 6)
+    assert found.expires_at - found.created_at == timedelta(days=2)
+    assert len(secret) >= len("allocator_") + 43
+    engine = create_engine(fresh)
+    with engine.connect() as connection:
+        row = connection.execute(text("SELECT * FROM allocator_token")).one()
+    engine.dispose()
+    assert secret.removeprefix("allocator_") not in str(row)
+
+
+def test_two_of_one_name_are_valid_at_a_time(tokens):
+    make = lambda **settings: tokens.create("billing", verbs=("draw",), tags=("*",), **settings)  # noqa: E731
+    _, first = make()
+    make(days=1)
+    with pytest.raises(
+        InvalidSetting, match=f"revoke the one that was replaced, with: allocator tokens revoke {first.number}"
+    ):
+        make()
+    tokens.create("other", verbs=("draw",), tags=("*",))
+    tokens.revoke(first.number)
+    _, third = make()
+
+    assert [token.number for token in tokens.list() if token.name == "billing"][-1] == third.number
+    with pytest.raises(InvalidSetting, match="there is no token"):
+        tokens.revoke(first.number)
+
+
+# -- a service that has tokens
+
+
+class Guarded:
+    """A service on an embedded database, and tokens made for it."""
+
+    def __init__(self, folder: str) -> None:
+        self.url = f"sqlite:///{folder}/ids.db"
+        self.database = Database(self.url)
+        self.database.upgrade_schema()
+        self.tokens = Tokens(lambda: self.database)
+        self.admin = self.make("admin", "draw", "read", "administer")
+        self.service = Served(self.url)
+
+    def make(self, name: str, *verbs: str, tags: tuple[str, ...] = ("*",), **settings: object) -> str:
+        return self.tokens.create(name, verbs=verbs or ("draw",), tags=tags, **settings)[0]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    made = Guarded(str(tmp_path_factory.mktemp("guarded")))
+    yield made
+    made.service.close()
+    made.database.close()
+
+
+@pytest.fixture
+def service(guarded: Guarded) -> Served:
+    return guarded.service
+
+
+def test_without_a_token_nothing_is_given(service, tag):
+    for headers in (
+        {},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Basic YTpi"},
+        {"Authorization": "Bearer allocator_x"},
+    ):
+        for path in (f"/v1/sequences/{tag}/ids", "/v1/meteor", "/v1/tickets/a", f"/v1/sequences/{tag}/segments"):
+            refused = service.post(path, **headers)
+            assert (refused.status, refused.json["error"]) == (401, "AccessDenied")
+            assert refused.headers["WWW-Authenticate"] == "Bearer"
+    assert service.get("/metrics").status == 401
+    assert service.get("/v1/inspect/5").status == 401
+    assert service.get("/healthz").status == service.get("/readyz").status == service.get("/docs").status == 200
+
+
+def test_a_token_is_good_for_its_verbs_and_its_tags(guarded, service):
+    drawing = guarded.make("drawing", tags=("order", "bill-*"))
+    for path, status in {
+        "/v1/sequences/order/ids": 200,
+        "/v1/sequences/bill-2/ids": 200,
+        "/v1/sequences/orders/ids": 403,
+        "/v1/sequences/other/segments": 403,
+        "/v1/tickets/bill-x": 200,
+        "/v1/tickets/x": 403,
+        "/v1/meteor": 403,
+        "/v1/nodes": 403,
+        "/v1/workers": 403,
+        "/v1/snowflake": 403,
+        "/v1/objectids": 403,
+    }.items():
+        assert service.post(path, token=drawing).status == status, path
+    assert service.get("/v1/sequences/order", token=drawing).status == 200
+    assert service.get("/v1/sequences", token=drawing).status == 403
+    assert service.put("/v1/sequences/order", token=drawing, json={}).status == 403
+    assert service.get("/metrics", token=drawing).status == 403
+    assert service.post("/v1/meteor", token=guarded.make("meteors", tags=("meteor",))).status == 200
+
+
+def test_a_reader_sees_what_matches_and_changes_nothing(guarded, service):
+    for name in ("seen-1", "hidden-1"):
+        service.put(f"/v1/sequences/{name}", token=guarded.admin, json={})
+    reading = guarded.make("reading", "read", tags=("seen-*",))
+    found = service.get("/v1/sequences", token=reading).json["sequences"]
+
+    assert [one["tag"] for one in found] == ["seen-1"]
+    assert service.get("/v1/sequences/hidden-1", token=reading).status == 403
+    assert service.post("/v1/sequences/seen-1/ids", token=reading).status == 403
+    assert service.put("/v1/sequences/seen-1", token=reading, json={}).status == 403
+    assert service.get("/metrics", token=reading).status == 200
+
+
+def test_an_administrator_of_some_tags_makes_no_others(guarded, service):
+    some = guarded.make("some", "administer", tags=("mine-*",))
+
+    assert service.put("/v1/sequences/mine-1", token=some, json={}).status == 201
+    assert service.put("/v1/sequences/yours", token=some, json={}).status == 403
+
+
+def test_a_new_token_is_good_at_once_and_a_revoked_one_soon_no_more(guarded, service, tag):
+    path = f"/v1/sequences/{tag}/ids"
+    old = guarded.make("rotated")
+    assert service.post(path, token=old).status == 200
+    new = guarded.make("rotated")
+    assert [service.post(path, token=one).status for one in (old, old)] == [200, 200]
+    guarded.tokens.revoke(next(one.number for one in guarded.tokens.list() if one.name == "rotated"))
+    assert until(lambda: service.post(path, token=old).status == 401)
+    assert service.post(path, token=new).status == 200
+
+
+def until(holds: Callable[[], bool], seconds: float = KNOWN_WITHIN) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_token_that_has_expired_is_none(guarded, service, tag):
+    """Also on the hot route, which it was good for before."""
+    secret = guarded.make("passing", days=3 / 86_400)
+    path = f"/v1/sequences/{tag}/ids"
+
+    assert until(lambda: service.post(path, token=secret).status == 200)
+    assert until(lambda: service.post(path, token=secret).status == 401, 4)
+
+
+def test_requests_beyond_the_rate_wait(guarded, service, tag):
+    secret = guarded.make("slow", requests_rate=5)
+    answers = [service.post(f"/v1/sequences/{tag}/ids", token=secret) for _ in range(12)]
+    refused = [answer for answer in answers if answer.status == 429]
+
+    assert 5 <= len(answers) - len(refused) <= 7
+    assert refused[0].json["error"] == "TooManyRequests"
+    assert int(refused[0].headers["Retry-After"]) >= 1
+    assert until(lambda: service.post(f"/v1/sequences/{tag}/ids", token=secret).status == 200, 3)
+
+
+def test_ids_beyond_the_rate_are_paid_for_afterwards(guarded, service, tag):
+    secret = guarded.make("few", ids_rate=1000)
+    path = f"/v1/sequences/{tag}"
+
+    assert service.post(f"{path}/ids?count=3000", token=secret).status == 200
+    refused = service.post(f"{path}/segments?size=1", token=secret)
+    assert refused.status == 429
+    assert "try again in" in refused.json["detail"]
+    assert service.post(f"{path}/ids", token=secret).status == 429
+    assert until(lambda: service.post(f"{path}/ids", token=secret).status == 200, 4)
+
+
+def test_a_secret_is_in_no_log_and_no_answer(guarded, service):
+    service.post("/v1/sequences/a b/ids", token=guarded.admin)
+    service.post("/v1/meteor?token=allocator_in_the_query", token=guarded.admin)
+
+    assert guarded.admin not in service.log()
+    assert "allocator_in_the_query" not in service.log()
+
+
+def test_who_has_no_token_may_do_what_anonymous_may(tmp_path):
+    guarded = Guarded(str(tmp_path))
+    with guarded.service as service:
+        assert service.post("/v1/sequences/public/ids").status == 401
+        guarded.make("anonymous", tags=("public",), requests_rate=1000)
+        assert until(lambda: service.post("/v1/sequences/public/ids").status == 200)
+        assert service.post("/v1/sequences/private/ids").status == 403
+        assert service.post("/v1/sequences/public/ids", token="allocator_wrong").status == 401
+    guarded.database.close()
+
+
+# -- a service that has none
+
+
+def test_without_any_token_it_listens_on_loopback_only_and_says_so(tmp_path):
+    with Served(f"sqlite:///{tmp_path}/ids.db", options=("--host", "0.0.0.0")) as service:
+        first = service.lines()[0]
+
+        assert "no token was made yet, so only 127.0.0.1 is listened on" in first["message"]
+        assert "0.0.0.0" not in service.log()
+        assert service.post("/v1/meteor").status == 200
+        foreign = service.post("/v1/meteor", Host="evil.example.org")
+        assert foreign.status == 401  # a page that calls itself by another name, on the browser of this machine
+
+
+def test_the_first_token_closes_an_open_service(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    with Served(url) as service:
+        assert service.post("/v1/sequences/a/ids").status == 200
+        made = CliRunner().invoke(main, ["tokens", "create", "first", "--url", url, "--json"])
+        secret = json.loads(made.output)["secret"]
+        assert until(lambda: service.post("/v1/sequences/a/ids").status == 401)
+        assert service.post("/v1/sequences/a/ids", token=secret).status == 200
+
+
+def test_with_tokens_it_listens_where_it_was_told_and_never_opens_again(tmp_path):
+    guarded = Guarded(str(tmp_path))
+    guarded.service.close()
+    with Served(guarded.url, options=("--host", "0.0.0.0")) as service:
+        assert "0.0.0.0" in service.log()
+        for token in guarded.tokens.list():
+            guarded.tokens.revoke(token.number)
+        assert until(lambda: service.post("/v1/meteor", token=guarded.admin).status == 401)
+        assert service.post("/v1/meteor").status == 401
+    guarded.database.close()
+
+
+def test_tags_are_made_up_to_a_number(tmp_path):
+    with Served(f"sqlite:///{tmp_path}/ids.db", options=("--max-tags", "3")) as service:
+        answers = [service.post(f"/v1/sequences/t{number}/ids").status for number in range(6)]
+        assert answers == [200, 200, 200, 404, 404, 404]
+        assert service.put("/v1/sequences/t5", json={}).status == 201
+        assert service.post("/v1/sequences/t5/ids").status == 200
+    with Served(f"sqlite:///{tmp_path}/other.db", options=("--no-create",)) as service:
+        assert service.post("/v1/sequences/t/ids").json["error"] == "UnknownTag"
+        assert service.post("/v1/sequences/t/segments").status == 404
+
+
+def test_two_workers_share_one_rate(tmp_path):
+    guarded = Guarded(str(tmp_path))
+    guarded.service.close()
+    secret = guarded.make("shared", requests_rate=20)
+    with Served(guarded.url, options=("--workers", "2")) as service, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: service.post("/v1/objectids", token=secret).status, range(80)))
+    guarded.database.close()
+
+    assert answers.count(200) + answers.count(429) == 80
+    assert 20 <= answers.count(200) <= 50
+
+
+# -- the command line
+
+
+def test_tokens_are_made_listed_and_revoked_by_command(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(main, ["tokens", *words, "--url", url])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    secret = run("create", "billing", "--tags", "order-*", "--may", "draw", "--may", "read", "--ids-rate", "10").strip()
+    listed = run("list")
+
+    assert secret.startswith("allocator_")
+    assert "billing" in listed and "order-*" in listed and "draw,read" in listed and "never" in listed  # noqa: PT018
+    assert secret not in listed
+    assert run("revoke", "1") == "token 1 is revoked\n"
+    assert json.loads(run("list", "--json")) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["create", "a b"], "the name of a token is formed as a tag"),
+        (["create", "a", "--tags", "x y"], "a pattern is 1 to 64"),
+        (["create", "a", "--ids-rate", "0"], "ids_rate must be 1 to"),
+        (["create", "a", "--days", "-1"], "after more than 0"),
+        (["revoke", "7"], "there is no token 7"),
+    ],
+)
+def test_odd_wishes_are_refused(tmp_path, words, sentence):
+    done = CliRunner().invoke(main, ["tokens", *words, "--url", f"sqlite:///{tmp_path}/ids.db"])
+
+    assert done.exit_code == 1
+    assert sentence in done.output
+
+
+def test_an_expired_token_is_listed_as_such(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    CliRunner().invoke(main, ["tokens", "create", "old", "--days", "0.0001", "--url", url])
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        past = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=1)
+        connection.execute(text("UPDATE allocator_token SET expires_at = :past"), {"past": str(past)})
+    engine.dispose()
+
+    assert "(expired)" in CliRunner().invoke(main, ["tokens", "list", "--url", url]).output

@@ -1,0 +1,177 @@
+"""What the rows of Leaf and tinyid say of the ids that can have been given."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocator.schemes.adoption import LeafRow, Refusal, TinyidRow, leaf, tinyid
+from allocator.schemes.limits import MAX_ID, MAX_STEP
+from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
+
+
+def tiny(max_id: object, delta: object = 1, remainder: object = 0, name: object = "order", step: object = 10):
+    return TinyidRow(name, max_id, step, delta, remainder)
+
+
+def message(found: list[Tag | Refusal]) -> str:
+    (one,) = found
+    assert isinstance(one, Refusal), one
+    return one.message
+
+
+def last(found: list[Tag | Refusal]) -> int:
+    (one,) = found
+    assert isinstance(one, Tag), one
+    return one.max_value
+
+
+@pytest.mark.parametrize(("max_id", "after"), [(0, 0), (1, 0), (2, 1), (5001, 5000), (MAX_ID, MAX_ID - 1)])
+def test_leaf_owns_what_lies_below_max_id(max_id, after):
+    assert last(leaf([LeafRow("order", max_id, 1000)])) == after
+
+
+@pytest.mark.parametrize("max_id", [0, 1, 2, 5000, MAX_ID])
+def test_tinyid_owns_max_id_too(max_id):
+    assert last(tinyid([tiny(max_id)])) == max_id
+
+
+@pytest.mark.parametrize("step", [1, 500, DEFAULT_MAX_STEP, DEFAULT_MAX_STEP + 1, MAX_STEP])
+def test_a_step_that_a_tag_may_have_is_taken_over(step):
+    wanted = Tag("order", 5, step, max(DEFAULT_MAX_STEP, step))
+
+    assert leaf([LeafRow("order", 6, step)]) == [wanted.checked()] == tinyid([tiny(5, step=step)])
+
+
+@pytest.mark.parametrize("step", [0, -1, MAX_STEP + 1, None, 2.0, "5", True])
+def test_another_step_is_not(step):
+    wanted = Tag("order", 5, DEFAULT_STEP, DEFAULT_MAX_STEP)
+
+    assert leaf([LeafRow("order", 6, step)]) == [wanted] == tinyid([tiny(5, step=step)])
+
+
+def test_decisions_are_by_name_and_names_are_compared_byte_by_byte():
+    found = leaf([LeafRow(name, 2, 1) for name in ("order", "Order", "a b", "ORDER", "order:1")])
+
+    assert [one.name for one in found] == ["ORDER", "Order", "a b", "order", "order:1"]
+    assert [isinstance(one, Refusal) for one in found] == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "name", ["", " order", "order ", "a/b", "-x", "ä", "x" * 65, None, 5, b"order", "order\n", "o\x1b[31m"], ids=repr
+)
+def test_a_name_that_is_no_tag_is_refused_and_no_other(name):
+    for found in (leaf([LeafRow(name, 2, 1), LeafRow("zzz", 2, 1)]), tinyid([tiny(1, name=name), tiny(1, name="zzz")])):
+        (refusal,) = [one for one in found if isinstance(one, Refusal)]
+        assert refusal.name == str(name)
+        assert refusal.message.startswith("a tag is 1 to 64 of the characters")
+        assert refusal.message.isprintable()
+        assert [one.name for one in found if isinstance(one, Tag)] == ["zzz"]
+
+
+@pytest.mark.parametrize("wrong", [-1, MAX_ID + 1, 2**80, None, "7", 7.0, Decimal(7), True], ids=repr)
+def test_a_max_id_that_cannot_be_is_refused(wrong):
+    for said in (message(leaf([LeafRow("order", wrong, 1)])), message(tinyid([tiny(wrong)]))):
+        assert said.startswith("order: max_id must be ")
+        assert said.endswith(f", got {wrong!r}")
+
+
+@pytest.mark.parametrize(
+    ("delta", "remainder", "said"),
+    [
+        (0, 0, "delta must be 1 to"),
+        (-2, 0, "delta must be 1 to"),
+        (None, 0, "delta must be a whole number"),
+        ("2", 0, "delta must be a whole number"),
+        (2, 2, "remainder must be 0 to 1, got 2"),
+        (1, 1, "remainder must be 0 to 0, got 1"),
+        (2, -1, "remainder must be 0 to 1, got -1"),
+        (2, None, "remainder must be a whole number from 0 to 1, got None"),
+    ],
+)
+def test_a_delta_or_remainder_that_cannot_be_is_refused(delta, remainder, said):
+    assert message(tinyid([tiny(7, delta, remainder)])).startswith(f"order: {said}")
+
+
+def test_one_row_that_cannot_be_refuses_the_name():
+    assert "max_id must be" in message(leaf([LeafRow("order", 7, 1), LeafRow("order", -7, 1)]))
+    assert "max_id must be" in message(tinyid([tiny(7, 2, 0), tiny(None, 2, 1)]))
+
+
+def test_of_several_databases_the_greatest_counts():
+    assert leaf([LeafRow("order", 8, 3), LeafRow("order", 70, 2)]) == [Tag("order", 69, 3)]
+    assert tinyid([tiny(8, 2, 1, step=3), tiny(70, 2, 0, step=2)]) == [Tag("order", 70, 3)]
+
+
+def test_all_remainders_are_needed():
+    assert last(tinyid([tiny(10 * n, 3, n) for n in range(3)])) == 20
+    said = message(tinyid([tiny(10, 3, 0), tiny(30, 3, 2)]))
+    assert said.startswith("order: 2 of 3 remainders were found; name the databases of all of them with --from")
+    assert "after 30 or later" in said
+    assert "1 of 1000000000000 remainders were found" in message(tinyid([tiny(10, 10**12, 5)]))
+
+
+def test_a_remainder_is_found_once():
+    assert message(tinyid([tiny(10), tiny(10)])).startswith("order: 2 rows have the remainder 0; name each database")
+    assert "3 rows have the remainder 1" in message(tinyid([tiny(n, 2, n and 1) for n in range(4)]))
+
+
+def test_databases_that_contradict_each_other_are_refused():
+    assert "delta is 2 and 3, and must be the same in all databases" in message(tinyid([tiny(8, 2, 1), tiny(8, 3, 0)]))
+
+
+def test_nothing_is_nothing():
+    assert leaf([]) == [] == tinyid([])
+
+
+# -- whatever they did
+
+claims = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 50)), max_size=30)
+
+
+@given(st.integers(0, 100), claims)
+def test_no_id_of_leaf_is_above_what_we_start_after(begin, made):
+    """Leaf chooses its step anew for each claim; it owns [max_id - step, max_id)."""
+    max_id, ids = begin, [0]
+    for _, step in made:
+        max_id += step
+        ids += range(max_id - step, max_id)
+
+    assert last(leaf([LeafRow("order", max_id, 5)])) == max(ids[-1], begin - 1, 0)
+
+
+@given(st.integers(1, 4), st.integers(0, 100), claims)
+def test_no_id_of_tinyid_is_above_what_we_start_after(delta, begin, made):
+    """Each database owns of (max_id - step, max_id] what leaves its remainder."""
+    databases, ids = dict.fromkeys(range(delta), begin), set()
+    for number, step in made:
+        remainder = number % delta
+        databases[remainder] += step
+        window = range(databases[remainder] - step + 1, databases[remainder] + 1)
+        ids |= {one for one in window if one % delta == remainder}
+    start = last(tinyid([tiny(max_id, delta, remainder) for remainder, max_id in databases.items()]))
+
+    assert max(ids, default=0) <= start
+    assert start == max(databases.values())
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_no_rows_are_more_than_can_be_decided(data):
+    """Every name gets one decision: a tag that can be made, or one sentence."""
+    odd = st.none() | st.integers() | st.integers(0, 5) | st.floats() | st.text(max_size=70) | st.binary(max_size=5)
+    name = st.sampled_from(["order", "Order", "x"]) | odd
+    rows = data.draw(st.lists(st.builds(TinyidRow, name, odd, odd, odd, odd), max_size=8))
+    for found, names in (
+        (tinyid(rows), {row.name for row in rows}),
+        (leaf([LeafRow(*row[:3]) for row in rows]), {row.name for row in rows}),
+    ):
+        assert len(found) == len(names)
+        for one in found:
+            if isinstance(one, Tag):
+                one.checked()
+            else:
+                assert one.message.isprintable()
