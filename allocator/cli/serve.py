@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from allocator.cli.options import as_error, urls_option
+from allocator.cli.options import as_error, json_option, urls_option
 from allocator.errors import InvalidSetting
 from allocator.schemes.limits import check_seconds
 
@@ -25,7 +25,14 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
 
 @click.command()
 @click.option("--host", envvar="ALLOCATOR_HOST", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option("--port", envvar="ALLOCATOR_PORT", type=click.IntRange(0, 65535), default=8000, show_default=True)
+@click.option(
+    "--port",
+    envvar="ALLOCATOR_PORT",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="0 for any that is free.",
+)
 @click.option(
     "--workers",
     envvar="ALLOCATOR_WORKERS",
@@ -61,8 +68,16 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
 )
 @click.option("--certificate", envvar="ALLOCATOR_CERTIFICATE", type=Path, help="For https: the file of the chain.")
 @click.option("--key", envvar="ALLOCATOR_KEY", type=Path, help="For https: the file of its private key.")
-@click.option("--logs", envvar="ALLOCATOR_LOGS", type=click.Choice(["json", "text"]), default="json", show_default=True)
+@click.option(
+    "--logs",
+    envvar="ALLOCATOR_LOGS",
+    type=click.Choice(["json", "text"]),
+    default="json",
+    show_default=True,
+    help="For a machine or for a person.",
+)
 @urls_option
+@json_option
 @as_error
 def serve(
     host: str,
@@ -76,6 +91,7 @@ def serve(
     key: Path | None,
     logs: str,
     urls: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Serve ids over HTTP, described at /docs.
 

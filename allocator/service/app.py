@@ -14,8 +14,7 @@ from starlette.routing import BaseRoute, Route
 import allocator
 from allocator.aio import AsyncAllocator
 from allocator.backend import Databases
-from allocator.errors import InvalidSetting
-from allocator.service import leaf, pages, tinyid
+from allocator.service import leaf, pages, routes, tinyid
 from allocator.service.administration import Administration
 from allocator.service.dispatch import Dispatch
 from allocator.service.draws import Draws
@@ -27,7 +26,6 @@ from allocator.service.limits import states_of
 from allocator.service.observed import Observed, ObservedAllocator
 from allocator.service.openapi import document
 from allocator.service.refusals import Refusals
-from allocator.service.routes import routes
 from allocator.service.sequences import Sequences
 from allocator.service.settings import LEAF, TINYID, ServeSettings
 from allocator.service.watch import Watch
@@ -74,7 +72,7 @@ def databases_of(blocking: ObservedAllocator) -> Databases:
     backend = blocking._backend
     if isinstance(backend, Observed) and isinstance(backend.backend, Databases):
         return backend.backend
-    raise InvalidSetting("a service stands before databases, and not before another service")
+    raise TypeError("the service watches over databases")
 
 
 def ids_of(blocking: ObservedAllocator, settings: ServeSettings) -> Ids:
@@ -83,12 +81,18 @@ def ids_of(blocking: ObservedAllocator, settings: ServeSettings) -> Ids:
     return Ids(ids, draws, Sequences(ids, draws, settings.create, settings.max_tags), {})
 
 
+def on_path(path: str, table: list[routes.Route], dispatch: Dispatch) -> Route:
+    """One route for all methods of a path, so that a method which is not allowed is told of all that are."""
+    return Route(path, dispatch.endpoint(table), methods=[route.method for route in table])
+
+
 def all_routes(
     service: Ids, dispatch: Dispatch, book: Book, watch: Watch, figures: Figures, compat: tuple[str, ...]
 ) -> list[BaseRoute]:
-    table = routes(service, Administration(service.sequences))
+    table = routes.table(service, Administration(service.sequences))
+    paths = dict.fromkeys(route.path for route in table)
     made: list[BaseRoute] = [
-        Route(route.path, dispatch.endpoint(route), methods=[route.method], name=route.summary) for route in table
+        on_path(path, [route for route in table if route.path == path], dispatch) for path in paths
     ]
     made += pages.routes(document(table, allocator.__version__), dispatch, watch, figures)
     if LEAF in compat:

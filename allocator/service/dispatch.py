@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -33,8 +33,12 @@ class Dispatch:
         self._book = book
         self._refusals = refusals
 
-    def endpoint(self, route: Route) -> Endpoint:
+    def endpoint(self, routes: Sequence[Route]) -> Endpoint:
+        """For the routes of one path, which differ by their methods."""
+        by_method = {route.method: route for route in routes}
+
         async def answer(request: Request) -> Response:
+            route = by_method["GET" if request.method == "HEAD" else request.method]
             return as_response(await route.handler(await self._asked(route, request)))
 
         return self.guarded(answer)

@@ -56,7 +56,7 @@ def choice(name: str, known: Sequence[str], about: str) -> Field:
 
 def flag(name: str, about: str) -> Field:
     def read(value: object) -> bool:
-        if value not in {"true", "false"}:
+        if value not in ("true", "false"):  # what cannot be hashed comes here too
             raise InvalidSetting(f"{name} must be true or false, got {value!a:.80}")
         return value == "true"
 

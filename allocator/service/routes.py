@@ -73,7 +73,7 @@ class Route:
         return names.get("tag") or names.get("type") or self.on
 
 
-def routes(ids: Ids, administration: Administration) -> list[Route]:
+def table(ids: Ids, administration: Administration) -> list[Route]:
     post, sequence = "POST", "/v1/sequences/{tag}"
     return [
         Route(post, f"{sequence}/ids", ids.of_tag, "The next ids of a tag", shapes.TAGGED_IDS, DRAW, query=(COUNT,)),

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from allocator.backend import Databases
 from allocator.background import Background
 from allocator.errors import DatabaseUnavailable, InvalidSetting
+from allocator.servers import addresses
 from allocator.service.logs import config_of
 from allocator.service.settings import FIGURES, ServeSettings
 from allocator.tokens import Tokens
@@ -30,6 +31,8 @@ KEEP_ALIVE = 75
 
 def serve(given: ServeSettings) -> None:
     """Serve until SIGTERM or SIGINT: then what is under way is answered, and nothing more is accepted."""
+    if addresses(list(given.urls)):
+        raise InvalidSetting("a service stands before databases, and not before another service")
     dictConfig(config_of(given.logs))
     settings = guarded(given)
     with TemporaryDirectory(prefix="allocator-") as folder:
@@ -73,7 +76,11 @@ def run(settings: ServeSettings) -> None:
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.key,
     )
-    socket = config.bind_socket()
+    try:
+        socket = config.bind_socket()
+    except SystemExit:
+        place = f"{settings.host}:{settings.port}"
+        raise InvalidSetting(f"{place} cannot be listened on; the line above says why") from None
     if settings.workers == 1:
         uvicorn.Server(config).run(sockets=[socket])
     else:

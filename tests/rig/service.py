@@ -40,7 +40,14 @@ class Reply:
 class Served:
     """`allocator serve` with these options, from its first readiness to its end."""
 
-    def __init__(self, *urls: str, options: tuple[str, ...] = (), ready: bool = True, **environment: str) -> None:
+    def __init__(
+        self,
+        *urls: str,
+        options: tuple[str, ...] = (),
+        ready: bool = True,
+        ca: str | None = None,
+        **environment: str,
+    ) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self._log = Path(self.folder.name) / "log"
         command = [sys.executable, "-m", "allocator", "serve", "--port", "0", *options]
@@ -50,7 +57,7 @@ class Served:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, cwd=self.folder.name, env={**os.environ, **environment}
             )
-        self.pool = urllib3.PoolManager(maxsize=16, cert_reqs="CERT_NONE")
+        self.pool = urllib3.PoolManager(maxsize=16, ca_certs=ca)
         self.address = ""
         try:
             self._wait("/readyz" if ready else "/healthz")

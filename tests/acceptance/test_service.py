@@ -1,0 +1,308 @@
+"""The service as an operator starts, kills and stops it, before real databases."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from rig.service import Served
+from rig.wire import Wire
+
+from allocator import Allocator
+from allocator.database.store import Database
+
+SERVERS = ("postgres", "mysql", "mariadb")
+
+
+def workers_of(service: Served) -> list[int]:
+    """The processes that answer; the other child is the one that watches over shared resources."""
+    listed = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text().split()
+    return [int(one) for one in listed if "resource_tracker" not in Path(f"/proc/{one}/cmdline").read_text()]
+
+
+class Load(threading.Thread):
+    """Draws ids until it is told to stop."""
+
+    def __init__(self, service: Served, path: str) -> None:
+        super().__init__()
+        self.service, self.path = service, path
+        self.ids: list[str] = []
+        self.statuses: set[int] = set()
+        self.broken = 0
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.is_set():
+            try:
+                answer = self.service.post(self.path)
+            except Exception:
+                self.broken += 1
+                continue
+            self.statuses.add(answer.status)
+            if answer.status == 200:
+                self.ids += answer.ids
+
+    def end(self) -> None:
+        self.stopped.set()
+        self.join()
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_several_workers_before_a_real_database_never_repeat_an_id(shared_database, kind, tag):
+    with Served(shared_database(kind), options=("--workers", "2")) as service:
+        loads = [Load(service, f"/v1/sequences/{tag}/ids?count={count}") for count in (1, 7, 50, 1)]
+        for load in loads:
+            load.start()
+        time.sleep(2)
+        for load in loads:
+            load.end()
+        drawn = [number for load in loads for number in load.ids]
+
+        assert len(workers_of(service)) == 2
+        assert len(set(drawn)) == len(drawn) > 500
+        assert {status for load in loads for status in load.statuses} == {200}
+
+
+def test_a_killed_worker_is_replaced_and_repeats_nothing(shared_database, tag):
+    with Served(shared_database("postgres"), options=("--workers", "2")) as service:
+        loads = [Load(service, f"/v1/sequences/{tag}/ids?count=3") for _ in range(4)]
+        for load in loads:
+            load.start()
+        for _ in range(3):
+            time.sleep(1)
+            os.kill(workers_of(service)[0], signal.SIGKILL)
+        time.sleep(1)
+        for load in loads:
+            load.end()
+        drawn = [number for load in loads for number in load.ids]
+
+        assert len(set(drawn)) == len(drawn)
+        assert {status for load in loads for status in load.statuses} == {200}
+        assert len(workers_of(service)) == 2
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_cuts_no_answer(tmp_path, workers, number):
+    """What was under way is answered whole; no id of a 200 is lost or cut."""
+    service = Served(f"sqlite:///{tmp_path}/ids.db", options=("--workers", workers))
+    load = Load(service, "/v1/sequences/order/ids?count=2000")
+    load.start()
+    time.sleep(0.5)
+    code = service.stop(number)
+    load.end()
+    log = service.log()
+    service.close()
+
+    assert code == 0, log
+    assert load.statuses == {200}
+    assert len(set(load.ids)) == len(load.ids) > 0
+    assert "Traceback" not in log
+    with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
+        assert ids.next_id("order") > max(map(int, load.ids))
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_ids_and_readiness_while_the_database_is_away(shared_database, kind, tag):
+    with Wire(shared_database(kind)) as wire, Served(wire.url, options=("--timeout", "1")) as service:
+        path = f"/v1/sequences/{tag}/ids"
+        first = service.post(path).ids
+        wire.refuse()
+        drawn = [number for _ in range(30) for number in service.post(path).ids]
+        assert service.get("/healthz").status == 200
+        refused = service.post(f"{path}?count=10000")
+        assert (refused.status, refused.json["error"]) == (503, "DatabaseUnavailable")
+        assert refused.headers["Retry-After"] == "1"
+        assert wire.url.partition("@")[2][:12] not in refused.body.decode()
+        assert until(lambda: service.get("/readyz").status == 503)
+        wire.accept()
+        began = time.monotonic()
+        assert until(lambda: service.get("/readyz").status == 200)
+        ready_again = time.monotonic() - began
+        drawn += [number for _ in range(30) for number in service.post(path).ids]
+
+    assert len({*first, *drawn}) == 61
+    assert ready_again < 5  # the figure itself is measured by the long run
+
+
+def until(holds, seconds: float = 15.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_service_that_starts_without_its_database_gets_ready_when_it_is_there(shared_database, tag):
+    with Wire(shared_database("postgres")) as wire:
+        wire.refuse()
+        with Served(wire.url, options=("--timeout", "1"), ready=False) as service:
+            assert service.get("/readyz").status == 503
+            assert service.post(f"/v1/sequences/{tag}/ids").status == 503
+            assert "whether there are tokens is not known yet" in service.log()
+            wire.accept()
+            assert until(lambda: service.get("/readyz").status == 200)
+            # it did not know that there are no tokens, and so it wants one
+            assert service.post(f"/v1/sequences/{tag}/ids").status == 401
+
+
+SECRET = "postgresql+psycopg://u:s3cret@127.0.0.1:1/x"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            ["--url", "postgresql+psycopg://u:s3cret@127.0.0.1:1/x", "--certificate", "c", "--key", "nowhere.pem"],
+            "there is no file",
+        ),
+        (["--port", "99999"], "99999"),
+        (["--workers", "0"], "0 is not in the range"),
+        (["--compat", "twitter"], "--compat knows leaf and tinyid, got 'twitter'"),
+        (["--certificate", "x"], "belong together"),
+        (["--timeout", "0"], "timeout must be"),
+        (["--url", "https://ids.example.org"], "a service stands before databases"),
+        (["--url", "nonsense"], "this is not a database URL"),
+    ],
+)
+def test_a_start_that_cannot_be_is_refused_with_one_sentence(tmp_path, options, sentence):
+    done = subprocess.run(
+        [sys.executable, "-m", "allocator", "serve", *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+    assert done.returncode in {1, 2}
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "s3cret" not in done.stderr
+
+
+def test_tables_that_are_missing_are_said_at_the_start(new_database):
+    url = new_database("postgres")
+    command = [sys.executable, "-m", "allocator", "serve", "--port", "0", "--url", url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+
+    assert done.returncode == 1
+    assert "run: allocator db upgrade" in done.stderr
+
+
+def test_a_port_that_is_taken_is_said(tmp_path):
+    other = f"sqlite:///{tmp_path}/other.db"
+    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
+        command = [sys.executable, "-m", "allocator", "serve", "--port", str(service.port), "--url", other]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+
+    assert done.returncode == 1
+    assert "address already in use" in done.stderr.lower()
+    assert "Traceback" not in done.stderr
+
+
+def test_settings_come_from_the_environment_and_secrets_from_files(tmp_path):
+    secret = tmp_path / "url"
+    secret.write_text(f"sqlite:///{tmp_path}/secret.db\n")
+    with Served(ALLOCATOR_DATABASE_URL_FILE=str(secret), ALLOCATOR_WORKERS="2", ALLOCATOR_COMPAT="leaf") as service:
+        assert service.post("/v1/sequences/order/ids").ids == ["1"]
+        assert service.get("/api/segment/get/order").status == 200
+        assert len(workers_of(service)) == 2
+
+    assert (tmp_path / "secret.db").exists()
+
+
+def test_every_line_of_the_log_is_json(tmp_path):
+    with Served(f"sqlite:///{tmp_path}/ids.db", options=("--workers", "2")) as service:
+        service.post("/v1/sequences/a%0ab/ids")
+        service.post("/v1/sequences/order/ids")
+        lines = service.lines()
+
+    assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
+    assert [line["error"] for line in lines if line.get("status") == 400] == ["InvalidTag"]
+
+
+def test_it_serves_https(tmp_path):
+    certificate, key = self_signed(tmp_path)
+    options = ("--certificate", str(certificate), "--key", str(key))
+    with Served(f"sqlite:///{tmp_path}/ids.db", options=options, ca=str(certificate)) as service:
+        assert service.address.startswith("https://")
+        assert service.post("/v1/sequences/order/ids").ids == ["1"]
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    secret = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(secret.public_key())
+        .serial_number(x509.random_serial_number())
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(secret, hashes.SHA256())
+    )
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key.write_bytes(
+        secret.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return certificate, key
+
+
+def test_the_command_line_draws_from_a_service(tmp_path):
+    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
+
+        def run(*words: str) -> str:
+            command = [sys.executable, "-m", "allocator", *words, "--url", service.address]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+        assert run("next", "order", "-n", "3") == "1\n2\n3\n"
+        assert run("next", "invoice", "--scheme", "ticket") == "1\n"
+        assert "order" in run("tags", "list")
+        assert json.loads(run("tags", "set", "order", "--step", "5", "--json"))["step"] == 5
+
+
+def test_a_fleet_is_served(shards):
+    urls = shards(2)
+    with Served(*urls) as service:
+        drawn = [number for _ in range(20) for number in service.post("/v1/sequences/order/ids?count=300").ids]
+        tickets = [service.post("/v1/tickets/a").json["id"] for _ in range(10)]
+        figures = service.get("/metrics").body.decode()
+        with Allocator(service.address) as ids:
+            drawn += map(str, ids.next_ids("order", 1000))
+            drawn += map(str, ids.reserve("order", 100))
+
+    assert len(set(drawn)) == len(drawn)
+    assert len(set(tickets)) == 10
+    assert 'allocator_shard_up{shard="2"} 1.0' in figures
+
+
+def test_a_database_that_was_upgraded_by_nobody_is_not_touched(new_database):
+    url = new_database("mysql")
+    database = Database(url)
+    command = [sys.executable, "-m", "allocator", "tokens", "list", "--url", url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    database.close()
+
+    assert done.returncode == 1
+    assert "allocator db upgrade" in done.stderr

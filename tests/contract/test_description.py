@@ -1,0 +1,64 @@
+"""The description at /openapi.json is true: a generator of requests, good and bad, finds no answer that it forbids."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rig.service import Served
+
+from allocator.database.store import Database
+from allocator.tokens import Tokens
+
+CASES = 25
+"""Examples of each kind for each route; about 800 requests in all."""
+BEYOND_SCHEMAS = "positive_data_acceptance"
+"""Bounds between two fields, or to what is claimed, cannot be said in a schema."""
+
+
+def run_generator(service: Served, folder: Path, *options: str) -> str:
+    program = "import sys; from schemathesis.cli import schemathesis; sys.exit(schemathesis())"
+    command = [sys.executable, "-c", program, "run", f"{service.address}/openapi.json", "--no-color", *options]
+    command += ["--max-examples", str(CASES), "--exclude-checks", BEYOND_SCHEMAS, "--seed", "1"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Served]:
+    with Served(f"sqlite:///{tmp_path}/ids.db") as found:
+        yield found
+
+
+def test_no_answer_contradicts_the_description(service, tmp_path):
+    report = run_generator(service, tmp_path)
+
+    assert "13 selected / 13 total" in report
+    assert "Traceback" not in service.log()
+    assert not [line for line in service.lines() if line.get("status") == 500]
+
+
+def test_with_a_token_too(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    database = Database(url)
+    database.upgrade_schema()
+    secret, _ = Tokens(lambda: database).create("st", verbs=("draw", "read", "administer"), tags=("*",))
+    with Served(url) as service:
+        run_generator(service, tmp_path, "--header", f"Authorization: Bearer {secret}")
+        assert secret not in service.log()
+    database.close()
+
+
+def test_every_route_and_status_is_described(service):
+    described = service.get("/openapi.json").json
+    operations = [one for methods in described["paths"].values() for one in methods.values()]
+
+    assert len(operations) == 13
+    assert len({one["operationId"] for one in operations}) == 13
+    for one in operations:
+        assert {"200", "400", "401", "403", "404", "429", "503"} <= set(one["responses"])
+        assert one["summary"]

@@ -1,0 +1,73 @@
+"""What a token is good for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from allocator import InvalidSetting
+from allocator.schemes.token import MAX_RATE, VERBS, Token, digest_of
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def token(**changes: object) -> Token:
+    given = {"name": "x", "verbs": ("draw",), "tags": ("order", "bill-*"), "ids_rate": None, "requests_rate": None}
+    return Token(1, digest="d", created_at=NOW, **(given | changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "may"),
+    [("order", True), ("orders", False), ("Order", False), ("bill-", True), ("bill-7.x", True), ("bill", False)],
+)
+def test_a_pattern_matches_whole_names_and_their_case(name, may):
+    assert token().may("draw", name) is may
+    assert not token().may("read", name)
+
+
+def test_without_a_name_the_verb_alone_counts():
+    assert token().may("draw", None)
+    assert not token().may("administer", None)
+
+
+def test_brackets_and_question_marks_are_no_patterns():
+    for odd in ("[a-z]", "a?", "a b", "", "é", "x" * 65, "a\n"):
+        with pytest.raises(InvalidSetting, match="a pattern is 1 to 64"):
+            token(tags=(odd,)).checked()
+
+
+def test_validity_ends_at_the_very_moment():
+    ends = NOW + timedelta(days=1)
+
+    assert token(expires_at=ends).is_valid(ends - timedelta(microseconds=1))
+    assert not token(expires_at=ends).is_valid(ends)
+    assert token().is_valid(datetime.max.replace(tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"name": "a b"}, "the name of a token"),
+        ({"verbs": ()}, "a token may draw, read, administer, got ''"),
+        ({"verbs": ("fly",)}, "got 'fly'"),
+        ({"tags": ()}, "1 to 1000 characters together, got 0"),
+        ({"tags": ("x" * 60,) * 20}, "got 1219"),
+        ({"ids_rate": 0}, "ids_rate must be 1 to"),
+        ({"requests_rate": MAX_RATE + 1}, "requests_rate must be 1 to"),
+        ({"ids_rate": True}, "must be a whole number"),
+        ({"expires_at": NOW}, "must expire in the future"),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_refused(changes, sentence):
+    with pytest.raises(InvalidSetting, match=sentence):
+        token(**changes).checked()
+
+
+def test_a_sound_wish_is_taken():
+    for verb in VERBS:
+        assert token(verbs=(verb,), expires_at=NOW + timedelta(seconds=1), ids_rate=1).checked()
+
+
+def test_a_digest_is_the_sha_256():
+    assert digest_of(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -1,0 +1,126 @@
+"""What service and client say to each other: there and back, and nothing odd gets in."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator import InvalidArgument, InvalidSetting, Tag, inspect_id
+from allocator.schemes.lane import Lane, merged
+from allocator.schemes.snowflake import SNOWFLAKE, Lease
+from allocator.schemes.wire import (
+    holder_of,
+    inspection_to_json,
+    layout_from_text,
+    lease_from_json,
+    lease_to_json,
+    seen_from_text,
+    seen_to_text,
+    segment_from_json,
+    segment_to_json,
+    tag_from_json,
+    tag_to_json,
+    whole,
+)
+
+MAX_ID = 2**63 - 1
+numbers = st.integers(1, MAX_ID)
+
+
+@given(start=st.integers(1, MAX_ID - 10**9), count=st.integers(1, 10**6), step=st.integers(1, 1000))
+def test_a_segment_comes_back_as_it_went(start, count, step):
+    segment = range(start, start + (count - 1) * step + 1, step)
+
+    assert segment_from_json(segment_to_json("order", segment)) == segment
+
+
+def test_the_last_segment_of_all_comes_back():
+    segment = range(MAX_ID - 9, MAX_ID + 1)
+
+    assert segment_from_json(segment_to_json("order", segment)) == segment
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"start": "1", "stop": "1", "step": "1"},
+        {"start": "-1", "stop": "5", "step": "1"},
+        {"start": "1", "stop": "5", "step": "0"},
+        {"start": "1.0", "stop": "5", "step": "1"},
+        {"start": "1", "stop": "9" * 20, "step": "1"},
+        {"start": 1.5, "stop": "5", "step": "1"},
+        {"start": True, "stop": "5", "step": "1"},
+        {"start": None, "stop": "5", "step": "1"},
+        {"start": "\u0661", "stop": "5", "step": "1"},
+    ],
+)
+def test_what_is_no_segment_is_refused(odd):
+    with pytest.raises(InvalidSetting):
+        segment_from_json(odd)
+
+
+@given(st.integers(0, MAX_ID), st.integers(1, 10**8), st.integers(1, 10**8), numbers)
+def test_a_tag_comes_back_as_it_went(max_value, step, max_step, limit):
+    tag = Tag("order", max_value, step, max_step, limit)
+
+    assert tag_from_json(tag_to_json(tag)) == tag
+
+
+@given(st.dictionaries(st.builds(Lane, st.integers(1, 1024), st.integers(1, 1024)), numbers, max_size=20))
+def test_what_was_seen_comes_back_as_it_went(seen):
+    assert seen_from_text(seen_to_text(seen)) == seen
+
+
+@pytest.mark.parametrize(
+    "odd", ["1", "1.1", "1.1.1.1", "a.b.c", "1.1.-1", "1.1.1,", ",".join(["1.1.1"] * 101), "1.1." + "9" * 20]
+)
+def test_what_was_seen_is_refused_when_it_is_odd(odd):
+    with pytest.raises(InvalidSetting):
+        seen_from_text(odd)
+
+
+def test_two_that_have_seen_different_lanes_have_seen_both():
+    one, other = {Lane(1, 2): 5, Lane(2, 2): 8}, {Lane(1, 2): 7, Lane(1, 1): 3}
+
+    assert merged(one, other) == {Lane(1, 2): 7, Lane(2, 2): 8, Lane(1, 1): 3}
+    assert merged(one, {}) == one
+
+
+def test_a_lease_comes_back_as_it_went():
+    lease = Lease(7, "0123456789abcdef" * 2, 5, 9)
+
+    assert lease_from_json(lease_to_json(lease)) == lease
+    for odd in ("", "x" * 32, "A" * 32, 5, None):
+        with pytest.raises(InvalidSetting, match="32 hexadecimal digits"):
+            holder_of(odd)
+
+
+def test_a_layout_is_five_widths():
+    assert layout_from_text(str(SNOWFLAKE)) == SNOWFLAKE
+    for odd in (
+        "1/41/5/5",
+        "1/41/5/5/13",
+        "0/0/0/0/0",
+        "a/b/c/d/e",
+        "",
+        5,
+        "1/41/5/5/12/0",
+        "1/" + "9" * 30 + "/1/1/1",
+    ):
+        with pytest.raises(InvalidArgument):
+            layout_from_text(odd)
+
+
+def test_numbers_may_be_digits():
+    assert whole("x", "5") == whole("x", 5) == 5
+    for odd in ("", "+5", "5 ", "0x5", "5.0", b"5", [5], "9" * 20):
+        with pytest.raises(InvalidSetting):
+            whole("x", odd)
+
+
+def test_an_inspection_says_its_times_as_text():
+    found = inspection_to_json(inspect_id(5016762319896585, scheme="meteor"))
+
+    assert found["readings"][0]["time"] == "2020-12-13T09:06:54+00:00"
