@@ -4,12 +4,23 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TESTS ?=
+PORT ?= 8000
 
-.PHONY: run test soak matrix lint format clean
+.PHONY: run test soak matrix bench lint format clean
 
-run: $(READY)  ## ids from the embedded SQLite
+run: $(READY)  ## ids from the embedded SQLite, then the service before it
 	@$(BIN)/allocator next order -n 5
 	@echo "These came from ./allocator.db; run it again for the next five. More: $(BIN)/allocator --help"
+	@echo
+	@echo "Now the service; in another terminal, try:"
+	@echo "    curl -X POST http://127.0.0.1:$(PORT)/v1/sequences/order/ids"
+	@echo "    curl -X POST 'http://127.0.0.1:$(PORT)/v1/sequences/order/ids?count=10'"
+	@echo "    curl -X POST http://127.0.0.1:$(PORT)/v1/snowflake"
+	@echo "    curl http://127.0.0.1:$(PORT)/v1/inspect/5016762319896585"
+	@echo "    curl http://127.0.0.1:$(PORT)/metrics"
+	@echo "and look at http://127.0.0.1:$(PORT)/docs; Ctrl-C ends it."
+	@echo
+	@$(BIN)/allocator serve --port $(PORT) --logs text
 
 test: $(READY)  ## everything quick, on every database that can be had
 	$(BIN)/python -m pytest $(TESTS)
@@ -19,6 +30,9 @@ soak: $(READY)  ## the long runs, minutes each; the report is reports/soak.md
 
 matrix: $(READY)  ## the quick tests on every Python, and on both lines of SQLAlchemy
 	$(BIN)/python tests/matrix.py
+
+bench: $(READY)  ## the service beside a bare ASGI application; the other figures are in benchmarks/ too
+	$(BIN)/python benchmarks/http.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
