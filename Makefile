@@ -32,7 +32,7 @@ matrix: $(READY)  ## the quick tests on every Python, and on both lines of SQLAl
 	$(BIN)/python tests/matrix.py
 
 bench: $(READY)  ## the service beside a bare ASGI application; the other figures are in benchmarks/ too
-	$(BIN)/python benchmarks/http.py
+	$(BIN)/python benchmarks/service.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

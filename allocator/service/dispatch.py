@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from allocator.errors import AllocatorError
+from allocator.schemes.token import DRAW
 from allocator.service.asked import Answer, Asked
 from allocator.service.forms import MAX_BODY, read_body, read_query
 from allocator.service.grants import Book, Grant
@@ -61,6 +62,8 @@ class Dispatch:
         names = request.path_params
         if route.verb:
             grant.check(route.verb, route.name_in(names))
+        if route.verb != DRAW:
+            grant.use(0)  # the handlers of the others know how many ids it is about
         query = read_query(request.scope["query_string"], route.query)
         raw = await body_within(request)
         body = read_body(raw, route.body) if route.body else no_body(raw)

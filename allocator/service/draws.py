@@ -1,17 +1,18 @@
-"""What the hot routes give: ids of one kind, as the text of JSON.
-
-`quick` brings what memory holds, without waiting; the rest is awaited.
-"""
+"""What the hot routes give: ids of one kind, as the text of JSON."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
+from time import monotonic
 
 from allocator.aio import AsyncAllocator, AsyncSequence
 from allocator.objectid import ObjectId
 from allocator.schemes.limits import check_count
+from allocator.sequence import Sequence
+from allocator.snowflake import SnowflakeSupply
+from allocator.supply import Supply
 
 METEOR, SNOWFLAKE, OBJECTID = "meteor", "snowflake", "objectid"
 
@@ -35,7 +36,12 @@ class Draw:
         self.given += count
         return ids
 
+    def at_once(self, count: int) -> bytes | None:
+        """A single id as JSON, if that is all that is wanted and nothing has to be waited for."""
+        return None
+
     def quick(self, count: int) -> list[int] | list[str]:
+        """What memory holds, so many at most."""
         return []
 
     @abstractmethod
@@ -43,15 +49,29 @@ class Draw:
 
     def body(self, ids: list[int] | list[str]) -> bytes:
         """The ids as JSON; what stands in them needs no escape."""
-        if len(ids) == 1:
-            return b'%b%b"]}' % (self._before, str(ids[0]).encode())
         return b'%b%b"]}' % (self._before, '","'.join(map(str, ids)).encode())
 
 
-class SequenceDraw(Draw):
+class SupplyDraw(Draw):
+    """Ids that a supply of this process serves from memory."""
+
+    __slots__ = ("supply",)
+
+    supply: Supply
+
+    def at_once(self, count: int) -> bytes | None:
+        if count != 1 or (number := next(self.supply._values, None)) is None:
+            return None
+        self.given += 1
+        return b'%b%d"]}' % (self._before, number)
+
+
+class SequenceDraw(SupplyDraw):
     """The ids of a tag."""
 
-    __slots__ = ("_sequence", "supply")
+    __slots__ = ("_sequence",)
+
+    supply: Sequence
 
     def __init__(self, sequence: AsyncSequence) -> None:
         super().__init__("segment", sequence.tag)
@@ -65,17 +85,29 @@ class SequenceDraw(Draw):
         return await self._sequence.next_ids(count)
 
 
-class CallDraw(Draw):
+class SchemeDraw(SupplyDraw):
     """The ids of a scheme without tags, one call each."""
 
     __slots__ = ("_call",)
 
-    def __init__(self, scheme: str, call: Callable[[], Awaitable[int]]) -> None:
+    def __init__(self, scheme: str, supply: Supply, call: Callable[[], Awaitable[int]]) -> None:
         super().__init__(scheme)
+        self.supply = supply
         self._call = call
 
     async def more(self, count: int) -> list[int]:
         return [await self._call() for _ in range(count)]
+
+
+class SnowflakeDraw(SchemeDraw):
+    """As `SchemeDraw`; an id is good for its own millisecond alone."""
+
+    __slots__ = ()
+
+    supply: SnowflakeSupply
+
+    def at_once(self, count: int) -> bytes | None:
+        return super().at_once(count) if self.supply.begin <= monotonic() < self.supply.end else None
 
 
 class ObjectIdDraw(Draw):
@@ -96,8 +128,8 @@ class Draws:
 
     def __init__(self, ids: AsyncAllocator) -> None:
         self._ids = ids
-        self.meteor = CallDraw(METEOR, ids.meteor)
-        self.snowflake = CallDraw(SNOWFLAKE, ids.snowflake)
+        self.meteor = SchemeDraw(METEOR, ids._allocator._meteor, ids.meteor)
+        self.snowflake = SnowflakeDraw(SNOWFLAKE, ids._allocator._snowflake, ids.snowflake)
         self.objectid = ObjectIdDraw()
         self._sequences: dict[str, SequenceDraw] = {}
 

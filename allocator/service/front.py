@@ -20,15 +20,17 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = dict[bytes, bytes]
+Pairs = list[tuple[bytes, bytes]]
 
 COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_IDS_A_CALL + 1)}
 
 FIXED = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-LENGTHS = [[*FIXED, (b"content-length", b"%d" % length)] for length in range(200)]
+SHORT = 200
+LENGTHS = [[*FIXED, (b"content-length", b"%d" % length)] for length in range(SHORT)]
 
 
 class Front:
-    """An ASGI application."""
+    """An ASGI application. Flat, since each call of a function costs as much as an id."""
 
     def __init__(self, framework: Application, book: Book, refusals: Refusals) -> None:
         self._framework = framework
@@ -36,40 +38,41 @@ class Front:
         self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        draw = None
         if scope["type"] == "http" and scope["method"] == "POST":
             headers = dict(scope["headers"])
             count = COUNTS.get(scope["query_string"], 0)
-            if count and (draw := self._ready(scope["path"], headers, count)):
-                return await self._give(draw, count, scope, headers, send)
-        return await self._framework(scope, receive, send)
+            draw = self._ready(scope["path"], headers, count) if count else None
+        if draw is None:
+            return await self._framework(scope, receive, send)
+        try:
+            body = draw.at_once(count) or draw.body(await draw.take(count))
+        except AllocatorError as error:
+            return await self._refuse(error, scope, headers, send)
+        await send({"type": "http.response.start", "status": 200, "headers": told(headers, len(body))})
+        await send({"type": "http.response.body", "body": body})
+        return None
 
     def _ready(self, path: str, headers: Headers, count: int) -> Draw | None:
         """What to draw from, if nothing speaks against it."""
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
             return None
         grant = self._book.quick(headers)
-        draw = grant.ready.get(path) if grant else None
-        return None if draw and grant and grant.limited and grant.rates.use(count) else draw
+        if grant is None:
+            return None
+        draw = grant.ready.get(path)
+        return None if draw and grant.limited and grant.rates.use(count) else draw
 
-    async def _give(self, draw: Draw, count: int, scope: Scope, headers: Headers, send: Send) -> None:
-        try:
-            ids = draw.quick(count)
-            if len(ids) < count:
-                ids += await draw.more(count - len(ids))  # type: ignore[operator]  # both are of one kind
-        except AllocatorError as error:
-            status, told, body = self._refusals.tell(error, scope["method"], scope["path"], headers)
-            pairs = [(name.encode(), value.encode()) for name, value in told.items()]
-            return await respond(send, status, [*pairs, (b"content-length", b"%d" % len(body))], body)
-        draw.given += count
-        body = draw.body(ids)
-        length = len(body)
-        sent = LENGTHS[length] if length < 200 else [*FIXED, (b"content-length", b"%d" % length)]
-        given = headers.get(b"x-request-id")
-        if given and REQUEST_NAME.fullmatch(given):
-            sent = [*sent, (b"x-request-id", given)]
-        return await respond(send, 200, sent, body)
+    async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
+        status, said, body = self._refusals.tell(error, scope["method"], scope["path"], headers)
+        pairs = [(name.encode(), value.encode()) for name, value in said.items()]
+        pairs.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": status, "headers": pairs})
+        await send({"type": "http.response.body", "body": body})
 
 
-async def respond(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def told(headers: Headers, length: int) -> Pairs:
+    """The headers of an answer so long, with the name of the request if it has one."""
+    pairs = LENGTHS[length] if length < SHORT else [*FIXED, (b"content-length", b"%d" % length)]
+    name = headers.get(b"x-request-id")
+    return [*pairs, (b"x-request-id", name)] if name and REQUEST_NAME.fullmatch(name) else pairs

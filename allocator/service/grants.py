@@ -10,12 +10,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from hmac import compare_digest
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
-from allocator.schemes.token import ANONYMOUS, VERBS, Token, digest_of
+from allocator.schemes.token import ANONYMOUS, VERBS, Token
 from allocator.service.limits import Rates, States
 from allocator.service.problems import Unauthorized
 
@@ -37,10 +38,12 @@ LOCAL = (b"localhost", b"127.0.0.1", b"[::1]")
 class Grant:
     """One token, as it is used: `ready` maps the path of a hot route to what it gives, once that was allowed."""
 
-    __slots__ = ("expires", "limited", "rates", "ready", "token")
+    __slots__ = ("digest", "expires", "limited", "rates", "ready", "token")
 
     def __init__(self, token: Token, states: States) -> None:
         self.token = token
+        self.digest = bytes.fromhex(token.digest)
+        self.expires = token.expires_at is not None
         self.rates = Rates(token, states)
         self.limited = self.rates.limited
         self.ready: dict[str, Draw] = {}
@@ -63,7 +66,7 @@ class Book:
         self._load = load
         self._states = states
         self._open = Grant(EVERYTHING, states) if is_open else None
-        self._grants: dict[str, Grant] = {}
+        self._grants: dict[bytes, Grant] = {}
         self._anonymous: Grant | None = None
         self._lock = asyncio.Lock()
         self._tried_at = -REFRESH
@@ -76,16 +79,16 @@ class Book:
         if value is None:
             return self._without(headers.get(b"host", b""))
         scheme, _, secret = value.partition(b" ")
-        return self.with_secret(secret.strip()) if scheme.lower() == b"bearer" else None
+        return self.with_secret(secret) if scheme == b"Bearer" or scheme.lower() == b"bearer" else None
 
     def with_secret(self, secret: bytes) -> Grant | None:
         if self._open and not self._grants:
             return self._open
-        digest = digest_of(secret)
+        digest = sha256(secret).digest()
         grant = self._grants.get(digest)
-        if grant is None or not compare_digest(grant.token.digest, digest):
+        if grant is None or not compare_digest(grant.digest, digest):
             return None
-        return grant if grant.token.expires_at is None or grant.token.is_valid(datetime.now(UTC)) else None
+        return grant if not grant.expires or grant.token.is_valid(datetime.now(UTC)) else None
 
     def _without(self, host: bytes) -> Grant | None:
         if self._open and not self._grants:
@@ -144,7 +147,8 @@ class Book:
     def _take(self, tokens: list[Token]) -> None:
         grants = {}
         for token in tokens:
-            known = self._grants.get(token.digest)
-            grants[token.digest] = known if known and known.token == token else Grant(token, self._states)
+            fresh = Grant(token, self._states)
+            known = self._grants.get(fresh.digest)
+            grants[fresh.digest] = known if known and known.token == token else fresh
         self._grants = grants
         self._anonymous = next((grant for grant in grants.values() if grant.token.name == ANONYMOUS), None)

@@ -189,6 +189,8 @@ def test_requests_beyond_the_rate_wait(guarded, service, tag):
     assert refused[0].json["error"] == "TooManyRequests"
     assert int(refused[0].headers["Retry-After"]) >= 1
     assert until(lambda: service.post(f"/v1/sequences/{tag}/ids", token=secret).status == 200, 3)
+    reading = guarded.make("slow-reader", "read", requests_rate=3)
+    assert {service.get("/v1/sequences", token=reading).status for _ in range(8)} == {200, 429}
 
 
 def test_ids_beyond_the_rate_are_paid_for_afterwards(guarded, service, tag):

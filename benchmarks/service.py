@@ -1,10 +1,11 @@
 """The service beside a bare ASGI application on the same uvicorn: requests a second, and ids a second in batches.
 
-    python benchmarks/http.py [ROUNDS]
+    python benchmarks/service.py [ROUNDS]
 
 Every server is a process of its own with one worker; one round asks each of them for a second, in rotated order, over
 the same number of connections that are kept alive. Printed are medians, and ratios to the bare application with the
-least and the greatest of all rounds.
+least and the greatest of all rounds. Then the same for a process that is a client of the service, beside one that has
+a database of its own.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 
 from tqdm import tqdm
 
+from allocator import Allocator
+
 CONNECTIONS = 32
 SECONDS = 1.0
 WARM_UP = 0.3
+CALLS = 2_000_000
 
 BARE = """
 import uvicorn
@@ -148,11 +153,12 @@ def main(rounds: int) -> None:
         ]
         try:
             measure(candidates, rounds)
+            report(candidates)
+            beside_a_database(f"http://127.0.0.1:{open_}", f"sqlite:///{folder}/own.db", rounds)
         finally:
             for process in processes:
                 process.send_signal(signal.SIGTERM)
                 process.wait(10)
-    report(candidates)
 
 
 def measure(candidates: list[Candidate], rounds: int) -> None:
@@ -160,6 +166,29 @@ def measure(candidates: list[Candidate], rounds: int) -> None:
         turn = number % len(candidates)
         for candidate in candidates[turn:] + candidates[:turn]:
             candidate.rates.append(run(ask(candidate, SECONDS)))
+
+
+def beside_a_database(service: str, database: str, rounds: int) -> None:
+    """`next_id` of a client, to the same call on a local database; CPU and waiting, with all claims in it."""
+    found: dict[str, list[float]] = {service: [], database: []}
+    with Allocator(service) as one, Allocator(database) as other:
+        for ids in (one, other):
+            time_calls(ids)  # grows the segments to what this rate needs
+        for number in range(3 * rounds):
+            for url, ids in [(service, one), (database, other)][:: 1 if number % 2 else -1]:
+                found[url].append(time_calls(ids))
+    ratios = [ours / theirs for ours, theirs in zip(found[service], found[database], strict=True)]
+    print(
+        f"\nnext_id of a client of the service: {1e9 * statistics.median(found[service]) / CALLS:.0f} ns, "
+        f"{statistics.median(ratios):.2f} of the same on a database ({min(ratios):.2f} to {max(ratios):.2f})"
+    )
+
+
+def time_calls(ids: Allocator) -> float:
+    began = time.perf_counter()
+    for _ in repeat(None, CALLS):
+        ids.next_id("own")
+    return time.perf_counter() - began
 
 
 def run(work: object) -> float:
