@@ -1,0 +1,288 @@
+"""The image and compose.yaml: what stands in them, and, where Docker can build, what a new user gets.
+
+ALLOCATOR_TEST_PYTHON_IMAGE    the base to build on, as in python:3.13-slim; without it nothing is built
+ALLOCATOR_TEST_BUILD_OPTIONS   more words for `docker build`, as in --secret id=pip,src=pip.conf
+ALLOCATOR_TEST_POSTGRES_IMAGE  another image for the database
+ALLOCATOR_TEST_REQUIRE         with docker in it, a failure instead of a skip
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+import yaml
+from rig.containers import IMAGES, free_port
+from rig.servers import required
+
+import allocator
+from allocator.cli import main
+from allocator.cli.options import TOKEN_VARIABLE, URL_VARIABLE
+
+ROOT = Path(allocator.__file__).parent.parent
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+COMPOSE = (ROOT / "compose.yaml").read_text()
+COMMANDS = re.findall(r"^#     docker compose (.*)$", COMPOSE, re.MULTILINE)
+SERVICES: dict[str, Any] = yaml.safe_load(COMPOSE)["services"]
+
+BASE = os.environ.get("ALLOCATOR_TEST_PYTHON_IMAGE")
+OPTIONS = shlex.split(os.environ.get("ALLOCATOR_TEST_BUILD_OPTIONS", ""))
+OTHER_POSTGRES = os.environ.get("ALLOCATOR_TEST_POSTGRES_IMAGE")
+SECONDS = 60.0
+
+
+# -- what stands in the files
+
+
+def runtime(instruction: str) -> list[str]:
+    """The arguments of an instruction in the last stage."""
+    return re.findall(rf"^{instruction} (.*)$", re.split(r"(?m)^FROM ", DOCKERFILE)[-1], re.MULTILINE)
+
+
+def user() -> str:
+    return runtime("USER")[-1].split(":")[0]
+
+
+def known_variables() -> set[str]:
+    options = {parameter.envvar for parameter in main.commands["serve"].params}
+    named = {URL_VARIABLE, TOKEN_VARIABLE}
+    return options | named | {f"{name}_FILE" for name in named}
+
+
+@pytest.mark.parametrize("text", [DOCKERFILE, COMPOSE], ids=["Dockerfile", "compose.yaml"])
+def test_every_variable_is_one_that_is_looked_at(text: str):
+    named = set(re.findall(r"ALLOCATOR_[A-Z_]+", text))
+
+    assert named
+    assert named <= known_variables()
+
+
+def test_the_service_starts_after_its_tables_and_they_after_the_database():
+    conditions = {
+        name: {on: wanted["condition"] for on, wanted in service.get("depends_on", {}).items()}
+        for name, service in SERVICES.items()
+    }
+
+    assert conditions == {
+        "ids": {"migrate": "service_completed_successfully"},
+        "migrate": {"database": "service_healthy"},
+        "database": {"password": "service_completed_successfully"},
+        "password": {},
+    }
+    assert SERVICES["migrate"]["command"] == ["db", "upgrade"]
+
+
+def test_only_the_service_is_published_and_on_this_machine_alone():
+    assert {name: service["ports"] for name, service in SERVICES.items() if "ports" in service} == {
+        "ids": ["127.0.0.1:8000:8000"]
+    }
+
+
+def test_no_password_is_written_down():
+    environments = [service.get("environment", {}) for service in SERVICES.values()]
+
+    assert {name for named in environments for name in named if "PASSWORD" in name} == {"POSTGRES_PASSWORD_FILE"}
+    assert not re.search(r"://\w+:(?!\$)", COMPOSE + DOCKERFILE.replace("user:password@", ""))
+
+
+def test_the_user_is_not_root_and_may_read_the_url():
+    assert user().isdecimal()
+    assert int(user()) > 0
+    assert f"--uid {user()} " in DOCKERFILE
+    assert f"chown {user()} " in COMPOSE
+
+
+def test_the_base_can_be_another_in_every_stage():
+    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["${PYTHON_IMAGE}"] * 2
+
+
+def test_what_is_copied_and_installed_is_there():
+    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = {word for line in re.findall(r"^COPY (?!--)(.*) \S+$", DOCKERFILE, re.MULTILINE) for word in line.split()}
+    extras = re.findall(r"\.whl\)\[([\w,]+)\]", DOCKERFILE)[0].split(",")
+
+    assert copied == let_in
+    assert all((ROOT / name).exists() for name in copied)
+    assert (
+        set(extras) <= tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"].keys()
+    )
+
+
+# -- what they do
+
+
+def docker(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["docker", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def done(*words: str) -> str:
+    """What the command printed; it must succeed."""
+    ended = docker(*words)
+    assert ended.returncode == 0, f"docker {shlex.join(words)}:\n{ended.stdout}\n{ended.stderr}"
+    return ended.stdout.strip()
+
+
+def hindrance() -> str | None:
+    """Why nothing can be built and run here."""
+    if not BASE:
+        return "ALLOCATOR_TEST_PYTHON_IMAGE names no base, as in python:3.13-slim"
+    if not shutil.which("docker"):
+        return "there is no command docker"
+    for words in (["info"], ["buildx", "version"], ["compose", "version"]):
+        if docker(*words).returncode:
+            return f"`docker {' '.join(words)}` fails"
+    for image in (BASE, OTHER_POSTGRES or IMAGES["postgres"]):
+        if docker("image", "inspect", image).returncode and docker("pull", "--quiet", image).returncode:
+            return f"there is no image {image}, and it cannot be pulled"
+    return None
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    """The name of the image, built as a user would."""
+    if reason := hindrance():
+        if "docker" in required():
+            pytest.fail(f"required by ALLOCATOR_TEST_REQUIRE, but {reason}", pytrace=False)
+        pytest.skip(reason)
+    name = f"allocator-test-{os.getpid()}"
+    done("build", "--quiet", "--tag", name, "--build-arg", f"PYTHON_IMAGE={BASE}", *OPTIONS, ".")
+    yield name
+    docker("image", "rm", name)
+
+
+class Project:
+    """compose.yaml under a name and on a port of its own, with an image that is there."""
+
+    def __init__(self, image: str, folder: Path) -> None:
+        self.port = free_port()
+        self.changes = folder / "changes.yaml"
+        self.changes.write_text(changes(image, self.port))
+        self.name = f"allocator-test-{os.getpid()}-{self.port}"
+
+    def words(self, words: str) -> list[str]:
+        files = ["--file", str(ROOT / "compose.yaml"), "--file", str(self.changes)]
+        return ["compose", "--project-name", self.name, *files, *shlex.split(words)]
+
+    def run(self, words: str) -> str:
+        return done(*self.words(words))
+
+    def draw(self, token: str | None) -> tuple[int, Any]:
+        """The status and the body of what the header of the file asks for."""
+        path = re.findall(r"http://127\.0\.0\.1:8000(/v1/\S+)", COMPOSE)[0]
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        with urllib3.PoolManager() as pool:
+            answer = pool.request(
+                "POST", f"http://127.0.0.1:{self.port}{path}", headers=headers, retries=False, timeout=10
+            )
+            return answer.status, json.loads(answer.data)
+
+    def first(self, token: str) -> int:
+        """The first id, as soon as there is an answer."""
+        end = time.monotonic() + SECONDS
+        while True:
+            try:
+                status, body = self.draw(token)
+            except urllib3.exceptions.HTTPError:
+                assert time.monotonic() < end, docker(*self.words("logs")).stdout
+                time.sleep(0.2)
+                continue
+            assert status == 200, body
+            return int(body["ids"][0])
+
+    def close(self) -> None:
+        docker(*self.words("down --volumes --timeout 1"))
+
+
+def changes(image: str, port: int) -> str:
+    built = f"{{ image: {image}, build: !reset null }}"
+    text = f"""services:
+  ids: {{ image: {image}, build: !reset null, ports: !override ["127.0.0.1:{port}:8000"] }}
+  migrate: {built}
+"""
+    if not OTHER_POSTGRES:
+        return text
+    # it takes the variables of the official image, though perhaps not those that name files
+    return f"""{text}
+  password: {{ image: {OTHER_POSTGRES} }}
+  database:
+    image: {OTHER_POSTGRES}
+    entrypoint: [sh, -c, 'POSTGRES_PASSWORD=$$(cat $$POSTGRES_PASSWORD_FILE) exec docker-entrypoint.sh postgres']
+"""
+
+
+@pytest.fixture
+def project(image: str, tmp_path: Path) -> Iterator[Project]:
+    made = Project(image, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def ask(image: str) -> Callable[..., str]:
+    """Runs another program than allocator in the image."""
+    return lambda program, *words: done("run", "--rm", "--network", "none", "--entrypoint", program, image, *words)
+
+
+def test_a_new_user_draws_ids_as_the_header_says(project: Project):
+    create, start, _ = COMMANDS
+    token = project.run(create)
+    project.run(start)
+
+    drawn = project.first(token)
+    assert project.draw(None)[0] == 401
+
+    project.run("stop ids")
+    assert json.loads(project.run("ps --all --format json ids"))["ExitCode"] == 0
+
+    project.run("down")  # without --volumes: the ids go on, and the token is good
+    project.run(start)
+    assert project.first(token) > drawn
+
+
+def test_without_a_token_nobody_comes_in_from_outside(project: Project):
+    create, start, restart = COMMANDS
+    project.run(start)
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        project.draw(None)
+
+    token = project.run(create)
+    project.run(restart)
+
+    assert project.first(token) == 1
+
+
+def test_the_image_runs_as_nobody_special(image: str, ask: Callable[..., str]):
+    config = json.loads(done("image", "inspect", image))[0]["Config"]
+
+    assert ask("id", "-u") == user()
+    assert config["Entrypoint"] == ["allocator"]
+    assert config["Cmd"] == ["serve"]
+    assert config["StopSignal"] == "SIGTERM"
+    assert list(config["ExposedPorts"]) == ["8000/tcp"]
+    assert {line.split("=")[0] for line in config["Env"] if "ALLOCATOR" in line} == {"ALLOCATOR_HOST"}
+
+
+def test_nothing_of_the_build_is_left(ask: Callable[..., str]):
+    code = "import importlib.util as i; print(*(n for n in ('pip', 'hatchling', 'allocator') if i.find_spec(n)))"
+
+    assert ask("python", "-c", code) == "allocator"
+    assert ask("sh", "-c", "ls -d /source /tools /wheels /etc/pip.conf 2>/dev/null || true") == ""
+
+
+def test_no_ids_come_from_a_file_that_would_go_away(image: str):
+    refused = docker("run", "--rm", image, "next", "order")
+
+    assert refused.returncode == 1
+    assert "unable to open database file" in refused.stderr
+    assert refused.stdout == ""
