@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
-from allocator.schemes.token import ANONYMOUS, VERBS, Token
+from allocator.schemes.token import ANONYMOUS, PREFIX, VERBS, Token
 from allocator.service.limits import Rates, States
 from allocator.service.problems import Unauthorized
 
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("allocator.service")
 
-REFRESH = 5.0
+REFRESH = 2.0
 AT_ONCE = 1.0
 """Seconds between two readings of the tokens; the short one for a token that is not known, or a database away."""
 
 EVERYTHING = Token(0, "open", "", VERBS, ("*",), None, None, datetime.fromtimestamp(0, UTC))
+
+OURS = PREFIX.encode()
 
 LOCAL = (b"localhost", b"127.0.0.1", b"[::1]")
 """What a browser on this machine may call us; any other name may be a foreign page's, pointed here."""
@@ -98,14 +100,15 @@ class Book:
 
     async def of(self, headers: Mapping[bytes, bytes]) -> Grant:
         """Whose request this is. Raises what a caller without a right to anything is told."""
-        return await self._known(lambda: self.quick(headers), b"authorization" in headers)
+        value = headers.get(b"authorization", b"")
+        return await self._known(lambda: self.quick(headers), value.partition(b" ")[2])
 
     async def of_secret(self, secret: bytes) -> Grant:
-        return await self._known(lambda: self.with_secret(secret), True)
+        return await self._known(lambda: self.with_secret(secret), secret)
 
-    async def _known(self, find: Callable[[], Grant | None], may_be_new: bool) -> Grant:
+    async def _known(self, find: Callable[[], Grant | None], secret: bytes) -> Grant:
         found = find()
-        if found is None and (may_be_new or not self.loaded):
+        if found is None and (secret.startswith(OURS) or not self.loaded):
             await self._read_since(monotonic())
             found = find()
         if found is None and not self.loaded:

@@ -238,6 +238,7 @@ def test_it_serves_https(tmp_path):
     with Served(f"sqlite:///{tmp_path}/ids.db", options=options, ca=str(certificate)) as service:
         assert service.address.startswith("https://")
         assert service.post("/v1/sequences/order/ids").ids == ["1"]
+        service.process.kill()  # urllib3 says no goodbye over TLS, for which a graceful end would wait
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:

@@ -99,7 +99,7 @@ def test_without_a_token_nothing_is_given(service, tag):
         {"Authorization": "Basic YTpi"},
         {"Authorization": "Bearer allocator_x"},
     ):
-        for path in (f"/v1/sequences/{tag}/ids", "/v1/meteor", "/v1/tickets/a", f"/v1/sequences/{tag}/segments"):
+        for path in (f"/v1/sequences/{tag}/ids", "/v1/meteor", "/v1/tickets/a"):
             refused = service.post(path, **headers)
             assert (refused.status, refused.json["error"]) == (401, "AccessDenied")
             assert refused.headers["WWW-Authenticate"] == "Bearer"

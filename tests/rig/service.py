@@ -116,6 +116,7 @@ class Served:
         return self.process.wait(20)
 
     def close(self) -> None:
+        self.pool.clear()
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -123,7 +124,6 @@ class Served:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        self.pool.clear()
         self.folder.cleanup()
 
     def __enter__(self) -> Served:
