@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -80,18 +81,13 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
 @json_option
 @as_error
 def serve(
-    host: str,
-    port: int,
-    workers: int,
+    urls: tuple[str, ...],
     no_create: bool,
-    max_tags: int,
     timeout: float,
-    compat: tuple[str, ...],
     certificate: Path | None,
     key: Path | None,
-    logs: str,
-    urls: tuple[str, ...],
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Serve ids over HTTP, described at /docs.
 
@@ -109,21 +105,11 @@ def serve(
 
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key belong together")
-    for path in filter(None, (certificate, key)):
-        if not path.is_file():
-            raise InvalidSetting(f"there is no file {path}")
-    run(
-        ServeSettings(
-            urls,
-            host,
-            port,
-            workers,
-            not no_create,
-            max_tags,
-            check_seconds("timeout", timeout, 0.05),
-            compat,
-            logs=logs,
-            certificate=str(certificate) if certificate else None,
-            key=str(key) if key else None,
-        )
-    )
+    settings |= {"certificate": file(certificate), "key": file(key)}
+    run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings))
+
+
+def file(path: Path | None) -> str | None:
+    if path is not None and not path.is_file():
+        raise InvalidSetting(f"there is no file {path}")
+    return str(path) if path else None
