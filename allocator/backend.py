@@ -80,6 +80,11 @@ class Databases:
     def tags(self, template: Tag) -> Tags:
         return Tags(self.serving, template)
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether one database was given, and no list of shards."""
+        return self._source is self.database
+
     def first(self) -> Any:
         """The database that has what a fleet has only once."""
         return self.fleet.lead() if self._source is self.fleet or self.database.has_siblings() else self.database
@@ -103,6 +108,8 @@ def backend_of(
     """What the arguments of an `Allocator` name."""
 
     given = chosen(database, shards)
+    if database is None and addresses(given[0]):
+        raise InvalidSetting("shards are databases; the addresses of a service stand in first place, several as a list")
     named = addresses(database)
     if not named:
         if token is not None:

@@ -20,7 +20,14 @@ from allocator.schemes.layout import Layout
 from allocator.schemes.limits import check_tag
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, damaged
-from allocator.schemes.wire import lease_from_json, seen_to_text, segment_from_json, tag_from_json, whole
+from allocator.schemes.wire import (
+    lease_from_json,
+    seen_to_text,
+    segment_from_json,
+    tag_from_json,
+    ticket_from_json,
+    whole,
+)
 from allocator.servers import Servers
 from allocator.tags import Tags
 
@@ -58,7 +65,8 @@ class Service:
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         fields = {"size": str(size), "exact": str(exact).lower(), "seen": seen_to_text(seen)}
-        found = checked(segment_from_json, self.servers.ask("POST", f"/v1/sequences/{name}/segments", fields))
+        answer = self.servers.ask("POST", f"/v1/sequences/{name}/segments", fields)
+        found = checked(lambda value: segment_from_json(value, name), answer)
         low = mark(seen, lane_of(found))
         if found[0] <= low or len(found) > size or (exact and len(found) != size):
             raise damaged(name, f"a claim of {size} ids above {low} returned {found}")
@@ -66,17 +74,20 @@ class Service:
 
     def ticket(self, kind: str, end: float) -> int:
         answer = self.servers.ask("POST", f"/v1/tickets/{check_tag(kind)}", timeout=end - monotonic())
-        return checked(lambda value: whole("id", value.get("id"), 1), answer)
+        return checked(lambda value: ticket_from_json(value, kind), answer)
 
     def register_node(self) -> int:
         return checked(lambda value: whole("node", value.get("node"), 1), self.servers.ask("POST", "/v1/nodes"))
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
+        workers = (layout.limit("datacenter") + 1) * (layout.limit("worker") + 1)
         form = {"layout": str(layout), "epoch": epoch, "now": claim.now, "until": claim.until}
         if claim.lease is None:
-            return checked(lease_from_json, self.servers.ask("POST", "/v1/workers", body=form))
-        held = {"holder": claim.lease.holder, "since": claim.lease.since}
-        return checked(lease_from_json, self.servers.ask("PUT", f"/v1/workers/{claim.lease.number}", body=form | held))
+            answer = self.servers.ask("POST", "/v1/workers", body=form)
+        else:
+            form |= {"holder": claim.lease.holder, "since": claim.lease.since}
+            answer = self.servers.ask("PUT", f"/v1/workers/{claim.lease.number}", body=form)
+        return checked(lambda value: lease_from_json(value, workers), answer)
 
     # -- tags
 

@@ -107,7 +107,11 @@ class FleetGrowing(DatabaseUnavailable):
 
 
 class TooManyRequests(DatabaseUnavailable):
-    """The rate that the service allows a token is used up for a moment; nothing was drawn."""
+    """The rate that the service allows a token is used up for so many `seconds`; nothing was drawn."""
+
+    def __init__(self, message: str, seconds: float = 1.0) -> None:
+        super().__init__(message)
+        self.seconds = seconds
 
 
 class AccessDenied(AllocatorError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from math import inf
 from operator import length_hint
 from time import monotonic
 from typing import Protocol
@@ -136,11 +135,10 @@ class SegmentSupply(Supply):
             self._core.saw(block)
         return block
 
-    def _in_memory(self) -> tuple[int, float]:
-        """How many ids can be served without the database, and for how many seconds at the rate last seen."""
+    def _in_memory(self) -> int:
+        """How many ids can be served without the database."""
         with self._lock:
-            held = length_hint(self._values) + self._core.held
-            return held, held / self._core.rate if held and self._core.rate else (inf if held else 0.0)
+            return length_hint(self._values) + self._core.held
 
     def _trouble(self) -> AllocatorError | None:
         with self._lock:

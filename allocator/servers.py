@@ -7,7 +7,7 @@ had claimed is burnt.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
 
 CONNECTIONS = 8
+PIECE = 65_536
+MAX_ANSWER = 16 * 1024 * 1024
+"""Bytes; enough for the settings of a hundred thousand tags."""
 MOST = 0.9
 """Of the timeout, for all servers together: the caller should learn why it failed before it gives up."""
 
@@ -42,12 +45,16 @@ abandoned: list[object] = []
 
 def addresses(given: object) -> list[str]:
     """The servers that an argument names; none when it is about a database."""
-    several = list(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else [given]
+    is_list = type(given) in {list, tuple, set, frozenset}  # and not a URL of SQLAlchemy, which is a tuple too
+    several: list[object] = list(given) if is_list else [given]  # type: ignore[call-overload]
     named = [one for one in several if isinstance(one, str) and one.partition("://")[0].lower() in {"http", "https"}]
-    if not named:
+    if not is_list and not named:
         return []
-    if len(named) < len(several):
-        raise InvalidDatabase("a list of servers holds addresses that begin with https:// or http://, and nothing else")
+    if len(named) < len(several) or not several:
+        raise InvalidDatabase(
+            "a list in first place holds addresses that begin with https:// or http://, and nothing else; several "
+            "databases are given as shards="
+        )
     return [address_of(one) for one in named]
 
 
@@ -123,7 +130,7 @@ class Servers:
         seconds: float,
     ) -> Any:
         from urllib3 import Timeout
-        from urllib3.exceptions import HTTPError
+        from urllib3.exceptions import HTTPError, SSLError
 
         if self._closed:
             raise AllocatorClosed
@@ -139,12 +146,20 @@ class Servers:
                 timeout=Timeout(total=seconds),
                 retries=False,
                 redirect=False,
+                preload_content=False,
+                decode_content=False,
             )
+            content = read(answer, monotonic() + seconds)
+        except SSLError as error:
+            raise DatabaseRefused(
+                f"the certificate of {server} is not trusted, or it speaks no TLS: {reason(error)}; for a certificate "
+                "of your own, let the variable SSL_CERT_FILE name its file"
+            ) from error
         except (HTTPError, OSError) as error:
             raise DatabaseUnavailable(f"{server} did not answer: {reason(error)}") from error
         if answer.status not in {200, 201}:
-            raise refusal(server, answer)
-        return parsed(server, answer)
+            raise refusal(server, answer.status, content)
+        return parsed(server, answer.status, content)
 
     def close(self) -> None:
         self._closed = True
@@ -166,28 +181,40 @@ def new_pool(servers: int) -> PoolManager:
     return PoolManager(num_pools=max(10, servers), maxsize=CONNECTIONS)
 
 
-def parsed(server: str, answer: BaseHTTPResponse) -> Any:
+def read(answer: BaseHTTPResponse, end: float) -> bytes:
+    """The body; a time-out of the library's own counts for each piece that comes."""
+    content = bytearray()
+    while piece := answer.read1(PIECE):
+        content += piece
+        if len(content) > MAX_ANSWER or monotonic() > end:
+            answer.close()
+            raise OSError("the answer is too long" if len(content) > MAX_ANSWER else "the answer is too slow")
+    answer.release_conn()
+    return bytes(content)
+
+
+def parsed(server: str, status: int, content: bytes) -> Any:
     try:
-        return json.loads(answer.data)
-    except ValueError as error:
-        raise DatabaseUnavailable(f"{server} answered {answer.status} without JSON: is it this service?") from error
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DatabaseUnavailable(f"{server} answered {status} without JSON: is it this service?") from error
 
 
-def refusal(server: str, answer: BaseHTTPResponse) -> AllocatorError:
+def refusal(server: str, status: int, content: bytes) -> AllocatorError:
     """The error that the service raised, as its problem+json tells it."""
     try:
-        problem = json.loads(answer.data)
+        problem = json.loads(content)
         name, detail = str(problem["error"]), str(problem["detail"])
-    except (ValueError, KeyError, TypeError):
-        if answer.status in {401, 403}:
-            return AccessDenied(f"{server} answered {answer.status}")
-        return DatabaseUnavailable(f"{server} answered {answer.status}, and not as this service does")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        if status in {401, 403}:
+            return AccessDenied(f"{server} answered {status}")
+        return DatabaseUnavailable(f"{server} answered {status}, and not as this service does")
     kind = getattr(allocator.errors, name, None)
     if kind in OF_THE_SERVER:
         return DatabaseUnavailable(f"{server} cannot serve now: {detail}")
     if isinstance(kind, type) and issubclass(kind, AllocatorError) and kind is not AllocatorError:
         return kind(detail)
-    return DatabaseRefused(f"{server} answered {answer.status}: {detail}")
+    return DatabaseRefused(f"{server} answered {status}: {detail}")
 
 
 def reason(error: BaseException) -> str:

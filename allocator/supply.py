@@ -184,11 +184,11 @@ class Supply(Uncopyable):
     def _run(self, request: Any, ended: Ended, in_advance: bool) -> None:
         try:
             result = self._work(request)
+            with self._lock:
+                self._granted(request, result, monotonic())
         except Exception as error:
             self._end(request, ended, error, in_advance)
             return
-        with self._lock:
-            self._granted(request, result, monotonic())
         self._tell(None, in_advance)
         if not ended.done():
             ended.set_result(None)

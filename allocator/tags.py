@@ -52,6 +52,10 @@ class Tags:
         """All tags, by name."""
         return tags_of(self._checked())
 
+    def count(self) -> int:
+        """How many tags there are, of shards in the one that has most."""
+        return max(database.run(database.dialect.count_segments) for database in self._checked())
+
     def get(self, tag: str) -> Tag:
         """One tag as the database has it. Raises `UnknownTag`."""
         name = check_tag(tag)
@@ -78,7 +82,8 @@ class Tags:
     ) -> Tag:
         """Change a tag. A value is only ever raised: `start_after` below what was claimed is refused.
 
-        A limit holds from the next claim on; running processes learn of a step when they are started anew.
+        A limit and `start_after` hold from the next claim on: what processes have in memory is still given out. They
+        learn of a step when they are started anew.
         """
         now = self.get(tag)
         if start_after is not None and check_whole("start_after", start_after, 0, MAX_ID) < now.max_value:

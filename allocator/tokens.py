@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 RANDOM_BYTES = 32
 MAX_DAYS = 36_500
+DAY = 86_400.0
 
 
 class Tokens:
@@ -52,18 +53,47 @@ class Tokens:
         number = next(token.number for token in self.list() if token.digest == digest)
         return secret, replace(fresh, number=number)
 
+    def state(self) -> tuple[list[Token], bool]:
+        """As `list`, and whether any was ever made."""
+        found = self.list()
+        return found, bool(found) or self.were_made()
+
     def list(self) -> list[Token]:
         """Those that were not revoked, oldest first; some may have expired."""
         database = self._database()
         database.check_schema()
         return database.run(database.dialect.list_tokens)
 
+    @property
+    def shown(self) -> str:
+        """The database, for a person."""
+        return self._database().address.shown
+
+    def were_made(self) -> bool:
+        """Whether any was ever made, also one that was revoked since."""
+        database = self._database()
+        database.check_schema()
+        return database.run(database.dialect.has_had_tokens)
+
+    def rotate(self, number: int) -> tuple[str, Token]:
+        """A new token that is good for the same as this one, which stays good until it is revoked."""
+        old = next((token for token in self.list() if token.number == number), None)
+        if old is None:
+            raise none_such(number)
+        lasting = (old.expires_at - old.created_at).total_seconds() / DAY if old.expires_at else None
+        rates = {"ids_rate": old.ids_rate, "requests_rate": old.requests_rate}
+        return self.create(old.name, verbs=old.verbs, tags=old.tags, days=lasting, **rates)
+
     def revoke(self, number: int) -> None:
         """Raises `InvalidSetting` when there is no such token."""
         database = self._database()
         database.check_schema()
         if not database.run(database.dialect.revoke_token, number, datetime.now(UTC).replace(microsecond=0)):
-            raise InvalidSetting(f"there is no token {shown(number)}; see: allocator tokens list")
+            raise none_such(number)
+
+
+def none_such(number: int) -> InvalidSetting:
+    return InvalidSetting(f"there is no token {shown(number)}; see: allocator tokens list")
 
 
 def expiry(now: datetime, days: float | None) -> datetime | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allocator.cli.db import QUICK
-from allocator.cli.options import REFUSED, fleet_command, ids_of, show
+from allocator.cli.options import DEFAULT_URL, REFUSED, fleet_command, ids_of, show
 from allocator.cli.tags import first
 from allocator.errors import AllocatorError
 from allocator.schemes.adoption import Refusal
@@ -35,7 +35,7 @@ def adopt() -> None:
     Stop the old servers first. Or let them run only until all clients are switched, then adopt again and look at the
     warnings: a segment in the memory of a server that runs stays valid, and the ids that it claims after the adoption
     would be given twice. A tag that is ahead by then brings no warning, since it may have got there by ids of its own;
-    so where servers must run on, raise each tag before its first client is switched, above whatever they will claim:
+    so where servers must run on, raise each tag before its first id is drawn, above whatever they will claim:
 
     \b
         allocator tags set order --start-after 9000000
@@ -86,6 +86,8 @@ def tinyid(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> No
 
 
 def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
+    if urls == (DEFAULT_URL,):
+        raise click.UsageError("name the database that the tags are for, with --url or ALLOCATOR_DATABASE_URL")
     outcomes: list[Adopted | Refusal] = []
     try:
         for outcome in outcomes_of(server, sources, urls):

@@ -42,8 +42,10 @@ def urls_of(context: click.Context, parameter: click.Parameter, given: tuple[str
 def from_environment(variable: str) -> str | None:
     """The value of a variable, or of the file that the variable with `_FILE` behind its name names."""
     path = os.environ.get(f"{variable}_FILE")
-    if path is None or variable in os.environ:
+    if path is None:
         return os.environ.get(variable)
+    if variable in os.environ:
+        raise click.UsageError(f"{variable} and {variable}_FILE exclude each other")
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:

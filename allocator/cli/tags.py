@@ -79,7 +79,7 @@ def create_tag(
 @tags.command("set")
 @click.argument("tag")
 @settings
-@click.option("--start-after", type=int, help="Raise the tag above this value; it is never lowered.")
+@click.option("--start-after", type=int, help="Claims go on above this value; it is never lowered.")
 @fleet_command
 def set_tag(
     tag: str,
@@ -91,7 +91,11 @@ def set_tag(
     urls: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Change TAG. A limit holds at once; processes that run learn of a step when they are started anew."""
+    """Change TAG.
+
+    A limit and --start-after hold for what is claimed from now on; what processes have in memory is still given out, so
+    start them anew where it must not be. A step they learn of then, too.
+    """
     with ids_of(urls) as ids:
         now = ids.tags.set(
             tag, step=step, max_step=max_step, limit=the_limit(limit, javascript), start_after=start_after

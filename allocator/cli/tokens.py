@@ -55,8 +55,8 @@ def create(
 ) -> None:
     """Make a token, and print it: it is stored nowhere, and cannot be shown again.
 
-    Two of one name may be valid at a time: make the second, give it to the clients, revoke the first. The token with
-    the name `anonymous` says what may be done without one.
+    Two of one name may be valid at a time: see `rotate`. The token with the name `anonymous` says what may be done
+    without one, and its secret is of no use.
 
     \b
     Examples:
@@ -67,7 +67,17 @@ def create(
         secret, token = found.create(
             name, verbs=may, tags=tags, ids_rate=ids_rate, requests_rate=requests_rate, days=days
         )
-    show(as_json, described(token) | {"secret": secret}, secret)
+        tell(secret, token, found, as_json)
+
+
+@tokens.command()
+@click.argument("number", type=int)
+@fleet_command
+def rotate(number: int, urls: tuple[str, ...], as_json: bool) -> None:
+    """Make and print another token that is good for the same as the one with this NUMBER; then revoke that one."""
+    with opened(urls) as found:
+        secret, token = found.rotate(number)
+        tell(secret, token, found, as_json)
 
 
 @tokens.command("list")
@@ -87,6 +97,13 @@ def revoke(number: int, urls: tuple[str, ...], as_json: bool) -> None:
     with opened(urls) as found:
         found.revoke(number)
     show(as_json, {"revoked": number}, f"token {number} is revoked")
+
+
+def tell(secret: str, token: Token, tokens: Tokens, as_json: bool) -> None:
+    """The secret alone on stdout, for a pipe; what a person should know beside it."""
+    show(as_json, described(token) | {"secret": secret}, secret)
+    if not as_json:
+        click.echo(f"This is token {token.number}, {token.name!r}, in {tokens.shown}; it is not shown again.", err=True)
 
 
 def described(token: Token) -> dict[str, object]:

@@ -140,6 +140,8 @@ def of_url(given: str | URL) -> Address:
 
 
 def dialect_named(backend: str, where: str) -> Dialect:
+    if backend in {"http", "https"}:
+        raise InvalidDatabase(f"{where} is a service; this needs the URL of the database itself")
     if backend not in DIALECTS:
         known = ", ".join(name for name in DIALECTS if name != "postgres")
         raise InvalidDatabase(f"{where} names the database {backend!r}; known are {known}")

@@ -82,6 +82,9 @@ class SegmentVerbs(Common):
     def list_segments(self, connection: Connection) -> list[Tag]:
         return [as_tag(row) for row in connection.execute(READ_ALL)]
 
+    def count_segments(self, connection: Connection) -> int:
+        return connection.scalar(select(func.count()).select_from(segment)) or 0
+
     def create_segment(self, connection: Connection, tag: Tag) -> bool:
         """Make the row, unless there is one already: False then."""
         row = row_of(tag)

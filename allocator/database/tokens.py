@@ -33,6 +33,10 @@ class TokenVerbs(Common):
             for row in rows
         ]
 
+    def has_had_tokens(self, connection: Connection) -> bool:
+        """Whether any was ever made, also one that was revoked."""
+        return connection.execute(select(token.c.id).limit(1)).first() is not None
+
     def revoke_token(self, connection: Connection, number: int, at: datetime) -> bool:
         """False if there is no such token, or none any more."""
         statement = update(token).where(token.c.id == number, token.c.revoked_at.is_(None))

@@ -8,6 +8,10 @@ from math import inf
 DAY = 86_400.0
 WINDOW = DAY
 """Seconds over which a rate is measured: a night counts as much as a day."""
+AT_LEAST = 3600.0
+"""Seconds before which a rate says nothing."""
+JUMP = 10**8
+"""So many a second are not drawn: somebody has raised the counter."""
 
 
 @dataclass(slots=True)
@@ -18,14 +22,21 @@ class Horizon:
     first_at: float
     last: int = 0
     last_at: float = 0.0
+    seen: int = 0
+    seen_at: float = 0.0
 
     def saw(self, value: int, now: float) -> None:
+        before, before_at = (self.seen, self.seen_at) if self.seen_at else (self.first, self.first_at)
+        if value - before > JUMP * max(1.0, now - before_at):
+            self.first += value - before
+            self.last += value - before
+        self.seen, self.seen_at = value, now
         if now - self.first_at > 2 * WINDOW:
             self.first, self.first_at = self.last, self.last_at
         if now - self.last_at > WINDOW or not self.last_at:
             self.last, self.last_at = value, now
 
     def days_left(self, value: int, limit: int, now: float) -> float:
-        """Infinite while nothing is used."""
+        """Infinite while nothing is used, and at first."""
         used, seconds = value - self.first, now - self.first_at
-        return (limit - value) * seconds / used / DAY if used > 0 and seconds > 0 else inf
+        return (limit - value) * seconds / used / DAY if used > 0 and seconds >= AT_LEAST else inf

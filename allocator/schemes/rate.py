@@ -9,9 +9,9 @@ from __future__ import annotations
 BURST = 1.0
 
 
-def pause(full_at: float, now: float) -> float:
+def pause(full_at: float, now: float, burst: float = BURST) -> float:
     """For how many seconds to wait before asking again; 0 when let in."""
-    return max(0.0, full_at - now - BURST)
+    return max(0.0, full_at - now - burst)
 
 
 def used(full_at: float, now: float, cost: float, rate: float) -> float:

@@ -39,11 +39,21 @@ def segment_to_json(tag: str, segment: range) -> dict[str, object]:
     return {"tag": tag, **{name: str(value) for name, value in ends.items()}}
 
 
-def segment_from_json(value: Mapping[str, Any]) -> range:
-    """Raises `InvalidSetting` for what is no segment."""
+def segment_from_json(value: Mapping[str, Any], tag: str) -> range:
+    """Raises `InvalidSetting` for what is no segment of this tag."""
+    if value.get("tag") != tag:
+        raise InvalidSetting(f"this is about {value.get('tag')!a:.80}, and not {tag!r}")
     start = whole("start", value.get("start"), 1)
     stop = whole("stop", value.get("stop"), start + 1, MAX_ID + MAX_STEP)
-    return range(start, stop, whole("step", value.get("step"), 1))
+    segment = range(start, stop, whole("step", value.get("step"), 1))
+    check_whole("the last id", segment[-1], 1, MAX_ID)
+    return segment
+
+
+def ticket_from_json(value: Mapping[str, Any], kind: str) -> int:
+    if value.get("type") != kind:
+        raise InvalidSetting(f"this is about {value.get('type')!a:.80}, and not {kind!r}")
+    return whole("id", value.get("id"), 1)
 
 
 def tag_to_json(tag: Tag) -> dict[str, object]:
@@ -114,9 +124,10 @@ def lease_to_json(lease: Lease) -> dict[str, object]:
     return {"worker": lease.number, "holder": lease.holder, "since": lease.since, "until": lease.until}
 
 
-def lease_from_json(value: Mapping[str, Any]) -> Lease:
+def lease_from_json(value: Mapping[str, Any], workers: int) -> Lease:
+    """A lease of one of so many workers."""
     return Lease(
-        whole("worker", value.get("worker")),
+        whole("worker", value.get("worker"), 0, workers - 1),
         holder_of(value.get("holder")),
         whole("since", value.get("since")),
         whole("until", value.get("until")),

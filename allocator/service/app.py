@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from starlette.applications import Starlette
@@ -27,9 +29,11 @@ from allocator.service.observed import Observed, ObservedAllocator
 from allocator.service.openapi import document
 from allocator.service.refusals import Refusals
 from allocator.service.sequences import Sequences
-from allocator.service.settings import LEAF, TINYID, ServeSettings
+from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
 from allocator.service.watch import Watch
 from allocator.tokens import Tokens
+
+PATIENCE = 60.0
 
 
 def application(settings: ServeSettings) -> Front:
@@ -38,7 +42,7 @@ def application(settings: ServeSettings) -> Front:
     blocking = opened(settings, figures)
     databases = databases_of(blocking)
     tokens = Tokens(databases.first)
-    book = Book(tokens.list, states_of(settings.folder), settings.is_open)
+    book = Book(tokens.state, states_of(settings.folder), settings.is_open)
     service = ids_of(blocking, settings)
     watch = Watch(service, book, databases, figures)
     refusals = Refusals(figures.refused)
@@ -47,6 +51,7 @@ def application(settings: ServeSettings) -> Front:
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(book.keep_fresh()), asyncio.create_task(watch.run())]
+        await until_useful(book, Path(settings.folder))
         yield
         for task in tasks:
             task.cancel()
@@ -61,6 +66,15 @@ def application(settings: ServeSettings) -> Front:
     )
     framework.router.redirect_slashes = False  # a POST that is sent elsewhere may be sent twice
     return Front(framework, book, refusals)
+
+
+async def until_useful(book: Book, folder: Path) -> None:
+    """Let a worker that replaces another one wait for the database, before it takes connections from those that have
+    ids in memory. The first of a service begin at once, so that they can be asked how they are."""
+    end, served, stopping = monotonic() + PATIENCE, folder / SERVED, folder / STOPPING
+    while served.exists() and not stopping.exists() and not book.loaded and monotonic() < end:
+        await asyncio.sleep(0.05)
+    served.touch()
 
 
 def opened(settings: ServeSettings, figures: Figures) -> ObservedAllocator:

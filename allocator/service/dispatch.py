@@ -12,7 +12,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from allocator.errors import AllocatorError
-from allocator.schemes.token import DRAW
 from allocator.service.asked import Answer, Asked
 from allocator.service.forms import MAX_BODY, read_body, read_query
 from allocator.service.grants import Book, Grant
@@ -59,11 +58,10 @@ class Dispatch:
 
     async def _asked(self, route: Route, request: Request) -> Asked:
         grant = await self.grant_of(request)
+        grant.admit()
         names = request.path_params
         if route.verb:
             grant.check(route.verb, route.name_in(names))
-        if route.verb != DRAW:
-            grant.use(0)  # the handlers of the others know how many ids it is about
         query = read_query(request.scope["query_string"], route.query)
         raw = await body_within(request)
         body = read_body(raw, route.body) if route.body else no_body(raw)
@@ -83,7 +81,7 @@ class Dispatch:
             status, headers = error.status_code, dict(error.headers or {})
         sentence = SENTENCES.get(status, "the request was refused")
         if status == 405:
-            sentence = f"{request.method} is not allowed here; {headers.get('Allow', 'nothing')} is"
+            sentence = f"{request.method} is not allowed here; allowed are {headers.get('Allow', 'no others')}"
         return self._refusal(HttpRefusal(status, sentence, **headers), request)
 
 

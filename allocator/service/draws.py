@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from time import monotonic
 
-from allocator.aio import AsyncAllocator, AsyncSequence
+from allocator.aio import AsyncAllocator
+from allocator.errors import InvalidCount
 from allocator.objectid import ObjectId
 from allocator.schemes.limits import check_count
 from allocator.sequence import Sequence
@@ -30,6 +31,7 @@ class Draw:
     async def take(self, count: int) -> list[int] | list[str]:
         """So many ids, 1 to 10000."""
         check_count(count)
+        await self.foresee(count)
         ids = self.quick(count)
         if len(ids) < count:
             ids += await self.more(count - len(ids))  # type: ignore[operator]  # both are of one kind
@@ -39,6 +41,9 @@ class Draw:
     def at_once(self, count: int) -> bytes | None:
         """A single id as JSON, if that is all that is wanted and nothing has to be waited for."""
         return None
+
+    async def foresee(self, count: int) -> None:
+        """Raise what so many ids would end with, before any of them is drawn and lost by that."""
 
     def quick(self, count: int) -> list[int] | list[str]:
         """What memory holds, so many at most."""
@@ -67,19 +72,29 @@ class SupplyDraw(Draw):
 
 
 class SequenceDraw(SupplyDraw):
-    """The ids of a tag."""
+    """The ids of a tag. `rate` is how many were drawn a second lately, `counted` what the figures know of."""
 
-    __slots__ = ("_sequence",)
+    __slots__ = ("_ids", "_sequence", "counted", "rate")
 
     supply: Sequence
 
-    def __init__(self, sequence: AsyncSequence) -> None:
-        super().__init__("segment", sequence.tag)
+    def __init__(self, ids: AsyncAllocator, tag: str) -> None:
+        super().__init__("segment", tag)
+        self._ids, sequence = ids, ids.sequence(tag)
         self._sequence = sequence
         self.supply = sequence._supply
+        self.counted, self.rate = 0, 0.0
 
     def quick(self, count: int) -> list[int]:
         return list(islice(self.supply._values, count))
+
+    async def foresee(self, count: int) -> None:
+        """A batch that is larger than memory asks the database first how it is, and how many ids there are left."""
+        if count == 1 or (held := self.supply._in_memory()) >= count:
+            return
+        left = held + (await self._ids._on_thread(self._ids._allocator.tags.get, self.tag)).remaining
+        if 0 < left < count:
+            raise InvalidCount(f"count must be at most {left}, all that remain of tag {self.tag!r} here, got {count}")
 
     async def more(self, count: int) -> list[int]:
         return await self._sequence.next_ids(count)
@@ -138,7 +153,7 @@ class Draws:
 
     def sequence(self, tag: str) -> SequenceDraw:
         """Of a tag that exists: what is made here stays."""
-        return self._sequences.setdefault(tag, SequenceDraw(self._ids.sequence(tag)))
+        return self._sequences.setdefault(tag, SequenceDraw(self._ids, tag))
 
     def sequences(self) -> Iterable[SequenceDraw]:
         return list(self._sequences.values())

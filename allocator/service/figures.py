@@ -39,7 +39,9 @@ class Figures:
         self.lasting = gauge("allocator_seconds_in_memory", "How long they last at the rate seen", "livemin", "tag")
         self.days = gauge("allocator_days_left", "Until a tag or field runs out, at the rate seen", "livemin", "what")
         self.shards = gauge("allocator_shard_up", "1 for a shard that is in use", "livemin", "shard")
-        self.lease = gauge("allocator_lease_seconds", "How long the lease of the snowflake worker lasts", "livemin")
+        self.lease = gauge(
+            "allocator_lease_seconds", "How long the lease of a snowflake worker lasts", "livemin", "worker"
+        )
         self.ready = gauge("allocator_ready", "1 when ids can be served for the next seconds", "livemin")
 
     def _gauge(self, name: str, about: str, mode: str, *labels: str) -> Gauge:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -39,6 +39,13 @@ def number(
             raise error(str(refused)) from None
 
     return Field(name, read, {"type": "integer", "minimum": low, "maximum": high}, about, required)
+
+
+def long_number(name: str, low: int, high: int, about: str) -> Field:
+    """A number that JavaScript cannot hold, and may better be sent as text."""
+    plain = number(name, low, high, about)
+    as_text = {"type": "string", "pattern": "^[0-9]{1,19}$"}
+    return replace(plain, schema={"oneOf": [dict(plain.schema), as_text]})
 
 
 def text(name: str, read: Callable[[Any], Any], pattern: str, about: str, *, required: bool = False) -> Field:
@@ -81,17 +88,22 @@ def read_body(raw: bytes, fields: Sequence[Field]) -> dict[str, Any]:
     try:
         given = json.loads(raw)
     except (ValueError, RecursionError):
-        raise HttpRefusal(400, "the body must be a JSON object") from None
+        raise no_object(fields) from None
     if not isinstance(given, dict):
-        raise HttpRefusal(400, "the body must be a JSON object")
+        raise no_object(fields)
     return read_fields(given, fields)
+
+
+def no_object(fields: Sequence[Field]) -> HttpRefusal:
+    return HttpRefusal(400, f"the body must be a JSON object, of {', '.join(field.name for field in fields)}")
 
 
 def read_fields(given: Mapping[str, Any], fields: Sequence[Field]) -> dict[str, Any]:
     known = {field.name: field for field in fields}
     for name in given:
         if name not in known:
-            raise InvalidSetting(f"there is no field {name!a:.80}; known are {', '.join(known) or 'none'}")
+            others = f"there are {', '.join(known)}" if known else "there are none"
+            raise InvalidSetting(f"there is no parameter {name!a:.80} here; {others}")
     missing = [field.name for field in fields if field.required and field.name not in given]
     if missing:
         raise InvalidSetting(f"{missing[0]} is missing")

@@ -61,7 +61,11 @@ class Front:
         if grant is None:
             return None
         draw = grant.ready.get(path)
-        return None if draw and grant.limited and grant.rates.use(count) else draw
+        if draw and grant.limited:
+            if grant.rates.admit():
+                return None
+            grant.rates.charge(count)
+        return draw
 
     async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
         status, said, body = self._refusals.tell(error, scope["method"], scope["path"], headers)

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
+from allocator.schemes.rate import pause, used
 from allocator.schemes.token import ANONYMOUS, PREFIX, VERBS, Token
 from allocator.service.limits import Rates, States
 from allocator.service.problems import Unauthorized
@@ -32,15 +33,20 @@ AT_ONCE = 1.0
 EVERYTHING = Token(0, "open", "", VERBS, ("*",), None, None, datetime.fromtimestamp(0, UTC))
 
 OURS = PREFIX.encode()
+HOW = "it is sent as Authorization: Bearer allocator_SECRET, by clients as token= or ALLOCATOR_TOKEN"
+
+RARE_RATE, RARE_BURST = 1.0, 20
+"""Nodes and workers a second and token: a million node numbers then last for twelve days of an attack."""
 
 LOCAL = (b"localhost", b"127.0.0.1", b"[::1]")
 """What a browser on this machine may call us; any other name may be a foreign page's, pointed here."""
+OF_ITSELF = (b"none", b"same-origin")
 
 
 class Grant:
     """One token, as it is used: `ready` maps the path of a hot route to what it gives, once that was allowed."""
 
-    __slots__ = ("digest", "expires", "limited", "rates", "ready", "token")
+    __slots__ = ("_rare_at", "digest", "expires", "limited", "rates", "ready", "token")
 
     def __init__(self, token: Token, states: States) -> None:
         self.token = token
@@ -49,22 +55,42 @@ class Grant:
         self.rates = Rates(token, states)
         self.limited = self.rates.limited
         self.ready: dict[str, Draw] = {}
+        self._rare_at = 0.0
 
     def check(self, verb: str, name: str | None) -> None:
-        if not self.token.may(verb, name):
-            on = f" {name!r}" if name is not None else ""
-            raise AccessDenied(f"this token may not {verb}{on}")
+        if self.token.may(verb, name):
+            return
+        on = f" {name!r}" if name is not None else ""
+        if self.token.name == ANONYMOUS:
+            raise Unauthorized(f"without a token one may not {verb}{on}; {HOW}")
+        raise AccessDenied(f"this token may not {verb}{on}")
 
-    def use(self, ids: int) -> None:
-        """Raise `TooManyRequests` unless the token's rates let so many ids pass now."""
-        if self.limited and (wait := self.rates.use(ids)):
-            raise TooManyRequests(f"the rate of this token is used up; try again in {wait:.1f} seconds")
+    def admit(self) -> None:
+        """Count a request; raise `TooManyRequests` where the token's rates do not let it pass now."""
+        if self.limited and (wait := self.rates.admit()):
+            raise used_up(wait)
+
+    def charge(self, ids: int) -> None:
+        """Count ids that were given."""
+        if self.limited:
+            self.rates.charge(ids)
+
+    def admit_rare(self) -> None:
+        """As `admit`, for what there is little of: nodes and workers. Counted by each process, for every token."""
+        now = monotonic()
+        if wait := pause(self._rare_at, now, RARE_BURST / RARE_RATE):
+            raise used_up(wait)
+        self._rare_at = used(self._rare_at, now, 1, RARE_RATE)
+
+
+def used_up(wait: float) -> TooManyRequests:
+    return TooManyRequests(f"the rate of this token is used up; try again in {wait:.1f} seconds", wait)
 
 
 class Book:
     """All tokens, by the digests of their secrets. Used by one event loop."""
 
-    def __init__(self, load: Callable[[], list[Token]], states: States, is_open: bool) -> None:
+    def __init__(self, load: Callable[[], tuple[list[Token], bool]], states: States, is_open: bool) -> None:
         self._load = load
         self._states = states
         self._open = Grant(EVERYTHING, states) if is_open else None
@@ -77,34 +103,30 @@ class Book:
 
     def quick(self, headers: Mapping[bytes, bytes]) -> Grant | None:
         """Whose request this is, if that is known without waiting."""
+        if self._open:
+            return self._open if self.loaded and is_local(headers) else None
         value = headers.get(b"authorization")
         if value is None:
-            return self._without(headers.get(b"host", b""))
+            grant = self._anonymous
+            return grant if grant is None or grant.token.is_valid(datetime.now(UTC)) else None
         scheme, _, secret = value.partition(b" ")
         return self.with_secret(secret) if scheme == b"Bearer" or scheme.lower() == b"bearer" else None
 
     def with_secret(self, secret: bytes) -> Grant | None:
-        if self._open and not self._grants:
-            return self._open
         digest = sha256(secret).digest()
         grant = self._grants.get(digest)
         if grant is None or not compare_digest(grant.digest, digest):
             return None
         return grant if not grant.expires or grant.token.is_valid(datetime.now(UTC)) else None
 
-    def _without(self, host: bytes) -> Grant | None:
-        if self._open and not self._grants:
-            return self._open if host.rpartition(b":")[0] in LOCAL or host in LOCAL else None
-        grant = self._anonymous
-        return grant if grant is None or grant.token.is_valid(datetime.now(UTC)) else None
-
     async def of(self, headers: Mapping[bytes, bytes]) -> Grant:
         """Whose request this is. Raises what a caller without a right to anything is told."""
         value = headers.get(b"authorization", b"")
         return await self._known(lambda: self.quick(headers), value.partition(b" ")[2])
 
-    async def of_secret(self, secret: bytes) -> Grant:
-        return await self._known(lambda: self.with_secret(secret), secret)
+    async def of_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Grant:
+        """As `of`, for a secret that is sent elsewhere than it should be."""
+        return await self.of({**headers, b"authorization": b"Bearer " + secret})
 
     async def _known(self, find: Callable[[], Grant | None], secret: bytes) -> Grant:
         found = find()
@@ -114,7 +136,7 @@ class Book:
         if found is None and not self.loaded:
             raise DatabaseUnavailable("the tokens could not be read yet")
         if found is None:
-            raise Unauthorized("a valid token is needed, as in Authorization: Bearer allocator_…")
+            raise Unauthorized(f"a valid token is needed; {HOW}")
         return found
 
     # -- reading
@@ -138,14 +160,16 @@ class Book:
     async def _read(self) -> None:
         self._tried_at = monotonic()
         try:
-            tokens = await asyncio.to_thread(self._load)
+            tokens, were_made = await asyncio.to_thread(self._load)
         except AllocatorError as error:
             if self.loaded and self.failure is None:
                 log.warning("the tokens could not be read, and those that were read last stay good: %s", error)
             self.failure = error
             return
-        self.failure, self.loaded = None, True
         self._take(tokens)
+        if were_made:
+            self._open = None  # for good: whoever revokes the last token does not mean to let everybody in
+        self.failure, self.loaded = None, True
 
     def _take(self, tokens: list[Token]) -> None:
         grants = {}
@@ -154,4 +178,18 @@ class Book:
             known = self._grants.get(fresh.digest)
             grants[fresh.digest] = known if known and known.token == token else fresh
         self._grants = grants
-        self._anonymous = next((grant for grant in grants.values() if grant.token.name == ANONYMOUS), None)
+        now = datetime.now(UTC)
+        public = [one for one in grants.values() if one.token.name == ANONYMOUS and one.token.is_valid(now)]
+        self._anonymous = public[-1] if public else None
+
+
+def is_local(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a request may come from this machine, and from no page of the web that a browser here has opened."""
+    if headers.get(b"sec-fetch-site", b"none") not in OF_ITSELF:
+        return False
+    origin = headers.get(b"origin")
+    return is_here(headers.get(b"host", b"")) and (origin is None or is_here(origin.partition(b"://")[2]))
+
+
+def is_here(host: bytes) -> bool:
+    return host in LOCAL or host.rpartition(b":")[0] in LOCAL

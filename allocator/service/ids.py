@@ -6,18 +6,23 @@ import time
 from dataclasses import dataclass
 
 from allocator.aio import AsyncAllocator
-from allocator.errors import InvalidSetting
+from allocator.errors import InvalidSetting, MaxValueWentBack, UnknownTag
 from allocator.inspection import inspect_id
-from allocator.schemes.limits import MAX_SECONDS, check_tag
-from allocator.schemes.snowflake import Lease, LeaseClaim
-from allocator.schemes.wire import inspection_to_json, lease_to_json, segment_to_json
+from allocator.schemes.layout import Layout
+from allocator.schemes.limits import check_tag
+from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
+from allocator.schemes.wire import inspection_to_json, lease_to_json, segment_to_json, whole
 from allocator.service.asked import Answer, Asked
 from allocator.service.draws import Draw, Draws
+from allocator.service.problems import SaysWentBack
 from allocator.service.sequences import Sequences
 
 MAX_READY = 10_000
 """Hot routes that one token keeps ready; the others take the long way."""
 
+WORKERS = (SNOWFLAKE.limit("datacenter") + 1) * (SNOWFLAKE.limit("worker") + 1)
+MAX_LEASE = 600_000
+"""Milliseconds; who leases all workers has them for so long and no longer."""
 SKEW = 60_000
 """Milliseconds that a client's clock may differ from ours, so that none leases a worker far into the future."""
 
@@ -44,29 +49,35 @@ class Ids:
 
     async def _taken(self, asked: Asked, draw: Draw) -> Answer:
         count = asked.query.get("count", 1)
-        asked.grant.use(count)
         body = draw.body(await draw.take(count))
+        asked.grant.charge(count)
         if len(asked.grant.ready) < MAX_READY:
             asked.grant.ready[asked.path] = draw
         return Answer(body)
 
     async def segment(self, asked: Asked) -> Answer:
         size, name = asked.query.get("size"), asked.names["tag"]
-        asked.grant.use(size or 1)
         seen, exact = asked.query.get("seen", {}), asked.query.get("exact", False)
         if exact and size is None:
             raise InvalidSetting("exact needs a size")
-        return Answer(segment_to_json(name, await self.sequences.claim(name, size, seen, exact=exact)))
+        try:
+            segment = await self.sequences.claim(name, size, seen, exact=exact)
+        except MaxValueWentBack as error:
+            raise (SaysWentBack(*error.args) if seen else error) from error
+        asked.grant.charge(len(segment))
+        return Answer(segment_to_json(name, segment))
 
     async def ticket(self, asked: Asked) -> Answer:
         kind = check_tag(asked.names["type"])
-        asked.grant.use(1)
+        if kind not in self.tickets and len(self.tickets) >= self.sequences.max_tags:
+            raise UnknownTag(f"type {kind!r} is not made, since there are {len(self.tickets)} types already")
         number = await self.ids.ticket(kind)
+        asked.grant.charge(1)
         self.tickets[kind] = self.tickets.get(kind, 0) + 1
         return Answer({"type": kind, "id": str(number)})
 
     async def node(self, asked: Asked) -> Answer:
-        asked.grant.use(1)
+        asked.grant.admit_rare()
         return Answer({"node": str(await self.ids._on_thread(self.ids._allocator._backend.register_node))})
 
     async def lease(self, asked: Asked) -> Answer:
@@ -74,13 +85,15 @@ class Ids:
 
     async def renew(self, asked: Asked) -> Answer:
         form = asked.body
-        worker = int(asked.names["worker"])
+        worker = whole("worker", asked.names["worker"], 0, WORKERS - 1)
         return await self._leased(asked, Lease(worker, form["holder"], form["since"], form["now"]))
 
     async def _leased(self, asked: Asked, lease: Lease | None) -> Answer:
         form = asked.body
         check_times(form["now"], form["until"], int(time.time() * 1000))
-        asked.grant.use(1)
+        check_format(form["layout"], form["epoch"])
+        if lease is None:
+            asked.grant.admit_rare()
         claim, backend = LeaseClaim(lease, form["now"], form["until"]), self.ids._allocator._backend
         found = await self.ids._on_thread(backend.lease_worker, claim, form["layout"], form["epoch"])
         return Answer(lease_to_json(found))
@@ -94,5 +107,13 @@ def check_times(now: int, until: int, here: int) -> None:
     """The milliseconds of a lease, by the client's clock, beside our own."""
     if abs(now - here) > SKEW:
         raise InvalidSetting(f"now must be within {SKEW // 1000} seconds of the service's clock, got {now - here:+} ms")
-    if not now < until <= now + MAX_SECONDS * 1000:
-        raise InvalidSetting(f"until must be at most {MAX_SECONDS:g} seconds after now, got {until - now} ms")
+    if not now < until <= now + MAX_LEASE:
+        raise InvalidSetting(f"until must be at most {MAX_LEASE // 1000} seconds after now, got {until - now} ms")
+
+
+def check_format(layout: Layout, epoch: int) -> None:
+    """The service's own format, and no other: all of a database have one, and the first to lease would choose it."""
+    if layout != SNOWFLAKE or epoch != EPOCH:
+        raise InvalidSetting(
+            f"this service leases workers for the layout {SNOWFLAKE} and the epoch {EPOCH}, got {layout} and {epoch}"
+        )

@@ -31,8 +31,9 @@ def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
     async def segment(request: Request) -> Response:
         key = request.path_params["key"]
         grant = await dispatch.grant_of(request)
+        grant.admit()
         grant.check(DRAW, key)
-        grant.use(1)
+        grant.charge(1)
         return await number_of(request, ids, await sequence(key))
 
     async def sequence(key: str) -> Draw | AllocatorError:
@@ -43,8 +44,9 @@ def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
 
     async def snowflake(request: Request) -> Response:
         grant = await dispatch.grant_of(request)
+        grant.admit()
         grant.check(DRAW, SNOWFLAKE)
-        grant.use(1)
+        grant.charge(1)
         return await number_of(request, ids, ids.draws.snowflake)
 
     def route(path: str, endpoint: Endpoint) -> Route:

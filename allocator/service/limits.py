@@ -43,17 +43,18 @@ class Rates:
     def limited(self) -> bool:
         return self._ids is not None or self._requests is not None
 
-    def use(self, ids: int) -> float:
-        """Count a request of so many ids; or, uncounted, for how many seconds it must wait."""
+    def admit(self) -> float:
+        """Count a request; or, uncounted, for how many seconds it must wait."""
         now, states, at = monotonic(), self._states, self._at
         wait = max(
             pause(states[at], now) if self._ids else 0.0,
             pause(states[at + 1], now) if self._requests else 0.0,
         )
-        if wait > 0:
-            return wait
-        if self._ids:
-            states[at] = used(states[at], now, ids, self._ids)
-        if self._requests:
+        if self._requests and not wait:
             states[at + 1] = used(states[at + 1], now, 1, self._requests)
-        return 0.0
+        return wait
+
+    def charge(self, ids: int) -> None:
+        """Count ids that were given: what is more than the rate is paid for by waiting, afterwards."""
+        if self._ids:
+            self._states[self._at] = used(self._states[self._at], monotonic(), ids, self._ids)

@@ -9,10 +9,13 @@ FIELDS = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 def config_of(form: str) -> dict[str, Any]:
     """For `logging.config.dictConfig`: "json" for a machine, "text" for a person."""
+    from pythonjsonlogger.core import RESERVED_ATTRS  # not there without the extra, of which `server` tells
+
     formats: dict[str, Any] = {
         "json": {
             "()": "pythonjsonlogger.json.JsonFormatter",
             "fmt": FIELDS,
+            "reserved_attrs": [*RESERVED_ATTRS, "color_message"],  # uvicorn's, for terminals
             "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
         },
         "text": {"format": "%(asctime)s %(levelname)s %(message)s"},

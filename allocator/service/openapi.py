@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import re
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from allocator.schemes.token import ADMINISTER, DRAW, READ
 from allocator.service.forms import Field
 from allocator.service.problems import CONTENT_TYPE
 from allocator.service.routes import PATH_PATTERNS, Route
 from allocator.service.shapes import PROBLEM
 
+GROUPS = {DRAW: "ids", READ: "tags", ADMINISTER: "tags", None: "without a verb: any token"}
 PATH_NAME = re.compile(r"\{(\w+)\}")
-ALWAYS = (400, 401, 403, 404, 408, 409, 410, 413, 414, 429, 503)
+ALWAYS = {
+    400: "Something in the request is not as it must be",
+    401: "A token is needed that is valid here",
+    403: "The token is not good for this",
+    404: "There is no such path or tag",
+    408: "The request did not arrive in time",
+    409: "The tag exists already, or the lease was lost",
+    410: "The tag has given its last id",
+    413: "The body is too large",
+    414: "The query is too large",
+    429: "The rate of the token is used up; Retry-After says for how long",
+    503: "The database is away, or must be mended; Retry-After says when to ask again",
+}
 """What any route may refuse with; which error means which is in `problems`."""
 ABOUT = (
     "Unique 64-bit ids. They are text in JSON, since a browser reads 9007199254740993 as 9007199254740992. A request "
@@ -36,7 +49,6 @@ def document(routes: list[Route], version: str) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": {"Problem": PROBLEM},
-            "responses": {"Problem": problem_response()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}, {}],
@@ -45,10 +57,11 @@ def document(routes: list[Route], version: str) -> dict[str, Any]:
 
 def operation(route: Route) -> dict[str, Any]:
     answer = {"description": "Done", "content": {"application/json": {"schema": dict(route.answer)}}}
-    problems = {str(status): {"$ref": "#/components/responses/Problem"} for status in ALWAYS}
+    problems = {str(status): problem_response(sentence) for status, sentence in ALWAYS.items()}
     made = {"201": answer | {"description": "Created"}} if route.created else {}
     found: dict[str, Any] = {
         "summary": route.summary,
+        "tags": [GROUPS[route.verb]],
         "operationId": route.handler.__qualname__.replace(".", "_").lower(),
         "parameters": [*map(path_parameter, PATH_NAME.findall(route.path)), *map(query_parameter, route.query)],
         "responses": {"200": answer, **made, **problems},
@@ -88,9 +101,9 @@ def body_schema(fields: tuple[Field, ...]) -> dict[str, Any]:
     }
 
 
-def problem_response() -> dict[str, Any]:
+def problem_response(sentence: str) -> dict[str, Any]:
     return {
-        "description": f"Refused, in one sentence; {HTTPStatus.SERVICE_UNAVAILABLE.value} carries Retry-After",
+        "description": sentence,
         "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -33,9 +33,13 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
 
     async def metrics(request: Request) -> Response:
         grant = await dispatch.grant_of(request)
+        grant.admit()
         grant.check(READ, None)
         watch.look()
         return Response(figures.text(), 200, dict(NO_STORE), FIGURES_TYPE)
+
+    async def to_docs(request: Request) -> Response:
+        return RedirectResponse("/docs")
 
     def fixed(body: bytes, kind: str) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -49,6 +53,7 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
         Route("/readyz", guarded(ready)),
         Route("/metrics", guarded(metrics)),
         Route("/openapi.json", guarded(fixed(json.dumps(description).encode(), "application/json"))),
+        Route("/", guarded(to_docs)),
         Route("/docs", guarded(fixed(PAGE, "text/html"))),
         Route("/docs/start.js", guarded(fixed(START, "text/javascript"))),
         Mount("/docs", StaticFiles(directory=assets())),

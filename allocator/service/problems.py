@@ -10,23 +10,31 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
+from math import ceil
 from typing import Any
 
 from allocator.errors import (
     AccessDenied,
+    AllocatorClosed,
     AllocatorError,
     ClockWentBack,
+    DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
+    FleetGrowing,
     InvalidArgument,
     LeaseLost,
     MaxValueWentBack,
     NodeIdsExhausted,
+    SchemaDamaged,
+    SchemaOutOfDate,
+    ShardMisconfigured,
     TagExists,
     TooManyRequests,
     UnknownTag,
 )
 
+PUBLIC = AllocatorError.__module__
 CONTENT_TYPE = "application/problem+json"
 
 
@@ -43,6 +51,10 @@ class Unauthorized(AccessDenied):
     """No token, or one that is not known, was revoked or has expired."""
 
 
+class SaysWentBack(MaxValueWentBack):
+    """A client has seen more than the database has; whether that is so for others too shows at their own claims."""
+
+
 STATUSES: tuple[tuple[type[AllocatorError], int], ...] = (
     (InvalidArgument, 400),
     (Unauthorized, 401),
@@ -50,18 +62,28 @@ STATUSES: tuple[tuple[type[AllocatorError], int], ...] = (
     (UnknownTag, 404),
     (TagExists, 409),
     (LeaseLost, 409),
+    (SaysWentBack, 409),
     (Exhausted, 410),
     (TooManyRequests, 429),
     (AllocatorError, 503),
 )
 """The first that fits; whatever is the service's own trouble comes last."""
 
-RETRY_AFTER: tuple[tuple[type[AllocatorError], int], ...] = (
-    (TooManyRequests, 1),
-    (DatabaseUnavailable, 1),
-    (AllocatorError, 30),
+SOON, WHEN_MENDED = 1, 30
+"""Seconds after which to ask again."""
+
+TOLD: tuple[tuple[type[AllocatorError], str], ...] = (
+    (FleetGrowing, "more databases are being added just now; trying again in a moment is safe"),
+    (DatabaseUnavailable, "the database cannot be reached just now; trying again is safe"),
+    (DatabaseRefused, "the database refuses the service; its operator finds the reason in the log"),
+    (SchemaOutOfDate, "the tables are not those that the service needs; its operator finds the reason in the log"),
+    (SchemaDamaged, "the tables were altered; the operator of the service finds the reason in the log"),
+    (ShardMisconfigured, "the databases do not fit together; the operator of the service finds the reason in the log"),
+    (NodeIdsExhausted, "no node or worker number is free just now; the operator of the service finds more in the log"),
+    (AllocatorClosed, "the service is being stopped; another one may answer"),
+    (AllocatorError, "the service cannot do this just now; its operator finds the reason in the log"),
 )
-"""Seconds; the long one is for what passes only when somebody mends it."""
+"""What callers learn of troubles whose own words name hosts and users; the first that fits."""
 
 TELLABLE = (
     InvalidArgument,
@@ -72,7 +94,6 @@ TELLABLE = (
     Exhausted,
     TooManyRequests,
     MaxValueWentBack,
-    NodeIdsExhausted,
     ClockWentBack,
     HttpRefusal,
 )
@@ -88,24 +109,31 @@ def status_of(error: AllocatorError) -> int:
 def detail_of(error: AllocatorError) -> str:
     if isinstance(error, TELLABLE):
         return str(error)
-    return (type(error).__doc__ or "").splitlines()[0]
+    return next(sentence for kind, sentence in TOLD if isinstance(error, kind))
 
 
 def name_of(error: AllocatorError) -> str:
     """The public name of an error."""
     if isinstance(error, HttpRefusal):
         return "Refused"
-    return "AccessDenied" if isinstance(error, Unauthorized) else type(error).__name__
+    kind = type(error)
+    return (kind if kind.__module__ == PUBLIC else kind.__bases__[0]).__name__
 
 
 def headers_of(error: AllocatorError) -> dict[str, str]:
     status = status_of(error)
     headers = dict(error.headers) if isinstance(error, HttpRefusal) else {}
     if status in {429, 503}:
-        headers["retry-after"] = str(next(seconds for kind, seconds in RETRY_AFTER if isinstance(error, kind)))
+        headers["retry-after"] = str(retry_after(error))
     if status == 401:
         headers["www-authenticate"] = "Bearer"
     return headers
+
+
+def retry_after(error: AllocatorError) -> int:
+    if isinstance(error, TooManyRequests):
+        return max(1, ceil(error.seconds))
+    return SOON if isinstance(error, DatabaseUnavailable) else WHEN_MENDED
 
 
 def problem(error: AllocatorError, request: str) -> dict[str, Any]:

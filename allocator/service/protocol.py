@@ -12,7 +12,10 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from allocator.service.forms import MAX_BODY
+
 MAX_HEAD = 32_768
+MAX_UNENDED = MAX_BODY + MAX_HEAD
 MAX_SECONDS = 15.0
 SWEEP = 1.0
 
@@ -32,13 +35,18 @@ LARGE = closing(431, "Request Header Fields Too Large", f"the head of a request 
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """`since` is when the sweep first saw that the connection waits for the rest of a request, after `after`."""
+    """A connection; `cycle` is uvicorn's, one for each request whose head has arrived."""
 
     sweeper: asyncio.TimerHandle | None = None
 
+    unended = 0
+    """Bytes that came since the head of the last request was whole: its body, and the beginning of the next."""
+    counted: Any = None
+    """The request after which they came."""
     since: float | None = None
-    after: Any = None
-    head = 0
+    """When the sweep first saw that this connection makes no headway."""
+    headway: Any = None
+    """What it had come to by then."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -47,20 +55,21 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        cycle = self.cycle
-        if cycle is not None and not cycle.response_complete:
-            self.head = 0
+        if self.cycle is not self.counted:
+            self.counted, self.unended = self.cycle, 0
             return
-        self.head += len(data)
-        if self.head > MAX_HEAD:
+        self.unended += len(data)
+        if self.unended > (MAX_UNENDED if self.is_answering() else MAX_HEAD):
             self.end(LARGE)
 
-    def waits(self) -> bool:
-        """Whether a request has begun, or a connection, and not come to its end; not one that is being answered."""
-        return self.timeout_keep_alive_task is None and (self.cycle is None or self.cycle.response_complete)
+    def is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def end(self, answer: bytes) -> None:
-        if not self.transport.is_closing():
+        """Say why, unless an answer is under way, and hang up."""
+        if self.is_answering() or self.transport.get_write_buffer_size():
+            self.transport.abort()
+        elif not self.transport.is_closing():
             self.transport.write(answer)
             self.transport.close()
 
@@ -79,9 +88,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self.sweep_later()
 
     def look(self, now: float) -> None:
-        if not self.waits():
+        """End what waits for too long: for the rest of a request, or for a client that does not read its answer."""
+        unread = self.transport.get_write_buffer_size()
+        idle = self.timeout_keep_alive_task is not None
+        if not unread and (idle or self.is_answering()):
             self.since = None
-        elif self.since is None or self.after is not self.cycle:
-            self.since, self.after = now, self.cycle
+        elif self.since is None or self.headway != (self.cycle, unread):
+            self.since, self.headway = now, (self.cycle, unread)
         elif now - self.since > MAX_SECONDS:
             self.end(SLOW)

@@ -48,6 +48,7 @@ class Refusals:
             "status": status,
             "error": name,
         }
-        log.log(logging.WARNING if status >= 500 else logging.INFO, "refused: %s", error, extra=about)
+        level = logging.WARNING if status >= 500 else logging.INFO
+        log.log(level, "%d %s %s [%s]: %s", status, method, about["path"], request, error, extra=about)
         told = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
         return status, told, body_of(error, request)

@@ -16,7 +16,7 @@ from allocator.service import shapes
 from allocator.service.administration import Administration
 from allocator.service.asked import Handler
 from allocator.service.draws import METEOR, OBJECTID, SNOWFLAKE
-from allocator.service.forms import Field, choice, flag, number, text
+from allocator.service.forms import Field, choice, flag, long_number, number, text
 from allocator.service.ids import Ids
 
 MAX_MILLISECOND = 2**53
@@ -35,8 +35,10 @@ EPOCH = number("epoch", 0, MAX_ID, "The scheme's epoch: seconds for meteor, mill
 SETTINGS = (
     number("step", 1, MAX_STEP, "The least number of ids a claim takes."),
     number("max_step", 1, MAX_STEP, "The greatest number of ids a claim takes."),
-    number("limit", 1, MAX_ID, "The greatest id the tag will ever give."),
-    number("start_after", 0, MAX_ID, "The next id is greater than this; it is never lowered."),
+    long_number("limit", 1, MAX_ID, "The greatest id the tag will ever give."),
+    long_number(
+        "start_after", 0, MAX_ID, "Claims go on above this; never lowered. What is in memory is still given out."
+    ),
 )
 LEASE = (
     text("layout", layout_from_text, "^[0-9]+(/[0-9]+){4}$", "The widths of fields, as 1/41/5/5/12.", required=True),

@@ -22,7 +22,7 @@ class Sequences:
         self._ids = ids
         self._draws = draws
         self._create = create
-        self._max_tags = max_tags
+        self.max_tags = max_tags
         self.blocks: dict[str, int] = {}
         """How many ids of a tag went to clients as segments, for the figures."""
 
@@ -36,17 +36,18 @@ class Sequences:
 
     async def _registered(self, name: str, create: bool) -> None:
         """Before anything in memory is made for a name that a caller may have made up."""
+        tags = self._ids._allocator.tags
         try:
-            await self._ids.tags.get(name)
+            await self._ids._on_thread(tags.get, name)
         except UnknownTag:
             if not create:
                 raise
-            if len(await self._ids.tags.list()) >= self._max_tags:
+            if await self._ids._on_thread(tags.count) >= self.max_tags:
                 raise UnknownTag(
-                    f"tag {name!r} does not exist, and is not made, since there are {self._max_tags} tags already"
+                    f"tag {name!r} does not exist, and is not made, since there are {self.max_tags} tags already"
                 ) from None
             with suppress(TagExists):  # another worker was first
-                await self._ids.tags.create(name)
+                await self._ids._on_thread(tags.create, name)
 
     async def claim(self, tag: str, size: int | None, seen: Seen, *, exact: bool, create: bool = True) -> range:
         """A segment that belongs to the caller alone, above whatever anybody here has seen."""
@@ -58,19 +59,20 @@ class Sequences:
         return segment
 
     async def list(self) -> list[Tag]:
-        return await self._ids.tags.list()
+        return await self._ids._on_thread(self._ids._allocator.tags.list)
 
     async def get(self, tag: str) -> Tag:
-        return await self._ids.tags.get(tag)
+        return await self._ids._on_thread(self._ids._allocator.tags.get, tag)
 
     async def put(self, tag: str, form: dict[str, Any], *, new: bool, old: bool) -> tuple[Tag, bool]:
         """Create a tag (`new`), change one (`old`), or whichever is needed; whether it was created."""
         if new and old:
             raise HttpRefusal(400, "If-Match and If-None-Match exclude each other")
+        tags = self._ids._allocator.tags
         if not old:
             try:
-                return await self._ids.tags.create(tag, **form), True
+                return await self._ids._on_thread(tags.create, tag, **form), True
             except TagExists:
                 if new:
                     raise
-        return await self._ids.tags.set(tag, **form), False
+        return await self._ids._on_thread(tags.set, tag, **form), False

@@ -7,20 +7,28 @@ import os
 import signal
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from ipaddress import ip_address
 from logging.config import dictConfig
 from pathlib import Path
+from socket import socket
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from allocator.backend import Databases
 from allocator.background import Background
 from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.servers import addresses
 from allocator.service.logs import config_of
-from allocator.service.settings import FIGURES, ServeSettings
+from allocator.service.settings import FIGURES, STOPPING, ServeSettings
 from allocator.tokens import Tokens
 
+if TYPE_CHECKING:
+    import uvicorn
+
 log = logging.getLogger("allocator.service")
+
+NEEDED = ("httptools", "prometheus_client", "pythonjsonlogger", "starlette", "swagger_ui_bundle", "uvicorn")
 
 LOOPBACK = "127.0.0.1"
 GRACE = 10
@@ -31,8 +39,9 @@ KEEP_ALIVE = 75
 
 def serve(given: ServeSettings) -> None:
     """Serve until SIGTERM or SIGINT: then what is under way is answered, and nothing more is accepted."""
-    if addresses(list(given.urls)):
+    if any(addresses(url) for url in given.urls):
         raise InvalidSetting("a service stands before databases, and not before another service")
+    check_installed()
     dictConfig(config_of(given.logs))
     settings = guarded(given)
     with TemporaryDirectory(prefix="allocator-") as folder:
@@ -44,21 +53,22 @@ def serve(given: ServeSettings) -> None:
         run(replace(settings, folder=folder))
 
 
+def check_installed() -> None:
+    for name in NEEDED:
+        if find_spec(name) is None:
+            raise InvalidSetting(f"the service needs {name}, which is not installed; pip install 'allocator[server]'")
+
+
 def ignored(number: int, frame: object) -> None:
     """The end is near anyway."""
 
 
 def run(settings: ServeSettings) -> None:
-    try:
-        import uvicorn
-        from uvicorn.supervisors import Multiprocess
+    import uvicorn
 
-        from allocator.service.app import application
-        from allocator.service.protocol import BoundedProtocol
-    except ImportError as error:
-        raise InvalidSetting(
-            f"the service needs {error.name}, which is not installed; pip install 'allocator[server]'"
-        ) from error
+    from allocator.service.app import application
+    from allocator.service.protocol import BoundedProtocol
+
     config = uvicorn.Config(
         partial(application, settings),
         factory=True,
@@ -77,14 +87,31 @@ def run(settings: ServeSettings) -> None:
         ssl_keyfile=settings.key,
     )
     try:
-        socket = config.bind_socket()
+        listening = config.bind_socket()
     except SystemExit:
         place = f"{settings.host}:{settings.port}"
         raise InvalidSetting(f"{place} cannot be listened on; the line above says why") from None
     if settings.workers == 1:
-        uvicorn.Server(config).run(sockets=[socket])
+        uvicorn.Server(config).run(sockets=[listening])
     else:
-        Multiprocess(config, sockets=[socket]).run()
+        supervise(config, listening, Path(settings.folder) / STOPPING)
+
+
+def supervise(config: uvicorn.Config, listening: socket, stopping: Path) -> None:
+    from uvicorn.supervisors import Multiprocess
+
+    class Supervisor(Multiprocess):
+        def keep_subprocess_alive(self) -> None:
+            """The worker's end of the pipe is open here too: it hides that a worker is gone, for five seconds."""
+            for process in self.processes:
+                process.child_conn.close()
+            super().keep_subprocess_alive()
+
+        def terminate_all(self) -> None:
+            stopping.touch()  # for those that have not begun yet, and hear no signal
+            super().terminate_all()
+
+    Supervisor(config, sockets=[listening]).run()
 
 
 # -- who may come in
@@ -92,28 +119,26 @@ def run(settings: ServeSettings) -> None:
 
 def guarded(settings: ServeSettings) -> ServeSettings:
     """Without any token, this machine alone."""
-    if not has_no_tokens(settings):
-        return settings
-    host = settings.host if is_loopback(settings.host) else LOOPBACK
-    log.warning(
-        "no token was made yet, so only %s is listened on, and whoever is on this machine may do everything; "
-        "for others, run: allocator tokens create NAME, and start the service again",
-        host,
-    )
-    return replace(settings, host=host, is_open=True)
-
-
-def has_no_tokens(settings: ServeSettings) -> bool:
     background = Background()
     databases = Databases(list(settings.urls), background, None, None, settings.timeout)
+    log.info("serving ids out of %s", databases.shown)
     try:
-        return not Tokens(databases.first).list()
+        if Tokens(databases.first).were_made():
+            return settings
     except DatabaseUnavailable as error:
-        log.warning("whether there are tokens is not known yet, so one is needed: %s", error)
-        return False
+        log.warning("a token is needed, since the database cannot say yet whether there are any: %s", error)
+        return settings
     finally:
         background.close(settings.timeout)
         databases.close()
+    host = settings.host if is_loopback(settings.host) else LOOPBACK
+    log.warning(
+        "no token was made yet, so that whoever is on this machine may do everything, and only %s is listened on%s; "
+        "for others, make one in this database, with: allocator tokens create NAME, and start the service again",
+        host,
+        "" if host == settings.host else f", and not {settings.host}",
+    )
+    return replace(settings, host=host, is_open=True)
 
 
 def is_loopback(host: str) -> bool:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder of the workers' figures; prometheus-client looks at it when it is imported."""
 
+SERVED, STOPPING = "served", "stopping"
+"""Files in the folder of a run, that are there once a worker has begun, and once all are to end."""
+
 LEAF, TINYID = COMPATIBLE = ("leaf", "tinyid")
 
 

@@ -25,7 +25,7 @@ from starlette.routing import Route
 from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
 from allocator.schemes.limits import MAX_IDS_A_CALL
 from allocator.schemes.token import DRAW
-from allocator.service.dispatch import Dispatch, body_within
+from allocator.service.dispatch import Dispatch, body_within, headers_of
 from allocator.service.grants import Book, Grant
 from allocator.service.ids import Ids
 from allocator.service.problems import HttpRefusal, detail_of
@@ -44,21 +44,22 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
         count = batch_size(fields)
         if count < 1:
             return []
-        grant.use(count)
         draw = await ids.sequences.draw(fields["bizType"], create=False)
-        return [int(number) for number in await draw.take(count)]
+        found = [int(number) for number in await draw.take(count)]
+        grant.charge(count)
+        return found
 
     async def next_segment(fields: Fields, grant: Grant) -> dict[str, int]:
-        tag = fields["bizType"]
-        grant.use(1)
-        return segment_id(await ids.sequences.claim(tag, None, {}, exact=False, create=False))
+        segment = await ids.sequences.claim(fields["bizType"], None, {}, exact=False, create=False)
+        grant.charge(len(segment))
+        return segment_id(segment)
 
     def answering(act: Act, as_text: Callable[[Any], str] | None) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             fields = await fields_of(request)
             batch_size(fields)
             try:
-                found = await act(fields, await granted(book, fields))
+                found = await act(fields, await granted(book, fields, headers_of(request)))
             except AllocatorError as error:
                 return text("") if as_text else record(None, *failure(error, fields))
             return text(as_text(found)) if as_text else record(found, OK, "")
@@ -79,12 +80,13 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
 Act = Callable[[Fields, Grant], Awaitable[Any]]
 
 
-async def granted(book: Book, fields: Fields) -> Grant:
+async def granted(book: Book, fields: Fields, headers: dict[bytes, bytes]) -> Grant:
     tag, token = fields.get("bizType", ""), fields.get("token", "")
     if not tag or not token:
         raise AccessDenied("bizType and token are needed")
-    grant = await book.of_secret(token.encode())
+    grant = await book.of_secret(token.encode(), headers)
     grant.check(DRAW, tag)
+    grant.admit()
     return grant
 
 

@@ -14,13 +14,18 @@ from allocator.schemes.horizon import DAY, Horizon
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.service.draws import SequenceDraw
-from allocator.service.figures import OTHERS, Figures
+from allocator.service.figures import MAX_TAGS, Figures
 from allocator.service.grants import Book
 from allocator.service.ids import Ids
 
 log = logging.getLogger("allocator.service")
 
 SECOND, MINUTE = 1.0, 60.0
+
+SMOOTHING = 0.2
+"""How much of a rate is that of the last second."""
+IDLE = 0.01
+"""Ids a second that are none."""
 
 ENOUGH = 3.0
 """Seconds that the ids in memory must last for a service without its database to be called ready."""
@@ -58,28 +63,39 @@ class Watch:
             figures.count_draw(draw)
         figures.count_all("block", service.sequences.blocks)
         figures.count_all("ticket", service.tickets)
-        for sequence in service.draws.sequences():
-            held, seconds = sequence.supply._in_memory()
-            name = figures.series(sequence.tag)
-            figures.in_memory.labels(name).set(held)
-            figures.lasting.labels(name).set(seconds)
+        self._look_at_memory()
         for number, (_, error) in enumerate(self._databases.fleet.states(), 1):
-            figures.shards.labels(str(number)).set(int(error is None))
+            alone = self._book.failure is not None and self._databases.is_alone
+            figures.shards.labels(str(number)).set(int(error is None and not alone))
         self._look_at_lease()
         figures.ready.set(int(self.trouble() is None))
+
+    def _look_at_memory(self) -> None:
+        """How long the ids of a tag last at the rate of the last seconds; for ever where nobody draws them."""
+        found: dict[str, tuple[int, float]] = {}
+        for draw in self._service.draws.sequences():
+            used, draw.counted = draw.given - draw.counted, draw.given
+            draw.rate += (used / SECOND - draw.rate) * SMOOTHING
+            held, name = draw.supply._in_memory(), self._figures.series(draw.tag)
+            lasting = held / draw.rate if draw.rate > IDLE else inf
+            others = found.get(name, (0, inf))
+            found[name] = (others[0] + held, min(others[1], lasting))
+        for name, (held, lasting) in found.items():
+            self._figures.in_memory.labels(name).set(held)
+            self._figures.lasting.labels(name).set(lasting)
 
     def _look_at_lease(self) -> None:
         lease = self._ids._allocator._snowflake._core.lease
         if lease is not None:
-            self._figures.lease.set(max(0.0, lease.until / 1000 - time()))
+            self._figures.lease.labels(str(lease.number)).set(max(0.0, lease.until / 1000 - time()))
 
     def trouble(self) -> str | None:
         """Why ids cannot be served for the next seconds; None when they can, with the database or without."""
-        draws = self._service.draws.sequences()
-        failing = [draw for draw in draws if is_failing(draw)]
-        if any(draw.supply._in_memory()[1] < ENOUGH for draw in failing):
-            return "the database does not answer, and what is in memory of some tag does not last"
-        if self._book.failure is not None and (not self._book.loaded or not any(held(draw) for draw in draws)):
+        draws = [draw for draw in self._service.draws.sequences() if draw.given]
+        for draw in draws:
+            if is_failing(draw) and not lasts(draw):
+                return f"the database does not answer, and the ids of tag {draw.tag!r} do not last {ENOUGH:g} seconds"
+        if self._book.failure is not None and (not self._book.loaded or not any(map(lasts, draws))):
             return "the database does not answer, and nothing is in memory"
         return None
 
@@ -90,10 +106,8 @@ class Watch:
         snowflake = SnowflakeSettings()
         ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
         self._days("snowflake timestamp", ends.timestamp())
-        for tag in await self._ids.tags.list():
-            name = self._figures.series(tag.name)
-            if name != OTHERS:
-                self._lasts(f"tag {name}", tag.max_value, tag.limit)
+        for tag in (await self._service.sequences.list())[:MAX_TAGS]:
+            self._lasts(f"tag {tag.name}", tag.max_value, tag.limit)
         nodes = await self._ids._on_thread(self._last_node)
         self._lasts("meteor node", nodes, MeteorSettings().layout.limit("node"))
 
@@ -117,6 +131,6 @@ def is_failing(draw: SequenceDraw) -> bool:
     return isinstance(draw.supply._trouble(), DatabaseUnavailable)
 
 
-def held(draw: SequenceDraw) -> bool:
-    count, seconds = draw.supply._in_memory()
-    return count > 0 and seconds >= ENOUGH
+def lasts(draw: SequenceDraw) -> bool:
+    """Whether the ids in memory last long enough, at the rate of the last seconds."""
+    return draw.supply._in_memory() > ENOUGH * draw.rate

@@ -663,10 +663,21 @@ def test_one_shard_stands_for_its_fleet(two, theirs):
 def test_a_file_that_is_not_there_is_not_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ALLOCATOR_DATABASE_URL", raising=False)
-    for words in (["--from", "sqlite:///old.db"], ["--url", "sqlite:///new.db"], []):
+    for words in (["--from", "sqlite:///old.db", "--url", "sqlite:///new.db"], ["--url", "sqlite:///new.db"]):
         done = CliRunner().invoke(main, ["adopt", "leaf", *words])
         assert "error: there is no file " in refused(done)
 
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_to_must_be_said(tmp_path, monkeypatch):
+    """Nobody wants the counters of a server in a file of the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ALLOCATOR_DATABASE_URL", raising=False)
+    done = CliRunner().invoke(main, ["adopt", "leaf", "--from", "sqlite:///old.db"])
+
+    assert done.exit_code == 2
+    assert "name the database that the tags are for" in done.output
     assert list(tmp_path.iterdir()) == []
 
 

@@ -32,6 +32,7 @@ from allocator import (
     UnknownTag,
 )
 from allocator.database.store import Database
+from allocator.schemes.snowflake import EPOCH, SNOWFLAKE
 from allocator.tokens import Tokens
 
 
@@ -43,6 +44,7 @@ class Made:
         self.asked: list[str] = []
         self.status, self.body, self.delay = 200, b"{}", 0.0
         self.posted: bytes | None = None
+        self.drips = False
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -56,7 +58,9 @@ class Made:
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 with suppress(OSError):
-                    self.wfile.write(body)
+                    for piece in [body[at : at + 1] for at in range(len(body))] if outer.drips else [body]:
+                        self.wfile.write(piece)
+                        time.sleep(0.2 * outer.drips)
 
             do_GET = do_POST = do_PUT = answer  # noqa: N815
 
@@ -189,15 +193,19 @@ def test_every_error_that_has_a_name_comes_back_as_itself():
         [],
         "ids",
         b"no json",
+        {"start": str(2**63 - 3), "stop": str(2**63 + 40), "step": "1"},
+        {"tag": "another", "start": "1", "stop": "51", "step": "1"},
+        b"[" * 100_000,
         {"start": "1", "stop": "101", "step": "1"},
     ],
+    ids=lambda answer: str(answer)[:40],
 )
 def test_an_answer_that_is_no_segment_gives_no_ids(made, tag, answer):
     """The last one is larger than what was asked for."""
     made.says(200, {"tag": tag, "max_value": "0", "step": 50, "max_step": 50, "limit": "1000"})
     with Allocator(made.address, timeout=0.5) as ids:
         ids.tags.get(tag)
-        made.says(200, answer)
+        made.says(200, {"tag": tag} | answer if isinstance(answer, dict) else answer)
         with pytest.raises((DatabaseRefused, DatabaseUnavailable, SchemaDamaged)):
             ids.reserve(tag, 50)
 
@@ -205,7 +213,7 @@ def test_an_answer_that_is_no_segment_gives_no_ids(made, tag, answer):
 def test_ids_that_were_seen_before_stop_the_tag(made, tag):
     """As after a restore behind a service that began anew, and cannot know."""
     made.says(200, {"tag": tag, "max_value": "0", "step": 10, "max_step": 10, "limit": "1000"})
-    made.posted = json.dumps({"start": "101", "stop": "111", "step": "1"}).encode()
+    made.posted = json.dumps({"tag": tag, "start": "101", "stop": "111", "step": "1"}).encode()
     with Allocator(made.address, timeout=1) as ids:
         drawn = [ids.next_id(tag)]
         with pytest.raises((SchemaDamaged, DatabaseUnavailable)):
@@ -223,6 +231,19 @@ def test_a_server_that_hangs_costs_no_more_than_the_timeout(face, made, tag):
             call()
 
     assert time.monotonic() - began < 4
+
+
+def test_an_answer_that_drips_is_given_up_and_another_server_asked(made, shared_service, tag):
+    made.says(200, {"tag": tag, "long": "x" * 1000})
+    made.drips = True
+    with Allocator([made.address, shared_service()], timeout=3) as ids:
+        assert ids.reserve(tag, 1) == range(1, 2)
+
+
+def test_an_answer_without_end_is_not_kept(face, made):
+    made.says(200, b"[" + b"1," * 20_000_000)
+    with pytest.raises(DatabaseUnavailable, match="too long"):
+        face(made.address, timeout=20).tags.list()
 
 
 def test_ids_go_on_from_memory_while_the_service_is_away(tmp_path, tag):
@@ -312,7 +333,25 @@ def test_a_lease_far_in_the_future_is_refused(shared_service):
     with Allocator(shared_service()) as ids:
         servers = ids._backend.servers
         now = int(time.time() * 1000)
-        for begin, until in ((now + 3_600_000, now + 3_660_000), (now, now + 90_000_000), (now, now)):
-            form = {"layout": "1/41/5/5/12", "epoch": 0, "now": begin, "until": until}
-            with pytest.raises(InvalidSetting):
+        for begin, until in ((now + 3_600_000, now + 3_660_000), (now, now + 700_000), (now, now)):
+            form = {"layout": str(SNOWFLAKE), "epoch": EPOCH, "now": begin, "until": until}
+            with pytest.raises(InvalidSetting, match="now must be|until must be"):
                 servers.ask("POST", "/v1/workers", body=form)
+
+
+def test_a_format_that_is_not_the_services_own_is_refused(shared_service):
+    """The first lease of a database chooses the format of all."""
+    with Allocator(shared_service()) as ids:
+        now = int(time.time() * 1000)
+        for layout, epoch in (("1/1/1/1/60", EPOCH), (str(SNOWFLAKE), 0)):
+            form = {"layout": layout, "epoch": epoch, "now": now, "until": now + 1000}
+            with pytest.raises(InvalidSetting, match="this service leases workers for the layout"):
+                ids._backend.servers.ask("POST", "/v1/workers", body=form)
+        assert ids.snowflake() > 0
+
+
+def test_a_lease_of_a_worker_that_cannot_be_is_refused(made):
+    now = int(time.time() * 1000)
+    made.says(200, {"worker": 2**40, "holder": "0" * 32, "since": now, "until": now + 60_000})
+    with Allocator(made.address, timeout=1) as ids, pytest.raises(DatabaseRefused, match="worker must be 0 to 1023"):
+        ids.snowflake()

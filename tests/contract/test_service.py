@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from rig.service import Served
 
 from allocator import inspect_id
+from allocator.schemes.snowflake import EPOCH, SNOWFLAKE
 
 ROUTES_WITH_COUNT = ("/v1/sequences/some/ids", "/v1/meteor", "/v1/snowflake", "/v1/objectids")
 
@@ -99,7 +102,7 @@ def test_a_segment_is_refused_below_what_its_client_has_seen(service, tag):
     service.post(path)
     refused = service.post(f"{path}&seen=1.1.5000")
 
-    assert refused.status == 503
+    assert refused.status == 409
     assert refused.json["error"] == "MaxValueWentBack"
     assert service.post(f"{path}&seen=1.1.10").json["start"] == "11"
     assert service.post(f"/v1/sequences/{tag}/ids").status == 200
@@ -218,8 +221,7 @@ def test_a_tag_of_ten_kilobytes_is_refused_with_a_short_sentence(embedded):
         ("DELETE", "/v1/sequences/order", 405),
         ("POST", "/v1/nothing", 404),
         ("POST", "/v1/sequences/order/ids/", 404),
-        ("GET", "/", 404),
-        ("PUT", "/v1/workers/seven", 400),
+        ("GET", "/favicon.ico", 404),
         ("TRACE", "/v1/meteor", 405),
     ],
 )
@@ -280,6 +282,40 @@ def test_a_head_without_end_is_refused(embedded):
 @pytest.mark.parametrize("raw", ["\x00\x01\x02\r\n\r\n", "GET\r\n\r\n", "POST /v1/meteor HTTP/9.9\r\n\r\n", "G" * 100])
 def test_what_is_no_http_is_refused(embedded, raw):
     assert talk(embedded, raw + "\r\n\r\n") == 400
+
+
+@pytest.mark.parametrize("worker", ["seven", "+7", "1_000", "%D9%A3", "4294967296", "1024", "-1"])
+def test_a_worker_that_cannot_be_is_refused(embedded, worker):
+    now = int(time.time() * 1000)
+    form = {"layout": str(SNOWFLAKE), "epoch": EPOCH, "now": now, "until": now + 1000, "since": now, "holder": "0" * 32}
+    refused = embedded.put(f"/v1/workers/{worker}", json=form)
+
+    assert (refused.status, refused.json["error"]) == (400, "InvalidSetting")
+
+
+def test_a_batch_that_memory_does_not_hold_costs_nothing_when_it_cannot_be_had(embedded, tag):
+    embedded.put(f"/v1/sequences/{tag}", json={"limit": 50, "step": 10})
+    assert embedded.post(f"/v1/sequences/{tag}/ids").ids == ["1"]
+    refused = embedded.post(f"/v1/sequences/{tag}/ids?count=60")
+
+    assert (refused.status, refused.json["error"]) == (400, "InvalidCount")
+    assert "count must be at most 49, all that remain" in refused.json["detail"]
+    assert embedded.post(f"/v1/sequences/{tag}/ids?count=49").ids == [str(number) for number in range(2, 51)]
+    assert embedded.post(f"/v1/sequences/{tag}/ids").status == 410
+
+
+def test_pipelined_heads_are_bounded_while_an_answer_is_pending(embedded):
+    """A token that is not known is looked for, for up to a second, in which nothing more may pile up."""
+    with socket.create_connection(("127.0.0.1", embedded.port), timeout=10) as connection:
+        waiting = "POST /v1/meteor HTTP/1.1\r\nHost: evil\r\nAuthorization: Bearer allocator_x\r\n\r\n"
+        connection.sendall(f"{waiting}GET /healthz HTTP/1.1\r\n".encode())
+        sent = 0
+        with suppress(OSError):
+            while sent < 50_000_000:
+                sent += connection.send(b"x-a: b\r\n" * 1000)
+                time.sleep(0.001)
+
+    assert sent < 10_000_000  # what the kernel holds, and no more
 
 
 def talk(service: Served, text: str) -> int:

@@ -187,7 +187,7 @@ def test_requests_beyond_the_rate_wait(guarded, service, tag):
 
     assert 5 <= len(answers) - len(refused) <= 7
     assert refused[0].json["error"] == "TooManyRequests"
-    assert int(refused[0].headers["Retry-After"]) >= 1
+    assert refused[0].headers["Retry-After"] == "1"
     assert until(lambda: service.post(f"/v1/sequences/{tag}/ids", token=secret).status == 200, 3)
     reading = guarded.make("slow-reader", "read", requests_rate=3)
     assert {service.get("/v1/sequences", token=reading).status for _ in range(8)} == {200, 429}
@@ -201,8 +201,68 @@ def test_ids_beyond_the_rate_are_paid_for_afterwards(guarded, service, tag):
     refused = service.post(f"{path}/segments?size=1", token=secret)
     assert refused.status == 429
     assert "try again in" in refused.json["detail"]
+    assert 1 <= int(refused.headers["Retry-After"]) <= 2
     assert service.post(f"{path}/ids", token=secret).status == 429
     assert until(lambda: service.post(f"{path}/ids", token=secret).status == 200, 4)
+
+
+def test_ids_are_paid_for_as_they_were_given(guarded, service, tag):
+    """Not as they were asked for: less may come, and a refusal brings none."""
+    secret = guarded.make("paying", ids_rate=2_000)
+    path = f"/v1/sequences/{tag}"
+    service.put(path, token=guarded.admin, json={"max_step": 3000})
+    assert service.post(f"{path}/segments?size=100000000", token=secret).json["stop"] == "3001"
+    assert until(lambda: service.post(f"{path}/ids?count=0", token=secret).status == 400, 3)
+    answers = [service.post(f"{path}/segments", token=secret).status for _ in range(3)]  # a thousand each: the step
+    assert answers == [200, 429, 429]
+
+
+def test_every_request_counts_also_one_that_is_refused(guarded, service):
+    secret = guarded.make("guessing", requests_rate=3)
+    for path in ("/v1/sequences/made-up/ids?count=x", "/v1/sequences/%20/ids"):
+        assert 429 in {service.post(path, token=secret).status for _ in range(8)}
+    assert service.get("/metrics", token=secret).status == 429
+
+
+def test_nodes_and_workers_are_given_slowly(guarded, service):
+    secret = guarded.make("greedy")
+    statuses = [service.post("/v1/nodes", token=secret).status for _ in range(40)]
+
+    assert 20 <= statuses.count(200) <= 25
+    assert statuses[-1] == 429
+
+
+def test_a_token_is_rotated_with_all_it_may(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(main, ["tokens", *words, "--json", "--url", url])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    first = json.loads(run("create", "billing", "--tags", "a*", "--may", "read", "--requests-rate", "5", "--days", "9"))
+    second = json.loads(run("rotate", "1"))
+
+    assert second["secret"] != first["secret"]
+    unlike = {"token", "secret", "created_at", "expires_at"}
+    assert {name: first[name] for name in first.keys() - unlike} == {
+        name: second[name] for name in second.keys() - unlike
+    }
+    assert second["expires_at"] is not None
+
+
+def test_an_expired_anonymous_does_not_hide_the_one_that_is_valid(tmp_path):
+    guarded = Guarded(str(tmp_path))
+    with guarded.service as service:
+        guarded.make("anonymous", tags=("public",), days=1)
+        engine = create_engine(guarded.url)
+        with engine.begin() as connection:
+            statement = "UPDATE allocator_token SET expires_at = '2020-01-01 00:00:00' WHERE name = 'anonymous'"
+            connection.execute(text(statement))
+        engine.dispose()
+        guarded.make("anonymous", tags=("public",))
+        assert until(lambda: service.post("/v1/sequences/public/ids").status == 200)
+    guarded.database.close()
 
 
 def test_a_secret_is_in_no_log_and_no_answer(guarded, service):
@@ -219,7 +279,9 @@ def test_who_has_no_token_may_do_what_anonymous_may(tmp_path):
         assert service.post("/v1/sequences/public/ids").status == 401
         guarded.make("anonymous", tags=("public",), requests_rate=1000)
         assert until(lambda: service.post("/v1/sequences/public/ids").status == 200)
-        assert service.post("/v1/sequences/private/ids").status == 403
+        refused = service.post("/v1/sequences/private/ids")
+        assert (refused.status, refused.json["error"]) == (401, "AccessDenied")
+        assert "without a token one may not draw 'private'" in refused.json["detail"]
         assert service.post("/v1/sequences/public/ids", token="allocator_wrong").status == 401
     guarded.database.close()
 
@@ -229,13 +291,40 @@ def test_who_has_no_token_may_do_what_anonymous_may(tmp_path):
 
 def test_without_any_token_it_listens_on_loopback_only_and_says_so(tmp_path):
     with Served(f"sqlite:///{tmp_path}/ids.db", options=("--host", "0.0.0.0")) as service:
-        first = service.lines()[0]
+        first, second = (line["message"] for line in service.lines()[:2])
 
-        assert "no token was made yet, so only 127.0.0.1 is listened on" in first["message"]
-        assert "0.0.0.0" not in service.log()
+        assert first == f"serving ids out of sqlite+pysqlite:///{tmp_path}/ids.db"
+        assert "no token was made yet" in second
+        assert "only 127.0.0.1 is listened on, and not 0.0.0.0" in second
+        assert service.address.startswith("http://127.0.0.1:")
+        assert "://0.0.0.0" not in service.log()
         assert service.post("/v1/meteor").status == 200
-        foreign = service.post("/v1/meteor", Host="evil.example.org")
-        assert foreign.status == 401  # a page that calls itself by another name, on the browser of this machine
+
+
+FOREIGN = [
+    {"Host": "evil.example.org"},
+    {"Host": "evil.example.org", "Authorization": "Bearer x"},
+    {"Host": "127.0.0.1.evil.example.org:80"},
+    {"Origin": "https://evil.example.org"},
+    {"Origin": "null"},
+    {"Sec_Fetch_Site": "cross-site"},
+    {"Sec_Fetch_Site": "same-site"},
+]
+
+
+def test_an_open_service_is_no_pages_but_its_own(tmp_path):
+    """A page in a browser on this machine, also under a name that was pointed here, may do nothing."""
+    with Served(f"sqlite:///{tmp_path}/ids.db", options=("--compat", "leaf,tinyid")) as service:
+        assert service.post("/v1/sequences/order/ids").status == 200
+        for headers in FOREIGN:
+            assert service.post("/v1/sequences/order/ids", **headers).status == 401, headers
+            assert service.post("/v1/nodes", **headers).status == 401
+            assert service.put("/v1/sequences/evil", json={}, **headers).status == 401
+            assert service.get("/api/segment/get/order", **headers).status == 401
+            assert service.get("/tinyid/id/nextIdSimple?bizType=order&token=x", **headers).body == b""
+        own = {"Origin": service.address, "Sec_Fetch_Site": "same-origin"}
+        assert service.post("/v1/sequences/order/ids", **own).status == 200
+        assert service.get("/tinyid/id/nextIdSimple?bizType=order&token=x").status == 200
 
 
 def test_the_first_token_closes_an_open_service(tmp_path):
@@ -246,6 +335,22 @@ def test_the_first_token_closes_an_open_service(tmp_path):
         secret = json.loads(made.output)["secret"]
         assert until(lambda: service.post("/v1/sequences/a/ids").status == 401)
         assert service.post("/v1/sequences/a/ids", token=secret).status == 200
+
+
+def test_an_open_service_that_was_closed_stays_closed(tmp_path):
+    """Whoever revokes the last token does not mean to let everybody in, now or after the next start."""
+    url = f"sqlite:///{tmp_path}/ids.db"
+    database = Database(url)
+    with Served(url) as service:
+        tokens = Tokens(lambda: database)
+        secret, token = tokens.create("only", verbs=("draw",), tags=("order",))
+        assert until(lambda: service.post("/v1/sequences/order/ids").status == 401)
+        tokens.revoke(token.number)
+        assert until(lambda: service.post("/v1/sequences/order/ids", token=secret).status == 401)
+        assert {service.post("/v1/meteor").status for _ in range(5)} == {401}
+    with Served(url) as service:
+        assert service.post("/v1/meteor").status == 401
+    database.close()
 
 
 def test_with_tokens_it_listens_where_it_was_told_and_never_opens_again(tmp_path):

@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -34,9 +35,12 @@ class Connection:
         self._service = port
         self.port: int | None = None
 
-    async def open(self) -> None:
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._service)
-        self.port = self._writer.get_extra_info("sockname")[1]
+    async def open(self, doomed: set[int]) -> None:
+        """Its port leaves `doomed` as it connects, which no kill can come between."""
+        found = socket.create_connection(("127.0.0.1", self._service))
+        self.port = found.getsockname()[1]
+        doomed.discard(self.port)
+        self._reader, self._writer = await asyncio.open_connection(sock=found)
 
     async def ask(self, method: str, path: str) -> tuple[int, bytes]:
         self._writer.write(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n".encode())
@@ -54,7 +58,7 @@ class Load:
     """Draws ids, batches and segments of some tags until it is `over`.
 
     doomed: the ports of the connections that a killed worker held; only there may a request fail, and it is asked anew.
-    segments: whether any are asked for; each is a claim, which no memory can serve while the database is away.
+    segments: whether any are asked for.
     """
 
     def __init__(self, port: int, clients: int, tags: tuple[str, ...]) -> None:
@@ -95,14 +99,13 @@ class Load:
         if status == 200:
             self.ids[tag].extend(numbers_of(body))
         else:
-            self.wrong.append(f"{wish} after {monotonic() - began:.3f} s: {status} {body.decode()[:300]}")
+            self.wrong.append(f"{wish} at {began:.3f}, {monotonic() - began:.3f} s: {status} {body.decode()[:300]}")
 
     async def answer(self, connection: Connection, path: str) -> tuple[int, bytes] | None:
         """None where a killed worker can no longer answer; anything else that breaks is a status of 0."""
         try:
             if connection.port is None:
-                await connection.open()
-                self.doomed.discard(connection.port)
+                await connection.open(self.doomed)
             return await connection.ask("POST", path)
         except (OSError, EOFError) as error:
             allowed = connection.port in self.doomed
@@ -146,7 +149,7 @@ class Readiness:
         asked, status = monotonic(), 0
         connection = Connection(self.port)
         try:
-            await connection.open()
+            await connection.open(set())
             status, _ = await connection.ask("GET", "/readyz")
         except (OSError, EOFError):
             pass

@@ -33,3 +33,19 @@ def test_a_rate_of_long_ago_is_forgotten():
         horizon.saw(1_000_000 if day < 2 else 1_000_000 + day, day * DAY)
 
     assert horizon.days_left(1_000_030, 1_000_130, 30 * DAY) == pytest.approx(100, rel=0.2)
+
+
+def test_what_was_seen_for_a_minute_says_nothing_yet():
+    horizon = Horizon(0, 0.0)
+
+    assert horizon.days_left(10, 1000, 60.0) == inf
+    assert horizon.days_left(10, 1000, 3600.0) < inf
+
+
+def test_a_counter_that_was_raised_was_not_used():
+    horizon = Horizon(0, 0.0)
+    for minute in range(1, 121):
+        horizon.saw(minute + (2**53 if minute > 60 else 0), 60.0 * minute)
+    value = 2**53 + 120
+
+    assert horizon.days_left(value, value + 1440, 7200.0) == pytest.approx(1, rel=0.1)

@@ -32,13 +32,13 @@ numbers = st.integers(1, MAX_ID)
 def test_a_segment_comes_back_as_it_went(start, count, step):
     segment = range(start, start + (count - 1) * step + 1, step)
 
-    assert segment_from_json(segment_to_json("order", segment)) == segment
+    assert segment_from_json(segment_to_json("order", segment), "order") == segment
 
 
 def test_the_last_segment_of_all_comes_back():
     segment = range(MAX_ID - 9, MAX_ID + 1)
 
-    assert segment_from_json(segment_to_json("order", segment)) == segment
+    assert segment_from_json(segment_to_json("order", segment), "order") == segment
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,8 @@ def test_the_last_segment_of_all_comes_back():
         {"start": "1", "stop": "5", "step": "0"},
         {"start": "1.0", "stop": "5", "step": "1"},
         {"start": "1", "stop": "9" * 20, "step": "1"},
+        {"start": str(2**63 - 3), "stop": str(2**63 + 900), "step": "1"},
+        {"tag": "other", "start": "1", "stop": "5", "step": "1"},
         {"start": 1.5, "stop": "5", "step": "1"},
         {"start": True, "stop": "5", "step": "1"},
         {"start": None, "stop": "5", "step": "1"},
@@ -58,7 +60,7 @@ def test_the_last_segment_of_all_comes_back():
 )
 def test_what_is_no_segment_is_refused(odd):
     with pytest.raises(InvalidSetting):
-        segment_from_json(odd)
+        segment_from_json({"tag": "order"} | odd, "order")
 
 
 @given(st.integers(0, MAX_ID), st.integers(1, 10**8), st.integers(1, 10**8), numbers)
@@ -91,7 +93,9 @@ def test_two_that_have_seen_different_lanes_have_seen_both():
 def test_a_lease_comes_back_as_it_went():
     lease = Lease(7, "0123456789abcdef" * 2, 5, 9)
 
-    assert lease_from_json(lease_to_json(lease)) == lease
+    assert lease_from_json(lease_to_json(lease), 8) == lease
+    with pytest.raises(InvalidSetting, match="worker must be 0 to 6, got 7"):
+        lease_from_json(lease_to_json(lease), 7)
     for odd in ("", "x" * 32, "A" * 32, 5, None):
         with pytest.raises(InvalidSetting, match="32 hexadecimal digits"):
             holder_of(odd)

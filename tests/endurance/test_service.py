@@ -1,0 +1,194 @@
+"""The service under load while its workers are killed and its database is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from rig.containers import killable
+from rig.load import Load, Readiness
+from rig.servers import server
+from rig.service import Served
+from rig.wire import Wire
+from sqlalchemy import create_engine
+from sqlalchemy.exc import OperationalError
+from tqdm import tqdm
+
+from allocator.database.store import Database
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="workers are found in /proc")
+
+SECONDS, CLIENTS, WORKERS, EVERY = 60, 64, 3, 5
+STOPPED = range(30, 40)
+SPARED = (40,)
+"""No worker is killed in the very second in which the database returns, since nobody can be ready at once then."""
+WITHOUT_SEGMENTS = range(STOPPED.start - 1, STOPPED.stop + 2)
+"""Each is a claim, which no memory can serve; afterwards the service has its second to notice."""
+TAGS = ("order", "invoice", "parcel", "message")
+AT_ONCE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stoppable:
+    """A PostgreSQL, or the only way to one."""
+
+    url: str
+    stop: Callable[[], None]
+    start: Callable[[], None]
+
+
+@pytest.fixture
+def postgres(new_database) -> Iterator[Stoppable]:
+    """A container of its own where there are containers; else a proxy, which takes the server away from the service."""
+    if server("postgres").running.origin.startswith("testcontainers"):
+        own = killable("postgres")
+        yield Stoppable(own.url, own.kill, own.start)
+        own.stop()
+    else:
+        with Wire(new_database("postgres")) as wire:
+            yield Stoppable(wire.url, wire.refuse, wire.accept)
+
+
+def test_killed_workers_and_a_stopped_database_fail_no_request(postgres, report):
+    """But for those that were under way on a connection of the killed worker, which are asked anew and answered.
+
+    Two things are not asked of it: to lose a worker as the database returns (see `SPARED`), and to claim a segment
+    while it is away (see `WITHOUT_SEGMENTS`). The seconds are those of a machine that has nothing else to do.
+    """
+    wait_for(postgres.url)
+    upgrade(postgres.url)
+    with Served(postgres.url, options=("--workers", str(WORKERS))) as service:
+        run = Run(service, postgres)
+        asyncio.run(run.all())
+        log = service.log()
+
+    load, gaps = run.load, run.readiness.gaps(AT_ONCE)
+    longest_gap = max((end - begin for begin, end in gaps), default=0.0)
+    report(
+        f"{load.requests} requests of {CLIENTS} clients, {sum(map(len, load.ids.values()))} ids, "
+        f"{len(run.kills)} kills of one of {WORKERS} workers, PostgreSQL away for {run.back - run.away:.1f} s: "
+        f"{load.duplicates()} duplicates, {load.cut} requests cut by a kill and asked anew, {len(load.wrong)} failed, "
+        f"the longest took {load.longest:.3f} s; not ready {len(gaps)} times, for {longest_gap:.3f} s at most"
+    )
+    assert not load.wrong, load.wrong[:5]
+    assert load.duplicates() == 0
+    assert load.longest <= AT_ONCE
+    assert longest_gap <= AT_ONCE
+    assert not [gap for gap in gaps if run.back + AT_ONCE < gap[1] and gap[0] < run.kill_after(run.back)]
+    assert len(run.kills) == sum(second not in SPARED for second in range(EVERY, SECONDS, EVERY))
+    assert "Traceback" not in log
+
+
+@dataclass
+class Run:
+    """The minute, second by second."""
+
+    service: Served
+    database: Stoppable
+    kills: list[float] = field(default_factory=list)
+    away: float = 0.0
+    back: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.load = Load(self.service.port, CLIENTS, TAGS)
+        self.readiness = Readiness(self.service.port)
+
+    async def all(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.load.run())
+            group.create_task(self.readiness.run())
+            await self.seconds()
+            self.load.over = self.readiness.over = True
+
+    async def seconds(self) -> None:
+        for second in tqdm(range(SECONDS), desc="load on the service", unit="s"):
+            began = time.monotonic()
+            self.load.segments = second not in WITHOUT_SEGMENTS
+            if second == STOPPED.start:
+                self.away = time.monotonic()
+                await asyncio.to_thread(self.database.stop)
+            if second == STOPPED.stop:
+                await asyncio.to_thread(self.return_database)
+            if second and second % EVERY == 0 and second not in SPARED:
+                await self.kill_one()
+            await asyncio.sleep(max(0.0, began + 1 - time.monotonic()))
+
+    def return_database(self) -> None:
+        self.database.start()
+        wait_for(self.database.url)
+        self.back = time.monotonic()
+
+    async def kill_one(self) -> None:
+        """The eldest, once two answer: while the database is away, one that is new does not.
+
+        It is stopped first, so that what it holds at its end is known exactly.
+        """
+        parent, port = self.service.process.pid, self.service.port
+        while sum(bool(clients_of(worker, port)) for worker in workers_of(parent)) < 2:
+            await asyncio.sleep(0.1)
+        victim = min(workers_of(parent))
+        os.kill(victim, signal.SIGSTOP)
+        while state_of(victim) != "T":
+            time.sleep(0.0001)
+        self.load.doomed |= clients_of(victim, port)
+        os.kill(victim, signal.SIGKILL)
+        self.kills.append(time.monotonic())
+
+    def kill_after(self, moment: float) -> float:
+        return min((kill for kill in self.kills if kill > moment), default=float("inf"))
+
+
+# -- processes
+
+
+def workers_of(parent: int) -> list[int]:
+    """The processes that answer; the other child is the one that watches over shared resources."""
+    children = map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
+    return [child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
+
+
+def state_of(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0]
+
+
+LISTENING = "0A"
+
+
+def clients_of(process: int, port: int) -> set[int]:
+    """The ports at the other ends of the connections to `port` that a process holds."""
+    held = {str(opened.readlink()) for opened in Path(f"/proc/{process}/fd").iterdir()}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {
+        int(there.rpartition(":")[2], 16)
+        for _, here, there, state, *_, inode in (row[:10] for row in rows)
+        if f"socket:[{inode}]" in held and int(here.rpartition(":")[2], 16) == port and state != LISTENING
+    }
+
+
+# -- the database
+
+
+def wait_for(url: str) -> None:
+    """Until it answers, as after a start and what it has to recover."""
+    engine = create_engine(url)
+    while True:
+        try:
+            engine.connect().close()
+            return
+        except OperationalError:
+            time.sleep(0.02)
+        finally:
+            engine.dispose()
+
+
+def upgrade(url: str) -> None:
+    database = Database(url, timeout=60)
+    database.upgrade_schema()
+    database.close()
