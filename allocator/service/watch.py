@@ -39,6 +39,7 @@ class Watch:
         self._databases = databases
         self._figures = figures
         self._horizons: dict[str, Horizon] = {}
+        self._measured_at = monotonic()
 
     async def run(self) -> None:
         """Until it is cancelled. Nothing that goes wrong here may stop it, or the ids."""
@@ -73,9 +74,10 @@ class Watch:
     def _look_at_memory(self) -> None:
         """How long the ids of a tag last at the rate of the last seconds; for ever where nobody draws them."""
         found: dict[str, tuple[int, float]] = {}
+        passed = monotonic() - self._measured_at
+        if passed >= SECOND / 2:  # and not at every question for the figures
+            self._measure(passed)
         for draw in self._service.draws.sequences():
-            used, draw.counted = draw.given - draw.counted, draw.given
-            draw.rate += (used / SECOND - draw.rate) * SMOOTHING
             held, name = draw.supply._in_memory(), self._figures.series(draw.tag)
             lasting = held / draw.rate if draw.rate > IDLE else inf
             others = found.get(name, (0, inf))
@@ -83,6 +85,12 @@ class Watch:
         for name, (held, lasting) in found.items():
             self._figures.in_memory.labels(name).set(held)
             self._figures.lasting.labels(name).set(lasting)
+
+    def _measure(self, passed: float) -> None:
+        self._measured_at += passed
+        for draw in self._service.draws.sequences():
+            used, draw.counted = draw.given - draw.counted, draw.given
+            draw.rate += (used / passed - draw.rate) * SMOOTHING
 
     def _look_at_lease(self) -> None:
         lease = self._ids._allocator._snowflake._core.lease

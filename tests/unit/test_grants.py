@@ -1,0 +1,149 @@
+"""Whose request it is."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from allocator import AccessDenied, DatabaseUnavailable, TooManyRequests
+from allocator.schemes.token import VERBS, Token, digest_of
+from allocator.service.grants import RARE_BURST, Book, Grant, is_local
+from allocator.service.problems import Unauthorized
+
+SECRET = b"allocator_secret"
+NOW = datetime.now(UTC)
+
+
+def token(name: str = "x", secret: bytes = SECRET, **changes: object) -> Token:
+    given = {"verbs": VERBS, "tags": ("*",), "ids_rate": None, "requests_rate": None} | changes
+    return Token(1, name, digest_of(secret), created_at=NOW, **given)
+
+
+def states() -> memoryview:
+    return memoryview(bytearray(16 * 65_536)).cast("d")
+
+
+def book(*tokens: Token, is_open: bool = False, made: bool | None = None) -> Book:
+    found = Book(lambda: (list(tokens), bool(tokens) if made is None else made), states(), is_open)
+    asyncio.run(found.refresh())
+    return found
+
+
+def bearer(secret: bytes = SECRET, **more: bytes) -> dict[bytes, bytes]:
+    return {b"authorization": b"Bearer " + secret, b"host": b"ids.example.org"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "local"),
+    [
+        ({b"host": b"127.0.0.1:8000"}, True),
+        ({b"host": b"localhost"}, True),
+        ({b"host": b"[::1]:8000"}, True),
+        ({}, False),
+        ({b"host": b"127.0.0.1.example.org"}, False),
+        ({b"host": b"localhost.example.org:8000"}, False),
+        ({b"host": b"localhost", b"origin": b"http://localhost:3000"}, True),
+        ({b"host": b"localhost", b"origin": b"https://example.org"}, False),
+        ({b"host": b"localhost", b"origin": b"null"}, False),
+        ({b"host": b"localhost", b"sec-fetch-site": b"same-origin"}, True),
+        ({b"host": b"localhost", b"sec-fetch-site": b"cross-site"}, False),
+        ({b"host": b"localhost", b"sec-fetch-site": b"same-site"}, False),
+    ],
+)
+def test_what_may_come_from_this_machine(headers, local):
+    assert is_local(headers) is local
+
+
+def test_a_secret_is_known_by_its_digest():
+    found = book(token())
+
+    assert found.quick(bearer()).token.name == "x"
+    assert found.quick({b"authorization": b"bearer " + SECRET}).token.name == "x"
+    for wrong in (b"Basic " + SECRET, b"Bearer", b"Bearer  " + SECRET, b"Bearer " + SECRET.upper(), SECRET):
+        assert found.quick({b"authorization": wrong}) is None
+    assert found.quick({}) is None
+
+
+def test_a_token_that_has_expired_is_not_known():
+    assert book(token(expires_at=NOW - timedelta(seconds=1))).quick(bearer()) is None
+    assert book(token(expires_at=NOW + timedelta(days=1))).quick(bearer())
+
+
+def test_an_open_book_is_open_to_this_machine_until_a_token_was_made():
+    assert book(is_open=True).quick({b"host": b"localhost"})
+    assert not book(is_open=True).quick({b"host": b"example.org"})
+    assert not book(is_open=True).quick(bearer())
+    assert not book(is_open=True, made=True).quick({b"host": b"localhost"})
+    assert not book(token(), is_open=True).quick({b"host": b"localhost"})
+    assert book(token(), is_open=True).quick(bearer())
+
+
+def test_nothing_is_open_before_the_tokens_were_read():
+    def fail() -> tuple[list[Token], bool]:
+        raise DatabaseUnavailable("away")
+
+    found = Book(fail, states(), True)
+    asyncio.run(found.refresh())
+
+    assert found.quick({b"host": b"localhost"}) is None
+    with pytest.raises(DatabaseUnavailable):
+        asyncio.run(found.of({b"host": b"localhost"}))
+
+
+def test_what_was_read_last_stays_good_while_the_database_is_away():
+    answers = [([token()], True)]
+    found = Book(lambda: answers.pop() if answers else raising(), states(), False)
+    asyncio.run(found.refresh())
+    asyncio.run(found.refresh())
+
+    assert isinstance(found.failure, DatabaseUnavailable)
+    assert found.quick(bearer())
+
+
+def raising() -> tuple[list[Token], bool]:
+    raise DatabaseUnavailable("away")
+
+
+def test_a_grant_that_did_not_change_keeps_what_it_had_ready():
+    tokens = [token()]
+    found = Book(lambda: (list(tokens), True), states(), False)
+    asyncio.run(found.refresh())
+    first = found.quick(bearer())
+    asyncio.run(found.refresh())
+    assert found.quick(bearer()) is first
+    tokens[:] = [token(tags=("other",))]
+    asyncio.run(found.refresh())
+
+    assert found.quick(bearer()) is not first
+
+
+def test_who_sent_no_token_is_told_so():
+    public = book(token("anonymous", tags=("public",))).quick({})
+
+    public.check("draw", "public")
+    with pytest.raises(Unauthorized, match="without a token one may not draw 'private'"):
+        public.check("draw", "private")
+    with pytest.raises(AccessDenied, match="this token may not draw 'b'"):
+        Grant(token(tags=("a",)), states()).check("draw", "b")
+
+
+def test_rates_count_requests_and_ids_apart():
+    grant = Grant(token(ids_rate=10, requests_rate=1000), states())
+    grant.admit()
+    grant.charge(50)
+    with pytest.raises(TooManyRequests) as refused:
+        grant.admit()
+
+    assert 3.5 < refused.value.seconds <= 4
+
+
+def test_what_there_is_little_of_is_given_slowly_to_any_token():
+    grant = Grant(token(), states())
+    given = 0
+    with pytest.raises(TooManyRequests):
+        for given in range(100):
+            grant.admit_rare()
+
+    assert RARE_BURST <= given <= RARE_BURST + 1

@@ -1,0 +1,116 @@
+"""Connections that come to no end, with time as an argument."""
+
+from __future__ import annotations
+
+import pytest
+
+from allocator.service.protocol import LARGE, MAX_HEAD, MAX_SECONDS, SLOW, BoundedProtocol
+
+
+class Transport:
+    """Records what is done to it."""
+
+    def __init__(self) -> None:
+        self.said = b""
+        self.unread = 0
+        self.ended = ""
+
+    def write(self, data: bytes) -> None:
+        self.said += data
+
+    def close(self) -> None:
+        self.ended = "closed"
+
+    def abort(self) -> None:
+        self.ended = "aborted"
+
+    def is_closing(self) -> bool:
+        return bool(self.ended)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> BoundedProtocol:
+    """One that was just made; what uvicorn does with its data is nothing here."""
+    monkeypatch.setattr(BoundedProtocol.__mro__[1], "data_received", lambda self, data: None)
+    made = BoundedProtocol.__new__(BoundedProtocol)
+    made.transport, made.cycle, made.timeout_keep_alive_task = Transport(), None, None  # type: ignore[assignment]
+    return made
+
+
+class Request:
+    def __init__(self, answered: bool) -> None:
+        self.response_complete = answered
+
+
+def looks(connection: BoundedProtocol, *times: float) -> Transport:
+    for now in times:
+        connection.look(now)
+    return connection.transport  # type: ignore[return-value]
+
+
+def test_a_request_that_does_not_come_to_its_end_is_ended(connection):
+    assert looks(connection, 100.0, 100.0 + MAX_SECONDS).ended == ""
+    transport = looks(connection, 100.1 + MAX_SECONDS)
+
+    assert transport.ended == "closed"
+    assert transport.said == SLOW
+    assert transport.said.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+
+
+def test_a_request_that_is_being_answered_may_take_its_time(connection):
+    connection.cycle = Request(answered=False)
+
+    assert looks(connection, 0.0, 1000.0, 2000.0).ended == ""
+
+
+def test_a_connection_that_is_kept_alive_is_uvicorns_to_end(connection):
+    connection.cycle, connection.timeout_keep_alive_task = Request(answered=True), object()
+
+    assert looks(connection, 0.0, 1000.0, 2000.0).ended == ""
+
+
+def test_every_request_has_its_own_time(connection):
+    connection.cycle = Request(answered=True)
+    looks(connection, 0.0, 10.0)
+    connection.cycle = Request(answered=True)
+
+    assert looks(connection, 16.0, 30.0).ended == ""
+    assert looks(connection, 32.0).ended == "closed"
+
+
+def test_a_client_that_does_not_read_its_answer_is_hung_up_on(connection):
+    connection.cycle, connection.transport.unread = Request(answered=False), 5000
+    looks(connection, 0.0, 10.0)
+    connection.transport.unread = 4000  # it reads after all
+    assert looks(connection, 16.0, 30.0).ended == ""
+
+    assert looks(connection, 32.0).ended == "aborted"
+
+
+def test_a_head_is_bounded(connection):
+    for _ in range(MAX_HEAD // 1024):
+        connection.data_received(b"x" * 1024)
+    assert connection.transport.ended == ""
+    connection.data_received(b"x")
+
+    assert connection.transport.ended == "closed"
+    assert connection.transport.said == LARGE
+
+
+def test_a_head_behind_a_request_that_is_being_answered_is_bounded_too(connection):
+    connection.cycle = Request(answered=False)
+    for _ in range(200):
+        connection.data_received(b"x" * 1024)
+
+    assert connection.transport.ended == "aborted"
+
+
+def test_many_requests_after_each_other_are_not_one_large_one(connection):
+    for _ in range(1000):
+        connection.cycle = Request(answered=True)
+        connection.data_received(b"x" * 1024)
+
+    assert connection.transport.ended == ""
