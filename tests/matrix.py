@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rig.servers import KINDS, Server, Servers
@@ -13,6 +14,7 @@ from tqdm import tqdm
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 SQLALCHEMY = {"2.0": "sqlalchemy==2.0.58", "2.0 oldest": "sqlalchemy==2.0.41", "2.1": "sqlalchemy>=2.1,<2.2"}
 FOLDER = Path(".venv-matrix")
+AT_ONCE = 2
 QUICK = ("tests/unit", "tests/contract/test_ids.py", "tests/migrations/test_schema.py")
 
 
@@ -72,10 +74,14 @@ def main() -> int:
     print(*servers.lines(), sep="\n")
     results = []
     try:
-        for version, python, line in tqdm(combinations(), desc="matrix", disable=None):
-            passed, words = run(version, python, line, environment)
-            results.append(passed)
-            print(f"Python {version}, SQLAlchemy {line}: {'passed' if passed else 'FAILED'}: {words}", flush=True)
+        todo = combinations()
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            done = pool.map(lambda one: run(*one, environment), todo)
+            for (version, _, line), (passed, words) in zip(
+                todo, tqdm(done, total=len(todo), disable=None), strict=True
+            ):
+                results.append(passed)
+                print(f"Python {version}, SQLAlchemy {line}: {'passed' if passed else 'FAILED'}: {words}", flush=True)
     finally:
         servers.stop()
     return 0 if results and all(results) else 1
