@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rig.running import Running
 
 PORTS = {"postgres": 5432, "mysql": 3306, "mariadb": 3306}
+DATA = {"postgres": "/var/lib/postgresql", "mysql": "/var/lib/mysql", "mariadb": "/var/lib/mysql"}
 IMAGES = {"postgres": "postgres:18", "mysql": "mysql:9", "mariadb": "mariadb:11"}
 
 
@@ -18,7 +19,7 @@ def from_container(kind: str) -> Running:
 
     image = os.environ.get(f"ALLOCATOR_TEST_{kind.upper()}_IMAGE", IMAGES[kind])
     try:
-        container = make(kind, image)
+        container = make(kind, image).with_tmpfs_mount(DATA[kind])  # thrown away anyway
     except (DockerException, OSError) as error:
         raise LookupError(f"testcontainers finds no Docker engine ({first_line(error)})") from error
     try:
