@@ -73,6 +73,7 @@ class Fleet:
         self._timeout = timeout
         self._handles = [Handle(database) for database in databases]
         self._turns = Turns(len(databases))
+        self._missed: dict[str, InvalidArgument] = {}
         self._templates: dict[str, tuple[Tag, bool]] = {}
         self._lock = threading.Lock()
         self._opened = False
@@ -235,6 +236,7 @@ class Fleet:
 
     def _take(self, handle: Handle, row: Shard) -> None:
         """The row of a shard is this now; where it names shards that are new to us, they are used too."""
+        missed = []
         with self._lock:
             handle.row = row
             keys = {other.row.key for other in self._handles if other.row}
@@ -245,10 +247,17 @@ class Fleet:
                 try:
                     found = sibling(self.databases(), member.url)
                 except InvalidArgument as error:
-                    log.warning("the fleet has a shard that cannot be used from here: %s", error)
+                    missed.append((member.url, error))
                     continue
                 self._handles.append(Handle(found))
                 self._turns.add(DatabaseUnavailable(f"{member.url} was not reached yet"), monotonic())
+        for url, why in missed:
+            self._miss(url, why)
+
+    def _miss(self, url: str, error: InvalidArgument) -> None:
+        if url not in self._missed:
+            log.warning("the fleet has a shard that cannot be used from here: %s", error)
+        self._missed[url] = error
 
     def lead(self) -> Database:
         """The shard that numbers nodes and leases workers for the whole fleet."""
@@ -266,8 +275,11 @@ class Fleet:
             ]
 
     def opened(self) -> list[Database]:
-        """All shards, once they were looked at."""
+        """All shards, once they were looked at. Raises where one cannot be used from here, as without its driver: what
+        is done to some of them alone, as raising a tag, would be undone by the others."""
         self.open()
+        for why in self._missed.values():
+            raise why.again()
         return self.databases()
 
     def databases(self) -> list[Database]:

@@ -20,6 +20,7 @@ from allocator import (
     DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
+    InvalidDatabase,
     InvalidSetting,
     InvalidTag,
     MaxValueWentBack,
@@ -833,3 +834,21 @@ def draw_until_closed(ids: Allocator) -> None:
             ids.ticket("invoice")
     except AllocatorError:
         pass
+
+
+def test_tags_are_not_changed_on_a_part_of_the_shards(face, shards, monkeypatch):
+    """As where the driver of one is not installed: ids go on, and administration is refused."""
+    one, two = shards(2)
+    face(shards=[one, two]).ticket("a")
+
+    def unusable(known, url):
+        raise InvalidDatabase(f"{url} needs a driver, which is not installed")
+
+    monkeypatch.setattr("allocator.shards.sibling", unusable)
+    ids = face(shards=[one])
+    alone = face(one)
+    assert ids.ticket("a") > 0
+    for found in (ids, alone):
+        for call in (found.tags.list, lambda found=found: found.tags.create("order", start_after=5000)):
+            with pytest.raises(InvalidDatabase, match="needs a driver"):
+                call()
