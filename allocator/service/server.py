@@ -31,6 +31,7 @@ log = logging.getLogger("allocator.service")
 NEEDED = ("httptools", "prometheus_client", "pythonjsonlogger", "starlette", "swagger_ui_bundle", "uvicorn")
 
 LOOPBACK = "127.0.0.1"
+FILES = 65_536
 GRACE = 10
 """Seconds for requests under way, once the service was told to stop."""
 KEEP_ALIVE = 75
@@ -44,6 +45,7 @@ def serve(given: ServeSettings) -> None:
     check_installed()
     dictConfig(config_of(given.logs))
     settings = guarded(given)
+    allow_many_files()
     with TemporaryDirectory(prefix="allocator-") as folder:
         figures = Path(folder) / "figures"
         figures.mkdir()
@@ -57,6 +59,18 @@ def check_installed() -> None:
     for name in NEEDED:
         if find_spec(name) is None:
             raise InvalidSetting(f"the service needs {name}, which is not installed; pip install 'allocator[server]'")
+
+
+def allow_many_files() -> None:
+    """A connection is a file, of which a process may have 1024 by default: too few for many idle clients."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def ignored(number: int, frame: object) -> None:
