@@ -13,8 +13,8 @@ from rig.service import Served
 from allocator.database.store import Database
 from allocator.tokens import Tokens
 
-CASES = 15
-"""Examples of each kind for each route; about 700 requests in all."""
+CASES = 10
+"""Examples of each kind for each route; about 600 requests in all."""
 BEYOND_SCHEMAS = "positive_data_acceptance"
 """Bounds between two fields, or to what is claimed, cannot be said in a schema."""
 
