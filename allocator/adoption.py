@@ -51,7 +51,7 @@ def adopt(server: Server, sources: Sequence[Database], tags: Tags, named: bool) 
     found = server.decide(read(server, sources, named))
     if not found:
         return
-    databases = tags._checked()
+    databases = tags.databases()
     if not databases:
         raise InvalidSetting("tags are adopted where the databases can be reached; give their URLs, not a service's")
     known = {tag.name: tag for tag in tags.list()}  # so that all shards have answered before one is changed

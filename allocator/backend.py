@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from allocator.background import Background
@@ -22,7 +23,7 @@ from allocator.snowflake import WorkerLeases
 from allocator.tags import Tags
 
 ATTEMPTS = 3
-"""One shard, or one server, that does not answer costs a call so much of its timeout at most."""
+"""One shard that does not answer costs a call so much of its timeout at most."""
 
 
 class Backend(Source, NodeRegistry, WorkerLeases, Protocol):
@@ -85,15 +86,29 @@ class Databases:
         """Whether one database was given, and no list of shards."""
         return self._source is self.database
 
+    def _is_fleet(self) -> bool:
+        """One that was given alone may be a shard of several."""
+        return not self.is_alone or self.database.has_siblings()
+
     def first(self) -> Any:
         """The database that has what a fleet has only once."""
-        return self.fleet.lead() if self._source is self.fleet or self.database.has_siblings() else self.database
+        return self.fleet.lead() if self._is_fleet() else self.database
 
     def serving(self) -> list[Any]:
-        """All databases that serve these tags; one that was given alone may be a shard of several."""
-        if self._source is self.fleet or self.database.has_siblings():
-            return self.fleet.opened()
-        return [self.database]
+        """All databases that serve these tags."""
+        return self.fleet.opened() if self._is_fleet() else [self.database]
+
+
+@contextmanager
+def databases_at(urls: Sequence[str], timeout: float) -> Iterator[Databases]:
+    """For a question or two, and closed afterwards."""
+    background = Background()
+    databases = Databases(list(urls), background, None, None, timeout)
+    try:
+        yield databases
+    finally:
+        background.close(timeout)
+        databases.close()
 
 
 def backend_of(
@@ -106,7 +121,6 @@ def backend_of(
     timeout: float,
 ) -> Backend:
     """What the arguments of an `Allocator` name."""
-
     given = chosen(database, shards)
     if database is None and addresses(given[0]):
         raise InvalidSetting("shards are databases; the addresses of a service stand in first place, several as a list")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -121,35 +120,14 @@ class ServedTags(Tags):
     def get(self, tag: str) -> Tag:
         return self._service.read_tag(tag)
 
-    def create(
-        self,
-        tag: str,
-        *,
-        step: int | None = None,
-        max_step: int | None = None,
-        limit: int | None = None,
-        start_after: int = 0,
-        start_after_column: str | None = None,
-    ) -> Tag:
-        if start_after_column is not None:
-            raise InvalidSetting(
-                "start_after_column needs the database itself; create this tag where that can be reached"
-            )
-        changed = self._changed(self._template, step, max_step, limit, start_after)
-        return self._service.make_tag(replace(changed, name=tag).checked())
+    def _make(self, fresh: Tag) -> None:
+        self._service.make_tag(fresh)
 
-    def set(
-        self,
-        tag: str,
-        *,
-        step: int | None = None,
-        max_step: int | None = None,
-        limit: int | None = None,
-        start_after: int | None = None,
-    ) -> Tag:
-        given = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after}
-        form = {name: value for name, value in given.items() if value is not None}
-        return self._service.put_tag(tag, form, {"If-Match": "*"})
+    def _set(self, tag: str, given: dict[str, int]) -> Tag:
+        return self._service.put_tag(tag, given, {"If-Match": "*"})
+
+    def _highest(self, name: str) -> int:
+        raise InvalidSetting("start_after_column needs the database itself; create this tag where that can be reached")
 
 
 def checked(read: Callable[[Any], T], answer: Any) -> T:

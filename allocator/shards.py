@@ -267,12 +267,10 @@ class Fleet:
                 return handle.database
         raise DatabaseUnavailable(f"the shard with offset {LEAD} was not reached yet")
 
-    def states(self) -> list[tuple[str, AllocatorError | None]]:
-        """The place of each shard, and why it is left alone, if it is."""
+    def troubles(self) -> list[AllocatorError | None]:
+        """Of each shard, why it is left alone, if it is."""
         with self._lock:
-            return [
-                (handle.where, state.error) for handle, state in zip(self._handles, self._turns.states, strict=True)
-            ]
+            return [state.error for state in self._turns.states]
 
     def opened(self) -> list[Database]:
         """All shards, once they were looked at. Raises where one cannot be used from here, as without its driver: what

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from allocator.database.store import Database
 
 
+COLUMNS = {"limit": "id_limit", "start_after": "max_value"}
+"""Of the settings that are called otherwise in the row."""
+
+
 class Tags:
     """The tags of a database, or of all shards. Reached as `Allocator.tags`. With shards, all of them must answer."""
 
@@ -39,33 +43,36 @@ class Tags:
         now must have stopped. What is not given is as the allocator makes tags. Raises `TagExists`.
         """
         fresh = replace(self._changed(self._template, step, max_step, limit, start_after), name=tag).checked()
-        databases = self._checked()
         if start_after_column is not None:
-            highest = self._highest(start_after_column, databases)
+            highest = self._highest(start_after_column)
             fresh = replace(fresh, max_value=max(start_after, highest)).checked()
-        made = [database.run(database.dialect.create_segment, fresh) for database in databases]
-        if not all(made):
-            raise TagExists(f"tag {tag!r} exists already; change it with: allocator tags set {tag}")
+        self._make(fresh)
         return fresh
+
+    def _make(self, fresh: Tag) -> None:
+        made = [database.run(database.dialect.create_segment, fresh) for database in self.databases()]
+        if not all(made):
+            raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
 
     def list(self) -> list[Tag]:
         """All tags, by name."""
-        return tags_of(self._checked())
+        return tags_of(self.databases())
 
     def count(self) -> int:
         """How many tags there are, of shards in the one that has most."""
-        return max(database.run(database.dialect.count_segments) for database in self._checked())
+        return max(database.run(database.dialect.count_segments) for database in self.databases())
 
     def get(self, tag: str) -> Tag:
         """One tag as the database has it. Raises `UnknownTag`."""
         name = check_tag(tag)
-        rows = [database.run(database.dialect.read_segment, name) for database in self._checked()]
+        rows = [database.run(database.dialect.read_segment, name) for database in self.databases()]
         found = [row for row in rows if row is not None]
         if not found:
             raise unknown(name)
         return merged(found)
 
-    def _checked(self) -> Sequence[Database]:
+    def databases(self) -> Sequence[Database]:
+        """Those that have these tags, their tables looked at; none where they are a service's."""
         databases = self._databases()
         for database in databases:
             database.check_schema()
@@ -85,14 +92,18 @@ class Tags:
         A limit and `start_after` hold from the next claim on: what processes have in memory is still given out. They
         learn of a step when they are started anew.
         """
+        given = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after}
+        return self._set(tag, {name: value for name, value in given.items() if value is not None})
+
+    def _set(self, tag: str, given: dict[str, int]) -> Tag:
         now = self.get(tag)
+        step, max_step, limit, start_after = map(given.get, ("step", "max_step", "limit", "start_after"))
         if start_after is not None and check_whole("start_after", start_after, 0, MAX_ID) < now.max_value:
             raise InvalidSetting(f"start_after must be at least {now.max_value}, which is claimed, got {start_after}")
         if limit is not None and check_whole("limit", limit, 1, MAX_ID) < now.max_value:
             raise InvalidSetting(f"limit must be at least {now.max_value}, which is claimed, got {limit}")
         self._changed(now, step, max_step, limit, start_after).checked()
-        given = {"step": step, "max_step": max_step, "id_limit": limit, "max_value": start_after}
-        changes = {column: value for column, value in given.items() if value is not None}
+        changes = {COLUMNS.get(name, name): value for name, value in given.items()}
         for database in self._databases() if changes else ():
             if not database.run(database.dialect.set_segment, now.name, changes):
                 raise InvalidSetting(
@@ -111,12 +122,12 @@ class Tags:
             limit=tag.limit if limit is None else limit,
         )
 
-    def _highest(self, name: str, databases: Sequence[Database]) -> int:
+    def _highest(self, name: str) -> int:
         table, _, column = name.rpartition(".") if isinstance(name, str) else ("", "", "")
         if not table or not column:
             raise InvalidSetting(f"a column is named table.column or schema.table.column, got {name!r:.80}")
         values = []
-        for database in databases:
+        for database in self.databases():
             try:
                 values.append(whole(name, database.run(database.dialect.greatest_in, table, column)))
             except SchemaOutOfDate as error:

@@ -1,4 +1,4 @@
-"""Administration of the service's tokens: create, list, revoke. Blocking."""
+"""Administration of the service's tokens: create, rotate, list, revoke. Blocking."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Tokens:
                 f"{len(valid)} tokens are called {name!r}, and {MAX_VALID} may be valid at a time; revoke the one that "
                 f"was replaced, with: allocator tokens revoke {oldest}"
             )
-        database = self._database()
+        database = self._checked()
         database.run(database.dialect.add_token, fresh)
         number = next(token.number for token in self.list() if token.digest == digest)
         return secret, replace(fresh, number=number)
@@ -60,9 +60,13 @@ class Tokens:
 
     def list(self) -> list[Token]:
         """Those that were not revoked, oldest first; some may have expired."""
+        database = self._checked()
+        return database.run(database.dialect.list_tokens)
+
+    def _checked(self) -> Database:
         database = self._database()
         database.check_schema()
-        return database.run(database.dialect.list_tokens)
+        return database
 
     @property
     def shown(self) -> str:
@@ -71,8 +75,7 @@ class Tokens:
 
     def were_made(self) -> bool:
         """Whether any was ever made, also one that was revoked since."""
-        database = self._database()
-        database.check_schema()
+        database = self._checked()
         return database.run(database.dialect.has_had_tokens)
 
     def rotate(self, number: int) -> tuple[str, Token]:
@@ -86,8 +89,7 @@ class Tokens:
 
     def revoke(self, number: int) -> None:
         """Raises `InvalidSetting` when there is no such token."""
-        database = self._database()
-        database.check_schema()
+        database = self._checked()
         if not database.run(database.dialect.revoke_token, number, datetime.now(UTC).replace(microsecond=0)):
             raise none_such(number)
 

@@ -116,6 +116,21 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
         served.close()
 
 
+@pytest.fixture(scope="module")
+def served(shared_database: Callable[[str], str]) -> Iterator[Callable[..., Served]]:
+    """Services before the shared databases, one for each kind and its options, shared by the tests of a file."""
+    made: dict[tuple[str, ...], Served] = {}
+
+    def get(kind: str, *options: str) -> Served:
+        if (kind, *options) not in made:
+            made[kind, *options] = Served(shared_database(kind), options=options)
+        return made[kind, *options]
+
+    yield get
+    for found in made.values():
+        found.close()
+
+
 @pytest.fixture(params=[*DATABASES, "service"])
 def place(
     request: pytest.FixtureRequest, shared_database: Callable[[str], str], shared_service: Callable[[], str]

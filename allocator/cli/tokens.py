@@ -1,4 +1,4 @@
-"""`allocator tokens create|list|revoke`."""
+"""`allocator tokens create|rotate|list|revoke`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import click
 
+from allocator.backend import databases_at
 from allocator.cli.db import QUICK
 from allocator.cli.options import fleet_command, show, table
 from allocator.schemes.token import DRAW, VERBS, Token
@@ -18,21 +19,13 @@ HEADINGS = ("token", "name", "may", "tags", "ids/s", "requests/s", "created", "e
 
 @click.group()
 def tokens() -> None:
-    """Create, list and revoke the tokens of the service."""
+    """Create, rotate, list and revoke the tokens of the service."""
 
 
 @contextmanager
 def opened(urls: tuple[str, ...]) -> Iterator[Tokens]:
-    from allocator.backend import Databases
-    from allocator.background import Background
-
-    background = Background()
-    databases = Databases(list(urls), background, None, None, QUICK)
-    try:
+    with databases_at(urls, QUICK) as databases:
         yield Tokens(databases.first)
-    finally:
-        background.close(QUICK)
-        databases.close()
 
 
 @tokens.command()

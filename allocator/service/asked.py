@@ -28,5 +28,3 @@ class Answer:
 
 
 Handler = Callable[[Asked], Awaitable[Answer]]
-Handle = Callable[[Any, Asked], Awaitable[Answer]]
-"""A handler that was not given its service yet."""

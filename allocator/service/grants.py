@@ -65,6 +65,12 @@ class Grant:
             raise Unauthorized(f"without a token one may not {verb}{on}; {HOW}")
         raise AccessDenied(f"this token may not {verb}{on}")
 
+    def let_in(self, verb: str | None, name: str | None) -> None:
+        """What every request begins with: it counts, also where it is refused then."""
+        self.admit()
+        if verb is not None:
+            self.check(verb, name)
+
     def admit(self) -> None:
         """Count a request; raise `TooManyRequests` where the token's rates do not let it pass now."""
         if self.limited and (wait := self.rates.admit()):
@@ -110,9 +116,9 @@ class Book:
             grant = self._anonymous
             return grant if grant is None or grant.token.is_valid(datetime.now(UTC)) else None
         scheme, _, secret = value.partition(b" ")
-        return self.with_secret(secret) if scheme == b"Bearer" or scheme.lower() == b"bearer" else None
+        return self._with_secret(secret) if scheme == b"Bearer" or scheme.lower() == b"bearer" else None
 
-    def with_secret(self, secret: bytes) -> Grant | None:
+    def _with_secret(self, secret: bytes) -> Grant | None:
         digest = sha256(secret).digest()
         grant = self._grants.get(digest)
         if grant is None or not compare_digest(grant.digest, digest):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,7 +19,7 @@ from starlette.routing import Route
 
 from allocator.errors import AllocatorError, InvalidTag, UnknownTag
 from allocator.schemes.token import DRAW
-from allocator.service.dispatch import Dispatch, Endpoint
+from allocator.service.dispatch import Dispatch
 from allocator.service.draws import SNOWFLAKE, Draw
 from allocator.service.ids import Ids
 from allocator.service.refusals import NO_STORE
@@ -28,41 +29,27 @@ METHODS = ["GET", "POST"]
 
 
 def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
-    async def segment(request: Request) -> Response:
-        key = request.path_params["key"]
-        grant = await dispatch.grant_of(request)
-        grant.admit()
-        grant.check(DRAW, key)
-        grant.charge(1)
-        return await number_of(request, ids, await sequence(key))
+    async def of_key(key: str) -> Draw:
+        return await ids.sequences.draw(key, create=False)
 
-    async def sequence(key: str) -> Draw | AllocatorError:
-        try:
-            return await ids.sequences.draw(key, create=False)
-        except AllocatorError as error:
-            return error
+    async def of_any(key: str) -> Draw:
+        return ids.draws.snowflake
 
-    async def snowflake(request: Request) -> Response:
-        grant = await dispatch.grant_of(request)
-        grant.admit()
-        grant.check(DRAW, SNOWFLAKE)
-        grant.charge(1)
-        return await number_of(request, ids, ids.draws.snowflake)
+    def route(path: str, draw_of: Callable[[str], Awaitable[Draw]], name: str | None = None) -> Route:
+        async def answer(request: Request) -> Response:
+            key = request.path_params["key"]
+            grant = await dispatch.grant_of(request)
+            grant.let_in(DRAW, name or key)
+            try:
+                (number,) = await (await draw_of(key)).take(1)
+            except AllocatorError as error:
+                return failure(request, error)
+            grant.charge(1)
+            return Response(str(number), 200, dict(NO_STORE), "text/plain;charset=UTF-8")
 
-    def route(path: str, endpoint: Endpoint) -> Route:
-        return Route(path, dispatch.guarded(endpoint), methods=METHODS)
+        return Route(path, dispatch.guarded(answer), methods=METHODS)
 
-    return [route("/api/segment/get/{key}", segment), route("/api/snowflake/get/{key}", snowflake)]
-
-
-async def number_of(request: Request, ids: Ids, draw: Draw | AllocatorError) -> Response:
-    if isinstance(draw, AllocatorError):
-        return failure(request, draw)
-    try:
-        (number,) = await draw.take(1)
-    except AllocatorError as error:
-        return failure(request, error)
-    return Response(str(number), 200, dict(NO_STORE), "text/plain;charset=UTF-8")
+    return [route("/api/segment/get/{key}", of_key), route("/api/snowflake/get/{key}", of_any, SNOWFLAKE)]
 
 
 def failure(request: Request, error: AllocatorError) -> Response:

@@ -12,7 +12,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from allocator.schemes.token import READ
-from allocator.service.dispatch import Dispatch
+from allocator.service.asked import Answer
+from allocator.service.dispatch import Dispatch, as_response
 from allocator.service.figures import Figures
 from allocator.service.openapi import PAGE, POLICY, START, assets
 from allocator.service.problems import HttpRefusal
@@ -24,17 +25,16 @@ FIGURES_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figures: Figures) -> list[BaseRoute]:
     async def healthy(request: Request) -> Response:
-        return as_json({"status": "alive"})
+        return as_response(Answer({"status": "alive"}))
 
     async def ready(request: Request) -> Response:
         if trouble := watch.trouble():
             raise NotReady(trouble)
-        return as_json({"status": "ready"})
+        return as_response(Answer({"status": "ready"}))
 
     async def metrics(request: Request) -> Response:
         grant = await dispatch.grant_of(request)
-        grant.admit()
-        grant.check(READ, None)
+        grant.let_in(READ, None)
         watch.look()
         return Response(figures.text(), 200, dict(NO_STORE), FIGURES_TYPE)
 
@@ -63,7 +63,3 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
 class NotReady(HttpRefusal):
     def __init__(self, reason: str) -> None:
         super().__init__(503, reason)
-
-
-def as_json(value: object) -> Response:
-    return Response(json.dumps(value), 200, dict(NO_STORE), "application/json")

@@ -15,8 +15,7 @@ from socket import socket
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from allocator.backend import Databases
-from allocator.background import Background
+from allocator.backend import databases_at
 from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.servers import addresses
 from allocator.service.logs import config_of
@@ -133,18 +132,14 @@ def supervise(config: uvicorn.Config, listening: socket, stopping: Path) -> None
 
 def guarded(settings: ServeSettings) -> ServeSettings:
     """Without any token, this machine alone."""
-    background = Background()
-    databases = Databases(list(settings.urls), background, None, None, settings.timeout)
-    log.info("serving ids out of %s", databases.shown)
-    try:
-        if Tokens(databases.first).were_made():
+    with databases_at(settings.urls, settings.timeout) as databases:
+        log.info("serving ids out of %s", databases.shown)
+        try:
+            if Tokens(databases.first).were_made():
+                return settings
+        except DatabaseUnavailable as error:
+            log.warning("a token is needed, since the database cannot say yet whether there are any: %s", error)
             return settings
-    except DatabaseUnavailable as error:
-        log.warning("a token is needed, since the database cannot say yet whether there are any: %s", error)
-        return settings
-    finally:
-        background.close(settings.timeout)
-        databases.close()
     host = settings.host if is_loopback(settings.host) else LOOPBACK
     log.warning(
         "no token was made yet, so that whoever is on this machine may do everything, and only %s is listened on%s; "

@@ -85,8 +85,7 @@ async def granted(book: Book, fields: Fields, headers: dict[bytes, bytes]) -> Gr
     if not tag or not token:
         raise AccessDenied("bizType and token are needed")
     grant = await book.of_secret(token.encode(), headers)
-    grant.check(DRAW, tag)
-    grant.admit()
+    grant.let_in(DRAW, tag)
     return grant
 
 

@@ -65,7 +65,7 @@ class Watch:
         figures.count_all("block", service.sequences.blocks)
         figures.count_all("ticket", service.tickets)
         self._look_at_memory()
-        for number, (_, error) in enumerate(self._databases.fleet.states(), 1):
+        for number, error in enumerate(self._databases.fleet.troubles(), 1):
             alone = self._book.failure is not None and self._databases.is_alone
             figures.shards.labels(str(number)).set(int(error is None and not alone))
         self._look_at_lease()
@@ -110,14 +110,14 @@ class Watch:
     # -- every minute, out of the database
 
     async def look_far(self) -> None:
-        self._days("meteor second", MeteorSettings().layout.runs_out("second", MeteorSettings().epoch).timestamp())
-        snowflake = SnowflakeSettings()
+        meteor, snowflake = MeteorSettings(), SnowflakeSettings()
+        self._days("meteor second", meteor.layout.runs_out("second", meteor.epoch).timestamp())
         ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
         self._days("snowflake timestamp", ends.timestamp())
         for tag in (await self._service.sequences.list())[:MAX_TAGS]:
             self._lasts(f"tag {tag.name}", tag.max_value, tag.limit)
         nodes = await self._ids._on_thread(self._last_node)
-        self._lasts("meteor node", nodes, MeteorSettings().layout.limit("node"))
+        self._lasts("meteor node", nodes, meteor.layout.limit("node"))
 
     def _last_node(self) -> int:
         database = self._databases.first()

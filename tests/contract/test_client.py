@@ -299,6 +299,28 @@ def test_a_forked_child_has_ids_of_its_own(shared_service, tag):
     assert len(set(drawn)) == 30
 
 
+def test_parent_and_child_that_ask_at_once_never_read_each_others_answers(shared_service, tag):
+    """Two on one connection would get the same segments, or halves of them."""
+    with Allocator(shared_service()) as ids:
+        drawn = [ids.reserve(tag, 5)]  # a connection is open now
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(writing, " ".join(str(ids.reserve(tag, 5)[0]) for _ in range(150)).encode())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        drawn += [ids.reserve(tag, 5) for _ in range(150)]
+        with os.fdopen(reading) as pipe:
+            theirs = list(map(int, pipe.read().split()))
+        os.waitpid(child, 0)
+    ours = [segment[0] for segment in drawn]
+
+    assert len(theirs) == 150
+    assert len({*ours, *theirs}) == 301
+
+
 def test_it_is_not_copied():
     with Allocator("http://127.0.0.1:1") as ids, pytest.raises(NotCopyable):
         pickle.dumps(ids)

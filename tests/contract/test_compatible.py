@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from urllib.parse import urlencode
 
 import pytest
@@ -14,23 +14,9 @@ from allocator.tokens import Tokens
 FORM = "application/x-www-form-urlencoded"
 
 
-@pytest.fixture(scope="module")
-def running(shared_database: Callable[[str], str]) -> Iterator[Callable[[str], Served]]:
-    made: dict[str, Served] = {}
-
-    def get(kind: str) -> Served:
-        if kind not in made:
-            made[kind] = Served(shared_database(kind), options=("--compat", "leaf,tinyid"))
-        return made[kind]
-
-    yield get
-    for served in made.values():
-        served.close()
-
-
 @pytest.fixture
-def service(kind: str, running: Callable[[str], Served]) -> Served:
-    return running(kind)
+def service(kind: str, served: Callable[..., Served]) -> Served:
+    return served(kind, "--compat", "leaf,tinyid")
 
 
 @pytest.fixture

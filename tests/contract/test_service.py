@@ -6,7 +6,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -19,29 +19,15 @@ from allocator.schemes.snowflake import EPOCH, SNOWFLAKE
 ROUTES_WITH_COUNT = ("/v1/sequences/some/ids", "/v1/meteor", "/v1/snowflake", "/v1/objectids")
 
 
-@pytest.fixture(scope="module")
-def running(shared_database: Callable[[str], str]) -> Iterator[Callable[[str], Served]]:
-    made: dict[str, Served] = {}
-
-    def get(kind: str) -> Served:
-        if kind not in made:
-            made[kind] = Served(shared_database(kind))
-        return made[kind]
-
-    yield get
-    for served in made.values():
-        served.close()
+@pytest.fixture
+def service(kind: str, served: Callable[..., Served]) -> Served:
+    return served(kind)
 
 
 @pytest.fixture
-def service(kind: str, running: Callable[[str], Served]) -> Served:
-    return running(kind)
-
-
-@pytest.fixture
-def embedded(running: Callable[[str], Served]) -> Served:
+def embedded(served: Callable[..., Served]) -> Served:
     """Where the database makes no difference."""
-    return running("sqlite")
+    return served("sqlite")
 
 
 # -- ids
