@@ -14,7 +14,7 @@ from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
 from allocator.schemes import adoption
 from allocator.schemes.adoption import Decision, Refusal
 from allocator.schemes.tag import Tag
-from allocator.tags import Tags
+from allocator.tags import Tags, complete
 
 CREATED, RAISED, AHEAD = "created", "raised", "ahead"
 
@@ -55,8 +55,9 @@ def adopt(server: Server, sources: Sequence[Database], tags: Tags, named: bool) 
     if not databases:
         raise InvalidSetting("tags are adopted where the databases can be reached; give their URLs, not a service's")
     known = {tag.name: tag for tag in tags.list()}  # so that all shards have answered before one is changed
-    for decision in found:
-        yield decision if isinstance(decision, Refusal) else brought(decision, databases, known)
+    with complete(databases):
+        for decision in found:
+            yield decision if isinstance(decision, Refusal) else brought(decision, databases, known)
 
 
 def read(server: Server, sources: Sequence[Database], named: bool) -> list[Any]:

@@ -70,7 +70,9 @@ class AsyncSequence(Uncopyable):
     async def __aiter__(self) -> AsyncIterator[int]:
         """Ids without end: `async for id in sequence`."""
         while True:
-            yield await self.next_id()
+            for value in self._supply._values:
+                yield value
+            yield await refill(self._supply)
 
     def __repr__(self) -> str:
         return f"<AsyncSequence {self.tag}>"

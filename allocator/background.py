@@ -61,6 +61,9 @@ class Background:
         self._start()
 
     def _start(self) -> None:
+        self.nothing: Future[Any] = Future()
+        """Of those who have no work under way."""
+        self.nothing.set_result(None)
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 

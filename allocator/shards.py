@@ -235,10 +235,15 @@ class Fleet:
         self._opened = True
 
     def _take(self, handle: Handle, row: Shard) -> None:
-        """The row of a shard is this now; where it names shards that are new to us, they are used too."""
-        missed = []
+        """The row of a shard is this now."""
         with self._lock:
             handle.row = row
+        self._learn(row)
+
+    def _learn(self, row: Shard) -> None:
+        """Where a row names shards that are new to us, they are used too."""
+        missed = []
+        with self._lock:
             keys = {other.row.key for other in self._handles if other.row}
             urls = {other.database.address.told for other in self._handles if not other.row}
             for member in row.members:
@@ -273,9 +278,12 @@ class Fleet:
             return [state.error for state in self._turns.states]
 
     def opened(self) -> list[Database]:
-        """All shards, once they were looked at. Raises where one cannot be used from here, as without its driver: what
-        is done to some of them alone, as raising a tag, would be undone by the others."""
+        """All shards, as their rows say now. Raises where one cannot be used from here, as without its driver: what is
+        done to some of them alone, as raising a tag, would be undone by the others."""
         self.open()
+        for database in self.databases():
+            if row := database.run(database.dialect.read_shard):
+                self._learn(row)
         for why in self._missed.values():
             raise why.again()
         return self.databases()

@@ -7,6 +7,7 @@ The fast path is `next(_values)`, of what is being served: one C call, no lock. 
 from __future__ import annotations
 
 import logging
+import sys
 import sysconfig
 import threading
 from abc import abstractmethod
@@ -73,6 +74,17 @@ class LockedIterator(Generic[T]):
             return next(self._iterator)
 
 
+RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
+
+
+def exhaust(values: Iterator[int]) -> None:
+    """Let whoever still draws from a range, as a `for` loop does, find nothing more in it."""
+    if isinstance(values, LockedIterator):
+        values = values._iterator
+    if isinstance(values, RANGES):
+        values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]
+
+
 def iterator(values: Iterable[T], locked: bool | None = None) -> Iterator[T]:
     return LockedIterator(values) if (WITHOUT_GIL if locked is None else locked) else iter(values)
 
@@ -87,21 +99,24 @@ class Supply(Uncopyable):
     __slots__ = ("_background", "_failing", "_lock", "_owner", "_terms", "_under_way", "_values")
 
     _values: Iterator[int]
+    _under_way: Ended
 
     def __init__(self, background: Background, terms: Terms, owner: object = None) -> None:
         self._background = background
         self._terms = terms
         self._owner = owner
+        self._values = iter(())
         self._reset()
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._failing = False
-        self._under_way: Ended = Future()
+        self._under_way = self._background.nothing
         self._serve(())
 
     def _serve(self, values: Iterable[int]) -> int | None:
         """Let everybody draw from `values`, but the first of them, which is the caller's."""
+        exhaust(self._values)
         served = iterator(values)
         first = next(served, None)
         self._values = served
@@ -186,6 +201,7 @@ class Supply(Uncopyable):
             result = self._work(request)
             with self._lock:
                 self._granted(request, result, monotonic())
+                self._forget(ended)
         except Exception as error:
             self._end(request, ended, error, in_advance)
             return
@@ -197,9 +213,15 @@ class Supply(Uncopyable):
         error = found if isinstance(found, AllocatorError) else unforeseen(found)
         with self._lock:
             self._refused(request, error, monotonic())
+            self._forget(ended)
         self._tell(error, in_advance)
         if not ended.done():
             ended.set_result(error)
+
+    def _forget(self, ended: Ended) -> None:
+        """A future is large, and most tags are idle."""
+        if self._under_way is ended:
+            self._under_way = self._background.nothing
 
     def _tell(self, error: AllocatorError | None, in_advance: bool) -> None:
         """Log the first failure of a row that nobody waits for; whoever waits gets the error."""

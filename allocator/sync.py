@@ -60,6 +60,18 @@ class Allocator(Uncopyable):
     The scheme is the segment mode of Leaf, there named MaxValue: a row per tag, claimed a segment at a time.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_backend",
+        "_background",
+        "_meteor",
+        "_sequences",
+        "_serving",
+        "_snowflake",
+        "_template",
+        "_terms",
+    )
+
     def __init__(
         self,
         database: str | URL | Engine | Iterable[str] | None = None,

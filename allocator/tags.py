@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
+from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagExists
 from allocator.schemes.lane import Lane
 from allocator.schemes.limits import MAX_ID, check_tag, check_whole
 from allocator.schemes.tag import Tag, unknown
@@ -40,7 +41,8 @@ class Tags:
         """Make a tag whose first id is greater than `start_after`, and than every value of `start_after_column`.
 
         The column is `table.column` or `schema.table.column` of the same database; whatever numbered that table until
-        now must have stopped. What is not given is as the allocator makes tags. Raises `TagExists`.
+        now must have stopped. What is not given is as the allocator makes tags. Raises `TagExists`, and with a start
+        `FleetGrowing` while shards are added.
         """
         fresh = replace(self._changed(self._template, step, max_step, limit, start_after), name=tag).checked()
         if start_after_column is not None:
@@ -50,7 +52,9 @@ class Tags:
         return fresh
 
     def _make(self, fresh: Tag) -> None:
-        made = [database.run(database.dialect.create_segment, fresh) for database in self.databases()]
+        databases = self.databases()
+        with complete(databases if fresh.max_value else ()):
+            made = [database.run(database.dialect.create_segment, fresh) for database in databases]
         if not all(made):
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
 
@@ -104,11 +108,13 @@ class Tags:
             raise InvalidSetting(f"limit must be at least {now.max_value}, which is claimed, got {limit}")
         self._changed(now, step, max_step, limit, start_after).checked()
         changes = {COLUMNS.get(name, name): value for name, value in given.items()}
-        for database in self._databases() if changes else ():
-            if not database.run(database.dialect.set_segment, now.name, changes):
-                raise InvalidSetting(
-                    f"tag {tag!r} was changed meanwhile, so that this does not fit any more; look and try again"
-                )
+        databases = self._databases()
+        with complete(databases if start_after else ()):
+            for database in databases if changes else ():
+                if not database.run(database.dialect.set_segment, now.name, changes):
+                    raise InvalidSetting(
+                        f"tag {tag!r} was changed meanwhile, so that this does not fit any more; look and try again"
+                    )
         return self.get(tag)
 
     def _changed(
@@ -135,6 +141,25 @@ class Tags:
         if not values:
             raise InvalidSetting(f"there is no column {name:.100} to start after") from missing
         return max(values)
+
+
+@contextmanager
+def complete(databases: Iterable[Database]) -> Iterator[None]:
+    """Round a change that every shard must hear of: raises `FleetGrowing` where one that is being added might not."""
+    before = generations(databases)
+    yield
+    if generations(databases) != before:
+        raise FleetGrowing("the fleet has grown meanwhile, and its new shards may not know of this: do the same again")
+
+
+def generations(databases: Iterable[Database]) -> list[int]:
+    rows = [database.run(database.dialect.read_shard) for database in databases]
+    if any(row and row.target for row in rows):
+        raise FleetGrowing(
+            "the fleet is growing, and a shard that is added may not hear where a tag begins: wait, or end it with: "
+            "allocator shards grow"
+        )
+    return [row.generation if row else 1 for row in rows]
 
 
 def whole(name: str, value: object) -> int:

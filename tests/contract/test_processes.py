@@ -55,6 +55,26 @@ def test_a_forked_child_draws_ids_of_its_own(url, tag):
     assert theirs == "[1001, 1002, 1003, 1004, 1005]"
 
 
+def test_a_loop_that_goes_on_in_a_forked_child_gives_ids_of_its_own(url, tag):
+    with Allocator(url) as ids:
+        endless = iter(ids.sequence(tag))
+        mine = [next(endless) for _ in range(3)]
+        theirs = json.loads(in_child(lambda: [next(endless) for _ in range(3)]))
+        mine += [next(endless) for _ in range(3)]
+
+    assert mine == [1, 2, 3, 4, 5, 6]
+    assert theirs == [1001, 1002, 1003]
+
+
+def test_control_a_loop_whose_range_is_not_emptied_repeats_ids(url, tag, monkeypatch):
+    monkeypatch.setattr("allocator.supply.exhaust", lambda values: None)
+    with Allocator(url) as ids:
+        endless = iter(ids.sequence(tag))
+        assert [next(endless), next(endless)] == [1, 2]
+
+        assert json.loads(in_child(lambda: [next(endless)])) == [next(endless)] == [3]
+
+
 def test_a_forked_child_has_a_node_and_a_worker_of_its_own(url):
     with Allocator(url) as ids:
         mine = [ids.meteor(), ids.snowflake()]

@@ -20,12 +20,14 @@ from allocator import (
     DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
+    FleetGrowing,
     InvalidDatabase,
     InvalidSetting,
     InvalidTag,
     MaxValueWentBack,
     SchemaDamaged,
     ShardMisconfigured,
+    TagExists,
     UnknownTag,
 )
 from allocator.database import mysql
@@ -341,6 +343,48 @@ def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch)
 
     assert ids.reserve("order", 5)
     assert ids.ticket("invoice") < 100
+
+
+@once
+@pytest.mark.parametrize("act", ["create", "set"])
+def test_where_a_tag_begins_is_not_said_while_a_shard_that_is_added_might_not_hear_of_it(face, shards, act):
+    urls = shards(2)
+    ids = face(urls[0])
+    if act == "set":
+        ids.tags.create("order")
+    say = getattr(ids.tags, act)
+    with growing(urls[:1]) as growth:
+        growth.begin()
+        growth.add(Database(urls[1]))
+        with pytest.raises(FleetGrowing, match="the fleet is growing"):
+            say("order", start_after=5000)
+        ids.tags.create("plain")  # begins with 1 everywhere
+        growth.grow(100)
+    say("order", start_after=5000)
+
+    assert all(face(url).next_id("order") > 5000 for url in urls)
+
+
+@once
+def test_a_fleet_that_grows_while_it_is_said_where_a_tag_begins_is_noticed(face, shards, monkeypatch):
+    urls = shards(2)
+    ids = face(urls[0])
+    grown = []
+
+    def grow_first(self, connection, tag):
+        if not grown:
+            grown.append(grow(urls[:1], urls[1]))
+        return original(self, connection, tag)
+
+    dialect = type(Database(urls[0]).dialect)
+    original = dialect.create_segment
+    monkeypatch.setattr(dialect, "create_segment", grow_first)
+    with pytest.raises(FleetGrowing, match="do the same again"):
+        ids.tags.create("order", start_after=5000)
+    with pytest.raises(TagExists):
+        ids.tags.create("order", start_after=5000)
+
+    assert all(face(url).next_id("order") > 5000 for url in urls)
 
 
 def refusal(call: Callable[[], object]) -> str:

@@ -36,7 +36,7 @@ from allocator.errors import (
 from allocator.schemes.lane import ALL
 from allocator.schemes.tag import Tag
 from allocator.sequence import drawn
-from allocator.supply import LockedIterator, iterator
+from allocator.supply import LockedIterator, exhaust, iterator
 from allocator.sync import Sequence
 
 
@@ -64,17 +64,51 @@ def test_iteration_and_single_calls_share_one_supply():
     assert [next(endless), ids.next_id(), next(endless), *ids.next_ids(2)] == [1, 2, 3, 4, 5]
 
 
-def test_iteration_goes_on_after_an_error():
+def test_an_error_ends_a_loop_and_the_next_one_goes_on():
     source = MemorySource(step=1, max_step=1)
     ids = sequence(source, timeout=0.05)
-    endless = iter(ids)
-    assert next(endless) == 1
     source.failure = SchemaOutOfDate("gone")
-    drain(ids)
+    with pytest.raises(SchemaOutOfDate):
+        for _ in ids:
+            pass
     source.failure = None
     ids._core.pace.clear()
 
-    assert isinstance(next(endless), int)
+    assert next(iter(ids)) == 1
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_loop_finds_nothing_more_in_a_range_that_is_no_longer_ours(locked: bool):
+    for numbers in (range(100), range(2**63 - 50, 2**63)):
+        values = iterator(numbers, locked)
+        next(values)
+        exhaust(values)
+
+        assert list(values) == []
+
+
+def test_a_loop_ends_with_its_allocator():
+    ids = sequence(MemorySource())
+    endless = iter(ids)
+    assert next(endless) == 1
+    ids._background.close(5)
+    ids._retire()
+
+    with pytest.raises(AllocatorClosed):
+        next(endless)
+
+
+def test_a_loop_stops_when_the_row_went_back():
+    source = MemorySource(step=1000, max_step=1000)
+    ids = sequence(source)
+    endless = iter(ids)
+    next(endless)
+    source.failure = MaxValueWentBack("restored")
+    with pytest.raises(MaxValueWentBack):
+        ids.reserve(5)
+
+    with pytest.raises(MaxValueWentBack):
+        next(endless)
 
 
 def drain(ids) -> None:
