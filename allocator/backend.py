@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from allocator.meteor import NodeRegistry
 from allocator.schemes.lane import Seen
 from allocator.schemes.layout import Layout
 from allocator.schemes.limits import check_tag
+from allocator.schemes.segment import Claim
 from allocator.schemes.shard import STATEMENTS
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
@@ -68,6 +69,12 @@ class Databases:
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
         return self._source.open_segment(template, create)
+
+    def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
+        return self._source.open_segments(templates, create)
+
+    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
+        return self._source.claim_segments(claims)
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         return self._source.claim_segment(name, size, seen, exact=exact)

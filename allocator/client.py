@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from allocator.errors import (
 from allocator.schemes.lane import Seen, lane_of, mark
 from allocator.schemes.layout import Layout
 from allocator.schemes.limits import check_tag
+from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, damaged
 from allocator.schemes.wire import (
@@ -70,6 +71,12 @@ class Service:
         if found[0] <= low or len(found) > size or (exact and len(found) != size):
             raise damaged(name, f"a claim of {size} ids above {low} returned {found}")
         return found
+
+    def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
+        return []  # the service gathers what its clients claim
+
+    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
+        return {}
 
     def ticket(self, kind: str, end: float) -> int:
         answer = self.servers.ask("POST", f"/v1/tickets/{check_tag(kind)}", timeout=end - monotonic())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from operator import length_hint
 from time import monotonic
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from allocator.background import Background
 from allocator.errors import AllocatorError, MaxValueWentBack, UnknownTag
@@ -15,21 +15,53 @@ from allocator.schemes.limits import check_reserve
 from allocator.schemes.pace import Wait
 from allocator.schemes.segment import Claim, Segments
 from allocator.schemes.tag import Tag
-from allocator.supply import LOST_AFTER, Supply, Terms
+from allocator.supply import LOST_AFTER, Ended, Supply, Terms
 
 
 class Source(Protocol):
     """Where segments come from. Each call may be run again at any time; what it claimed is burnt then."""
 
-    def open_segment(self, template: Tag, create: bool) -> Tag: ...
+    def open_segment(self, template: Tag, create: bool) -> Tag:
+        """The settings of a tag, of which the row is made like `template` if it is missing and may be made."""
 
-    def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range: ...
+    def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
+        """The same for several tags, of as many as are there."""
+
+    def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
+        """`size` ids above those `seen`; fewer, if no more remain and they need not be `exact`."""
+
+    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
+        """Segments of several tags, of as many as can be had at once: no error that concerns one tag alone comes."""
+
+
+class Refill(NamedTuple):
+    """A claim under way, of the supply of one tag."""
+
+    supply: SegmentSupply
+    claim: Claim
+    ended: Ended
+    in_advance: bool
+
+    def sized(self) -> Claim:
+        return self.supply._sized(self.claim)
+
+    def alone(self) -> None:
+        self.supply._run(self.claim, self.ended, self.in_advance)
+
+    def brought(self, segment: range) -> None:
+        self.supply._brought(self.claim, segment, self.ended, self.in_advance)
+
+    def failed(self, error: AllocatorError) -> None:
+        self.supply._end(self.claim, self.ended, error, self.in_advance)
 
 
 class SegmentSupply(Supply):
-    """Drives `Segments`. `serving` maps the tag to what is being served, the shortest way from a tag to an id."""
+    """Drives `Segments`. `serving` maps the tag to what is being served, the shortest way from a tag to an id.
 
-    __slots__ = ("_core", "_opened", "_serving", "_source", "_template", "tag")
+    refills: takes what is to be claimed; without it, each claim is for itself.
+    """
+
+    __slots__ = ("_core", "_refills", "_serving", "_source", "opened", "tag", "template")
 
     def __init__(
         self,
@@ -39,12 +71,14 @@ class SegmentSupply(Supply):
         terms: Terms,
         serving: dict[str, Iterator[int]],
         owner: object = None,
+        refills: Callable[[Refill], None] | None = None,
     ) -> None:
         self.tag = template.name
-        self._template = template
+        self.template = template
+        self._refills = refills
         self._source = source
         self._serving = serving
-        self._opened = False
+        self.opened = False
         self._core = Segments(terms.runway, LOST_AFTER * terms.timeout)
         super().__init__(background, terms, owner)
 
@@ -69,20 +103,34 @@ class SegmentSupply(Supply):
     def _stopped(self) -> AllocatorError | None:
         return self._core.stopped
 
+    def _submit(self, request: Claim, ended: Ended, in_advance: bool) -> None:
+        if self._refills is None:
+            super()._submit(request, ended, in_advance)
+        else:
+            self._refills(Refill(self, request, ended, in_advance))
+
     def _work(self, request: Claim) -> range:
         self._open()
+        return self._source.claim_segment(self.tag, self._sized(request).size, request.seen)
+
+    def _sized(self, request: Claim) -> Claim:
         with self._lock:
             self._core.resize(request)
-        return self._source.claim_segment(self.tag, request.size, request.seen)
+        return request
 
     def _open(self) -> None:
         """Once: read the tag's settings, and make its row if that may be."""
-        if self._opened:
-            return
-        tag = self._source.open_segment(self._template, self._terms.create_missing)
+        if not self.opened:
+            self.opened_as(self._source.open_segment(self.template, self.may_create))
+
+    @property
+    def may_create(self) -> bool:
+        return self._terms.create_missing
+
+    def opened_as(self, tag: Tag) -> None:
         with self._lock:
             self._core.configure(tag.step, tag.max_step)
-        self._opened = True
+        self.opened = True
 
     def _granted(self, request: Claim, result: range, now: float) -> None:
         self._core.committed(request, result, now)
@@ -91,7 +139,7 @@ class SegmentSupply(Supply):
     def _refused(self, request: Claim, error: AllocatorError, now: float) -> None:
         self._core.failed(request, error, now)
         if isinstance(error, UnknownTag):
-            self._opened = False
+            self.opened = False
         self._stop_serving_what_went_back()
 
     def _stop_serving_what_went_back(self) -> None:
@@ -155,6 +203,6 @@ class SegmentSupply(Supply):
         seen = self._core.seen
         self._core = Segments(self._terms.runway, LOST_AFTER * self._terms.timeout)
         self._core.seen = seen
-        self._opened = False
+        self.opened = False
         self._serving.pop(self.tag, None)
         super()._renew()

@@ -5,11 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from allocator.database.store import Database
-from allocator.errors import FleetGrowing, MaxValueWentBack
+from allocator.errors import (
+    DatabaseRefused,
+    DatabaseUnavailable,
+    FleetGrowing,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+    ShardMisconfigured,
+)
 from allocator.schemes.shard import Shard, check_usable, lost
 
 DRAWS = 10
 """How often a draw follows a shard's row that changes under it, before another shard is tried."""
+
+
+FAULTS = (
+    DatabaseUnavailable,
+    DatabaseRefused,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+    ShardMisconfigured,
+)
+"""What is a shard's own trouble, for which another one is tried."""
+TAG_FAULTS = tuple(kind for kind in FAULTS if kind is not MaxValueWentBack)
+"""A tag whose ids went back somewhere is stopped: what is in memory may be from there."""
 
 
 class Handle:

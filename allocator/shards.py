@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import TypeVar
 
@@ -14,24 +14,21 @@ from allocator.database.store import Database, sibling
 from allocator.errors import (
     AllocatorClosed,
     AllocatorError,
-    DatabaseRefused,
     DatabaseUnavailable,
     FleetGrowing,
     InvalidArgument,
     InvalidTag,
     MaxValueWentBack,
-    SchemaDamaged,
-    SchemaOutOfDate,
-    ShardMisconfigured,
 )
 from allocator.schemes.growth import LEAD
 from allocator.schemes.lane import Seen
 from allocator.schemes.layout import Layout
+from allocator.schemes.segment import Claim
 from allocator.schemes.shard import Shard, check_fleet
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
 from allocator.schemes.turns import Turns
-from allocator.shard import Handle
+from allocator.shard import FAULTS, TAG_FAULTS, Handle
 
 log = logging.getLogger("allocator")
 
@@ -42,18 +39,6 @@ LOOK_AROUND = 0.05
 
 MOST = 0.9
 """Of the timeout, for a claim of segments: its caller should learn why it failed before it gives up."""
-
-FAULTS = (
-    DatabaseUnavailable,
-    DatabaseRefused,
-    MaxValueWentBack,
-    SchemaDamaged,
-    SchemaOutOfDate,
-    ShardMisconfigured,
-)
-"""What is a shard's own trouble, for which another one is tried."""
-TAG_FAULTS = tuple(kind for kind in FAULTS if kind is not MaxValueWentBack)
-"""A tag whose ids went back somewhere is stopped: what is in memory may be from there."""
 
 
 class Fleet:
@@ -103,6 +88,13 @@ class Fleet:
             return handle.database.claim_segment(name, size, seen, exact=exact)
 
         return self._on_a_shard(claim, self._end(), TAG_FAULTS)
+
+    def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
+        self._templates.update({template.name: (template, create) for template in templates})
+        return self._on_a_shard(lambda handle: handle.database.open_segments(templates), self._end(), TAG_FAULTS)
+
+    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
+        return self._on_a_shard(lambda handle: handle.database.claim_segments(claims), self._end(), TAG_FAULTS)
 
     def register_node(self) -> int:
         return self.lead().register_node()

@@ -191,14 +191,24 @@ class Supply(Uncopyable):
 
     def _launch(self, request: Any, ended: Ended, in_advance: bool) -> None:
         try:
-            self._background.submit(self._run, request, ended, in_advance)
+            self._submit(request, ended, in_advance)
         except BaseException as error:  # Ctrl-C, or closed meanwhile: nobody else would ever end this request
             self._end(request, ended, error, in_advance)
             raise
 
+    def _submit(self, request: Any, ended: Ended, in_advance: bool) -> None:
+        self._background.submit(self._run, request, ended, in_advance)
+
     def _run(self, request: Any, ended: Ended, in_advance: bool) -> None:
         try:
             result = self._work(request)
+        except Exception as error:
+            self._end(request, ended, error, in_advance)
+            return
+        self._brought(request, result, ended, in_advance)
+
+    def _brought(self, request: Any, result: Any, ended: Ended, in_advance: bool) -> None:
+        try:
             with self._lock:
                 self._granted(request, result, monotonic())
                 self._forget(ended)

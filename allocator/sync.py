@@ -14,6 +14,7 @@ from allocator.background import Background
 from allocator.errors import DatabaseUnavailable, InvalidSetting, Uncopyable
 from allocator.forks import alive
 from allocator.meteor import MeteorSupply
+from allocator.refills import Refills
 from allocator.schemes.limits import MAX_ID, check_seconds, check_tag
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
@@ -65,6 +66,7 @@ class Allocator(Uncopyable):
         "_backend",
         "_background",
         "_meteor",
+        "_refills",
         "_sequences",
         "_serving",
         "_snowflake",
@@ -97,6 +99,7 @@ class Allocator(Uncopyable):
         self._backend = self._watched(
             backend_of(database, shards, fleet, tickets, token, self._background, self._terms.timeout)
         )
+        self._refills = Refills(self._backend, self._background)
         self._serving: dict[str, Iterator[int]] = {}
         self._sequences: dict[str, Sequence] = {}
         shared = (self._backend, self._background, self._terms)
@@ -133,7 +136,7 @@ class Allocator(Uncopyable):
             return self._sequences[tag]
         except (KeyError, TypeError):
             template = replace(self._template, name=check_tag(tag))
-        fresh = Sequence(template, self._backend, self._background, self._terms, self._serving, owner=self)
+        fresh = Sequence(template, self._backend, self._background, self._terms, self._serving, self, self._refills.ask)
         return self._sequences.setdefault(template.name, fresh)
 
     def meteor(self) -> int:
@@ -199,6 +202,7 @@ class Allocator(Uncopyable):
     def after_fork(self) -> None:
         """Called in a forked child, before anything else runs there."""
         self._background.renew()
+        self._refills.renew()
         self._backend.abandon()
         for supply in self._supplies():
             supply._renew()

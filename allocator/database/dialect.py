@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from sqlalchemy import Connection
 
+from allocator.database.batch import BatchVerbs
 from allocator.database.nodes import NodeVerbs
 from allocator.database.shards import ShardVerbs
 from allocator.database.tokens import TokenVerbs
@@ -21,7 +22,7 @@ MAX_CONNECT_SECONDS = 10.0
 """To a server that does not even answer, however patient the statements may be."""
 
 
-class Dialect(ShardVerbs, NodeVerbs, TokenVerbs):
+class Dialect(BatchVerbs, ShardVerbs, NodeVerbs, TokenVerbs):
     """What all databases have in common; one subclass for each, with the difference."""
 
     name: ClassVar[str]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from math import ceil
@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 from sqlalchemy.dialects.postgresql import insert
 
+from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, statement
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.segments import RAISED, claimed, claiming, only_row
 from allocator.database.tables import segment, worker
@@ -28,6 +29,14 @@ from allocator.schemes.lane import Lane
 from allocator.schemes.ticket import Numbering
 
 CLAIM = claiming(RAISED).returning(segment.c.max_value)
+CLAIM_BATCH = statement(
+    "WITH w AS (SELECT * FROM json_to_recordset(CAST(:wanted AS json)) "
+    "AS w(name text, span bigint, seen bigint, lane_offset bigint, lane_step bigint)), "
+    "free AS (SELECT tag FROM allocator_segment WHERE tag IN (SELECT name FROM w) FOR NO KEY UPDATE SKIP LOCKED) "
+    "UPDATE allocator_segment s SET max_value = s.max_value + w.span FROM w, free "
+    f"WHERE free.tag = s.tag AND {CLAIMABLE} RETURNING s.tag, s.max_value"
+)
+"""A row that another process changed meanwhile was locked and is read anew: the sum is of its newest value."""
 REPLACE = (
     f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} "
     "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
@@ -111,6 +120,9 @@ class PostgreSQL(Dialect):
 
     def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
         return only_row(connection.execute(CLAIM, claimed(name, size, lane, seen)).all(), name)
+
+    def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
+        return ends_of(connection.execute(CLAIM_BATCH, listed(wanted)).all())
 
     # -- tickets
 

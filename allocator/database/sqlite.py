@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, text
 from sqlalchemy.dialects.sqlite import insert
 
+from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, rows_of, statement
 from allocator.database.dialect import Dialect
 from allocator.database.segments import RAISED, claimed, claiming, only_row
 from allocator.database.tables import segment, worker
@@ -18,6 +19,12 @@ from allocator.schemes.lane import Lane
 from allocator.schemes.ticket import Numbering
 
 CLAIM = claiming(RAISED).returning(segment.c.max_value)
+FROM_JSON = rows_of("json_extract(value, '$.{0}') AS {0}")
+CLAIM_BATCH = statement(
+    "UPDATE allocator_segment AS s SET max_value = s.max_value + w.span "
+    f"FROM (SELECT {FROM_JSON} FROM json_each(:wanted)) AS w "
+    f"WHERE {CLAIMABLE} RETURNING tag, max_value"
+)
 
 LEAST = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
 REPLACE = (
@@ -75,6 +82,9 @@ class SQLite(Dialect):
     def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
         # The statement commits when its last row has been fetched, which `all` does.
         return only_row(connection.execute(CLAIM, claimed(name, size, lane, seen)).all(), name)
+
+    def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
+        return ends_of(connection.execute(CLAIM_BATCH, listed(wanted)).all())
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.max(value, other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database import schema
 from allocator.database.address import Address, address_of
+from allocator.database.batch import Wanted
 from allocator.database.failures import is_contended, is_stale, translate, unforeseen
 from allocator.errors import (
     AllocatorClosed,
@@ -29,9 +30,10 @@ from allocator.errors import (
     ShardMisconfigured,
 )
 from allocator.schemes.growth import LEAD
-from allocator.schemes.lane import ALL, Lane, Seen, mark
+from allocator.schemes.lane import ALL, NONE, Lane, Seen, mark
 from allocator.schemes.layout import Layout
 from allocator.schemes.registry import Worker, check_same, choose_worker
+from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, damaged, settle, unknown
 
@@ -143,6 +145,26 @@ class Database:
                 self._lanes[name] = tag.lane  # another one, once the fleet has grown
             size = settle(tag, name, size, mark(seen, tag.lane if tag else lane), exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
+
+    def open_segments(self, templates: Sequence[Tag], create: bool = False) -> list[Tag]:
+        """The rows of those tags that are there; the others are for `open_segment`, which may make them."""
+        self.check_schema()
+        found = self.run(self.dialect.read_segments, [template.name for template in templates])
+        self._lanes.update({tag.name: tag.lane for tag in found})
+        return found
+
+    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
+        """Claim segments of several tags at once, as many as can be had so; the others are for `claim_segment`."""
+        wanted = []
+        for name, claim in claims.items():
+            lane = self._lanes.get(name, NONE)  # one that was not opened here is for `claim_segment` too
+            if lane.step:
+                wanted.append(Wanted(name, claim.size, lane, mark(claim.seen, lane)))
+        if len(wanted) < self.dialect.least_batch:
+            return {}
+        ends = self.run(self.dialect.claim_segments, wanted)
+        found = ((one, one.lane.ids(ends[one.name], one.size)) for one in wanted if one.name in ends)
+        return {one.name: ids for one, ids in found if ids[0] > one.seen}
 
     # -- nodes and workers
 

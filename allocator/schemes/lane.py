@@ -24,6 +24,7 @@ class Lane(NamedTuple):
 
 
 ALL = Lane()
+NONE = Lane(1, 0)
 
 Seen = Mapping[Lane, int]
 """For each lane the greatest id that came from there."""

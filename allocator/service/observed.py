@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from allocator.backend import Backend
 from allocator.errors import AllocatorError
 from allocator.schemes.lane import Seen
 from allocator.schemes.layout import Layout
+from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
 from allocator.sync import Allocator
@@ -50,6 +51,12 @@ class Observed:
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         return self._timed("segment", partial(self.backend.claim_segment, name, size, seen, exact=exact))
+
+    def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
+        return self._timed("tag", partial(self.backend.open_segments, templates, create))
+
+    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
+        return self._timed("segment", partial(self.backend.claim_segments, claims))
 
     def register_node(self) -> int:
         return self._timed("node", self.backend.register_node)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections import abc
+from collections.abc import Mapping
 from dataclasses import replace
 
 from allocator.background import Background
 from allocator.errors import AllocatorError, UnknownTag
 from allocator.schemes.lane import ALL, Seen, mark
+from allocator.schemes.segment import Claim
 from allocator.schemes.tag import Tag, settle
 from allocator.supply import Terms
 from allocator.sync import Sequence
@@ -18,6 +21,7 @@ class MemorySource:
         self.template = settings
         self.rows: dict[str, Tag] = {}
         self.claims: list[range] = []
+        self.batches: list[list[str]] = []
         self.attempts = 0
         self.failure: AllocatorError | None = None
         self.gate = threading.Event()
@@ -30,6 +34,14 @@ class MemorySource:
             if template.name not in self.rows and not create:
                 raise UnknownTag(template.name)
             return self.rows.setdefault(template.name, replace(template, **self.template))
+
+    def open_segments(self, templates: abc.Sequence[Tag], create: bool) -> list[Tag]:
+        with self._lock:
+            return [self.rows[template.name] for template in templates if template.name in self.rows]
+
+    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
+        self.batches.append(list(claims))
+        return {name: self.claim_segment(name, claim.size, claim.seen) for name, claim in claims.items()}
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         self.attempts += 1

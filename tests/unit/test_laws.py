@@ -25,6 +25,7 @@ LAYERS = (
     ("shards",),
     ("supply",),
     ("segments", "meteor", "snowflake", "objectid", "inspection"),
+    ("refills",),
     ("servers",),
     ("client",),
     ("backend",),

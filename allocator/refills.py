@@ -1,0 +1,79 @@
+"""Refills of several tags of one process that come at one moment are claimed together.
+
+Whoever is free takes all that wait. So one refill alone goes at once, and when the threads are busy, or many tags reach
+low water together, what has gathered meanwhile becomes one claim. What that does not bring is claimed one by one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from allocator.background import Background
+from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.segments import Refill, Source
+
+MOST = 200
+"""So many tags are claimed together at most: while that takes place, nobody else can claim of them."""
+
+
+class Refills:
+    """Of all tags of an allocator."""
+
+    def __init__(self, source: Source, background: Background) -> None:
+        self._source = source
+        self._background = background
+        self.renew()
+
+    def renew(self) -> None:
+        """In a forked child: what waits is the parent's."""
+        self._waiting: deque[Refill] = deque()
+
+    def ask(self, refill: Refill) -> None:
+        self._waiting.append(refill)
+        self._background.submit(self._run)
+
+    def _run(self) -> None:
+        refills = self._take()
+        if len(refills) > 1:
+            self._together(refills)
+        elif refills:
+            refills[0].alone()
+
+    def _take(self) -> list[Refill]:
+        taken: list[Refill] = []
+        try:
+            while len(taken) < MOST:
+                taken.append(self._waiting.popleft())
+        except IndexError:
+            return taken
+        if self._waiting:
+            self._background.submit(self._run)
+        return taken
+
+    def _claimed(self, of: Mapping[str, Refill]) -> dict[str, range]:
+        unopened = [refill.supply for refill in of.values() if not refill.supply.opened]
+        if unopened:
+            create = unopened[0].may_create
+            for tag in self._source.open_segments([supply.template for supply in unopened], create):
+                of[tag.name].supply.opened_as(tag)
+        claims = {tag: refill.sized() for tag, refill in of.items() if refill.supply.opened}
+        return self._source.claim_segments(claims) if len(claims) > 1 else {}
+
+    def _together(self, refills: Sequence[Refill]) -> None:
+        of = {refill.supply.tag: refill for refill in refills}
+        try:
+            found = self._claimed(of)
+        except DatabaseUnavailable as error:
+            for refill in refills:
+                refill.failed(error)
+            return
+        except AllocatorError:
+            found = {}  # which of them it was shows when each is claimed alone
+        rest = [refill for refill in refills if of[refill.supply.tag] is not refill or refill.supply.tag not in found]
+        for tag, segment in found.items():
+            of[tag].brought(segment)
+        for refill in rest[1:]:
+            self._background.submit(refill.alone)
+        for refill in rest[:1]:
+            refill.alone()

@@ -1,0 +1,202 @@
+"""Claims of several tags as one, on every database: who gets what, who is left out, and never an id twice."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import chain
+
+import pytest
+from rig.wire import Wire
+from sqlalchemy import create_engine, event, text
+
+from allocator import Allocator, AsyncAllocator, Exhausted, MaxValueWentBack
+from allocator.database.store import Database
+from allocator.schemes.lane import ALL, Lane
+from allocator.schemes.segment import Claim
+from allocator.schemes.tag import Tag
+
+on_servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+ROUND_TRIPS = {"postgres": 1, "mysql": 5, "mariadb": 5}
+
+
+@pytest.fixture
+def names(tag: str) -> list[str]:
+    return [f"{tag}.{number}" for number in range(8)]
+
+
+@pytest.fixture
+def database(url: str, names: list[str]) -> Iterator[Database]:
+    found = Database(url)
+    made(found, *names)
+    yield found
+    found.close()
+
+
+def made(database: Database, *names: str, **settings: int) -> None:
+    for name in names:
+        database.open_segment(Tag(name, **settings), create=True)
+
+
+def claims(names: list[str], size: int = 10, seen: int = 0) -> dict[str, Claim]:
+    return {name: Claim(size, {ALL: seen}) for name in names}
+
+
+def test_every_tag_gets_its_own(database, names):
+    assert database.claim_segments(claims(names)) == dict.fromkeys(names, range(1, 11))
+    assert database.claim_segments({name: Claim(at, {}) for at, name in enumerate(names, 1)}) == {
+        name: range(11, 11 + at) for at, name in enumerate(names, 1)
+    }
+    assert [database.claim_segment(name, 1, {})[0] for name in names] == [11 + at for at in range(1, 9)]
+
+
+def test_a_few_tags_are_left_to_single_claims_where_that_is_cheaper(database, names):
+    few = claims(names[: database.dialect.least_batch - 1])
+
+    assert database.claim_segments(few) == {}
+
+
+def test_what_cannot_be_claimed_is_left_as_it_is(url, database, names, kind):
+    """Near its limit, gone back, not opened here, of a fleet that grew: the claim of one finds out."""
+    full, back, unknown, moved = (f"{names[0]}-{what}" for what in ("full", "back", "unknown", "moved"))
+    made(database, full, limit=5)
+    made(database, back, moved)
+    database._lanes[moved] = Lane(1, 2)
+    wanted = claims([*names, full, unknown, moved]) | claims([back], seen=1)
+    found = database.claim_segments(wanted)
+
+    if found:  # MySQL claims all of them, or none
+        assert found == dict.fromkeys(names, range(1, 11))
+    assert (kind in ("mysql", "mariadb")) == (not found)
+    left = {one.name: one.max_value for one in database.run(database.dialect.read_segments, [full, back, moved])}
+    assert left == {full: 0, back: 0, moved: 0}
+
+
+def test_a_tag_of_a_shard_gets_the_ids_of_the_shard(fresh):
+    database = Database(fresh)
+    names = [f"tag{number}" for number in range(6)]
+    made(database, *names)
+    with database.engine.connect() as connection:
+        connection.execute(text("UPDATE allocator_segment SET shard_offset = 2, shard_step = 3"))
+    assert database.claim_segments(claims(names)) == {}
+    database.open_segments([Tag(name) for name in names])
+
+    assert database.claim_segments(claims(names, size=4)) == dict.fromkeys(names, range(2, 13, 3))
+    database.close()
+
+
+@contextmanager
+def locked(url: str, name: str) -> Iterator[None]:
+    engine = create_engine(url)
+    with engine.connect() as connection, connection.begin():
+        connection.execute(text(f"UPDATE allocator_segment SET step = step WHERE tag = '{name}'"))
+        connection.execute(text(f"SELECT max_value FROM allocator_segment WHERE tag = '{name}' FOR UPDATE"))
+        yield
+    engine.dispose()
+
+
+@on_servers
+def test_a_row_that_is_locked_holds_up_nobody(url, database, names):
+    with locked(url, names[3]):
+        found = database.claim_segments(claims(names))
+
+        assert found == {name: range(1, 11) for name in names if name != names[3]}
+    assert database.claim_segments(claims(names))[names[3]] == range(1, 11)
+
+
+@on_servers
+def test_a_batch_costs_as_many_round_trips_as_it_says(url, database, names, kind):
+    wire = Wire(url)
+    wired = Database(wire.url)
+    wired.open_segments([Tag(name) for name in names])
+    wired.claim_segments(claims(names))
+    wire.reset()
+    wired.claim_segments(claims(names))
+
+    assert wire.round_trips == ROUND_TRIPS[kind]
+    wired.close(), wire.close()
+
+
+def test_batches_and_single_claims_of_one_moment_have_no_id_in_common(url, database, names):
+    """Four that claim all tags together in turns of their own, beside four that claim one after the other."""
+    ours: list[list[tuple[str, range]]] = [[] for _ in range(8)]
+    ready = threading.Barrier(8)
+
+    def run(number: int) -> None:
+        mine = Database(url, timeout=60)
+        turned = names[number:] + names[:number]
+        mine.open_segments([Tag(name) for name in names])
+        ready.wait()
+        for _ in range(12):
+            if number % 2:
+                ours[number] += mine.claim_segments(claims(turned, size=3)).items()
+            else:
+                ours[number] += [(name, mine.claim_segment(name, 2, {})) for name in turned]
+        mine.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(run, range(8)))
+
+    for name in names:
+        ids = sorted(chain.from_iterable(found for tag, found in chain.from_iterable(ours) if tag == name))
+        assert len(set(ids)) == len(ids)
+        (row,) = database.run(database.dialect.read_segments, [name])
+        assert len(ids) == row.max_value, "what was claimed and what was written are the same"
+    assert any(ours[number] for number in (1, 3, 5, 7))
+
+
+# -- through an allocator
+
+
+@contextmanager
+def counted(ids: Allocator) -> Iterator[list[str]]:
+    """The statements that claim."""
+    found: list[str] = []
+
+    def note(connection, cursor, statement, *rest):
+        if statement.lstrip().startswith(("UPDATE", "WITH")):
+            found.append(statement)
+
+    engine = ids._backend.database.engine
+    event.listen(engine, "before_cursor_execute", note)
+    yield found
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def test_a_hundred_tags_that_need_more_at_one_moment_are_claimed_by_a_few_statements(url, tag, kind):
+    tags = [f"{tag}.{number}" for number in range(100)]
+
+    async def draw(ids: AsyncAllocator) -> list[int]:
+        return await asyncio.gather(*(ids.next_id(name) for name in tags))
+
+    async def run() -> list[list[int]]:
+        async with AsyncAllocator(url, step=1, max_step=1, timeout=30) as ids:
+            first = await draw(ids)
+            with counted(ids._allocator) as statements:
+                rest = [await draw(ids) for _ in range(5)]
+            assert len(statements) < 250, "500 ids of 100 tags, which are 500 claims"
+        return [first, *rest]
+
+    drawn = asyncio.run(run())
+    assert all(list(ids) == sorted(set(ids)) for ids in zip(*drawn, strict=True))
+
+
+def test_one_tag_that_fails_does_not_concern_the_others(url, tag):
+    tags = [f"{tag}.{number}" for number in range(30)]
+
+    async def run() -> list[object]:
+        async with AsyncAllocator(url, timeout=30) as ids:
+            await ids.tags.create(tags[3], limit=2, step=1, max_step=1)
+            await ids.reserve(tags[3], 2)
+            await ids.reserve(tags[7], 5)
+            with ids._allocator._backend.database.engine.connect() as connection:
+                connection.execute(text(f"UPDATE allocator_segment SET max_value = 1 WHERE tag = '{tags[7]}'"))
+            return await asyncio.gather(*(ids.next_id(name) for name in tags), return_exceptions=True)
+
+    found = asyncio.run(run())
+    assert isinstance(found[3], Exhausted)
+    assert isinstance(found[7], MaxValueWentBack)
+    assert [one for one in found if one != 1] == [found[3], found[7]]

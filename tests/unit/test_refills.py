@@ -1,0 +1,170 @@
+"""Refills that come at one moment are claimed together; each has its own end."""
+
+from __future__ import annotations
+
+import pytest
+from rig.memory import MemorySource
+
+from allocator.background import Background
+from allocator.errors import AllocatorClosed, DatabaseUnavailable, Exhausted, UnknownTag
+from allocator.refills import MOST, Refills
+from allocator.schemes.tag import Tag
+from allocator.supply import Terms
+from allocator.sync import Sequence
+
+
+class Held(Background):
+    """Keeps what is submitted until it is told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list = []
+
+    def submit(self, call, *args):
+        if self.closed.is_set():
+            raise AllocatorClosed
+        self.held.append((call, args))
+
+    def go_on(self) -> None:
+        while self.held:
+            call, args = self.held.pop(0)
+            call(*args)
+
+
+class Many:
+    """Tags of one process, of which claims are carried out when they are told to."""
+
+    def __init__(self, **settings) -> None:
+        self.source = MemorySource(**settings)
+        self.background = Held()
+        self.refills = Refills(self.source, self.background)
+        self.terms = Terms(create_missing=True, runway=60.0, timeout=0.05)
+
+    def tag(self, name: str) -> Sequence:
+        return Sequence(Tag(name), self.source, self.background, self.terms, {}, refills=self.refills.ask)
+
+    def opened(self, count: int) -> list[Sequence]:
+        tags = [self.tag(f"tag{number}") for number in range(count)]
+        for one in tags:
+            one._advance()
+            self.background.go_on()
+            assert one._advance() == 1
+            self.background.go_on()
+        self.source.batches.clear()
+        return tags
+
+
+def asked(tags: list[Sequence]) -> list:
+    """Each gives the last id it has, and asks for more: what to wait for then."""
+    assert [one._advance() for one in tags] == [2] * len(tags)
+    return [one._advance() for one in tags]
+
+
+def test_what_gathered_is_claimed_at_once():
+    many = Many(step=1, max_step=1)
+    tags = many.opened(5)
+    waits = asked(tags)
+    assert many.source.batches == [] == [one for one in waits if one.done()]
+    many.background.go_on()
+
+    assert many.source.batches == [[one.tag for one in tags]]
+    assert [one._advance() for one in tags] == [3] * 5
+    assert all(wait.done() for wait in waits)
+
+
+def test_one_alone_is_claimed_alone():
+    many = Many(step=1, max_step=1)
+    (one,) = many.opened(1)
+    asked([one])
+    many.background.go_on()
+
+    assert many.source.batches == []
+    assert one._advance() == 3
+
+
+def test_tags_whose_rows_were_not_read_are_read_together_and_made_alone():
+    many = Many(step=2, max_step=2)
+    many.source.open_segment(Tag("there"), create=True)
+    many.source.open_segment(Tag("too"), create=True)
+    tags = [many.tag(name) for name in ("there", "missing", "too")]
+    for one in tags:
+        one._advance()
+    many.background.go_on()
+
+    assert many.source.batches == [["there", "too"]]
+    assert [len(found) for found in many.source.claims] == [2, 2, 2], "the step of the row"
+    assert [one._advance() for one in tags] == [1, 1, 1]
+
+
+def test_no_more_than_that_many_are_claimed_at_once():
+    many = Many(step=1, max_step=1)
+    asked(many.opened(MOST + 5))
+    many.background.go_on()
+
+    assert [len(batch) for batch in many.source.batches] == [MOST, 5]
+
+
+@pytest.mark.parametrize(("error", "claims"), [(DatabaseUnavailable("away"), 1), (Exhausted("full"), 3)])
+def test_a_database_that_is_away_ends_all_and_another_error_is_found_out_one_by_one(error, claims):
+    many = Many(step=1, max_step=1)
+    waits = asked(many.opened(2))
+    many.source.attempts, many.source.failure = 0, error
+    many.background.go_on()
+
+    assert many.source.attempts == claims
+    assert [type(wait.result(0)) for wait in waits] == [type(error)] * 2
+
+
+def test_a_tag_that_is_left_out_is_claimed_alone(monkeypatch):
+    many = Many(step=1, max_step=1)
+    tags = many.opened(3)
+    monkeypatch.setattr(many.source, "claim_segments", lambda claims: {"tag1": range(3, 4)})
+    asked(tags)
+    many.background.go_on()
+
+    assert [one._advance() for one in tags] == [3, 3, 3]
+
+
+def test_a_tag_that_is_unknown_is_unknown_to_its_caller_alone():
+    many = Many(step=1, max_step=1)
+    many.terms = Terms(create_missing=False, runway=60.0, timeout=0.05)
+    many.source.open_segment(Tag("there"), create=True)
+    many.source.open_segment(Tag("too"), create=True)
+    tags = [many.tag(name) for name in ("there", "missing", "too")]
+    waits = [one._advance() for one in tags]
+    many.background.go_on()
+
+    assert isinstance(waits[1].result(0), UnknownTag)
+    assert [tags[0]._advance(), tags[2]._advance()] == [1, 1]
+
+
+def test_a_request_that_was_given_up_and_asked_again_is_claimed_twice_and_served_once():
+    """Both wait for one thread: the second of a tag is claimed alone, and what came for the first is burnt."""
+    many = Many(step=1, max_step=1)
+    tags = many.opened(2)
+    asked(tags)
+    tags[0]._core.pace.failed(tags[0]._core.pace.under_way, DatabaseUnavailable("given up"), 0.0)
+    tags[0]._advance()
+    many.background.go_on()
+
+    first = tags[0]._advance()
+    assert first > 2
+    assert tags[1]._advance() == 3
+
+
+def test_what_waited_before_a_fork_is_not_claimed_in_the_child():
+    many = Many(step=1, max_step=1)
+    asked(many.opened(3))
+    many.refills.renew()
+    before = many.source.attempts
+    many.background.go_on()
+
+    assert many.source.attempts == before
+
+
+def test_after_close_a_refill_ends():
+    many = Many(step=1, max_step=1)
+    (one,) = many.opened(1)
+    many.background.closed.set()
+    with pytest.raises(AllocatorClosed):
+        one._advance()
