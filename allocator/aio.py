@@ -238,7 +238,7 @@ class AsyncAllocator(Uncopyable):
     async def snowflake(self) -> int:
         """As `Allocator.snowflake`. A cancelled call loses nothing."""
         supply = self._allocator._snowflake
-        if supply.begin <= monotonic() < supply.end:
+        if monotonic() < supply.end:
             try:
                 return next(supply._values)
             except StopIteration:

@@ -7,8 +7,10 @@ are daemons: a claim that hangs does not keep the interpreter from ending, and t
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
@@ -43,8 +45,10 @@ class Work:
             return
         try:
             result = self._call()
-        except Exception as error:
+        except BaseException as error:
             self.future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
         else:
             self.future.set_result(result)
 
@@ -54,7 +58,7 @@ class Work:
 
 
 class Background:
-    """Threads that start with the work, up to `THREADS`, and can be renewed after a fork."""
+    """Threads that start with the work, up to `THREADS`, and end with this; they can be renewed after a fork."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
@@ -65,6 +69,8 @@ class Background:
         """Of those who have no work under way."""
         self.nothing.set_result(None)
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._forgotten = weakref.finalize(self, self._queue.put, None)
+        self._forgotten.atexit = False
         self._threads: list[threading.Thread] = []
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -113,11 +119,13 @@ class Background:
         self.closed = threading.Event()
         if was_closed:
             self.closed.set()
+        self._forgotten.detach()
         self._start()
 
 
 def run_all(queue: SimpleQueue[Work | None]) -> None:
     while work := queue.get():
-        work.run()
+        with suppress(BaseException):  # as SystemExit out of a driver's hook; whoever waits for the work has it
+            work.run()
         del work  # an idle thread keeps nothing alive
     queue.put(None)  # for the next thread, of which one may have started since

@@ -14,7 +14,7 @@ from allocator.errors import (
     TagExists,
     UnknownTag,
 )
-from allocator.schemes.lane import Seen, lane_of, mark
+from allocator.schemes.lane import Seen, is_outgrown, lane_of, mark
 from allocator.schemes.layout import Layout
 from allocator.schemes.limits import check_tag
 from allocator.schemes.segment import Claim
@@ -68,7 +68,7 @@ class Service:
         answer = self.servers.ask("POST", f"/v1/sequences/{name}/segments", fields)
         found = checked(lambda value: segment_from_json(value, name), answer)
         low = mark(seen, lane_of(found))
-        if found[0] <= low or len(found) > size or (exact and len(found) != size):
+        if found[0] <= low or is_outgrown(lane_of(found), seen) or len(found) > size or (exact and len(found) != size):
             raise damaged(name, f"a claim of {size} ids above {low} returned {found}")
         return found
 

@@ -38,6 +38,7 @@ class AllocatorError(Exception):
     def again(self) -> AllocatorError:
         """The same refusal as a new object, so that threads do not share one traceback."""
         fresh = type(self)(*self.args)
+        fresh.__dict__.update(self.__dict__)
         fresh.__cause__ = self.__cause__
         return fresh
 

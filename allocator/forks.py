@@ -16,8 +16,14 @@ alive: WeakSet[Forkable] = WeakSet()
 
 
 def renew_all() -> None:
+    failures = []
     for thing in list(alive):
-        thing.after_fork()
+        try:
+            thing.after_fork()
+        except Exception as error:  # the others still hold what is the parent's
+            failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 def in_child(callback: Callable[[], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from secrets import token_hex
 
 from allocator.database.opening import Opening
@@ -16,6 +17,9 @@ from allocator.schemes.shard import JOINING, Member, Shard, Target
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import Numbering
 from allocator.tags import tags_of
+
+ATTEMPTS = 100
+"""How often to look again at what another command changes meanwhile."""
 
 
 class Growth(Roster):
@@ -70,11 +74,13 @@ class Growth(Roster):
         """
         if statement:
             self._plan_statement(statement)
-        while True:
-            try:
+        for _ in range(ATTEMPTS):
+            with suppress(Again):
                 return self._grow(margin)
-            except Again:
-                continue
+        raise ShardMisconfigured(
+            "the shards are held to different plans, as after a restore in the midst of growing; begin anew: "
+            "allocator shards grow --take-back"
+        )
 
     def _plan_statement(self, statement: str) -> None:
         lead = lead_of(self.reached())

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import NamedTuple, Protocol
 
 from allocator.background import Background
-from allocator.errors import AllocatorError, MaxValueWentBack, UnknownTag
+from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
 from allocator.schemes.lane import Seen, merged
 from allocator.schemes.limits import check_reserve
 from allocator.schemes.pace import Wait
@@ -161,6 +161,8 @@ class SegmentSupply(Supply):
     def _claim_beside(self, count: int | None, others: Seen, exact: bool) -> range:
         with self._lock:
             pause = self._core.pace.wait(monotonic())
+        if pause and pause.error and not isinstance(pause.error, DatabaseUnavailable):
+            raise pause.error.again()
         if pause:
             self._background.closed.wait(pause.seconds)
         try:

@@ -110,8 +110,8 @@ class Servers:
                 break
             try:
                 answer = self._send(number, method, target, body, headers or {}, left / (len(order) - tried))
-            except DatabaseUnavailable as unavailable:
-                error = unavailable
+            except (DatabaseUnavailable, DatabaseRefused) as its_own:
+                error = its_own
                 continue
             except AllocatorError:
                 self._first = number  # it answers, and another one would say the same

@@ -50,13 +50,13 @@ class Handle:
 
     def look(self) -> Shard:
         """The row as it is now. Raises where no id may come from here."""
-        database = self.database
+        database, known = self.database, self.row
         database.check_schema()
         row = database.run(database.dialect.read_shard)
         if row is None:
             raise lost(self.where)
         check_usable(self.where, row, database.run(database.dialect.read_server))
-        is_older = self.row is not None and row.revision < self.row.revision
+        is_older = known is not None and row.revision < known.revision
         if (self.went_back or is_older) and row.numbering.floor <= max(self.seen.values(), default=0):
             raise MaxValueWentBack(
                 f"{self.where} has forgotten ids, as after a restore; go on above all ids with: "

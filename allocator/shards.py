@@ -108,7 +108,7 @@ class Fleet:
     def _on_a_shard(self, act: Callable[[Handle], T], end: float, faults: tuple[type[AllocatorError], ...]) -> T:
         """Act on the next shard; where it fails by its own fault, on another one, until `end`."""
         self.open()
-        refusals: list[AllocatorError] = []
+        refusals: dict[int, AllocatorError] = {}
         while True:
             number = self._next(end)
             try:
@@ -116,7 +116,7 @@ class Fleet:
             except (AllocatorClosed, InvalidTag):
                 raise
             except FleetGrowing as error:
-                refusals.append(error)
+                refusals[number] = error
             except faults as error:
                 self._fail(number, error)
                 if monotonic() >= end:
@@ -124,15 +124,16 @@ class Fleet:
             except MaxValueWentBack:
                 raise
             except AllocatorError as error:  # the shard is well, and this cannot be had there
-                refusals.append(error)
+                refusals[number] = error
             self._raise_if_refused(refusals, end)
 
-    def _raise_if_refused(self, refusals: list[AllocatorError], end: float) -> None:
+    def _raise_if_refused(self, refusals: dict[int, AllocatorError], end: float) -> None:
         """When every shard in use has refused; but a fleet that grows is waited for."""
         if len(refusals) < max(1, self._in_use()):
             return
-        if not isinstance(refusals[-1], FleetGrowing) or monotonic() >= end:
-            raise refusals[-1]
+        last = list(refusals.values())[-1]
+        if not isinstance(last, FleetGrowing) or monotonic() >= end:
+            raise last
         self._background.closed.wait(LOOK_AROUND)
         refusals.clear()
 

@@ -111,9 +111,9 @@ class WorkerLeases(Protocol):
 
 
 class SnowflakeSupply(Supply):
-    """Drives `LeasedSnowflake`. `begin` and `end` are the monotonic seconds for which `_values` may be used."""
+    """Drives `LeasedSnowflake`. `end` is the monotonic second until which `_values` may be used."""
 
-    __slots__ = ("_core", "_leases", "_settings", "begin", "end")
+    __slots__ = ("_core", "_leases", "_settings", "end")
 
     def __init__(
         self, leases: WorkerLeases, background: Background, terms: Terms, settings: SnowflakeSettings, owner: object
@@ -121,7 +121,7 @@ class SnowflakeSupply(Supply):
         self._leases = leases
         self._settings = settings
         self._core = self._new_core(terms)
-        self.begin, self.end = NEVER, -NEVER
+        self.end = -NEVER
         super().__init__(background, terms, owner)
 
     def _new_core(self, terms: Terms) -> LeasedSnowflake:
@@ -132,7 +132,7 @@ class SnowflakeSupply(Supply):
         return "snowflake"
 
     def _more(self, now: float) -> int | None:
-        if self.begin <= now < self.end:
+        if now < self.end:
             try:
                 return next(self._values)
             except StopIteration:
@@ -141,7 +141,7 @@ class SnowflakeSupply(Supply):
         if not values:
             return None
         millisecond = self._core.millisecond(now)
-        self.begin, self.end = now, self._core.ends_at(millisecond)
+        self.end = self._core.ends_at(millisecond)
         return self._serve(values)
 
     def _want(self, now: float) -> LeaseClaim | Wait | None:
@@ -164,5 +164,5 @@ class SnowflakeSupply(Supply):
 
     def _renew(self) -> None:
         self._core = self._new_core(self._terms)
-        self.begin, self.end = NEVER, -NEVER
+        self.end = -NEVER
         super()._renew()

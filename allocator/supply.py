@@ -14,6 +14,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from operator import length_hint
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -72,6 +73,9 @@ class LockedIterator(Generic[T]):
     def __next__(self) -> T:
         with self._lock:
             return next(self._iterator)
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._iterator)
 
 
 RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
@@ -202,10 +206,12 @@ class Supply(Uncopyable):
     def _run(self, request: Any, ended: Ended, in_advance: bool) -> None:
         try:
             result = self._work(request)
-        except Exception as error:
+        except BaseException as error:
             self._end(request, ended, error, in_advance)
-            return
-        self._brought(request, result, ended, in_advance)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self._brought(request, result, ended, in_advance)
 
     def _brought(self, request: Any, result: Any, ended: Ended, in_advance: bool) -> None:
         try:

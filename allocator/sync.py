@@ -157,7 +157,7 @@ class Allocator(Uncopyable):
         Errors as of `next_id`, and `NodeIdsExhausted` when all workers are leased.
         """
         supply = self._snowflake
-        if supply.begin <= monotonic() < supply.end:
+        if monotonic() < supply.end:
             try:
                 return next(supply._values)
             except StopIteration:
@@ -203,9 +203,9 @@ class Allocator(Uncopyable):
         """Called in a forked child, before anything else runs there."""
         self._background.renew()
         self._refills.renew()
-        self._backend.abandon()
         for supply in self._supplies():
             supply._renew()
+        self._backend.abandon()
 
     def __enter__(self) -> Self:
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -111,7 +111,7 @@ class Tags:
         databases = self._databases()
         with complete(databases if start_after else ()):
             for database in databases if changes else ():
-                if not database.run(database.dialect.set_segment, now.name, changes):
+                if not written(database, now, changes):
                     raise InvalidSetting(
                         f"tag {tag!r} was changed meanwhile, so that this does not fit any more; look and try again"
                     )
@@ -162,10 +162,20 @@ def generations(databases: Iterable[Database]) -> list[int]:
     return [row.generation if row else 1 for row in rows]
 
 
+def written(database: Database, tag: Tag, changes: Mapping[str, int]) -> bool:
+    """A shard that has drawn no id of the tag yet has no row of it."""
+    for _ in range(2):
+        if database.run(database.dialect.set_segment, tag.name, changes):
+            return True
+        if not database.run(database.dialect.create_segment, tag):
+            return False
+    return False
+
+
 def whole(name: str, value: object) -> int:
     if value is None:
         return 0
-    if type(value) is not int and not (isinstance(value, Decimal) and value == int(value)):
+    if type(value) is not int and not (isinstance(value, Decimal) and value.is_finite() and value == int(value)):
         raise InvalidSetting(f"the greatest value of {name} is no whole number: {value!r:.80}")
     return max(0, int(value))
 

@@ -43,9 +43,7 @@ class Address:
     @property
     def file(self) -> str | None:
         """The path of an embedded database, None for a server or a database in memory."""
-        named = self.url.database if self.dialect.embedded else None
-        on_disk = named and named != ":memory:" and not named.startswith("file:")
-        return str(Path(named).absolute()) if named and on_disk else None
+        return self.url.database if self.dialect.embedded and is_file(self.url.database) else None
 
     @property
     def told(self) -> str:
@@ -136,7 +134,14 @@ def of_url(given: str | URL) -> Address:
     check_driver(url, dialect)
     if dialect.needs_name and not url.database:
         raise InvalidDatabase(f"{shown(url)} names no database; a URL ends in /name")
-    return Address(dialect, url, shown(url), partial(create_engine, url), frozenset(url.query))
+    told = shown(url)
+    if dialect.embedded and url.database and is_file(url.database):
+        url = url.set(database=str(Path(url.database).absolute()))  # a daemon changes its folder later
+    return Address(dialect, url, told, partial(create_engine, url), frozenset(url.query))
+
+
+def is_file(name: str | None) -> bool:
+    return bool(name) and name != ":memory:" and not str(name).startswith("file:")
 
 
 def dialect_named(backend: str, where: str) -> Dialect:

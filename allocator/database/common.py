@@ -24,8 +24,17 @@ class Common:
         connection.exec_driver_sql(self.begin)
         try:
             yield
+            connection.exec_driver_sql("COMMIT")
         except BaseException:
-            if not connection.invalidated:
-                connection.exec_driver_sql("ROLLBACK")
+            self.undo(connection)
             raise
-        connection.exec_driver_sql("COMMIT")
+
+    def undo(self, connection: Connection) -> None:
+        """What is claimed on a connection that is still in a transaction would be served without a commit."""
+        if connection.invalidated:
+            return
+        try:
+            connection.exec_driver_sql("ROLLBACK")
+        except Exception:  # it had ended by itself, or its connection cannot be trusted
+            if getattr(connection.connection.dbapi_connection, "in_transaction", True):
+                connection.invalidate()

@@ -30,7 +30,7 @@ from allocator.errors import (
     ShardMisconfigured,
 )
 from allocator.schemes.growth import LEAD
-from allocator.schemes.lane import ALL, NONE, Lane, Seen, mark
+from allocator.schemes.lane import ALL, NONE, Lane, Seen, is_outgrown, mark
 from allocator.schemes.layout import Layout
 from allocator.schemes.registry import Worker, check_same, choose_worker
 from allocator.schemes.segment import Claim
@@ -134,7 +134,8 @@ class Database:
             lane = self._lanes.get(name, ALL)
             low = mark(seen, lane)
             # A lane of step 0 is that of a fleet which grew when the row was read.
-            last = self.run(self.dialect.claim_segment, name, size, lane, low) if lane.step else None
+            usable = lane.step and not is_outgrown(lane, seen)
+            last = self.run(self.dialect.claim_segment, name, size, lane, low) if usable else None
             if last is not None:
                 found = lane.ids(last, size)
                 if found[0] <= low:
@@ -143,7 +144,7 @@ class Database:
             tag = self.run(self.dialect.read_segment, name)
             if tag is not None:
                 self._lanes[name] = tag.lane  # another one, once the fleet has grown
-            size = settle(tag, name, size, mark(seen, tag.lane if tag else lane), exact)
+            size = settle(tag, name, size, seen, exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
 
     def open_segments(self, templates: Sequence[Tag], create: bool = False) -> list[Tag]:
@@ -158,7 +159,7 @@ class Database:
         wanted = []
         for name, claim in claims.items():
             lane = self._lanes.get(name, NONE)  # one that was not opened here is for `claim_segment` too
-            if lane.step:
+            if lane.step and not is_outgrown(lane, claim.seen):
                 wanted.append(Wanted(name, claim.size, lane, mark(claim.seen, lane)))
         if len(wanted) < self.dialect.least_batch:
             return {}
@@ -243,7 +244,7 @@ class Database:
     def abandon(self) -> None:
         """After a fork, in the child: forget every connection without a word to its server."""
         abandoned.append(self.engine.pool)
-        self.engine.dispose(close=False)
+        self.engine = self.address.engine(self.timeout)  # of the old one, a connection may have been half opened
 
 
 def sibling(known: Sequence[Database], url: str) -> Database:

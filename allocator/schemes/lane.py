@@ -35,6 +35,11 @@ def mark(seen: Seen, lane: Lane) -> int:
     return max((value for known, value in seen.items() if known == lane or known.step < lane.step), default=0)
 
 
+def is_outgrown(lane: Lane, seen: Seen) -> bool:
+    """Whether ids were seen of a larger fleet: whoever says that this is the lane now has forgotten those."""
+    return any(known.step > lane.step > 0 for known in seen)
+
+
 def merged(one: Seen, other: Seen) -> dict[Lane, int]:
     """What two processes have seen together."""
     return {lane: max(one.get(lane, 0), other.get(lane, 0)) for lane in {**one, **other}}

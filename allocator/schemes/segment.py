@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
-from allocator.schemes.lane import Lane, lane_of, mark
+from allocator.schemes.lane import Lane, is_outgrown, lane_of, mark
 from allocator.schemes.pace import RETRY_PAUSE, Pace, Wait
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP
 
@@ -142,7 +142,8 @@ class Segments:
         if not self.pace.succeeded(claim):
             return
         before = mark(claim.seen, lane_of(segment))
-        if segment[0] <= before:
+        if segment[0] <= before or is_outgrown(lane_of(segment), claim.seen):
+            before = max(claim.seen.values(), default=before)
             self.stop(MaxValueWentBack(f"ids from {segment[0]} were claimed, but {before} was given out before"))
             return
         self._spare = segment

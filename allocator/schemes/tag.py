@@ -13,7 +13,7 @@ from allocator.errors import (
     SchemaDamaged,
     UnknownTag,
 )
-from allocator.schemes.lane import ALL, Lane
+from allocator.schemes.lane import ALL, Lane, Seen, is_outgrown, mark
 from allocator.schemes.limits import MAX_ID, MAX_STEP, check_tag, check_whole
 
 DEFAULT_STEP = 1_000
@@ -54,14 +54,13 @@ class Tag:
         return self
 
 
-def settle(tag: Tag | None, name: str, size: int, seen: int, exact: bool = False) -> int:
-    """A claim of `size` after `seen` matched no row, and this is the row: the size to claim instead.
+def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = False) -> int:
+    """A claim of `size` after what was seen matched no row, and this is the row: the size to claim instead.
 
     Raises what ends the claim: `UnknownTag`, `MaxValueWentBack`, `Exhausted`, `SchemaDamaged`, or `InvalidCount`
     when fewer remain and the size must be `exact`.
     """
-    if tag is None and seen:
-        raise went_back(name, "the row is gone", seen)
+    check_not_back(tag, name, seen)
     if tag is None:
         raise unknown(name)
     if not tag.lane.step:
@@ -70,13 +69,22 @@ def settle(tag: Tag | None, name: str, size: int, seen: int, exact: bool = False
         )
     if type(tag.max_value) is not int or type(tag.limit) is not int:
         raise damaged(name, f"max_value is {tag.max_value!r} and its limit {tag.limit!r}")
-    if tag.max_value < seen:
-        raise went_back(name, f"max_value is {tag.max_value}", seen)
     if tag.remaining == 0:
         raise Exhausted(f"tag {name!r} has given its last id, {tag.limit}; raise its limit or use another tag")
     if exact and tag.remaining < size:
         raise InvalidCount(f"count must be at most {tag.remaining}, all that remain of tag {name!r}, got {size}")
     return min(size, tag.remaining)
+
+
+def check_not_back(tag: Tag | None, name: str, seen: Seen) -> None:
+    """Raise `MaxValueWentBack` where the row has forgotten what was seen."""
+    highest = max(seen.values(), default=0)
+    if tag is None and highest:
+        raise went_back(name, "the row is gone", highest)
+    if tag and is_outgrown(tag.lane, seen):
+        raise went_back(name, f"the fleet has {tag.lane.step} shards again", highest)
+    if tag and type(tag.max_value) is int and tag.lane.step and tag.max_value < mark(seen, tag.lane):
+        raise went_back(name, f"max_value is {tag.max_value}", mark(seen, tag.lane))
 
 
 def unknown(name: str) -> UnknownTag:

@@ -49,8 +49,8 @@ class Turns:
             if self.states[number].error is None:
                 self._next = number + 1
                 return number
-        soonest = min(self.states, key=lambda state: state.probe_at)
-        return Wait(max(0.0, soonest.probe_at - now), self.errors()[0])
+        soonest = min((state.probe_at for state in self.states if not state.probing), default=now + FIRST_PAUSE)
+        return Wait(max(0.0, soonest - now), self.errors()[0])
 
     def errors(self) -> list[AllocatorError]:
         return [state.error for state in self.states if state.error is not None]

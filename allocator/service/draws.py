@@ -122,7 +122,7 @@ class SnowflakeDraw(SchemeDraw):
     supply: SnowflakeSupply
 
     def at_once(self, count: int) -> bytes | None:
-        return super().at_once(count) if self.supply.begin <= monotonic() < self.supply.end else None
+        return super().at_once(count) if monotonic() < self.supply.end else None
 
 
 class ObjectIdDraw(Draw):

@@ -149,7 +149,11 @@ class Book:
 
     async def keep_fresh(self) -> None:
         while True:
-            await self.refresh()
+            try:
+                await self.refresh()
+            except Exception as error:  # as when the system has no more threads: what was read last would stay good
+                log.exception("the tokens could not be read")
+                self.failure = DatabaseUnavailable(f"the tokens could not be read: {error}")
             await asyncio.sleep(AT_ONCE if self.failure else REFRESH)
 
     async def refresh(self) -> None:

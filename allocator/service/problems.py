@@ -107,7 +107,7 @@ def status_of(error: AllocatorError) -> int:
 
 
 def detail_of(error: AllocatorError) -> str:
-    if isinstance(error, TELLABLE):
+    if isinstance(error, TELLABLE) and "://" not in str(error):
         return str(error)
     return next(sentence for kind, sentence in TOLD if isinstance(error, kind))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,9 +37,10 @@ class Sequences:
 
     async def _registered(self, name: str, create: bool) -> None:
         """Before anything in memory is made for a name that a caller may have made up."""
-        tags = self._ids._allocator.tags
+        ids = self._ids._allocator
+        tags, template = ids.tags, replace(ids._template, name=name)
         try:
-            await self._ids._on_thread(tags.get, name)
+            await self._ids._on_thread(ids._backend.open_segment, template, False)  # of a fleet, any shard will do
         except UnknownTag:
             if not create:
                 raise

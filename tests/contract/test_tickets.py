@@ -387,6 +387,16 @@ def test_a_fleet_that_grows_while_it_is_said_where_a_tag_begins_is_noticed(face,
     assert all(face(url).next_id("order") > 5000 for url in urls)
 
 
+@once
+def test_a_tag_is_raised_on_shards_that_have_given_no_id_of_it(face, shards):
+    urls = shards(2)
+    ids = face(shards=urls)
+    ids.next_id("order")
+    ids.tags.set("order", start_after=5000)
+
+    assert all(face(url).next_id("order") > 5000 for url in urls)
+
+
 def refusal(call: Callable[[], object]) -> str:
     with pytest.raises(DatabaseUnavailable) as caught:
         call()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from contextlib import suppress
 
@@ -19,6 +20,7 @@ from allocator import (
     SchemaOutOfDate,
 )
 from allocator.database import schema
+from allocator.schemes.lane import Lane
 
 SERVERS = ("postgres", "mysql", "mariadb")
 on_servers = pytest.mark.parametrize("kind", SERVERS, indirect=True)
@@ -427,3 +429,58 @@ def test_a_commit_that_comes_with_a_warning_is_burnt(face, fresh, tag):
     execute(fresh, "DROP TRIGGER warn ON allocator_segment")
 
     assert ids.reserve(tag, 10)[0] == first[-1] + 11
+
+
+# -- what is not committed is not served
+
+
+@pytest.mark.parametrize("use", ["segment", "ticket"])
+def test_a_commit_that_is_refused_leaves_nothing_open(face, tmp_path, tag, use):
+    """SQLite refuses a COMMIT while somebody reads for longer than we wait; ids must not come out of what is open."""
+    url = f"sqlite:///{tmp_path}/ids.db"
+    execute(
+        url, "PRAGMA journal_mode = DELETE", "CREATE TABLE theirs (id INTEGER)", "INSERT INTO theirs VALUES (1), (2)"
+    )
+    ids = face(url, timeout=0.3)
+    draw = {"segment": ids.next_id, "ticket": ids.ticket}[use]
+    if use == "ticket":
+        ids.next_id("other")  # so that the tables are there
+    reader = sqlite3.connect(f"{tmp_path}/ids.db")
+    rows = reader.execute("SELECT * FROM theirs")
+    next(rows)
+    with pytest.raises(DatabaseUnavailable):
+        draw(tag)
+    time.sleep(0.7)  # until the claim has ended too
+    rows.close()
+    reader.close()
+    deadline = time.monotonic() + 10
+    found: list[int] = []
+    while not found and time.monotonic() < deadline:
+        with suppress(DatabaseUnavailable):
+            found.append(draw(tag))
+    other = face(url)
+
+    assert found
+    assert other.next_id(tag) not in found if use == "segment" else other.ticket(tag) > found[0]
+
+
+def test_a_folder_that_is_changed_later_changes_nothing(face, tmp_path, tag, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ids = face("sqlite:///ids.db")
+    assert ids.ticket(tag) == 1
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    assert [ids.ticket(tag), ids.next_id(tag)] == [2, 1]
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_row_of_a_smaller_fleet_stops_the_process_that_saw_the_larger_one(face, fresh, tag):
+    """As a database that was restored to before the fleet grew."""
+    ids = face(fresh, step=10, max_step=10)
+    ids.reserve(tag, 1)
+    supply = ids._allocator.sequence(tag) if hasattr(ids, "_allocator") else ids.sequence(tag)
+    supply._core.seen[Lane(2, 2)] = 5000
+    for call in (lambda: ids.reserve(tag, 5), lambda: ids.next_id(tag)):
+        with pytest.raises(MaxValueWentBack, match="ids up to 5000 were claimed here"):
+            call()

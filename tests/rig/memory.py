@@ -52,7 +52,7 @@ class MemorySource:
                 raise self.failure
             row, low = self.rows.get(name), mark(seen, ALL)
             if row is None or row.max_value < low or row.remaining < size:
-                size = settle(row, name, size, low, exact)
+                size = settle(row, name, size, seen, exact)
             assert row is not None
             self.rows[name] = replace(row, max_value=row.max_value + size)
             self.claims.append(range(row.max_value + 1, row.max_value + size + 1))

@@ -6,7 +6,8 @@ from enum import StrEnum
 
 import pytest
 
-from allocator.errors import InvalidCount, InvalidSetting, InvalidTag
+from allocator.errors import FleetGrowing, InvalidCount, InvalidSetting, InvalidTag, MaxValueWentBack
+from allocator.schemes.lane import ALL, Lane
 from allocator.schemes.limits import check_count, check_reserve, check_seconds, check_tag
 from allocator.schemes.tag import Tag, settle
 
@@ -90,13 +91,23 @@ def test_a_tag_that_does_not_add_up_is_refused(change, sentence):
 
 
 def test_a_claim_that_no_longer_fits_takes_what_remains():
-    assert settle(Tag("order", max_value=93, limit=100), "order", 10, seen=0) == 7
+    assert settle(Tag("order", max_value=93, limit=100), "order", 10, {}) == 7
 
 
 def test_an_exact_claim_that_no_longer_fits_is_refused():
     with pytest.raises(InvalidCount, match="at most 7, all that remain of tag 'order', got 10"):
-        settle(Tag("order", max_value=93, limit=100), "order", 10, seen=0, exact=True)
+        settle(Tag("order", max_value=93, limit=100), "order", 10, {}, exact=True)
 
 
 def test_a_claim_that_lost_a_race_is_tried_again_as_it_was():
-    assert settle(Tag("order", max_value=50), "order", 10, seen=50) == 10
+    assert settle(Tag("order", max_value=50), "order", 10, {ALL: 50}) == 10
+
+
+def test_a_row_of_a_smaller_fleet_than_was_seen_has_forgotten_ids():
+    """As after a restore to before the fleet grew; one that waits while it grows has not."""
+    seen = {ALL: 1010, Lane(1, 2): 1049}
+    with pytest.raises(MaxValueWentBack, match="the fleet has 1 shards again .* ids up to 1049"):
+        settle(Tag("order", max_value=5000), "order", 10, seen)
+    with pytest.raises(FleetGrowing):
+        settle(Tag("order", max_value=5000, lane=Lane(1, 0)), "order", 10, seen)
+    assert settle(Tag("order", max_value=5000, lane=Lane(2, 3)), "order", 10, seen) == 10

@@ -92,3 +92,13 @@ def test_a_shard_that_joins_is_probed_first():
     turns.worked(1, 5.0)
 
     assert {turns.next(5.0), turns.next(5.0)} == {0, 1}
+
+
+def test_while_one_is_probed_the_others_wait_and_do_not_spin():
+    turns = Turns(1)
+    turns.failed(0, DOWN, 0.0)
+    assert turns.due(5.0) == [0]
+    answer = turns.next(5.0)
+
+    assert isinstance(answer, Wait)
+    assert abs(answer.seconds - FIRST_PAUSE) < 1e-9

@@ -1,0 +1,66 @@
+"""The threads of an allocator: what ends them, and what does not."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+
+import pytest
+
+from allocator import forks
+from allocator.background import THREADS, Background
+
+
+def ours() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "allocator"]
+
+
+def test_a_call_that_ends_a_thread_costs_none():
+    """As SystemExit out of a driver's hook."""
+    background = Background()
+
+    def leave() -> None:
+        raise SystemExit(3)
+
+    for _ in range(2 * THREADS):
+        with pytest.raises(SystemExit):
+            background.submit(leave).result(5)
+
+    assert background.submit(lambda: "well").result(5) == "well"
+    background.close(5)
+
+
+def test_the_threads_of_an_allocator_that_was_forgotten_end():
+    before = len(ours())
+    background = Background()
+    background.submit(lambda: None).result(5)
+    assert len(ours()) == before + 1
+    del background
+    gc.collect()
+    deadline = time.monotonic() + 5
+    while len(ours()) > before and time.monotonic() < deadline:
+        threading.Event().wait(0.001)
+
+    assert len(ours()) == before
+
+
+def test_after_a_fork_everything_is_renewed_even_where_one_thing_fails():
+    class Thing:
+        renewed = False
+
+        def after_fork(self) -> None:
+            self.renewed = True
+            raise RuntimeError("not well")
+
+    things = [Thing(), Thing()]
+    for thing in things:
+        forks.alive.add(thing)
+    try:
+        with pytest.raises(RuntimeError, match="not well"):
+            forks.renew_all()
+    finally:
+        for thing in things:
+            forks.alive.discard(thing)
+
+    assert all(thing.renewed for thing in things)
