@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TESTS ?=
+BENCH ?=
 PORT ?= 8000
 
 .PHONY: run test soak matrix bench lint format clean
@@ -31,8 +32,8 @@ soak: $(READY)  ## the long runs, minutes each; the report is reports/soak.md
 matrix: $(READY)  ## the quick tests on every Python, and on both lines of SQLAlchemy
 	$(BIN)/python tests/matrix.py
 
-bench: $(READY)  ## the service beside a bare ASGI application; the other figures are in benchmarks/ too
-	$(BIN)/python benchmarks/service.py
+bench: $(READY)  ## how fast it is, beside what people would take instead; the report is reports/bench/bench.txt
+	PYTHONPATH=tests $(BIN)/python -m benchmarks --servers $(BENCH)
 
 lint: $(READY)
 	$(BIN)/ruff check .

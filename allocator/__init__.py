@@ -1,6 +1,10 @@
 """Unique 64-bit ids out of the SQL database that you already run."""
 
-from allocator.aio import AsyncAllocator, AsyncSequence
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from allocator.errors import (
     AccessDenied,
     AllocatorClosed,
@@ -27,18 +31,21 @@ from allocator.errors import (
     TooManyRequests,
     UnknownTag,
 )
-from allocator.inspection import inspect_id
-from allocator.meteor import Meteor
-from allocator.objectid import ObjectId
-from allocator.schemes.inspect import Inspection, Reading
-from allocator.schemes.layout import Layout
-from allocator.schemes.limits import JAVASCRIPT_MAX_ID
-from allocator.schemes.meteor import MeteorSettings
-from allocator.schemes.snowflake import SnowflakeSettings
-from allocator.schemes.tag import Tag
-from allocator.sequence import Sequence
-from allocator.snowflake import Snowflake
-from allocator.sync import Allocator
+
+if TYPE_CHECKING:
+    from allocator.aio import AsyncAllocator, AsyncSequence
+    from allocator.inspection import inspect_id
+    from allocator.meteor import Meteor
+    from allocator.objectid import ObjectId
+    from allocator.schemes.inspect import Inspection, Reading
+    from allocator.schemes.layout import Layout
+    from allocator.schemes.limits import JAVASCRIPT_MAX_ID
+    from allocator.schemes.meteor import MeteorSettings
+    from allocator.schemes.snowflake import SnowflakeSettings
+    from allocator.schemes.tag import Tag
+    from allocator.sequence import Sequence
+    from allocator.snowflake import Snowflake
+    from allocator.sync import Allocator
 
 __version__ = "0.1.0"
 
@@ -83,3 +90,32 @@ __all__ = [
     "UnknownTag",
     "inspect_id",
 ]
+
+HOMES = {
+    "allocator.aio": ("AsyncAllocator", "AsyncSequence"),
+    "allocator.inspection": ("inspect_id",),
+    "allocator.meteor": ("Meteor",),
+    "allocator.objectid": ("ObjectId",),
+    "allocator.schemes.inspect": ("Inspection", "Reading"),
+    "allocator.schemes.layout": ("Layout",),
+    "allocator.schemes.limits": ("JAVASCRIPT_MAX_ID",),
+    "allocator.schemes.meteor": ("MeteorSettings",),
+    "allocator.schemes.snowflake": ("SnowflakeSettings",),
+    "allocator.schemes.tag": ("Tag",),
+    "allocator.sequence": ("Sequence",),
+    "allocator.snowflake": ("Snowflake",),
+    "allocator.sync": ("Allocator",),
+}
+"""Imported when they are asked for: who draws meteors needs no asyncio, and who catches errors needs neither."""
+
+
+def __getattr__(name: str) -> object:
+    for home, names in HOMES.items():
+        if name in names:
+            found = globals()[name] = getattr(import_module(home), name)
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

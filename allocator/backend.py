@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from allocator.background import Background
-from allocator.client import Service
 from allocator.errors import InvalidSetting, InvalidTag
 from allocator.meteor import NodeRegistry
 from allocator.schemes.lane import Seen
@@ -19,7 +18,6 @@ from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import MAX_SHARDS
 from allocator.segments import Source
-from allocator.servers import Servers, addresses
 from allocator.snowflake import WorkerLeases
 from allocator.tags import Tags
 
@@ -128,6 +126,9 @@ def backend_of(
     timeout: float,
 ) -> Backend:
     """What the arguments of an `Allocator` name."""
+    from allocator.client import Service  # what asks a service imports more than all the rest
+    from allocator.servers import Servers, addresses
+
     given = chosen(database, shards)
     if database is None and addresses(given[0]):
         raise InvalidSetting("shards are databases; the addresses of a service stand in first place, several as a list")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from secrets import randbelow
+from os import urandom
 from time import time
 from typing import Protocol
 
@@ -31,7 +31,7 @@ log = logging.getLogger("allocator")
 
 
 def fresh_seed() -> int:
-    return 1 + randbelow(MAX_SEED)
+    return 1 + int.from_bytes(urandom(8)) % MAX_SEED
 
 
 class Meteor(Uncopyable):

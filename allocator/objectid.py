@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import total_ordering
-from secrets import randbelow, token_bytes
+from os import urandom
 from time import sleep, time
 
 from allocator.forks import in_child
-from allocator.schemes.objectid import MAX_COUNTER, ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
+from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
 from allocator.supply import iterator
 
 
@@ -53,7 +53,7 @@ class Generator:
 
 
 def new_generator() -> Generator:
-    return Generator(token_bytes(5), randbelow(MAX_COUNTER + 1))
+    return Generator(urandom(5), int.from_bytes(urandom(3)))
 
 
 generator = new_generator()

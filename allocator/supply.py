@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import sysconfig
 import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
@@ -38,7 +37,7 @@ Ended = Future[AllocatorError | None]
 LOST_AFTER = 12
 """A request that has not ended after so many times the timeout is given up, and burnt should it end after all."""
 
-WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+WITHOUT_GIL = not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,75 +1,166 @@
-"""One call of each scheme, as ratios to `next(range_iterator)`: python benchmarks/calls.py
-
-Every round runs every candidate once, in rotated order; the cost of the loop is subtracted; CPU time, since a
-snowflake waits. The median of the rounds is given, and between which values nine tenths of them lay.
-"""
+"""One call of each scheme, and of what people would take instead. Nanoseconds of CPU an id; threads by the clock."""
 
 from __future__ import annotations
 
-import statistics
+import asyncio
+import importlib
+import threading
 import time
-from collections.abc import Callable
-from itertools import repeat
+import timeit
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice, repeat
+from typing import Any
 
-from allocator import Allocator, Meteor, ObjectId, Snowflake
+from allocator import Allocator, AsyncAllocator, Meteor, ObjectId, Snowflake
 
-CALLS, ROUNDS = 200_000, 21
+from .rounds import Measure, Race
 
-
-def cpu(call: Callable[[], object]) -> float:
-    """Nanoseconds of CPU a call, with the loop."""
-    began = time.process_time()
-    for _ in repeat(None, CALLS):
-        call()
-    return (time.process_time() - began) / CALLS * 1e9
-
-
-def empty_loop() -> float:
-    began = time.process_time()
-    for _ in repeat(None, CALLS):
-        pass
-    return (time.process_time() - began) / CALLS * 1e9
-
-
-def base() -> float:
-    """`next(range_iterator)`, with the loop."""
-    numbers = iter(range(CALLS))
-    began = time.process_time()
-    for _ in repeat(None, CALLS):
-        next(numbers)
-    return (time.process_time() - began) / CALLS * 1e9
+SECONDS = 0.004
+"""A sample takes about so long, so that a round is over before the machine changes its mind."""
+BULK = 1000
+THREADS = (1, 2, 4, 8)
+SUSTAINED = 0.05
+PEERS = {
+    "uuid.uuid4()": ("uuid", "peer.uuid4()"),
+    "uuid_utils.uuid4()": ("uuid_utils", "peer.uuid4()"),
+    "uuid_utils.uuid7()": ("uuid_utils", "peer.uuid7()"),
+    "bson.ObjectId()": ("bson", "peer.ObjectId()"),
+    "ulid.ULID()": ("ulid", "peer.ULID()"),
+    "ulid_transform.ulid_now()": ("ulid_transform", "peer.ulid_now()"),
+    "tsidpy.TSID.create()": ("tsidpy", "peer.TSID.create()"),
+    "snowflake.SnowflakeGenerator": ("snowflake", "next(generator)"),
+}
 
 
-def main() -> None:
-    with Allocator("sqlite://") as ids:
-        ids.next_ids("order", 10_000)
-        candidates: dict[str, Callable[[], object]] = {
-            "sequence.next_id()": ids.sequence("order").next_id,
-            "ids.next_id(tag)": lambda: ids.next_id("order"),
-            "Meteor.next_id()": Meteor(node=1).next_id,
-            "ids.meteor()": ids.meteor,
-            "Snowflake.next_id()": Snowflake(1, 1).next_id,
-            "ids.snowflake()": ids.snowflake,
-            "ObjectId()": ObjectId,
-        }
-        try:
-            from bson import ObjectId as TheirObjectId
-        except ImportError:
+def statement(words: str, ids_each: int = 1, **names: object) -> Measure:
+    """The CPU an id of a statement takes, with the loop; claims in the background are in it."""
+    timer = timeit.Timer(words, timer=time.process_time, globals=names)
+    timer.timeit(10)  # the first call may ask a database
+    count, taken = 1, 0.0
+    while taken < SECONDS / 4:
+        count *= 2
+        taken = timer.timeit(count)
+    count = max(1, int(count * SECONDS / taken))
+    return lambda: timer.timeit(count) / (count * ids_each) * 1e9
+
+
+def iteration(numbers: Callable[[], Iterator[int]], count: int = 50_000) -> Measure:
+    def measure() -> float:
+        taken = islice(numbers(), count)
+        began = time.process_time()
+        for _ in taken:
             pass
-        else:
-            candidates["bson.ObjectId()"] = TheirObjectId
-        names = list(candidates)
-        ratios: dict[str, list[float]] = {name: [] for name in names}
-        for number in range(ROUNDS):
-            loop = empty_loop()
-            unit = base() - loop
-            for name in names[number % len(names) :] + names[: number % len(names)]:
-                ratios[name].append((cpu(candidates[name]) - loop) / unit)
-    for name in names:
-        found = sorted(ratios[name])
-        low, high = found[len(found) // 20], found[-1 - len(found) // 20]
-        print(f"{name:<22} {statistics.median(found):6.2f}   ({low:.2f} to {high:.2f})")
+        return (time.process_time() - began) / count * 1e9
+
+    return measure
 
 
-if __name__ == "__main__":
-    main()
+def without(loop: Measure, measure: Measure) -> Measure:
+    return lambda: measure() - loop()
+
+
+def on_threads(next_id: Callable[[], int], threads: int, count: int = 200_000) -> Measure:
+    """By the clock: how long all of them together take for an id."""
+
+    def draw(each: int) -> None:
+        for _ in repeat(None, each):
+            next_id()
+
+    def measure() -> float:
+        workers = [threading.Thread(target=draw, args=(count // threads,)) for _ in range(threads)]
+        began = time.perf_counter()
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        return (time.perf_counter() - began) / count * 1e9
+
+    return measure
+
+
+def awaited(runner: asyncio.Runner, words: str, count: int = 20_000, **names: object) -> Measure:
+    """CPU of an awaited expression; the loop is the same for all, and has no `await` in it."""
+    source = f"async def measure(repeat, clock):\n began = clock()\n for _ in repeat: {words}\n return clock() - began"
+    scope = dict(names)
+    exec(source, scope)  # noqa: S102 - as timeit does: a call of a lambda would cost as much as what is measured
+    measure: Any = scope["measure"]
+    return lambda: runner.run(measure(repeat(None, count), time.process_time)) / count * 1e9
+
+
+async def empty() -> None:
+    pass
+
+
+def sustained(ids: Allocator) -> Measure:
+    """Snowflakes a millisecond, over many of them."""
+
+    def measure() -> float:
+        count, began = 0, time.perf_counter()
+        while (passed := time.perf_counter() - began) < SUSTAINED:
+            for _ in repeat(None, 256):
+                ids.snowflake()
+            count += 256
+        return count / passed / 1000
+
+    return measure
+
+
+def peers() -> dict[str, Measure]:
+    found = {}
+    for name, (module, words) in PEERS.items():
+        try:
+            peer = importlib.import_module(module)
+        except ImportError:
+            continue
+        found[name] = statement(words, peer=peer, generator=getattr(peer, "SnowflakeGenerator", int)(1))
+    return found
+
+
+@contextmanager
+def races(url: str, tag: str) -> Iterator[list[Race]]:
+    with Allocator(url, timeout=30) as ids, asyncio.Runner() as runner:
+        sequence = ids.sequence(tag)
+        for _ in range(6):  # until the segments are as large as this rate needs
+            for _ in islice(sequence, 300_000):
+                pass
+        names: dict[str, Any] = {"ids": ids, "sequence": sequence, "tag": tag}
+        names |= {"meteor": Meteor(node=1), "snowflake": Snowflake(1, 1), "ObjectId": ObjectId}
+        numbers = iter(range(10**12, 2 * 10**12))
+        shared = AsyncAllocator(ids)
+        call = {
+            "next(range_iterator)": statement("next(numbers)", numbers=numbers),
+            "sequence.next_id()": statement("sequence.next_id()", **names),
+            "ids.next_id(tag)": statement("ids.next_id(tag)", **names),
+            "Meteor.next_id()": statement("meteor.next_id()", **names),
+            "ids.meteor()": statement("ids.meteor()", **names),
+            "Snowflake.next_id()": statement("snowflake.next_id()", **names),
+            "ids.snowflake()": statement("ids.snowflake()", **names),
+            "ObjectId()": statement("ObjectId()", **names),
+            **peers(),
+        }
+        iterated = {
+            "next(range_iterator)": without(statement("pass"), statement("next(numbers)", numbers=numbers)),
+            "for id in sequence": without(iteration(lambda: repeat(0)), iteration(lambda: iter(sequence))),
+        }
+        start = 10**12
+        bulk = {
+            "list(range)": statement(f"list(range(start, start + {BULK}))", BULK, start=start),
+            "ids.next_ids(tag, 1000)": statement(f"ids.next_ids(tag, {BULK})", BULK, **names),
+            "sequence.next_ids(1000)": statement(f"sequence.next_ids({BULK})", BULK, **names),
+        }
+        threads = {f"{n} thread{'s' if n > 1 else ''}": on_threads(sequence.next_id, n) for n in THREADS}
+        coroutines = {
+            "await empty()": awaited(runner, "await empty()", empty=empty),
+            "await ids.next_id(tag)": awaited(runner, "await ids.next_id(tag)", ids=shared, tag=tag),
+        }
+        rate = {"4096": lambda: 4096.0, "ids.snowflake(), sustained": sustained(ids)}
+        loop = statement("pass")
+        yield [
+            Race("call", "ns of CPU", call, loop),
+            Race("call, iterated", "ns of CPU an id", iterated),
+            Race("call, 1000 at once", "ns of CPU an id", bulk),
+            Race("call, on threads", "ns an id", threads),
+            Race("call, awaited", "ns of CPU", coroutines, awaited(runner, "pass")),
+            Race("call, sustained", "ids a millisecond", rate, more=True),
+        ]

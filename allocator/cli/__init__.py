@@ -9,6 +9,7 @@ import click
 
 import allocator
 from allocator.cli.adopt import adopt
+from allocator.cli.bench import bench
 from allocator.cli.db import db
 from allocator.cli.draw import next_ids
 from allocator.cli.inspect import inspect_command
@@ -48,3 +49,4 @@ main.add_command(shards)
 main.add_command(serve)
 main.add_command(tokens)
 main.add_command(db)
+main.add_command(bench)

@@ -192,11 +192,11 @@ def test_another_layout_or_epoch_is_refused(face, fresh):
 
 def test_holders_of_one_worker_own_disjoint_rectangles(fresh):
     """The first is stopped for longer than its lease, others take all workers over, the first goes on."""
-    settings = SnowflakeSettings(layout=TINY, lease=0.5)
+    settings = SnowflakeSettings(layout=TINY, lease=1.0)
     with ExitStack() as stack:
         first, *others = [stack.enter_context(Allocator(fresh, snowflake=settings)) for _ in range(5)]
         drawn = [first.snowflake() for _ in range(100)]
-        time.sleep(0.7)
+        time.sleep(1.2)
         drawn += [other.snowflake() for other in others]
         with pytest.raises(NodeIdsExhausted):
             first.snowflake()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+from pathlib import Path
+
+import pytest
 
 import allocator
 from allocator import errors
@@ -31,12 +35,17 @@ def test_every_error_is_public():
 
 
 def test_all_is_true():
-    shown = {
-        name for name, value in vars(allocator).items() if not name.startswith("_") and not inspect.ismodule(value)
-    }
+    """What is imported for type checkers, what is imported when it is asked for, and what is listed."""
+    tree = ast.parse(Path(allocator.__file__).read_text())
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and "allocator" in str(node.module)]
+    homes = {alias.name: str(node.module) for node in imported for alias in node.names}
 
-    assert shown == set(allocator.__all__)
-    assert len(set(allocator.__all__)) == len(allocator.__all__)
+    assert sorted(homes) == sorted(allocator.__all__) == sorted(set(dir(allocator)) - {"__version__"})
+    late = {name: home for home, names in allocator.HOMES.items() for name in names}
+    assert late == {name: home for name, home in homes.items() if home != "allocator.errors"}
+    assert all(getattr(allocator, name) for name in allocator.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = allocator.nonsense
 
 
 def test_an_error_can_be_raised_again_without_sharing_its_traceback():

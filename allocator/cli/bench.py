@@ -1,0 +1,60 @@
+"""`allocator bench`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from allocator.cli.options import URL_VARIABLE, as_error, from_environment, json_option
+
+SUITES = ("call", "claim", "latency", "http", "start")
+
+
+def program() -> Any:
+    """The benchmarks: inside an installed package, beside it in a checkout."""
+    try:
+        return import_module("allocator.benchmarks.program")
+    except ModuleNotFoundError as error:
+        if error.name != "allocator.benchmarks":
+            raise
+        return import_module("benchmarks.program")
+
+
+@click.command()
+@click.argument("suites", nargs=-1, type=click.Choice(SUITES))
+@click.option("--quick", is_flag=True, help="In about a minute, with a wider spread.")
+@click.option("--url", default=None, help="The database; else ALLOCATOR_DATABASE_URL, else a file made for the run.")
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("allocator-bench"),
+    show_default=True,
+    help="Where the table, the JSON and the plots are written.",
+)
+@json_option
+@as_error
+def bench(suites: tuple[str, ...], quick: bool, url: str | None, folder: Path, as_json: bool) -> None:
+    """How fast the ids come here, beside what people would take instead.
+
+    \b
+    SUITES: all of them, or some of
+        call      one call of each kind, and of other libraries that are installed
+        claim     the database: a claim beside the bare driver, and beside its own counters
+        latency   80,000 ids a second, claimed in advance and when needed
+        http      the service beside a bare ASGI application
+        start     the import, and the memory of many tags
+
+    The database needs the tables (allocator db upgrade). Tags and tables made for the run are taken away again. Plots
+    need Matplotlib: pip install 'allocator[bench]'.
+    """
+    place = url or from_environment(URL_VARIABLE)
+    words = " ".join(["allocator bench", *suites, *(["--quick"] if quick else [])])
+    benchmarks = program()
+    found, files = benchmarks.bench(
+        suites, [place] if place else [], quick=quick, servers=False, folder=folder, command=words
+    )
+    benchmarks.tell(found, files, as_json)

@@ -1,0 +1,235 @@
+"""What the database does: a claim beside the same statement on the bare driver, and beside its own ways to number rows.
+
+Microseconds by the clock, over so many statements in a row; on several connections, of all of them together.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import repeat
+from typing import Any
+
+from sqlalchemy import Connection, make_url, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from allocator import Allocator
+from allocator.database.store import Database
+from allocator.schemes.tag import Tag
+
+from .places import Place
+from .rounds import Measure, Race
+
+STATEMENTS = 60
+"""In a row, for one sample."""
+CONNECTIONS = (4, 16)
+SIZE = 1000
+BARE = (
+    "UPDATE allocator_segment SET max_value = (max_value + {0}) WHERE tag = {1} AND max_value <= id_limit - {0} "
+    "AND max_value >= {2} AND shard_offset = {2} AND shard_step = {2}"
+)
+RETURNING = {"sqlite": " RETURNING max_value", "postgresql": " RETURNING max_value"}
+REDIS = "redis://127.0.0.1:6379/0"
+
+Act = Callable[[], object]
+
+
+class Timed:
+    """An act and how long each of its calls took, in microseconds."""
+
+    def __init__(self, act: Act) -> None:
+        self.act = act
+        self.taken: list[float] = []
+
+    def __call__(self) -> float:
+        before = len(self.taken)
+        for _ in repeat(None, STATEMENTS):
+            began = time.perf_counter()
+            self.act()
+            self.taken.append((time.perf_counter() - began) * 1e6)
+        return sum(self.taken[before:]) / STATEMENTS
+
+
+def together(acts: list[Act]) -> Measure:
+    """Microseconds an act, of one thread for each, all at the same time."""
+
+    def measure() -> float:
+        each = max(8, STATEMENTS // len(acts))
+        ready = threading.Barrier(len(acts) + 1)
+
+        def run(act: Act) -> None:
+            ready.wait()
+            for _ in repeat(None, each):
+                act()
+
+        threads = [threading.Thread(target=run, args=(act,)) for act in acts]
+        for thread in threads:
+            thread.start()
+        ready.wait()
+        began = time.perf_counter()
+        for thread in threads:
+            thread.join()
+        return (time.perf_counter() - began) / (each * len(acts)) * 1e6
+
+    return measure
+
+
+def bare(place: Place, tag: str, stack: ExitStack) -> Act:
+    """The statement of a claim on the driver itself, in autocommit."""
+    url = make_url(place.url)
+    connection: Any
+    if place.backend == "sqlite":
+        connection = importlib.import_module("sqlite3").connect(
+            url.database, isolation_level=None, timeout=60, check_same_thread=False
+        )
+        connection.execute("PRAGMA synchronous = EXTRA")
+    elif place.backend == "postgresql":
+        raw = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        connection = importlib.import_module("psycopg").connect(raw, autocommit=True, prepare_threshold=None)
+    else:
+        connection = importlib.import_module("pymysql").connect(
+            host=url.host,
+            port=url.port,
+            user=url.username,
+            password=url.password,
+            database=url.database,
+            autocommit=True,
+        )
+    stack.callback(connection.close)
+    cursor = connection.cursor()
+    mark = "?" if place.backend == "sqlite" else "%s"
+    if place.backend in RETURNING:
+        words = BARE.format(SIZE, mark, 1) + RETURNING[place.backend]
+    else:
+        words = BARE.replace("(max_value + {0})", "LAST_INSERT_ID(max_value + {0})").format(SIZE, mark, 1)
+
+    def act() -> object:
+        cursor.execute(words, (tag,))
+        return cursor.fetchall() if place.backend in RETURNING else cursor.lastrowid
+
+    return act
+
+
+def claims(database: Database, name: str) -> Act:
+    database.open_segment(Tag(name, max_value=1), create=True)
+    return lambda: database.claim_segment(name, SIZE, {})
+
+
+class Owns:
+    """A database's own ways to number: tables and sequences that are made for the run, where that is allowed."""
+
+    def __init__(self, place: Place, stack: ExitStack) -> None:
+        self.place = place
+        self.stack = stack
+        engine = place.engine()
+        stack.callback(engine.dispose)
+        self.connection: Connection = stack.enter_context(engine.connect())
+        self.name = f"allocator_bench_{os.getpid()}"
+
+    def acts(self) -> dict[str, Act]:
+        found: dict[str, Act] = {}
+        for name, kind, words, draw in self.ways():
+            with suppress(SQLAlchemyError):
+                self.connection.execute(text(words))
+                self.stack.callback(self.connection.execute, text(f"DROP {kind} {words.split()[2]}"))
+                found[name] = self.drawing(draw)
+        return found
+
+    def drawing(self, words: str) -> Act:
+        statement = text(words)
+        return lambda: self.connection.execute(statement)
+
+    def ways(self) -> list[tuple[str, str, str, str]]:
+        name = self.name
+        if self.place.backend == "postgresql":
+            return [
+                ("nextval", "SEQUENCE", f"CREATE SEQUENCE {name}_a", f"SELECT nextval('{name}_a')"),
+                (
+                    "nextval, CACHE 1000",
+                    "SEQUENCE",
+                    f"CREATE SEQUENCE {name}_b CACHE 1000",
+                    f"SELECT nextval('{name}_b')",
+                ),
+                (
+                    "INSERT … RETURNING",
+                    "TABLE",
+                    f"CREATE TABLE {name}_c (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at INT)",
+                    f"INSERT INTO {name}_c (at) VALUES (1) RETURNING id",
+                ),
+            ]
+        if self.place.backend == "sqlite":
+            made = f"CREATE TABLE {name}_c (id INTEGER PRIMARY KEY AUTOINCREMENT, at INT)"
+            return [("INSERT, AUTOINCREMENT", "TABLE", made, f"INSERT INTO {name}_c (at) VALUES (1)")]
+        made = f"CREATE TABLE {name}_c (id BIGINT AUTO_INCREMENT PRIMARY KEY, at INT)"
+        return [("INSERT, AUTO_INCREMENT", "TABLE", made, f"INSERT INTO {name}_c (at) VALUES (1)")]
+
+
+def redis_acts(stack: ExitStack) -> dict[str, Act]:
+    """Where a server is there: it keeps what was given out in memory, and loses up to a second of it."""
+    try:
+        redis: Any = importlib.import_module("redis")
+        client = redis.Redis.from_url(os.environ.get("ALLOCATOR_BENCH_REDIS_URL", REDIS), socket_timeout=5)
+        client.ping()
+    except Exception:
+        return {}
+    key = f"allocator_bench_{os.getpid()}"
+    stack.callback(client.close)
+    stack.callback(client.delete, key)
+    return {"Redis INCR": lambda: client.incr(key), "Redis INCRBY 1000": lambda: client.incrby(key, SIZE)}
+
+
+def round_trips(place: Place) -> float | None:
+    """Counted on the wire; None where no proxy is at hand, or there is no wire."""
+    try:
+        wire_of: Any = importlib.import_module("rig.wire").Wire
+    except ImportError:
+        return None
+    if place.backend == "sqlite":
+        return None
+    with wire_of(place.url) as wire:
+        database = Database(wire.url)
+        claim = claims(database, place.tag("wire"))
+        claim()
+        wire.reset()
+        for _ in range(10):
+            claim()
+        database.close()
+        return float(wire.round_trips / 10)
+
+
+@contextmanager
+def races(place: Place, quick: bool = False) -> Iterator[list[Race]]:
+    with ExitStack() as stack:
+        databases = [Database(place.url, timeout=60) for _ in range(2)]  # of which each has eight connections
+        for database in databases:
+            stack.callback(database.close)
+        ids = stack.enter_context(Allocator(place.url, timeout=60))
+        tags = [place.tag(f"claim{number}") for number in range(max(CONNECTIONS))]
+        ours = [claims(databases[number % 2], tag) for number, tag in enumerate(tags)]
+        theirs = [bare(place, tag, stack) for tag in tags]
+        alone: dict[str, Measure] = {"bare driver": Timed(theirs[0]), "claim": Timed(ours[0])}
+        alone["ids.next_id(tag), all of it"] = per_id(ids, place.tag("each"))
+        alone |= {name: Timed(act) for name, act in Owns(place, stack).acts().items()}
+        alone |= {name: Timed(act) for name, act in redis_acts(stack).items()}
+        found = [Race(f"claim, {place.name}", "us", alone)]
+        for count in () if quick else CONNECTIONS:
+            pair = {"bare driver": together(theirs[:count]), "claim": together(ours[:count])}
+            found.append(Race(f"claim, {place.name}, {count} connections", "us, of all together", pair))
+        if (trips := round_trips(place)) is not None:
+            wire = {"one": lambda: 1.0, "round trips of a claim": lambda: trips}
+            found.append(Race(f"claim, {place.name}, on the wire", "round trips", wire))
+        yield found
+
+
+def per_id(ids: Allocator, tag: str, count: int = 100_000) -> Measure:
+    def measure() -> float:
+        began = time.perf_counter()
+        for _ in repeat(None, count):
+            ids.next_id(tag)
+        return (time.perf_counter() - began) / count * 1e6
+
+    return measure

@@ -1,0 +1,77 @@
+"""What was promised, as ratios within one run, and whether it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .rounds import Race, Spread
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A ratio of two candidates of one race: at most `bound`, or at least it."""
+
+    what: str
+    of: str
+    to: str
+    bound: float
+    least: bool = False
+
+    def is_in(self, race: Race) -> bool:
+        return self.of in race.found and self.to in race.found
+
+
+@dataclass(frozen=True)
+class Verdict:
+    goal: Goal
+    suite: str
+    found: Spread
+
+    @property
+    def held(self) -> bool:
+        """At the precision in which the bound is written."""
+        found = round(self.found.median, 2)
+        return found >= self.goal.bound if self.goal.least else found <= self.goal.bound
+
+    @property
+    def word(self) -> str:
+        return "held" if self.held else "missed"
+
+
+def judged(races: Sequence[Race], goals: Sequence[Goal]) -> list[Verdict]:
+    """In the order of the goals; one that could not be measured is left out."""
+    return [
+        Verdict(goal, race.suite, race.spreads(goal.of, goal.to))
+        for goal in goals
+        for race in races
+        if goal.is_in(race)
+    ]
+
+
+CALLS = (
+    Goal("sequence.next_id()", "sequence.next_id()", "next(range_iterator)", 2.2),
+    Goal("ids.next_id(tag)", "ids.next_id(tag)", "next(range_iterator)", 2.9),
+    Goal("for id in sequence, per id", "for id in sequence", "next(range_iterator)", 1.5),
+    Goal("ids.next_ids(tag, 1000) to list(range)", "ids.next_ids(tag, 1000)", "list(range)", 1.5),
+    Goal("8 threads to 1, per id", "8 threads", "1 thread", 1.3),
+    Goal("await ids.next_id(tag) to an empty coroutine", "await ids.next_id(tag)", "await empty()", 2.5),
+    Goal("Meteor.next_id()", "Meteor.next_id()", "next(range_iterator)", 4.0),
+    Goal("ids.meteor()", "ids.meteor()", "next(range_iterator)", 4.0),
+    Goal("Snowflake.next_id(), CPU", "Snowflake.next_id()", "next(range_iterator)", 8.0),
+    Goal("ids.snowflake(), CPU", "ids.snowflake()", "next(range_iterator)", 8.0),
+    Goal("ids.snowflake(), sustained, to the format's limit", "ids.snowflake(), sustained", "4096", 0.97, least=True),
+    Goal("uuid.uuid4() to sequence.next_id()", "uuid.uuid4()", "sequence.next_id()", 35.0, least=True),
+    Goal("uuid_utils.uuid7() to sequence.next_id()", "uuid_utils.uuid7()", "sequence.next_id()", 2.5, least=True),
+    Goal("bson.ObjectId() to sequence.next_id()", "bson.ObjectId()", "sequence.next_id()", 30.0, least=True),
+)
+CLAIMS = (
+    Goal("a claim to the same statement on the bare driver", "claim", "bare driver", 1.35),
+    Goal("round trips of a claim", "round trips of a claim", "one", 1.0),
+)
+LATENCY = (Goal("p99.9 with the claim in advance, to without", "in advance", "when needed", 0.1),)
+START = (
+    Goal("import allocator to import sqlalchemy", "import allocator", "import sqlalchemy", 0.25),
+    Goal("memory of an idle tag, in KiB", "an idle tag", "1 KiB", 2.0),
+)
+GOALS = (*CALLS, *CLAIMS, *LATENCY, *START)

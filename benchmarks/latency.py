@@ -1,0 +1,100 @@
+"""How long a call takes while ids are drawn at a steady rate, with the next segment claimed in advance and without.
+
+Segments are held at 1000 ids, so that 80 of them are needed a second: what is looked at is the claim, not the growth.
+A burst is drawn every millisecond, as requests come in; between them the process rests, and others may work.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from allocator import Allocator
+from allocator.schemes.pace import Wait
+from allocator.schemes.segment import Claim, Segments
+
+from .places import Place
+from .rounds import Measure, Race
+
+RATE = 80_000
+BURSTS = 1000
+"""A second."""
+SEGMENT = 1000
+PERCENTILES = (50, 99, 99.9, 99.99)
+
+
+class WhenNeeded(Segments):
+    """The rules without the claim in advance."""
+
+    __slots__ = ()
+
+    def want(self, now: float) -> Claim | Wait | None:
+        return None if self._left or self._piece_is_served() else super().want(now)
+
+    def _piece_is_served(self) -> bool:
+        return self._piece > 0
+
+
+class Paced:
+    """Draws for a while and keeps how long each call took, in microseconds."""
+
+    def __init__(self, ids: Allocator, tag: str, seconds: float) -> None:
+        self.next_id = ids.sequence(tag).next_id
+        self.seconds = seconds
+        self.taken = array("d")
+
+    def __call__(self) -> float:
+        """The p99.9 of this while."""
+        next_id, clock = self.next_id, time.perf_counter
+        taken = array("d")
+        gc.collect()
+        gc.disable()
+        try:
+            began = clock()
+            for burst in range(int(self.seconds * BURSTS)):
+                time.sleep(max(0.0, began + burst / BURSTS - clock()))
+                for _ in range(RATE // BURSTS):
+                    before = clock()
+                    next_id()
+                    taken.append(clock() - before)
+        finally:
+            gc.enable()
+        self.taken.extend(taken)
+        return percentile(sorted(taken), 99.9) * 1e6
+
+
+def percentile(ordered: Sequence[float], at: float) -> float:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * at / 100))]
+
+
+def percentiles(taken: Iterable[float], unit: float = 1.0) -> dict[str, float]:
+    ordered = sorted(taken)
+    return {f"p{at:g}": percentile(ordered, at) * unit for at in PERCENTILES}
+
+
+@contextmanager
+def races(place: Place, seconds: float) -> Iterator[tuple[Race, dict[str, Paced]]]:
+    with ExitStack() as stack:
+        found: dict[str, Paced] = {}
+        for name in ("when needed", "in advance"):
+            ids = stack.enter_context(Allocator(place.url, step=SEGMENT, max_step=SEGMENT, timeout=30))
+            tag = place.tag(name.replace(" ", "-"))
+            ids.next_id(tag)
+            if name == "when needed":
+                refrain(ids, tag)
+            found[name] = Paced(ids, tag, seconds)
+        candidates: dict[str, Measure] = dict(found)
+        yield Race(f"latency, {place.name}", "us, p99.9", candidates), found
+
+
+def refrain(ids: Allocator, tag: str) -> None:
+    """From now on, claim when nothing is left."""
+    supply = ids.sequence(tag)
+    with supply._lock:
+        core = WhenNeeded(supply._core.runway)
+        core.configure(SEGMENT, SEGMENT)
+        core.seen = supply._core.seen
+        supply._core = core

@@ -1,0 +1,105 @@
+"""The databases that a run measures: the user's own, or a file, or in a checkout the servers that the tests take."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, make_url, text
+
+from allocator.database.store import Database
+
+PREFIX = "allocator-bench"
+"""Of the tags and tables that a run makes, and takes away again."""
+
+
+@dataclass
+class Place:
+    """A database with the schema. `name` is a word for it, `version` what its server says of itself."""
+
+    name: str
+    url: str
+    version: str = ""
+
+    @property
+    def backend(self) -> str:
+        return make_url(self.url).get_backend_name()
+
+    def engine(self) -> Engine:
+        return create_engine(self.url, isolation_level="AUTOCOMMIT", pool_size=16)
+
+    def tag(self, name: str) -> str:
+        return f"{PREFIX}.{os.getpid()}.{name}"
+
+
+@contextmanager
+def place(url: str, name: str) -> Iterator[Place]:
+    """A database, as it was before when the run is over, but for what has been claimed of ids."""
+    database = Database(url, timeout=60)
+    if name == "SQLite":
+        database.upgrade_schema()
+    database.check_schema()
+    found = Place(name, url)
+    engine = found.engine()
+    with engine.connect() as connection:
+        word = "sqlite_version()" if found.backend == "sqlite" else "version()"
+        told = str(connection.scalar(text(f"SELECT {word}")))
+        found.version = told.split(" (", maxsplit=1)[0].split(" on ", maxsplit=1)[0]
+    try:
+        yield found
+    finally:
+        with engine.connect() as connection:
+            mine = {"mine": f"{PREFIX}.{os.getpid()}.%"}
+            connection.execute(text("DELETE FROM allocator_segment WHERE tag LIKE :mine"), mine)
+        engine.dispose()
+        database.close()
+
+
+@contextmanager
+def embedded() -> Iterator[Place]:
+    with tempfile.TemporaryDirectory() as folder, place(f"sqlite:///{folder}/ids.db", "SQLite") as found:
+        yield found
+
+
+@contextmanager
+def places(urls: Sequence[str], servers: bool) -> Iterator[list[Place]]:
+    with ExitStack() as stack:
+        found = [stack.enter_context(place(url, make_url(url).get_backend_name())) for url in urls]
+        if not found:
+            found.append(stack.enter_context(embedded()))
+        if servers:
+            found += stack.enter_context(of_the_tests())
+        yield found
+
+
+@contextmanager
+def of_the_tests() -> Iterator[list[Place]]:
+    """Real servers, each with a database of this run: from a URL, a container, or a binary on this machine."""
+    rig: Any = importlib.import_module("rig.servers")
+    kinds = {"postgres": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
+    rig.SERVERS.start(set(kinds))
+    name = f"allocator_bench_{os.getpid()}"
+    with ExitStack() as stack:
+        stack.callback(rig.SERVERS.stop)
+        found = []
+        for kind, word in kinds.items():
+            server = rig.SERVERS.found[kind]
+            if isinstance(server, rig.Absent):
+                print(f"{word} is left out: {server}")
+                continue
+            url = server.database(name)
+            stack.callback(server.drop, name)
+            upgrade(url)
+            found.append(stack.enter_context(place(url, word)))
+        yield found
+
+
+def upgrade(url: str) -> None:
+    database = Database(url, timeout=60)
+    database.upgrade_schema()
+    database.close()

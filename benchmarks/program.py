@@ -1,0 +1,114 @@
+"""The program behind `allocator bench` and `make bench`: the suites one after the other, each one interleaved run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from . import calls, claims, latency, plots, report, service, start
+from .places import Place, places
+from .report import Found
+from .rounds import Race, run, steps
+
+SUITES = ("call", "claim", "latency", "http", "start")
+ROUNDS = {"call": (150, 25), "claim": (15, 6), "latency": (9, 5), "http": (5, 3), "start": (11, 5)}
+"""In full, and quick."""
+README = ("<!-- bench -->\n", "<!-- /bench -->\n")
+
+
+class Bench:
+    def __init__(self, found: list[Place], quick: bool, command: str) -> None:
+        self.places = found
+        self.quick = quick
+        self.found = Found(command, places={place.name: place.version for place in found})
+
+    def rounds(self, suite: str) -> int:
+        return ROUNDS[suite][self.quick]
+
+    def measure(self, suite: str, races: list[Race], label: str) -> None:
+        rounds = self.rounds(suite)
+        with click.progressbar(length=steps(races, rounds), label=f"{label:<24}", file=sys.stderr) as bar:
+            for _ in run(races, rounds):
+                bar.update(1)
+        self.found.races += races
+
+    def call(self) -> None:
+        with calls.races(self.places[0].url, self.places[0].tag("call")) as races:
+            self.measure("call", races, "call")
+
+    def claim(self) -> None:
+        for place in self.places:
+            with claims.races(place, self.quick) as races:
+                self.measure("claim", races, f"claim, {place.name}")
+                for race in races:
+                    timed = {name: one for name, one in race.candidates.items() if isinstance(one, claims.Timed)}
+                    if timed:
+                        self.found.latencies[race.suite] = {
+                            name: latency.percentiles(one.taken) for name, one in timed.items()
+                        }
+
+    def latency(self) -> None:
+        for place in self.places:
+            with latency.races(place, 0.5 if self.quick else 1.0) as (race, paced):
+                self.measure("latency", [race], f"latency, {place.name}")
+                self.found.latencies[race.suite] = {
+                    name: latency.percentiles(one.taken, 1e6) for name, one in paced.items()
+                }
+
+    def http(self) -> None:
+        with service.races(self.quick) as races:
+            self.measure("http", races, "http")
+
+    def start(self) -> None:
+        click.echo("start: the memory of many tags …", err=True)
+        with start.races(self.quick) as races:
+            self.measure("start", races, "start")
+
+
+def bench(
+    suites: Sequence[str],
+    urls: Sequence[str],
+    *,
+    quick: bool,
+    servers: bool,
+    folder: Path,
+    command: str,
+) -> tuple[Found, list[Path]]:
+    """Measure, and write what was found into `folder`."""
+    with places(urls, servers) as found:
+        one = Bench(found, quick, command)
+        steps_of: dict[str, Callable[[], None]] = {
+            "call": one.call,
+            "claim": one.claim,
+            "latency": one.latency,
+            "http": one.http,
+            "start": one.start,
+        }
+        for suite in suites or SUITES:
+            steps_of[suite]()
+    return one.found, [*report.write(one.found, folder), *plots.draw(one.found, folder)]
+
+
+def tell(found: Found, files: Sequence[Path], as_json: bool = False) -> None:
+    if as_json:
+        click.echo(json.dumps(report.as_json(found)))
+        return
+    click.echo(f"\n{report.table(found)}\n")
+    click.echo(f"written: {', '.join(map(str, files))}")
+    if not any(file.suffix == ".svg" for file in files):
+        click.echo("no plots: pip install 'allocator[bench]' brings Matplotlib")
+
+
+def into_readme(found: Found, path: Path) -> None:
+    """Put the table of figures where it was."""
+    begin, end = README
+    words = path.read_text()
+    head, _, rest = words.partition(begin)
+    _, mark, tail = rest.partition(end)
+    if not mark:
+        raise click.ClickException(f"{path} has no place for the table: {begin.strip()}")
+    path.write_text(f"{head}{begin}{report.markdown(found)}\n{end}{tail}")

@@ -1,0 +1,149 @@
+"""What a run found: a table for a person, JSON for a program."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from allocator.database.store import our_version
+
+from .goals import GOALS, Verdict, judged
+from .rounds import Race, Spread, spread
+
+Latencies = Mapping[str, Mapping[str, float]]
+
+
+@dataclass
+class Found:
+    """All that a run measured. `latencies`: by suite and candidate, the percentiles in microseconds."""
+
+    command: str
+    races: list[Race] = field(default_factory=list)
+    latencies: dict[str, Latencies] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return judged(self.races, GOALS)
+
+    @property
+    def where(self) -> str:
+        """What it ran on, as far as it matters for ratios."""
+        cores = f"{os.cpu_count()} cores"
+        python = f"{platform.python_implementation()} {platform.python_version()}"
+        return ", ".join([cores, python, *(f"{name} {version}" for name, version in self.places.items())])
+
+    def race(self, suite: str) -> Race | None:
+        return next((race for race in self.races if race.suite == suite), None)
+
+
+def number(value: float) -> str:
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}"
+
+
+def ranged(found: Spread) -> str:
+    return f"{number(found.low)} to {number(found.high)}"
+
+
+def columns(rows: Iterable[Sequence[str]]) -> str:
+    """As a table of text, the first column to the left and the others to the right."""
+    listed = [list(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in listed
+    )
+
+
+def race_rows(race: Race) -> list[list[str]]:
+    rows = [[race.suite, race.unit, "spread", f"to {race.base}", "spread"]]
+    for name in race.candidates:
+        here, ratio = race.spreads(name), race.spreads(name, race.base)
+        rows.append([f"  {name}", number(here.median), ranged(here), number(ratio.median), ranged(ratio)])
+    return rows
+
+
+def latency_rows(latencies: Mapping[str, Latencies]) -> list[list[str]]:
+    rows = []
+    for suite, ways in latencies.items():
+        names = list(next(iter(ways.values())))
+        rows.append([f"{suite}, in us", *names])
+        rows += [[f"  {way}", *(number(taken[name]) for name in names)] for way, taken in ways.items()]
+    return rows
+
+
+def verdict_rows(verdicts: Iterable[Verdict]) -> list[list[str]]:
+    rows = [["figure", "found", "spread", "bound", ""]]
+    for one in verdicts:
+        bound = f"at {'least' if one.goal.least else 'most'} {one.goal.bound:g}"
+        place = one.suite.partition(", ")[2] if one.suite.startswith(("claim", "latency")) else ""
+        what = f"{one.goal.what}{f' ({place})' if place else ''}"
+        rows.append([what, number(one.found.median), ranged(one.found), bound, one.word])
+    return rows
+
+
+def table(found: Found) -> str:
+    parts = [columns(race_rows(race)) for race in found.races]
+    if found.latencies:
+        parts.append(columns(latency_rows(found.latencies)))
+    parts.append(columns(verdict_rows(found.verdicts)))
+    return "\n\n".join([*parts, f"{found.where}; medians, and where four fifths of the rounds lay"])
+
+
+def as_json(found: Found) -> dict[str, Any]:
+    return {
+        "allocator": our_version(),
+        "command": found.command,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": sys.version.split()[0],
+        "cores": os.cpu_count(),
+        "places": found.places,
+        "races": [
+            {
+                "suite": race.suite,
+                "unit": race.unit,
+                "base": race.base,
+                "candidates": {
+                    name: {
+                        **asdict(spread(values)),
+                        "ratio": asdict(race.spreads(name, race.base)),
+                        "rounds": len(values),
+                    }
+                    for name, values in race.found.items()
+                },
+            }
+            for race in found.races
+        ],
+        "latencies": found.latencies,
+        "figures": [
+            {**asdict(one.goal), "suite": one.suite, "found": asdict(one.found), "held": one.held}
+            for one in found.verdicts
+        ],
+    }
+
+
+def write(found: Found, folder: Path) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    told, listed = folder / "bench.txt", folder / "bench.json"
+    told.write_text(table(found) + "\n")
+    listed.write_text(json.dumps(as_json(found), indent=2, ensure_ascii=False) + "\n")
+    return [told, listed]
+
+
+def markdown(found: Found) -> str:
+    """The table of figures for README."""
+    head, *rows = verdict_rows(found.verdicts)
+    lines = ["| " + " | ".join(head) + " |", "|---|---:|---|---|---|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([*lines, "", f"`{found.command}`, {found.where}: medians of ratios within one interleaved run."])

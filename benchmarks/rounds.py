@@ -1,0 +1,73 @@
+"""One interleaved run: every round runs every candidate once, in rotated order, so that what disturbs the machine
+disturbs all of them alike. What counts are ratios within a round; their median and spread are told.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+Measure = Callable[[], float]
+"""One measurement of a candidate, in the unit of its race."""
+
+
+@dataclass
+class Race:
+    """Candidates of one unit. The first is the base of the ratios.
+
+    loop: is measured with them, and subtracted from each.
+    """
+
+    suite: str
+    unit: str
+    candidates: dict[str, Measure]
+    loop: Measure | None = None
+    more: bool = False
+    """More is better, as of rates."""
+    found: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def base(self) -> str:
+        return next(iter(self.candidates))
+
+    def ratios(self, of: str, to: str) -> list[float]:
+        return [ours / theirs for ours, theirs in zip(self.found[of], self.found[to], strict=True)]
+
+    def spreads(self, of: str, to: str | None = None) -> Spread:
+        return spread(self.found[of] if to is None else self.ratios(of, to))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median, and between which values four fifths of the rounds lay."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spread(values: Iterable[float]) -> Spread:
+    ordered = sorted(values)
+    cut = len(ordered) // 10
+    return Spread(statistics.median(ordered), ordered[cut], ordered[-1 - cut])
+
+
+def rotated(names: Sequence[str], number: int) -> Sequence[str]:
+    turn = number % len(names)
+    return [*names[turn:], *names[:turn]]
+
+
+def run(races: Sequence[Race], rounds: int) -> Iterator[None]:
+    """Measure all races together; yields after each measurement, for a progress bar."""
+    todo = {f"{at} {name}": (race, name) for at, race in enumerate(races) for name in race.candidates}
+    for number in range(rounds):
+        loops = {id(race): race.loop() if race.loop else 0.0 for race in races}
+        for key in rotated(list(todo), number):
+            race, name = todo[key]
+            race.found.setdefault(name, []).append(race.candidates[name]() - loops[id(race)])
+            yield
+
+
+def steps(races: Sequence[Race], rounds: int) -> int:
+    return rounds * sum(len(race.candidates) for race in races)

@@ -1,0 +1,66 @@
+"""`allocator bench` as a user runs it, with as few rounds as can be."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import create_engine, inspect, text
+
+from allocator import Allocator
+from allocator.cli import main
+from benchmarks import program
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    monkeypatch.setattr(program, "ROUNDS", dict.fromkeys(program.SUITES, (2, 1)))
+
+
+def run(*words: str):
+    done = CliRunner().invoke(main, ["bench", *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, tmp_path, kind):
+    with Allocator(fresh) as ids:
+        before = ids.next_id("mine")
+    told = json.loads(
+        run("claim", "latency", "--quick", "--url", fresh, "--to", str(tmp_path / "out"), "--json").stdout
+    )
+
+    named = {name for race in told["races"] for name in race["candidates"]}
+    assert {"bare driver", "claim", "when needed", "in advance"} <= named
+    assert {figure["what"].partition(" ")[0] for figure in told["figures"]} >= {"a", "p99.9"}
+    engine = create_engine(fresh)
+    assert not [name for name in inspect(engine).get_table_names() if "bench" in name]
+    with engine.connect() as connection:
+        assert [tag for (tag,) in connection.execute(text("SELECT tag FROM allocator_segment"))] == ["mine"]
+    engine.dispose()
+    assert before == 1
+
+
+def test_all_suites_write_the_table_the_json_and_the_plots(brief, tmp_path, monkeypatch):
+    monkeypatch.delenv("ALLOCATOR_DATABASE_URL", raising=False)
+    done = run("--quick", "--to", str(tmp_path))
+
+    assert "ids.next_id(tag)" in done.stdout
+    assert "held" in done.stdout
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"bench.txt", "bench.json", "bench-ids.svg", "bench-latency-sqlite.svg"}
+    for path in tmp_path.glob("*.svg"):
+        assert ET.parse(path).getroot().tag.endswith("svg")
+    told = json.loads((tmp_path / "bench.json").read_text())
+    assert {race["suite"].partition(",")[0] for race in told["races"]} == {"call", "claim", "latency", "http", "start"}
+
+
+def test_without_a_schema_it_says_what_to_do(tmp_path, empty, kind):
+    if kind == "sqlite":
+        pytest.skip("the embedded database makes its own schema")
+    done = CliRunner().invoke(main, ["bench", "claim", "--quick", "--url", empty, "--to", str(tmp_path)])
+
+    assert done.exit_code == 1
+    assert "allocator db upgrade" in done.output

@@ -1,0 +1,132 @@
+"""The benchmark's own arithmetic: rounds, ratios, verdicts, and how they are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from allocator.cli.bench import SUITES
+from benchmarks import program, report
+from benchmarks.goals import GOALS, Goal, judged
+from benchmarks.latency import percentiles
+from benchmarks.report import Found
+from benchmarks.rounds import Race, rotated, run, spread, steps
+
+
+def noting(order: list[str], name: str, values: Iterator[float]) -> Callable[[], float]:
+    def measure() -> float:
+        order.append(name)
+        return next(values)
+
+    return measure
+
+
+def race(**found: list[float]) -> Race:
+    one = Race("call", "ns", {name: lambda: 0.0 for name in found})
+    one.found = found
+    return one
+
+
+def test_every_round_runs_every_candidate_once_in_rotated_order_and_subtracts_the_loop():
+    order: list[str] = []
+    candidates = {name: noting(order, name, iter([10.0, 20.0, 30.0])) for name in "abc"}
+    one = Race("call", "ns", candidates, loop=noting(order, "loop", iter([1.0, 2.0, 3.0])))
+    assert len(list(run([one], 3))) == steps([one], 3) == 9
+
+    assert "".join(order) == "loopabc" + "loopbca" + "loopcab"
+    assert one.found == {name: [9.0, 18.0, 27.0] for name in "abc"}
+
+
+def test_several_races_share_their_rounds():
+    order: list[str] = []
+    races = [Race(name, "ns", {name: noting(order, name, iter([1.0, 1.0]))}) for name in "ab"]
+    list(run(races, 2))
+
+    assert order == ["a", "b", "b", "a"]
+    assert rotated("abcd", 6) == ["c", "d", "a", "b"]
+
+
+def test_ratios_are_of_one_round():
+    one = race(base=[10.0, 100.0, 20.0], other=[20.0, 200.0, 30.0])
+
+    assert one.ratios("other", "base") == [2.0, 2.0, 1.5]
+    assert one.spreads("other", "base").median == 2.0
+
+
+def test_a_spread_holds_four_fifths():
+    found = spread(float(number) for number in range(21))
+
+    assert (found.low, found.median, found.high) == (2.0, 10.0, 18.0)
+
+
+@pytest.mark.parametrize(
+    ("bound", "least", "held"), [(2.0, False, True), (1.99, False, False), (2.0, True, True), (2.01, True, False)]
+)
+def test_a_figure_is_held_or_missed(bound, least, held):
+    (verdict,) = judged([race(ours=[20.0], theirs=[10.0])], [Goal("it", "ours", "theirs", bound, least)])
+
+    assert verdict.held is held
+    assert verdict.word == ("held" if held else "missed")
+
+
+def test_what_could_not_be_measured_has_no_verdict():
+    assert judged([race(ours=[1.0])], [Goal("it", "ours", "theirs", 1.0)]) == []
+
+
+def test_the_figures_of_the_plan_are_judged():
+    bounds = {goal.of: goal.bound for goal in GOALS}
+
+    assert bounds["sequence.next_id()"] == 2.2
+    assert bounds["ids.next_id(tag)"] == 2.9
+    assert bounds["claim"] == 1.35
+    assert len(bounds) == len(GOALS) == 19
+
+
+def found_with(verdicts: bool = True) -> Found:
+    one = race(**{"next(range_iterator)": [10.0, 11.0], "sequence.next_id()": [30.0, 33.0]})
+    return Found("allocator bench", [one], {"latency, SQLite": {"in advance": {"p50": 0.1}}}, {"SQLite": "3.40"})
+
+
+def test_the_table_says_what_was_missed():
+    told = report.table(found_with())
+
+    assert "sequence.next_id()" in told
+    assert [line.split() for line in told.splitlines() if "missed" in line] == [
+        ["sequence.next_id()", "3.00", "3.00", "to", "3.00", "at", "most", "2.2", "missed"]
+    ]
+    assert "latency, SQLite, in us" in told
+
+
+def test_the_json_has_every_candidate_and_figure(tmp_path):
+    report.write(found_with(), tmp_path)
+    told = json.loads((tmp_path / "bench.json").read_text())
+
+    assert told["races"][0]["candidates"]["sequence.next_id()"]["ratio"]["median"] == 3.0
+    assert [(one["what"], one["held"]) for one in told["figures"]] == [("sequence.next_id()", False)]
+
+
+def test_readme_gets_the_table_between_its_marks(tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter\n")
+    program.into_readme(found_with(), readme)
+
+    told = readme.read_text()
+    assert told.startswith("before\n<!-- bench -->\n| figure |")
+    assert "| missed |" in told
+    assert told.endswith("<!-- /bench -->\nafter\n")
+    assert "old" not in told
+
+
+def test_percentiles():
+    assert percentiles([float(number) for number in range(10_000)]) == {
+        "p50": 5000.0,
+        "p99": 9900.0,
+        "p99.9": 9990.0,
+        "p99.99": 9999.0,
+    }
+
+
+def test_the_command_knows_all_suites():
+    assert SUITES == program.SUITES
