@@ -6,7 +6,7 @@ import importlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,5 @@ def of_the_tests() -> Iterator[list[Place]]:
 
 
 def upgrade(url: str) -> None:
-    database = Database(url, timeout=60)
-    database.upgrade_schema()
-    database.close()
+    with closing(Database(url, timeout=60)) as database:
+        database.upgrade_schema()
