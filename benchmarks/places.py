@@ -40,10 +40,10 @@ class Place:
 @contextmanager
 def place(url: str, name: str) -> Iterator[Place]:
     """A database, as it was before when the run is over, but for what has been claimed of ids."""
-    database = Database(url, timeout=60)
-    if name == "SQLite":
-        database.upgrade_schema()
-    database.check_schema()
+    with closing(Database(url, timeout=60)) as database:
+        if name == "SQLite":
+            database.upgrade_schema()
+        database.check_schema()
     found = Place(name, url)
     engine = found.engine()
     with engine.connect() as connection:
@@ -57,7 +57,6 @@ def place(url: str, name: str) -> Iterator[Place]:
             mine = {"mine": f"{PREFIX}.{os.getpid()}.%"}
             connection.execute(text("DELETE FROM allocator_segment WHERE tag LIKE :mine"), mine)
         engine.dispose()
-        database.close()
 
 
 @contextmanager
