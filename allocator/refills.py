@@ -1,7 +1,9 @@
 """Refills of several tags of one process that come at one moment are claimed together.
 
 Whoever is free takes all that wait. So one refill alone goes at once, and when the threads are busy, or many tags reach
-low water together, what has gathered meanwhile becomes one claim. What that does not bring is claimed one by one.
+low water together, what has gathered meanwhile becomes one claim. What that does not bring, as when its row is locked,
+is gathered again, and claimed alone in the end: many processes that start at one moment would otherwise wait for each
+other's rows one by one.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ from allocator.segments import Refill, Source
 
 MOST = 200
 """So many tags are claimed together at most: while that takes place, nobody else can claim of them."""
+
+TRIES = 2
+"""How often a tag that was left out is gathered again."""
 
 
 class Refills:
@@ -73,7 +78,8 @@ class Refills:
         rest = [refill for refill in refills if of[refill.supply.tag] is not refill or refill.supply.tag not in found]
         for tag, segment in found.items():
             of[tag].brought(segment)
-        for refill in rest[1:]:
-            self._background.submit(refill.alone)
-        for refill in rest[:1]:
-            refill.alone()
+        for refill in rest:
+            if found and refill.left_out < TRIES:
+                self.ask(refill._replace(left_out=refill.left_out + 1))
+            else:
+                self._background.submit(refill.alone)

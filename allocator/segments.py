@@ -41,6 +41,8 @@ class Refill(NamedTuple):
     claim: Claim
     ended: Ended
     in_advance: bool
+    left_out: int = 0
+    """How often others were claimed and this one was not."""
 
     def sized(self) -> Claim:
         return self.supply._sized(self.claim)

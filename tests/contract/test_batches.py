@@ -14,6 +14,7 @@ from rig.wire import Wire
 from sqlalchemy import create_engine, event, text
 
 from allocator import Allocator, AsyncAllocator, Exhausted, MaxValueWentBack
+from allocator.background import THREADS
 from allocator.database.store import Database
 from allocator.schemes.lane import ALL, Lane
 from allocator.schemes.segment import Claim
@@ -200,3 +201,15 @@ def test_one_tag_that_fails_does_not_concern_the_others(url, tag):
     assert isinstance(found[3], Exhausted)
     assert isinstance(found[7], MaxValueWentBack)
     assert [one for one in found if one != 1] == [found[3], found[7]]
+
+
+def test_tags_that_lie_idle_cost_no_thread_and_no_statement(url, tag):
+    async def run() -> None:
+        async with AsyncAllocator(url, timeout=30) as ids:
+            await asyncio.gather(*(ids.next_id(f"{tag}.{number}") for number in range(500)))
+            with counted(ids._allocator) as statements:
+                await asyncio.sleep(1.2)  # a claim that failed would be tried again after one
+            assert statements == []
+            assert len(ids._allocator._background._threads) <= THREADS
+
+    asyncio.run(run())

@@ -115,13 +115,37 @@ def test_a_database_that_is_away_ends_all_and_another_error_is_found_out_one_by_
     assert [type(wait.result(0)) for wait in waits] == [type(error)] * 2
 
 
-def test_a_tag_that_is_left_out_is_claimed_alone(monkeypatch):
+def test_a_tag_that_is_left_out_is_gathered_again_and_claimed_alone_in_the_end(monkeypatch):
     many = Many(step=1, max_step=1)
-    tags = many.opened(3)
-    monkeypatch.setattr(many.source, "claim_segments", lambda claims: {"tag1": range(3, 4)})
+    tags = many.opened(5)
+    claimed, batches = many.source.claim_segments, []
+
+    def locked(claims):
+        batches.append(list(claims))
+        free = [name for name in claims if name not in ("tag0", "tag1")][:1]
+        return claimed({name: claims[name] for name in free})
+
+    monkeypatch.setattr(many.source, "claim_segments", locked)
     asked(tags)
     many.background.go_on()
 
+    assert batches == [
+        ["tag0", "tag1", "tag2", "tag3", "tag4"],
+        ["tag0", "tag1", "tag3", "tag4"],
+        ["tag0", "tag1", "tag4"],
+    ]
+    assert [one._advance() for one in tags] == [3] * 5
+
+
+def test_where_none_can_be_claimed_together_each_is_claimed_alone(monkeypatch):
+    many = Many(step=1, max_step=1)
+    tags = many.opened(3)
+    batches = []
+    monkeypatch.setattr(many.source, "claim_segments", lambda claims: batches.append(list(claims)) or {})
+    asked(tags)
+    many.background.go_on()
+
+    assert len(batches) == 1
     assert [one._advance() for one in tags] == [3, 3, 3]
 
 

@@ -1,0 +1,185 @@
+"""What the database sees of ten thousand processes with a thousand tags each: a model, and how far it can be trusted.
+
+    python -m benchmarks.capacity                    a cold start of all at once, a steady load, a spike, an outage
+    python -m benchmarks.capacity --url URL          the same with the times of your own database
+    python -m benchmarks.capacity --check --url URL  a small fleet for real, beside what the model says of it
+
+The model runs the rules of the package themselves (benchmarks/world.py). A share of the processes stands for all: the
+server is then busy so many times longer with each claim.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from allocator.database.store import Database
+from allocator.schemes.segment import Claim
+from allocator.schemes.tag import Tag
+
+from . import plots, reality
+from .places import Place, places
+from .report import columns, number
+from .world import Load, Times, World
+
+PROCESSES, TAGS = 10_000, 1000
+IDS_A_SECOND = 1_000_000
+"""Of all processes together, most of them of a few tags."""
+SECONDS = 900
+SPIKE, OUTAGE = (500, 530), (700, 760)
+PHASES = {"cold start": (0, 60), "steady": (420, 500), "spike": SPIKE, "outage": OUTAGE, "after it": (760, 820)}
+POSTGRESQL = Times(latency=(0.0010, 0.0011, 0.0011, 0.0012, 0.0015, 0.0040), statement=0.0002, row=0.000023)
+"""PostgreSQL 18 on 2 cores, with a disk that takes a millisecond for a commit: 5000 claims a second, as pgbench sees
+it, and what `measured` says of a further row."""
+
+
+def popular(tags: int, each: float) -> list[float]:
+    """Rates of tags in one process: the second is used half as often as the first, the third a third, and so on."""
+    weights = [1 / rank for rank in range(1, tags + 1)]
+    return [each * weight / sum(weights) for weight in weights]
+
+
+def measured(place: Place, rows: int = 100, connections: int = 8) -> Times:
+    """Of a real database: claims on one connection, on several, and of many rows together."""
+    with ExitStack() as stack:
+        database = stack.enter_context(opened(place, connections))
+        tags = [place.tag(f"times{at}") for at in range(rows)]
+        for tag in tags:
+            database.open_segment(Tag(tag), create=True)
+        latency = [timed(lambda: database.claim_segment(tags[0], 1, {})) for _ in range(300)]
+        each = 100
+        began = time.perf_counter()
+        threads = [
+            threading.Thread(target=lambda tag=tag: [database.claim_segment(tag, 1, {}) for _ in range(each)])
+            for tag in tags[:connections]
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        statement = (time.perf_counter() - began) / (each * connections)
+        claims = {tag: Claim(1, {}) for tag in tags}
+        batch = statistics.median(timed(lambda: database.claim_segments(claims)) for _ in range(20))
+    return Times(latency, statement, max(1e-6, (batch - statistics.median(latency)) / (rows - 1)))
+
+
+@contextmanager
+def opened(place: Place, connections: int) -> Iterator[Database]:
+    database = Database(place.url, timeout=60)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def timed(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the time: a second's claims and statements of all processes, and what callers waited."""
+
+    name: str
+    claims: float
+    statements: float
+    most_statements: int
+    waits: int
+    median_wait: float
+    longest_wait: float
+    burnt: int
+
+
+def phase(world: World, name: str, begin: int, end: int) -> Phase:
+    seen, weight = world.seen, world.weight
+    waits = sorted(seconds for at, seconds in seen.waits if begin <= at < end)
+    return Phase(
+        name,
+        weight * sum(seen.claims[begin:end]) / (end - begin),
+        weight * sum(seen.statements[begin:end]) / (end - begin),
+        round(weight * max(seen.statements[begin:end])),
+        round(weight * len(waits)),
+        statistics.median(waits) if waits else 0.0,
+        waits[-1] if waits else 0.0,
+        round(weight * sum(seen.burnt[begin:end])),
+    )
+
+
+def model(share: float, times: Times, seconds: int = SECONDS) -> World:
+    """All that is told of: the times of the phases are those of `PHASES`."""
+    factors = ((0.0, 1.0), (float(SPIKE[0]), 10.0), (float(SPIKE[1]), 1.0))
+    away = (float(OUTAGE[0]), float(OUTAGE[1]))
+    load = Load(popular(TAGS, IDS_A_SECOND / PROCESSES), factors, away)
+    world = World(max(1, round(PROCESSES * share)), load, times, seconds, weight=1 / share)
+    with click.progressbar(range(1, seconds + 1), label="simulating", file=sys.stderr) as bar:
+        for second in bar:
+            world.run(float(second))
+    return world
+
+
+def rows_of(phases: Sequence[Phase]) -> list[list[str]]:
+    head = ["", "claims/s", "statements/s", "at most", "waits", "median", "longest", "ids burnt"]
+    rows = [
+        [
+            one.name,
+            number(one.claims),
+            number(one.statements),
+            f"{one.most_statements:,}",
+            f"{one.waits:,}",
+            f"{1000 * one.median_wait:,.1f} ms",
+            f"{1000 * one.longest_wait:,.0f} ms",
+            f"{one.burnt:,}",
+        ]
+        for one in phases
+    ]
+    return [head, *rows]
+
+
+@click.command()
+@click.option("--url", "urls", multiple=True, help="Whose times are measured; otherwise those of PostgreSQL as noted.")
+@click.option("--share", type=click.FloatRange(0.0001, 1.0), default=0.02, show_default=True, help="Of the processes.")
+@click.option("--check", is_flag=True, help="Draw ids for real, and compare.")
+@click.option("--to", "folder", type=click.Path(path_type=Path), default=Path("reports/capacity"), show_default=True)
+def main(urls: tuple[str, ...], share: float, check: bool, folder: Path) -> None:
+    """What the database sees of ten thousand processes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with places(urls, servers=False) as found:
+        if check:
+            compared = reality.compared(found[0], measured(found[0]))
+            click.echo(columns(compared.rows()))
+            (folder / "check.json").write_text(json.dumps(asdict(compared), indent=2))
+            return
+        times = measured(found[0]) if urls else POSTGRESQL
+    world = model(share, times)
+    phases = [phase(world, name, begin, end) for name, (begin, end) in PHASES.items()]
+    told = columns(rows_of(phases))
+    memory = world.weight * world.in_memory
+    words = (
+        f"{PROCESSES:,} processes, {TAGS:,} tags each, {IDS_A_SECOND:,} ids a second together, ten times as many in "
+        f"the spike; the database is away for {OUTAGE[1] - OUTAGE[0]} s. Every {1 / share:,.0f}th process was "
+        f"simulated. {memory:,.0f} ids are in memory at the end."
+    )
+    click.echo(f"{told}\n\n{words}")
+    (folder / "capacity.txt").write_text(f"{told}\n\n{words}\n")
+    series = {"claims": world.seen.claims, "statements": world.seen.statements}
+    scaled = {name: [world.weight * value for value in values[:-1]] for name, values in series.items()}
+    listed = {"phases": [asdict(one) for one in phases], "series": scaled, "share": share, "in_memory": memory}
+    (folder / "capacity.json").write_text(json.dumps(listed))
+    if (plt := plots.pyplot()) is not None:
+        curves = {f"{name} a second": values for name, values in scaled.items()}
+        plots.lines(plt, range(SECONDS), curves, ("seconds", "of all processes"), folder / "capacity.svg")
+
+
+if __name__ == "__main__":
+    main()

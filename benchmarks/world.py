@@ -1,0 +1,236 @@
+"""A simulated world: processes that run the real rules of segments, before a database that is only times.
+
+Time is a number and events are calls in a heap, so that a minute of ten thousand processes takes seconds. The rules are
+those of `allocator.schemes.segment`; what `allocator.supply` and `allocator.refills` do with threads is done here in
+the order of the events.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from allocator.background import THREADS
+from allocator.errors import DatabaseUnavailable
+from allocator.refills import MOST, TRIES
+from allocator.schemes.pace import Wait
+from allocator.schemes.segment import Claim, Segments
+
+AWAY = DatabaseUnavailable("away")
+LOST_AFTER = 60.0
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of a database, in seconds: measured, or assumed.
+
+    latency: how long claims of one row took on an idle server, of which one is chosen each time.
+    statement, row: how long the server is busy with a statement of one row, and with each further row.
+    refusal: how long a claim takes to fail while it is away.
+    """
+
+    latency: Sequence[float]
+    statement: float
+    row: float
+    refusal: float = 0.001
+
+
+@dataclass(frozen=True)
+class Load:
+    """`rates`: ids a second of each tag in each process. `factors`: from when on they are so many times that."""
+
+    rates: Sequence[float]
+    factors: Sequence[tuple[float, float]] = ((0.0, 1.0),)
+    away: tuple[float, float] = (float("inf"), float("inf"))
+    begin: float = 1.0
+    """Every tag of every process is first used within so many seconds."""
+
+    def used_up(self, now: float, rate: float, ids: int) -> float:
+        """When so many ids will have been drawn."""
+        left = ids / rate
+        ends = [*(moment for moment, _ in self.factors[1:]), float("inf")]
+        for (_, factor), end in zip(self.factors, ends, strict=True):
+            if now >= end:
+                continue
+            if left <= (end - now) * factor:
+                return now + left / factor
+            left -= (end - now) * factor
+            now = end
+        raise AssertionError("the last factor has no end")
+
+
+@dataclass
+class Seen:
+    """What happened, second by second, and each wait of a caller in seconds."""
+
+    seconds: int
+    claims: list[int] = field(init=False)
+    statements: list[int] = field(init=False)
+    failures: list[int] = field(init=False)
+    burnt: list[int] = field(init=False)
+    waits: list[tuple[float, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in ("claims", "statements", "failures", "burnt"):
+            setattr(self, name, [0] * (self.seconds + 1))
+
+
+class Process:
+    """What it wants to claim, what of it was locked too often and is claimed alone, and its statements under way."""
+
+    __slots__ = ("alone", "under_way", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Asked] = deque()
+        self.alone: deque[Asked] = deque()
+        """Each with how often it was left out."""
+        self.under_way = 0
+
+
+class Pair:
+    """One tag in one process."""
+
+    __slots__ = ("core", "due", "process", "rate", "stalled_at", "tag")
+
+    def __init__(self, process: Process, tag: int, rate: float, core: Segments) -> None:
+        self.process = process
+        self.tag = tag
+        self.rate = rate
+        self.core = core
+        self.stalled_at: float | None = None
+        self.due = 0
+        """Which of the events of this pair counts: one that was planned before another does not."""
+
+
+Asked = tuple[Pair, Claim, int]
+
+
+class World:
+    """`weight`: of how many processes each one here stands for all that the database sees."""
+
+    def __init__(
+        self, processes: int, load: Load, times: Times, seconds: int, *, weight: float = 1.0, seed: int = 1
+    ) -> None:
+        self.load, self.times, self.weight = load, times, weight
+        self.now = 0.0
+        self.seen = Seen(seconds)
+        self.pairs: list[Pair] = []
+        self._random = random.Random(seed)
+        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._order = count()
+        self._free_at = 0.0
+        self._claimed = [0] * len(load.rates)
+        self._row_free_at = [0.0] * len(load.rates)
+        for _ in range(processes):
+            process = Process()
+            for tag, rate in enumerate(load.rates):
+                pair = Pair(process, tag, rate, Segments(60.0, LOST_AFTER))
+                self.pairs.append(pair)
+                self._again(pair, self._random.random() * load.begin)
+
+    def _at(self, moment: float, call: Callable[..., None], *args: Any) -> None:
+        heapq.heappush(self._heap, (moment, next(self._order), call, args))
+
+    def run(self, until: float) -> None:
+        while self._heap and self._heap[0][0] <= until:
+            self.now, _, call, args = heapq.heappop(self._heap)
+            call(*args)
+        self.now = until
+
+    # -- a process
+
+    def _again(self, pair: Pair, moment: float) -> None:
+        pair.due += 1
+        self._at(moment, self._due, pair, pair.due)
+
+    def _due(self, pair: Pair, due: int) -> None:
+        if due == pair.due:
+            self._drain(pair)
+
+    def _drain(self, pair: Pair) -> None:
+        """The piece of a pair has been used up, or it waits and asks again."""
+        piece, want = pair.core.take(), pair.core.want(self.now)
+        if isinstance(want, Claim):
+            pair.process.waiting.append((pair, want, 0))
+            self._start(pair.process)
+        if piece:
+            if pair.stalled_at is not None:
+                self.seen.waits.append((pair.stalled_at, self.now - pair.stalled_at))
+                pair.stalled_at = None
+            self._again(pair, self.load.used_up(self.now, pair.rate, len(piece)))
+            return
+        if pair.stalled_at is None:
+            pair.stalled_at = self.now
+        if isinstance(want, Wait):
+            self._again(pair, self.now + want.seconds)
+
+    def _start(self, process: Process) -> None:
+        """Whichever thread is free takes all that wait."""
+        while (process.alone or process.waiting) and process.under_way < THREADS:
+            process.under_way += 1
+            if process.alone:
+                self._ask(process, [process.alone.popleft()])
+            else:
+                self._ask(process, [process.waiting.popleft() for _ in range(min(MOST, len(process.waiting)))])
+
+    # -- the database
+
+    def _ask(self, process: Process, batch: list[Asked]) -> None:
+        begin, end = self.load.away
+        if begin <= self.now < end:
+            self.seen.failures[int(self.now)] += len(batch)
+            self._at(self.now + self.times.refusal, self._failed, process, batch)
+            return
+        starts = max(self.now, self._free_at)
+        locked = [one for one in batch if len(batch) > 1 and self._row_free_at[one[0].tag] > starts]
+        claimed = [one for one in batch if one not in locked] if locked else batch
+        more = self.times.row * (len(claimed) - 1)
+        took = self._random.choice(self.times.latency) + more
+        self._free_at = starts + (self.times.statement + more) * self.weight
+        if len(batch) == 1:
+            starts = max(starts, self._row_free_at[batch[0][0].tag])
+        for pair, _, _ in claimed:
+            self._row_free_at[pair.tag] = starts + took * self.weight
+        second = min(int(starts), self.seen.seconds)
+        self.seen.statements[second] += 1
+        self.seen.claims[second] += len(claimed)
+        if self.now < begin <= starts + took:
+            self._at(begin, self._cut, process, batch)  # the answer never comes: what was claimed is burnt
+        else:
+            self._at(starts + took, self._committed, process, claimed, locked)
+
+    def _committed(self, process: Process, batch: list[Asked], locked: list[Asked]) -> None:
+        process.under_way -= 1
+        for pair, claim, left_out in locked:
+            again = process.waiting if left_out < TRIES else process.alone
+            again.append((pair, claim, left_out + 1))
+        for pair, claim, _ in batch:
+            first = self._claimed[pair.tag] + 1
+            self._claimed[pair.tag] += claim.size
+            pair.core.committed(claim, range(first, first + claim.size), self.now)
+            if pair.stalled_at is not None:
+                self._drain(pair)
+        self._start(process)
+
+    def _cut(self, process: Process, batch: list[Asked]) -> None:
+        for _, claim, _ in batch:
+            self.seen.burnt[int(self.now)] += claim.size
+        self._failed(process, batch)
+
+    def _failed(self, process: Process, batch: list[Asked]) -> None:
+        process.under_way -= 1
+        for pair, claim, _ in batch:
+            pair.core.failed(claim, AWAY, self.now)
+            if pair.stalled_at is not None:
+                self._drain(pair)
+        self._start(process)
+
+    @property
+    def in_memory(self) -> int:
+        """Ids that would be gaps if all processes ended now; those of pieces that are being served count whole."""
+        return sum(pair.core.held + pair.core._piece for pair in self.pairs)
