@@ -7,7 +7,7 @@ TESTS ?=
 BENCH ?=
 PORT ?= 8000
 
-.PHONY: run test soak matrix bench lint format clean
+.PHONY: run test soak matrix bench capacity lint format clean
 
 run: $(READY)  ## ids from the embedded SQLite, then the service before it
 	@$(BIN)/allocator next order -n 5
@@ -34,6 +34,9 @@ matrix: $(READY)  ## the quick tests on every Python, and on both lines of SQLAl
 
 bench: $(READY)  ## how fast it is, beside what people would take instead; the report is reports/bench/bench.txt
 	PYTHONPATH=tests $(BIN)/python -m benchmarks --servers $(BENCH)
+
+capacity: $(READY)  ## what the database would see of ten thousand processes: a model, on the real rules
+	$(BIN)/python -m benchmarks.capacity --to reports/capacity
 
 lint: $(READY)
 	$(BIN)/ruff check .
