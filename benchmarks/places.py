@@ -79,6 +79,7 @@ def places(urls: Sequence[str], servers: bool) -> Iterator[list[Place]]:
 @contextmanager
 def of_the_tests() -> Iterator[list[Place]]:
     """Real servers, each with a database of this run: from a URL, a container, or a binary on this machine."""
+    os.environ.setdefault("ALLOCATOR_TEST_ON_DISK", "1")  # a claim costs what a commit costs there
     rig: Any = importlib.import_module("rig.servers")
     kinds = {"postgres": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
     rig.SERVERS.start(set(kinds))
