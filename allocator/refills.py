@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from allocator.background import Background
-from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.errors import DatabaseUnavailable
 from allocator.segments import Refill, Source
 
 MOST = 200
@@ -65,16 +65,24 @@ class Refills:
         claims = {tag: refill.sized() for tag, refill in of.items() if refill.supply.opened}
         return self._source.claim_segments(claims) if len(claims) > 1 else {}
 
+    def _attempt(self, of: Mapping[str, Refill]) -> dict[str, range]:
+        try:
+            return self._claimed(of)
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            return {}  # what it is, and of which of them, shows when each is claimed alone
+
     def _together(self, refills: Sequence[Refill]) -> None:
         of = {refill.supply.tag: refill for refill in refills}
         try:
-            found = self._claimed(of)
-        except DatabaseUnavailable as error:
+            found = self._attempt(of)
+        except BaseException as error:
             for refill in refills:
                 refill.failed(error)
-            return
-        except AllocatorError:
-            found = {}  # which of them it was shows when each is claimed alone
+            if isinstance(error, DatabaseUnavailable):
+                return
+            raise
         rest = [refill for refill in refills if of[refill.supply.tag] is not refill or refill.supply.tag not in found]
         for tag, segment in found.items():
             of[tag].brought(segment)

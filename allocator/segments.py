@@ -53,7 +53,7 @@ class Refill(NamedTuple):
     def brought(self, segment: range) -> None:
         self.supply._brought(self.claim, segment, self.ended, self.in_advance)
 
-    def failed(self, error: AllocatorError) -> None:
+    def failed(self, error: BaseException) -> None:
         self.supply._end(self.claim, self.ended, error, self.in_advance)
 
 

@@ -197,8 +197,9 @@ def round_trips(place: Place) -> float | None:
         wire.reset()
         for _ in range(10):
             claim()
+        trips = float(wire.round_trips / 10)
         database.close()
-        return float(wire.round_trips / 10)
+        return trips
 
 
 @contextmanager
@@ -218,7 +219,7 @@ def races(place: Place, quick: bool = False) -> Iterator[list[Race]]:
         found = [Race(f"claim, {place.name}", "us", alone)]
         for count in () if quick else CONNECTIONS:
             pair = {"bare driver": together(theirs[:count]), "claim": together(ours[:count])}
-            found.append(Race(f"claim, {place.name}, {count} connections", "us, of all together", pair))
+            found.append(Race(f"claim, {place.name}, {count} connections", "us, of all together", pair, judged=False))
         if (trips := round_trips(place)) is not None:
             wire = {"one": lambda: 1.0, "round trips of a claim": lambda: trips}
             found.append(Race(f"claim, {place.name}, on the wire", "round trips", wire))

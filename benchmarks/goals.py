@@ -29,6 +29,12 @@ class Verdict:
     found: Spread
 
     @property
+    def place(self) -> str:
+        """Of a suite that is run in several, where it was."""
+        kind, _, place = self.suite.partition(", ")
+        return place if kind in {"claim", "latency"} else ""
+
+    @property
     def held(self) -> bool:
         """At the precision in which the bound is written."""
         found = round(self.found.median, 2)
@@ -45,7 +51,7 @@ def judged(races: Sequence[Race], goals: Sequence[Goal]) -> list[Verdict]:
         Verdict(goal, race.suite, race.spreads(goal.of, goal.to))
         for goal in goals
         for race in races
-        if goal.is_in(race)
+        if goal.is_in(race) and race.judged
     ]
 
 

@@ -87,8 +87,7 @@ def verdict_rows(verdicts: Iterable[Verdict]) -> list[list[str]]:
     rows = [["figure", "found", "spread", "bound", ""]]
     for one in verdicts:
         bound = f"at {'least' if one.goal.least else 'most'} {one.goal.bound:g}"
-        place = one.suite.partition(", ")[2] if one.suite.startswith(("claim", "latency")) else ""
-        what = f"{one.goal.what}{f' ({place})' if place else ''}"
+        what = f"{one.goal.what}{f' ({one.place})' if one.place else ''}"
         rows.append([what, number(one.found.median), ranged(one.found), bound, one.word])
     return rows
 

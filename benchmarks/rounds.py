@@ -25,6 +25,8 @@ class Race:
     loop: Measure | None = None
     more: bool = False
     """More is better, as of rates."""
+    judged: bool = True
+    """Whether figures were promised of it."""
     found: dict[str, list[float]] = field(default_factory=dict)
 
     @property

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.mysql import insert
 
 from allocator.database.batch import CLAIMABLE, NotAllOfThem, Wanted, among, ends_of, listed, statement
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
-from allocator.database.segments import RAISED, claimed, claiming
+from allocator.database.segments import RAISED, claimed, claiming, execute
 from allocator.database.tables import segment, worker
 from allocator.database.tickets import FENCE, FLOOR, drawn_by, with_server
 from allocator.errors import (
@@ -63,6 +63,8 @@ class MySQL(Dialect):
         "1044": DatabaseRefused,
         "1045": DatabaseRefused,
         "1049": DatabaseRefused,
+        "1064": DatabaseRefused,
+        "1305": DatabaseRefused,
         "1142": DatabaseRefused,
         "1698": DatabaseRefused,
         "1054": SchemaOutOfDate,
@@ -110,7 +112,7 @@ class MySQL(Dialect):
         return list(connection.scalars(named, {"name": table_name}))
 
     def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
-        result = connection.execute(CLAIM, claimed(name, size, lane, seen))
+        result = execute(connection, CLAIM, claimed(name, size, lane, seen))
         if result.rowcount == 0:
             return None
         if result.rowcount != 1:

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, statement
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
-from allocator.database.segments import RAISED, claimed, claiming, only_row
+from allocator.database.segments import RAISED, claimed, claiming, execute, only_row
 from allocator.database.tables import segment, worker
 from allocator.database.tickets import FENCE, FLOOR
 from allocator.errors import (
@@ -71,6 +71,9 @@ class PostgreSQL(Dialect):
         "28P01": DatabaseRefused,
         "3D000": DatabaseRefused,
         "42501": DatabaseRefused,
+        "42601": DatabaseRefused,
+        "42883": DatabaseRefused,
+        "0A000": DatabaseRefused,
         "42P01": SchemaOutOfDate,
         "42703": SchemaOutOfDate,
         "2200H": Exhausted,
@@ -119,7 +122,7 @@ class PostgreSQL(Dialect):
         return list(connection.scalars(named, {"name": table_name}))
 
     def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
-        return only_row(connection.execute(CLAIM, claimed(name, size, lane, seen)).all(), name)
+        return only_row(execute(connection, CLAIM, claimed(name, size, lane, seen)).all(), name)
 
     def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
         return ends_of(connection.execute(CLAIM_BATCH, listed(wanted)).all())

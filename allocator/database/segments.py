@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    CursorResult,
     Insert,
     Update,
     bindparam,
@@ -20,6 +22,7 @@ from sqlalchemy import (
     table,
     update,
 )
+from sqlalchemy import Dialect as SQLDialect
 
 from allocator.database.common import Common
 from allocator.database.tables import segment, shard
@@ -136,6 +139,19 @@ class SegmentVerbs(Common):
         schema, _, bare = table_name.rpartition(".")
         source = table(bare, column(column_name), schema=schema or None)
         return connection.scalar(select(func.max(source.c[column_name])))
+
+
+@lru_cache(64)
+def words_of(statement: Update, dialect: SQLDialect) -> tuple[str, Sequence[str] | None]:
+    """A statement as the driver takes it, and the order of its parameters where they have no names."""
+    compiled = statement.compile(dialect=dialect)
+    return str(compiled), compiled.positiontup if compiled.positional else None
+
+
+def execute(connection: Connection, statement: Update, parameters: dict[str, object]) -> CursorResult[Any]:
+    """As `connection.execute`, whose way from a statement to its words is a sixth of what a claim costs us."""
+    words, order = words_of(statement, connection.dialect)
+    return connection.exec_driver_sql(words, parameters if order is None else tuple(map(parameters.get, order)))
 
 
 def only_row(rows: Sequence[Any], name: str) -> int | None:

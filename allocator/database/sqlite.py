@@ -11,7 +11,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, rows_of, statement
 from allocator.database.dialect import Dialect
-from allocator.database.segments import RAISED, claimed, claiming, only_row
+from allocator.database.segments import RAISED, claimed, claiming, execute, only_row
 from allocator.database.tables import segment, worker
 from allocator.database.tickets import FENCE
 from allocator.errors import DatabaseRefused, Exhausted, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
@@ -48,6 +48,7 @@ class SQLite(Dialect):
         "SQLITE_CONSTRAINT_PRIMARYKEY": MaxValueWentBack,
         "SQLITE_CONSTRAINT_UNIQUE": MaxValueWentBack,
         "SQLITE_CANTOPEN": DatabaseRefused,
+        "SQLITE_ERROR": DatabaseRefused,
         "SQLITE_NOTADB": DatabaseRefused,
         "SQLITE_READONLY": DatabaseRefused,
         "no such table": SchemaOutOfDate,
@@ -81,7 +82,7 @@ class SQLite(Dialect):
 
     def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
         # The statement commits when its last row has been fetched, which `all` does.
-        return only_row(connection.execute(CLAIM, claimed(name, size, lane, seen)).all(), name)
+        return only_row(execute(connection, CLAIM, claimed(name, size, lane, seen)).all(), name)
 
     def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
         return ends_of(connection.execute(CLAIM_BATCH, listed(wanted)).all())

@@ -13,7 +13,7 @@ import pytest
 from rig.wire import Wire
 from sqlalchemy import create_engine, event, text
 
-from allocator import Allocator, AsyncAllocator, Exhausted, MaxValueWentBack
+from allocator import Allocator, AsyncAllocator, DatabaseRefused, Exhausted, MaxValueWentBack
 from allocator.background import THREADS
 from allocator.database.store import Database
 from allocator.schemes.lane import ALL, Lane
@@ -147,6 +147,21 @@ def test_batches_and_single_claims_of_one_moment_have_no_id_in_common(url, datab
         (row,) = database.run(database.dialect.read_segments, [name])
         assert len(ids) == row.max_value, "what was claimed and what was written are the same"
     assert any(ours[number] for number in (1, 3, 5, 7))
+
+
+def test_a_server_that_does_not_know_batches_is_asked_once(url, database, names, monkeypatch):
+    asked = []
+
+    def unknown(connection, wanted):
+        asked.append(len(wanted))
+        connection.execute(text("UPDATE allocator_segment WITH WORDS OF ANOTHER VERSION"))
+
+    monkeypatch.setattr(database.dialect, "claim_segments", unknown)
+    with pytest.raises(DatabaseRefused):
+        database.claim_segments(claims(names))
+
+    assert database.claim_segments(claims(names)) == {}
+    assert len(asked) == 1
 
 
 # -- through an allocator

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from rig.memory import MemorySource
 
@@ -113,6 +115,22 @@ def test_a_database_that_is_away_ends_all_and_another_error_is_found_out_one_by_
 
     assert many.source.attempts == claims
     assert [type(wait.result(0)) for wait in waits] == [type(error)] * 2
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a defect"), SystemExit(3)])
+def test_whatever_comes_out_of_a_batch_ends_the_wait(error, monkeypatch):
+    many = Many(step=1, max_step=1)
+    tags = many.opened(2)
+    waits = asked(tags)
+
+    def broken(claims):
+        raise error
+
+    monkeypatch.setattr(many.source, "claim_segments", broken)
+    with suppress(SystemExit):
+        many.background.go_on()
+
+    assert all(wait.done() for wait in waits)
 
 
 def test_a_tag_that_is_left_out_is_gathered_again_and_claimed_alone_in_the_end(monkeypatch):
