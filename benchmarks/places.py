@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -48,8 +49,8 @@ def place(url: str, name: str) -> Iterator[Place]:
     engine = found.engine()
     with engine.connect() as connection:
         word = "sqlite_version()" if found.backend == "sqlite" else "version()"
-        told = str(connection.scalar(text(f"SELECT {word}")))
-        found.version = told.split(" (", maxsplit=1)[0].split(" on ", maxsplit=1)[0]
+        told = re.search(r"\d[\w.-]*", str(connection.scalar(text(f"SELECT {word}"))))
+        found.version = told.group() if told else ""
     try:
         yield found
     finally:

@@ -1,6 +1,6 @@
 """Tickets a second by either statement, beside segments: on one connection and on sixteen, on one type.
 
-    python benchmarks/tickets.py postgresql+psycopg://… mysql+pymysql://… [--rounds 5]
+    python -m benchmarks.tickets postgresql+psycopg://… mysql+pymysql://… [--rounds 5]
 
 Each URL must name a server on which a database may be made; it is dropped afterwards. Every round runs every candidate
 once, in rotated order; medians, lowest and highest, and the ratio to REPLACE on the same number of connections.
@@ -109,4 +109,5 @@ def main() -> None:
         measure(server, given.rounds)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -25,6 +25,7 @@ def run(*words: str):
     return done
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"], indirect=True)
 def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, tmp_path, kind):
     with Allocator(fresh) as ids:
         before = ids.next_id("mine")
@@ -57,9 +58,8 @@ def test_all_suites_write_the_table_the_json_and_the_plots(brief, tmp_path, monk
     assert {race["suite"].partition(",")[0] for race in told["races"]} == {"call", "claim", "latency", "http", "start"}
 
 
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 def test_without_a_schema_it_says_what_to_do(tmp_path, empty, kind):
-    if kind == "sqlite":
-        pytest.skip("the embedded database makes its own schema")
     done = CliRunner().invoke(main, ["bench", "claim", "--quick", "--url", empty, "--to", str(tmp_path)])
 
     assert done.exit_code == 1

@@ -218,6 +218,7 @@ def test_one_tag_that_fails_does_not_concern_the_others(url, tag):
     assert [one for one in found if one != 1] == [found[3], found[7]]
 
 
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_tags_that_lie_idle_cost_no_thread_and_no_statement(url, tag):
     async def run() -> None:
         async with AsyncAllocator(url, timeout=30) as ids:
