@@ -51,7 +51,7 @@ def cost_of_an_id(found: Found) -> dict[str, float]:
     for place in found.places:
         race = found.race(f"claim, {place}")
         for name in race.found if race else ():
-            if name.startswith(OTHERS):
+            if name.startswith(OTHERS) and "INCRBY" not in name:  # which is a claim, and no id
                 label = name if name.startswith("Redis") else f"{name} ({place})"
                 cost.setdefault(label, race.spreads(name).median if race else 0.0)
     return dict(sorted(cost.items(), key=lambda pair: pair[1]))
