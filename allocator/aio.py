@@ -68,7 +68,7 @@ class AsyncSequence(Uncopyable):
         return await drawn(start, supply._background, supply._terms.timeout, supply._overdue)
 
     async def __aiter__(self) -> AsyncIterator[int]:
-        """Ids without end: `async for id in sequence`."""
+        """Ids without end: `async for id in sequence`. As of any generator, an error is its end."""
         while True:
             for value in self._supply._values:
                 yield value

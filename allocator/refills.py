@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from allocator.background import Background
-from allocator.errors import DatabaseUnavailable
+from allocator.errors import DatabaseRefused, DatabaseUnavailable
 from allocator.segments import Refill, Source
 
 MOST = 200
@@ -20,6 +20,10 @@ MOST = 200
 
 TRIES = 2
 """How often a tag that was left out is gathered again."""
+
+STRIKES = 3
+"""After so many claims in a row that failed only because they were of several tags, each is claimed alone: an older
+server, or one that is merely like it, does not know the words."""
 
 
 class Refills:
@@ -33,6 +37,7 @@ class Refills:
     def renew(self) -> None:
         """In a forked child: what waits is the parent's."""
         self._waiting: deque[Refill] = deque()
+        self._strikes = 0
 
     def ask(self, refill: Refill) -> None:
         self._waiting.append(refill)
@@ -48,7 +53,7 @@ class Refills:
     def _take(self) -> list[Refill]:
         taken: list[Refill] = []
         try:
-            while len(taken) < MOST:
+            while len(taken) < (MOST if self._strikes < STRIKES else 1):
                 taken.append(self._waiting.popleft())
         except IndexError:
             return taken
@@ -65,24 +70,18 @@ class Refills:
         claims = {tag: refill.sized() for tag, refill in of.items() if refill.supply.opened}
         return self._source.claim_segments(claims) if len(claims) > 1 else {}
 
-    def _attempt(self, of: Mapping[str, Refill]) -> dict[str, range]:
-        try:
-            return self._claimed(of)
-        except DatabaseUnavailable:
-            raise
-        except Exception:
-            return {}  # what it is, and of which of them, shows when each is claimed alone
-
     def _together(self, refills: Sequence[Refill]) -> None:
         of = {refill.supply.tag: refill for refill in refills}
         try:
-            found = self._attempt(of)
+            found = self._claimed(of)
+        except Exception:
+            self._one_first(*refills)
+            return
         except BaseException as error:
             for refill in refills:
                 refill.failed(error)
-            if isinstance(error, DatabaseUnavailable):
-                return
             raise
+        self._strikes = 0
         rest = [refill for refill in refills if of[refill.supply.tag] is not refill or refill.supply.tag not in found]
         for tag, segment in found.items():
             of[tag].brought(segment)
@@ -91,3 +90,15 @@ class Refills:
                 self.ask(refill._replace(left_out=refill.left_out + 1))
             else:
                 self._background.submit(refill.alone)
+
+    def _one_first(self, first: Refill, *rest: Refill) -> None:
+        """They could not be claimed together: one that is claimed alone shows whether the database is at fault."""
+        first.alone()
+        error = first.ended.result(0) if first.ended.done() else None
+        if isinstance(error, DatabaseUnavailable | DatabaseRefused):
+            for refill in rest:
+                refill.failed(error.again())
+            return
+        self._strikes += 1
+        for refill in rest:
+            self._background.submit(refill.alone)

@@ -56,7 +56,10 @@ class Sequence(SegmentSupply):
         return drawn(lambda: self._start_reserve(count), self._background, self._terms.timeout, self._overdue)
 
     def __iter__(self) -> Iterator[int]:
-        """Ids without end: `for id in sequence`. Several loops may run at once; one iterator is for one thread."""
+        """Ids without end: `for id in sequence`.
+
+        Several loops may run at once; one iterator is for one thread, and as of any generator an error is its end.
+        """
         while True:
             for value in self._values:  # noqa: UP028 - a tenth faster than `yield from`
                 yield value

@@ -12,6 +12,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import length_hint
 from time import monotonic
@@ -239,14 +240,18 @@ class Supply(Uncopyable):
             self._under_way = self._background.nothing
 
     def _tell(self, error: AllocatorError | None, in_advance: bool) -> None:
-        """Log the first failure of a row that nobody waits for; whoever waits gets the error."""
+        """Log the first failure of a series that nobody waits for; whoever waits gets the error."""
+        with suppress(Exception):  # a logging filter of the user's that fails must not keep claims from ending
+            self._log(error, in_advance)
+        self._failing = error is not None and (in_advance or self._failing)
+
+    def _log(self, error: AllocatorError | None, in_advance: bool) -> None:
         if error is None and self._failing:
             log.warning("%s: the database answers again", self._name())
         elif isinstance(error, LeaseLost):
             log.warning("%s: %s; another one is leased", self._name(), error)
         elif error is not None and in_advance and not self._failing:
             log.warning("%s: ids go on from memory while they last, since a claim failed: %s", self._name(), error)
-        self._failing = error is not None and (in_advance or self._failing)
 
     # -- waiting and ending
 

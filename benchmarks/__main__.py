@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from allocator.cli.options import as_error
+
 from .program import SUITES, bench, into_readme, tell
 
 
@@ -16,6 +18,7 @@ from .program import SUITES, bench, into_readme, tell
 @click.option("--servers", is_flag=True, help="Also on the servers that the tests take.")
 @click.option("--to", "folder", type=click.Path(path_type=Path), default=Path("reports/bench"), show_default=True)
 @click.option("--readme", is_flag=True, help="Put the table into README.md, and the plots into docs/figures.")
+@as_error
 def main(
     suites: tuple[str, ...], urls: tuple[str, ...], quick: bool, servers: bool, folder: Path, readme: bool
 ) -> None:

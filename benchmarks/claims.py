@@ -21,7 +21,7 @@ from allocator import Allocator
 from allocator.database.store import Database
 from allocator.schemes.tag import Tag
 
-from .places import Place
+from .places import RUN, Place
 from .rounds import Measure, Race
 
 STATEMENTS = 60
@@ -125,19 +125,24 @@ class Owns:
     def __init__(self, place: Place, stack: ExitStack) -> None:
         self.place = place
         self.stack = stack
-        engine = place.engine()
-        stack.callback(engine.dispose)
-        self.connection: Connection = stack.enter_context(engine.connect())
-        self.name = f"allocator_bench_{os.getpid()}"
+        self.engine = place.engine()
+        stack.callback(self.engine.dispose)
+        self.connection: Connection = stack.enter_context(self.engine.connect())
+        self.name = f"allocator_bench_{RUN}"
 
     def acts(self) -> dict[str, Act]:
         found: dict[str, Act] = {}
         for name, kind, words, draw in self.ways():
             with suppress(SQLAlchemyError):
                 self.connection.execute(text(words))
-                self.stack.callback(self.connection.execute, text(f"DROP {kind} {words.split()[2]}"))
+                self.stack.callback(self.drop, kind, words.split()[2])
                 found[name] = self.drawing(draw)
         return found
+
+    def drop(self, kind: str, name: str) -> None:
+        """On another connection: the run's own may have been interrupted."""
+        with self.engine.connect() as connection:
+            connection.execute(text(f"DROP {kind} {name}"))
 
     def drawing(self, words: str) -> Act:
         statement = text(words)
@@ -176,7 +181,7 @@ def redis_acts(stack: ExitStack) -> dict[str, Act]:
         client.ping()
     except Exception:
         return {}
-    key = f"allocator_bench_{os.getpid()}"
+    key = f"allocator_bench_{RUN}"
     stack.callback(client.close)
     stack.callback(client.delete, key)
     return {"Redis INCR": lambda: client.incr(key), "Redis INCRBY 1000": lambda: client.incrby(key, SIZE)}

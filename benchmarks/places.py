@@ -9,14 +9,17 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, make_url, text
 
+from allocator.database.address import address_of
 from allocator.database.store import Database
+from allocator.errors import InvalidDatabase
 
-PREFIX = "allocator-bench"
-"""Of the tags and tables that a run makes, and takes away again."""
+RUN = token_hex(6)
+"""In the names of the tags and tables that this run makes, and takes away again."""
 
 
 @dataclass
@@ -35,13 +38,15 @@ class Place:
         return create_engine(self.url, isolation_level="AUTOCOMMIT", pool_size=16)
 
     def tag(self, name: str) -> str:
-        return f"{PREFIX}.{os.getpid()}.{name}"
+        return f"allocator-bench.{RUN}.{name}"
 
 
 @contextmanager
 def place(url: str, name: str) -> Iterator[Place]:
     """A database, as it was before when the run is over, but for what has been claimed of ids."""
     with closing(Database(url, timeout=60)) as database:
+        if database.dialect.embedded and database.address.file is None:
+            raise InvalidDatabase("a database in memory is one connection, which cannot be compared; give a file")
         if name == "SQLite":
             database.upgrade_schema()
         database.check_schema()
@@ -55,7 +60,7 @@ def place(url: str, name: str) -> Iterator[Place]:
         yield found
     finally:
         with engine.connect() as connection:
-            mine = {"mine": f"{PREFIX}.{os.getpid()}.%"}
+            mine = {"mine": f"allocator-bench.{RUN}.%"}
             connection.execute(text("DELETE FROM allocator_segment WHERE tag LIKE :mine"), mine)
         engine.dispose()
 
@@ -69,7 +74,7 @@ def embedded() -> Iterator[Place]:
 @contextmanager
 def places(urls: Sequence[str], servers: bool) -> Iterator[list[Place]]:
     with ExitStack() as stack:
-        found = [stack.enter_context(place(url, make_url(url).get_backend_name())) for url in urls]
+        found = [stack.enter_context(place(url, address_of(url).dialect.name)) for url in urls]
         if not found:
             found.append(stack.enter_context(embedded()))
         if servers:
@@ -84,7 +89,7 @@ def of_the_tests() -> Iterator[list[Place]]:
     rig: Any = importlib.import_module("rig.servers")
     kinds = {"postgres": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
     rig.SERVERS.start(set(kinds))
-    name = f"allocator_bench_{os.getpid()}"
+    name = f"allocator_bench_{RUN}"
     with ExitStack() as stack:
         stack.callback(rig.SERVERS.stop)
         found = []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-from allocator.cli.options import URL_VARIABLE, as_error, from_environment, json_option
+from allocator.cli.options import URL_VARIABLE, as_error, from_environment, json_option, only_one
 
 SUITES = ("call", "claim", "latency", "http", "start")
 
@@ -23,10 +25,19 @@ def program() -> Any:
         return import_module("benchmarks.program")
 
 
+def own(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str | None:
+    return only_one(context, parameter, given) if given or from_environment(URL_VARIABLE) is not None else None
+
+
 @click.command()
 @click.argument("suites", nargs=-1, type=click.Choice(SUITES))
 @click.option("--quick", is_flag=True, help="In about a minute, with a wider spread.")
-@click.option("--url", default=None, help="The database; else ALLOCATOR_DATABASE_URL, else a file made for the run.")
+@click.option(
+    "--url",
+    multiple=True,
+    callback=own,
+    help="The database; else ALLOCATOR_DATABASE_URL, else a file made for the run.",
+)
 @click.option(
     "--to",
     "folder",
@@ -51,10 +62,14 @@ def bench(suites: tuple[str, ...], quick: bool, url: str | None, folder: Path, a
     The database needs the tables (allocator db upgrade). Tags and tables made for the run are taken away again. Plots
     need Matplotlib: pip install 'allocator[bench]'.
     """
-    place = url or from_environment(URL_VARIABLE)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.UsageError(f"--to names {folder}, which cannot be made: {error.strerror}") from None
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the run cleans up
     words = " ".join(["allocator bench", *suites, *(["--quick"] if quick else [])])
     benchmarks = program()
     found, files = benchmarks.bench(
-        suites, [place] if place else [], quick=quick, servers=False, folder=folder, command=words
+        suites, [url] if url else [], quick=quick, servers=False, folder=folder, command=words
     )
     benchmarks.tell(found, files, as_json)

@@ -24,7 +24,6 @@ from allocator.database.failures import is_contended, is_stale, translate, unfor
 from allocator.errors import (
     AllocatorClosed,
     AllocatorError,
-    DatabaseRefused,
     DatabaseUnavailable,
     LeaseLost,
     SchemaOutOfDate,
@@ -74,8 +73,6 @@ class Database:
         self.dialect = self.address.dialect
         self.engine: Engine = self.address.engine(timeout)
         self._schema_seen = self._closed = False
-        self._knows_batches = True
-        """An older server, or one that is only like it, may not know the words of a batch."""
         self.may_create = True
         """Whether a file that is not there may be made, as the embedded database does."""
         self._lanes: dict[str, Lane] = {}
@@ -164,13 +161,9 @@ class Database:
             lane = self._lanes.get(name, NONE)  # one that was not opened here is for `claim_segment` too
             if lane.step and not is_outgrown(lane, claim.seen):
                 wanted.append(Wanted(name, claim.size, lane, mark(claim.seen, lane)))
-        if not self._knows_batches or len(wanted) < self.dialect.least_batch:
+        if len(wanted) < self.dialect.least_batch:
             return {}
-        try:
-            ends = self.run(self.dialect.claim_segments, wanted)
-        except DatabaseRefused:
-            self._knows_batches = False
-            raise
+        ends = self.run(self.dialect.claim_segments, wanted)
         found = ((one, one.lane.ids(ends[one.name], one.size)) for one in wanted if one.name in ends)
         return {one.name: ids for one, ids in found if ids[0] > one.seen}
 

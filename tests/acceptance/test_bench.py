@@ -30,7 +30,7 @@ def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, tmp_
     with Allocator(fresh) as ids:
         before = ids.next_id("mine")
     told = json.loads(
-        run("claim", "latency", "--quick", "--url", fresh, "--to", str(tmp_path / "out"), "--json").stdout
+        run("call", "claim", "latency", "--quick", "--url", fresh, "--to", str(tmp_path / "out"), "--json").stdout
     )
 
     named = {name for race in told["races"] for name in race["candidates"]}
@@ -40,6 +40,8 @@ def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, tmp_
     assert not [name for name in inspect(engine).get_table_names() if "bench" in name]
     with engine.connect() as connection:
         assert [tag for (tag,) in connection.execute(text("SELECT tag FROM allocator_segment"))] == ["mine"]
+        for table in ("allocator_node", "allocator_worker"):  # a number that is taken is taken for good
+            assert connection.scalar(text(f"SELECT count(*) FROM {table}")) == 0
     engine.dispose()
     assert before == 1
 
@@ -64,3 +66,28 @@ def test_without_a_schema_it_says_what_to_do(tmp_path, empty, kind):
 
     assert done.exit_code == 1
     assert "allocator db upgrade" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["--url", "nonsense"], 1, "this is not a database URL"),
+        (["--url", "sqlite://"], 1, "a database in memory is one connection"),
+        (["--to", "/proc/nowhere"], 2, "--to names /proc/nowhere, which cannot be made"),
+        (["--url", "sqlite:///a.db", "--url", "sqlite:///b.db"], 2, "this needs one database, got 2"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_sentence(words, code, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["bench", "start", "--quick", *words])
+
+    assert (done.exit_code, sentence in done.output) == (code, True), done.output
+
+
+def test_two_urls_in_the_environment_are_not_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ALLOCATOR_DATABASE_URL", "postgresql://a:secret@one/ids postgresql://a:secret@two/ids")
+    done = CliRunner().invoke(main, ["bench", "start", "--quick"])
+
+    assert done.exit_code == 2
+    assert "secret" not in done.output

@@ -8,8 +8,8 @@ import pytest
 from rig.memory import MemorySource
 
 from allocator.background import Background
-from allocator.errors import AllocatorClosed, DatabaseUnavailable, Exhausted, UnknownTag
-from allocator.refills import MOST, Refills
+from allocator.errors import AllocatorClosed, DatabaseRefused, DatabaseUnavailable, Exhausted, UnknownTag
+from allocator.refills import MOST, STRIKES, Refills
 from allocator.schemes.tag import Tag
 from allocator.supply import Terms
 from allocator.sync import Sequence
@@ -106,7 +106,7 @@ def test_no_more_than_that_many_are_claimed_at_once():
     assert [len(batch) for batch in many.source.batches] == [MOST, 5]
 
 
-@pytest.mark.parametrize(("error", "claims"), [(DatabaseUnavailable("away"), 1), (Exhausted("full"), 3)])
+@pytest.mark.parametrize(("error", "claims"), [(DatabaseUnavailable("away"), 2), (Exhausted("full"), 3)])
 def test_a_database_that_is_away_ends_all_and_another_error_is_found_out_one_by_one(error, claims):
     many = Many(step=1, max_step=1)
     waits = asked(many.opened(2))
@@ -115,6 +115,47 @@ def test_a_database_that_is_away_ends_all_and_another_error_is_found_out_one_by_
 
     assert many.source.attempts == claims
     assert [type(wait.result(0)) for wait in waits] == [type(error)] * 2
+
+
+@pytest.mark.parametrize("error", [DatabaseUnavailable("of words that it does not know"), DatabaseRefused("so")])
+def test_where_only_batches_fail_each_is_claimed_alone_and_after_a_while_nothing_else_is_tried(error, monkeypatch):
+    many = Many(step=1, max_step=1)
+    tags, tried = many.opened(3), []
+
+    def unknown(claims):
+        tried.append(list(claims))
+        raise error
+
+    monkeypatch.setattr(many.source, "claim_segments", unknown)
+    for expected in range(2, 10):
+        assert [one._advance() for one in tags] == [expected] * 3
+        many.background.go_on()
+
+    assert len(tried) == STRIKES
+
+
+def test_a_batch_that_works_forgives_those_that_did_not(monkeypatch):
+    many = Many(step=1, max_step=1)
+    tags = many.opened(3)
+    many.refills._strikes = STRIKES - 1
+    asked(tags)
+    many.background.go_on()
+
+    assert many.refills._strikes == 0
+
+
+def test_a_logging_filter_that_fails_keeps_no_claim_from_ending(monkeypatch):
+    many = Many(step=1, max_step=1)
+    waits = asked(many.opened(3))
+
+    def broken(*words):
+        raise RuntimeError("of the user's")
+
+    monkeypatch.setattr("allocator.supply.log.warning", broken)
+    many.source.failure = DatabaseUnavailable("away")
+    many.background.go_on()
+
+    assert all(wait.done() for wait in waits)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a defect"), SystemExit(3)])
