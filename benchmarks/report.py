@@ -67,10 +67,11 @@ def columns(rows: Iterable[Sequence[str]]) -> str:
 
 
 def race_rows(race: Race) -> list[list[str]]:
-    rows = [[race.suite, race.unit, "spread", f"to {race.base}", "spread"]]
+    rows = [[race.suite, race.unit, "spread", "a second", f"to {race.base}", "spread"]]
     for name in race.candidates:
-        here, ratio = race.spreads(name), race.spreads(name, race.base)
-        rows.append([f"  {name}", number(here.median), ranged(here), number(ratio.median), ranged(ratio)])
+        here, ratio, rate = race.spreads(name), race.spreads(name, race.base), race.a_second(name)
+        told = [number(here.median), ranged(here), number(rate) if rate else "", number(ratio.median), ranged(ratio)]
+        rows.append([f"  {name}", *told])
     return rows
 
 
@@ -116,6 +117,7 @@ def as_json(found: Found) -> dict[str, Any]:
                 "candidates": {
                     name: {
                         **asdict(spread(values)),
+                        "a_second": race.a_second(name),
                         "ratio": asdict(race.spreads(name, race.base)),
                         "rounds": len(values),
                     }

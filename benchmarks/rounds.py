@@ -29,6 +29,11 @@ class Race:
     """Whether figures were promised of it."""
     found: dict[str, list[float]] = field(default_factory=dict)
 
+    def a_second(self, name: str) -> float | None:
+        """How many there are of it in a second, of a race that is about time."""
+        units = {"ns": 1e9, "us": 1e6, "ms": 1e3}.get(self.unit[:2])
+        return units / spread(self.found[name]).median if units else None
+
     @property
     def base(self) -> str:
         return next(iter(self.candidates))

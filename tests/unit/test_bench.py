@@ -55,6 +55,16 @@ def test_ratios_are_of_one_round():
     assert one.spreads("other", "base").median == 2.0
 
 
+def test_a_race_of_times_says_how_many_there_are_in_a_second():
+    one = race(base=[10.0, 10.0])
+
+    assert one.a_second("base") == 1e8
+    one.unit = "us, of all together"
+    assert one.a_second("base") == 1e5
+    one.unit = "requests/s"
+    assert one.a_second("base") is None
+
+
 def test_a_spread_holds_four_fifths():
     found = spread(float(number) for number in range(21))
 
