@@ -48,22 +48,18 @@ class Roster:
             database.close()
 
     def shards(self) -> list[Found]:
-        """All that are given, and all that those name: members, and those that were added."""
-        found: dict[str, Found] = {}
-        waiting = [*self._given, *self._opened]
-        while waiting:
-            database = waiting.pop(0)
-            seen = look(database)
-            key = f"{seen.row.key} {seen.where}" if seen.row else seen.where
-            found.setdefault(key, seen)
-            for member in listed(seen.row):
-                known = {one.row.key for one in found.values() if one.row} | {one.told for one in found.values()}
-                if not {member.key, member.url} & (known | {one.address.told for one in waiting}):
-                    waiting.append(self._sibling(member.url))
-        rows = [(one.where, one.row) for one in found.values() if one.row]
+        """All that are given, and all that those name: members, and those that were added.
+
+        First those that are given: a shard may have another name here than in the rows of the others.
+        """
+        databases = {database.address.told: database for database in [*self._given, *self._opened]}
+        found = [look(database) for database in databases.values()]
+        while member := unknown(found):
+            found.append(look(self._sibling(member.url)))
+        rows = [(one.where, one.row) for one in found if one.row]
         if rows:
             check_fleet(rows)
-        return sorted(found.values(), key=lambda one: one.row.numbering.offset if one.row else 0)
+        return sorted(found, key=lambda one: one.row.numbering.offset if one.row else 0)
 
     def _sibling(self, url: str) -> Database:
         known = [*self._given, *self._opened]
@@ -97,6 +93,13 @@ def look(database: Database) -> Found:
         return Found(database, row, database.run(dialect.last_ticket), server, place)
     except AllocatorError as error:
         return Found(database, error=error)
+
+
+def unknown(found: Sequence[Found]) -> Member | None:
+    """One that is named and was not looked at."""
+    known = {one.row.key for one in found if one.row} | {one.told for one in found}
+    named = (member for one in found for member in listed(one.row))
+    return next((member for member in named if not {member.key, member.url} & known), None)
 
 
 def listed(row: Shard | None) -> tuple[Member, ...]:

@@ -40,6 +40,16 @@ def is_outgrown(lane: Lane, seen: Seen) -> bool:
     return any(known.step > lane.step > 0 for known in seen)
 
 
+def without_the_outgrown(seen: dict[Lane, int]) -> dict[Lane, int]:
+    """The same marks with fewer lanes: of those of smaller fleets only the greatest says anything."""
+    largest = max(lane.step for lane in seen)
+    outgrown = {lane: value for lane, value in seen.items() if lane.step < largest}
+    if len(outgrown) < 2:
+        return seen
+    greatest = max(outgrown, key=lambda lane: outgrown[lane])
+    return {lane: value for lane, value in seen.items() if lane == greatest or lane.step == largest}
+
+
 def merged(one: Seen, other: Seen) -> dict[Lane, int]:
     """What two processes have seen together."""
     return {lane: max(one.get(lane, 0), other.get(lane, 0)) for lane in {**one, **other}}

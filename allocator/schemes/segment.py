@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
-from allocator.schemes.lane import Lane, is_outgrown, lane_of, mark
+from allocator.schemes.lane import Lane, is_outgrown, lane_of, mark, without_the_outgrown
 from allocator.schemes.pace import RETRY_PAUSE, Pace, Wait
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP
 
@@ -171,6 +171,7 @@ class Segments:
         """A range of this tag came from the database, also one that is not served from here."""
         lane = lane_of(segment)
         self.seen[lane] = max(self.seen.get(lane, 0), segment[-1])
+        self.seen = without_the_outgrown(self.seen)
 
     def stop(self, error: MaxValueWentBack) -> None:
         """For ever: what is in memory may belong to another process by now."""

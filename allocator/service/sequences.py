@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from allocator.aio import AsyncAllocator, drawn
-from allocator.errors import TagExists, UnknownTag
+from allocator.errors import DatabaseUnavailable, TagExists, UnknownTag
 from allocator.schemes.lane import Seen
 from allocator.schemes.limits import check_tag
 from allocator.schemes.tag import Tag
@@ -37,10 +37,9 @@ class Sequences:
 
     async def _registered(self, name: str, create: bool) -> None:
         """Before anything in memory is made for a name that a caller may have made up."""
-        ids = self._ids._allocator
-        tags, template = ids.tags, replace(ids._template, name=name)
+        tags = self._ids._allocator.tags
         try:
-            await self._ids._on_thread(ids._backend.open_segment, template, False)  # of a fleet, any shard will do
+            await self._of_any(name)
         except UnknownTag:
             if not create:
                 raise
@@ -64,7 +63,15 @@ class Sequences:
         return await self._ids._on_thread(self._ids._allocator.tags.list)
 
     async def get(self, tag: str) -> Tag:
-        return await self._ids._on_thread(self._ids._allocator.tags.get, tag)
+        """As all shards together have it; while one is away as another one does, so that clients can start."""
+        try:
+            return await self._ids._on_thread(self._ids._allocator.tags.get, tag)
+        except DatabaseUnavailable:
+            return await self._of_any(tag)
+
+    async def _of_any(self, tag: str) -> Tag:
+        ids = self._ids._allocator
+        return await self._ids._on_thread(ids._backend.open_segment, replace(ids._template, name=tag), False)
 
     async def put(self, tag: str, form: dict[str, Any], *, new: bool, old: bool) -> tuple[Tag, bool]:
         """Create a tag (`new`), change one (`old`), or whichever is needed; whether it was created."""

@@ -324,6 +324,20 @@ def test_a_fleet_is_served(shards):
     assert 'allocator_shard_up{shard="2"} 1.0' in figures
 
 
+@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
+def test_a_client_can_start_while_a_shard_is_away(shards):
+    urls = shards(2)
+    with Served(*urls) as service:
+        drawn = [service.post("/v1/sequences/order/ids?count=10").ids for _ in range(4)]
+        file = Path(urls[1].removeprefix("sqlite:///"))
+        file.rename(file.with_suffix(".away"))
+        with Allocator(service.address) as ids:
+            drawn.append([str(ids.next_id("order")) for _ in range(5)])
+        assert service.get("/v1/sequences/order").status == 200
+
+    assert len(set(sum(drawn, []))) == 45
+
+
 def test_a_database_that_was_upgraded_by_nobody_is_not_touched(new_database):
     url = new_database("mysql")
     database = Database(url)

@@ -631,6 +631,23 @@ def test_a_shard_that_lost_its_row_is_not_begun_anew(face, shards):
 
 
 @once
+@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
+def test_shards_may_have_other_names_here_than_where_they_were_made(face, shards, tmp_path):
+    """As through a tunnel, or by an alias of the host."""
+    urls = shards(2)
+    face(shards=urls).ticket("invoice")
+    aliases = []
+    for number, url in enumerate(urls):
+        (tmp_path / f"alias{number}.db").symlink_to(url.removeprefix("sqlite:///"))
+        aliases.append(f"sqlite:///{tmp_path}/alias{number}.db")
+    with growing(aliases) as growth:
+        found = growth.shards()
+
+    assert [one.row.numbering.offset for one in found] == [1, 2]
+    assert [one.where.partition("alias")[1] for one in found] == ["alias", "alias"]
+
+
+@once
 def test_one_database_under_two_urls_is_refused(face, shards, fleet_kind):
     (url,) = shards(1)
     other = url.replace("sqlite:////", "sqlite:////./") if "sqlite" in url else url.replace("localhost", "127.0.0.1")

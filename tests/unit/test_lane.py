@@ -1,0 +1,33 @@
+"""What was seen of the shards of a tag, as its fleet grows."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator.schemes.lane import Lane, is_outgrown, mark, without_the_outgrown
+
+lanes = st.integers(1, 5).flatmap(lambda step: st.builds(Lane, st.integers(1, step), st.just(step)))
+seen_ids = st.dictionaries(lanes, st.integers(1, 10**6), min_size=1, max_size=12)
+
+
+@given(seen_ids)
+def test_fewer_lanes_say_the_same_of_every_lane_that_may_still_be_claimed_from(seen):
+    fewer = without_the_outgrown(dict(seen))
+    largest = max(lane.step for lane in seen)
+
+    assert len([lane for lane in fewer if lane.step < largest]) <= 1
+    for step in range(1, 7):
+        for lane in (Lane(offset, step) for offset in range(1, step + 1)):
+            assert is_outgrown(lane, fewer) == is_outgrown(lane, seen)
+            if not is_outgrown(lane, seen):
+                assert mark(fewer, lane) == mark(seen, lane)
+
+
+def test_a_fleet_that_grows_a_hundred_times_is_told_in_a_few_lanes():
+    seen: dict[Lane, int] = {}
+    for step in range(1, 101):
+        seen[Lane(1, step)] = 1000 * step
+        seen = without_the_outgrown(seen)
+
+    assert seen == {Lane(1, 99): 99_000, Lane(1, 100): 100_000}
