@@ -182,8 +182,11 @@ def test_a_failure_nobody_waits_for_is_logged_once(caplog: pytest.LogCaptureFixt
     ids = sequence(source)
     ids.next_id()
     source.failure = DatabaseUnavailable("away")
+    source.gate.clear()
     ids.next_ids(99)
-    ids._under_way.result(5)
+    ended = ids._under_way
+    source.gate.set()
+    ended.result(5)
 
     assert caplog.messages == ["tag 'order': ids go on from memory while they last, since a claim failed: away"]
 
