@@ -79,7 +79,7 @@ class AsyncSequence(Uncopyable):
 
 
 async def refill(supply: Supply) -> int:
-    """As `sync.refill`, without blocking the loop."""
+    """As `sequence.refill`, without blocking the loop."""
     end = monotonic() + supply._terms.timeout
     while True:
         step = supply._advance()

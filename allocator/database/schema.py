@@ -1,6 +1,6 @@
 """The schema: is it there, is it sound, and bring it up to date through Alembic.
 
-Alembic is imported by `upgrade` and `script_folder` users alone; looking needs only SQLAlchemy.
+Alembic is imported by `upgrade` and `alembic_config` alone; looking needs only SQLAlchemy.
 """
 
 from __future__ import annotations
