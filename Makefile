@@ -24,7 +24,7 @@ run: $(READY)  ## ids from the embedded SQLite, then the service before it
 	@$(BIN)/allocator serve --port $(PORT) --logs text
 
 test: $(READY)  ## everything quick, on every database that can be had
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(TESTS)
 
 soak: $(READY)  ## the long runs, minutes each; the report is reports/soak.md
 	$(BIN)/python -m pytest tests/endurance --capture=no --verbose

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rig.faces import FACES, Faces
@@ -21,12 +22,31 @@ DATABASES = ("sqlite", *KINDS)
 numbers = itertools.count(1)
 
 
-def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:
-    """Start the servers that this run needs, together, and name them."""
-    needed = {kind for item in items for kind in KINDS if {kind, "mixed"} & callspec(item)}
-    if needed:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the servers that this run needs, together; where several processes test, each has its own."""
+    if needed := {kind for item in session.items for kind in KINDS if {kind, "mixed"} & callspec(item)}:
         SERVERS.start(needed)
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["servers"] = SERVERS.lines()
+
+
+def pytest_report_collectionfinish() -> list[str]:
+    """The header names the servers."""
     return SERVERS.lines()
+
+
+named: dict[str, None] = {}
+"""By the processes that have tested."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    named.update(dict.fromkeys(getattr(node, "workeroutput", {}).get("servers", ())))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for line in named:
+        terminalreporter.write_line(line)
 
 
 def callspec(item: pytest.Item) -> set[str]:

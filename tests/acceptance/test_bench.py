@@ -11,12 +11,17 @@ from sqlalchemy import create_engine, inspect, text
 
 from allocator import Allocator
 from allocator.cli import main
-from benchmarks import program
+from benchmarks import calls, claims, program, service, start
 
 
 @pytest.fixture
 def brief(monkeypatch):
     monkeypatch.setattr(program, "ROUNDS", dict.fromkeys(program.SUITES, (2, 1)))
+    monkeypatch.setattr(calls, "SECONDS", 0.0005)
+    monkeypatch.setattr(claims, "STATEMENTS", 10)
+    monkeypatch.setattr(service, "SECONDS", 0.2)
+    monkeypatch.setattr(service, "CALLS", 20_000)
+    monkeypatch.setattr(start, "COUNTS", (5, 50))
 
 
 def run(*words: str):

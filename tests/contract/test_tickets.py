@@ -346,6 +346,7 @@ def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch)
 
 
 @once
+@pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
 @pytest.mark.parametrize("act", ["create", "set"])
 def test_where_a_tag_begins_is_not_said_while_a_shard_that_is_added_might_not_hear_of_it(face, shards, act):
     urls = shards(2)
@@ -366,6 +367,7 @@ def test_where_a_tag_begins_is_not_said_while_a_shard_that_is_added_might_not_he
 
 
 @once
+@pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres"], indirect=True)
 def test_a_fleet_that_grows_while_it_is_said_where_a_tag_begins_is_noticed(face, shards, monkeypatch):
     urls = shards(2)
     ids = face(urls[0])
@@ -388,6 +390,7 @@ def test_a_fleet_that_grows_while_it_is_said_where_a_tag_begins_is_noticed(face,
 
 
 @once
+@pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
 def test_a_tag_is_raised_on_shards_that_have_given_no_id_of_it(face, shards):
     urls = shards(2)
     ids = face(shards=urls)

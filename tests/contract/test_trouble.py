@@ -475,9 +475,9 @@ def test_a_folder_that_is_changed_later_changes_nothing(face, tmp_path, tag, mon
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_row_of_a_smaller_fleet_stops_the_process_that_saw_the_larger_one(face, fresh, tag):
+def test_a_row_of_a_smaller_fleet_stops_the_process_that_saw_the_larger_one(face, url, tag):
     """As a database that was restored to before the fleet grew."""
-    ids = face(fresh, step=10, max_step=10)
+    ids = face(url, step=10, max_step=10)
     ids.reserve(tag, 1)
     supply = ids._allocator.sequence(tag) if hasattr(ids, "_allocator") else ids.sequence(tag)
     supply._core.seen[Lane(2, 2)] = 5000
