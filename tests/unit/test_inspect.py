@@ -57,6 +57,7 @@ def test_an_epoch_may_be_given():
     ("text", "version", "year"),
     [("0190163d-8694-739b-aea5-966c26f8ad91", 7, 2024), ("1EC9414C-232A-6B00-B3C8-9F6BDECED846", 6, 2022)]
     + [(str(uuid1(node=1, clock_seq=2)), 1, None), (str(uuid4()), 4, None), (uuid4().hex, 4, None)],
+    ids=["7", "6", "1", "4", "4-hex"],
 )
 def test_of_a_uuid_version_and_time_are_named(text, version, year):
     found = inspect(text, NOW).readings[0]
