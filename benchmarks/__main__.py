@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
+from allocator.cli.bench import SUITES
 from allocator.cli.options import as_error
 
-from .program import SUITES, bench, into_readme, tell
+from .program import bench, into_readme, tell
 
 
 @click.command()

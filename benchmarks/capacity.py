@@ -13,10 +13,8 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,12 +23,12 @@ import click
 from allocator.cli.options import as_error
 from allocator.database.store import Database
 from allocator.schemes.segment import Claim
-from allocator.schemes.tag import Tag
 
 from . import plots, reality
+from .claims import Timed, claims, together
 from .places import Place, places
 from .report import columns, number
-from .world import Load, Times, World
+from .world import Load, Times, World, popular
 
 PROCESSES, TAGS = 10_000, 1000
 IDS_A_SECOND = 1_000_000
@@ -43,49 +41,19 @@ POSTGRESQL = Times(latency=(0.0010, 0.0011, 0.0011, 0.0012, 0.0015, 0.0040), sta
 it, and what `measured` says of a further row."""
 
 
-def popular(tags: int, each: float) -> list[float]:
-    """Rates of tags in one process: the second is used half as often as the first, the third a third, and so on."""
-    weights = [1 / rank for rank in range(1, tags + 1)]
-    return [each * weight / sum(weights) for weight in weights]
-
-
 def measured(place: Place, rows: int = 100, connections: int = 8) -> Times:
     """Of a real database: claims on one connection, on several, and of many rows together."""
-    with ExitStack() as stack:
-        database = stack.enter_context(opened(place, connections))
+    with closing(Database(place.url, timeout=60)) as database:
         tags = [place.tag(f"times{at}") for at in range(rows)]
-        for tag in tags:
-            database.open_segment(Tag(tag), create=True)
-        latency = [timed(lambda: database.claim_segment(tags[0], 1, {})) for _ in range(300)]
-        each = 100
-        began = time.perf_counter()
-        threads = [
-            threading.Thread(target=lambda tag=tag: [database.claim_segment(tag, 1, {}) for _ in range(each)])
-            for tag in tags[:connections]
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        statement = (time.perf_counter() - began) / (each * connections)
-        claims = {tag: Claim(1, {}) for tag in tags}
-        batch = statistics.median(timed(lambda: database.claim_segments(claims)) for _ in range(20))
-    return Times(latency, statement, max(1e-6, (batch - statistics.median(latency)) / (rows - 1)))
-
-
-@contextmanager
-def opened(place: Place, connections: int) -> Iterator[Database]:
-    database = Database(place.url, timeout=60)
-    try:
-        yield database
-    finally:
-        database.close()
-
-
-def timed(act: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    act()
-    return time.perf_counter() - began
+        acts = [claims(database, tag) for tag in tags]
+        alone, several = Timed(acts[0]), together(acts[:connections])
+        batch = Timed(lambda: database.claim_segments({tag: Claim(1, {}) for tag in tags}))
+        for _ in range(5):
+            alone()
+        statement = statistics.median(several() for _ in range(10))
+        batch()
+    row = (statistics.median(batch.taken) - statistics.median(alone.taken)) / (rows - 1)
+    return Times([taken / 1e6 for taken in alone.taken], statement / 1e6, max(1e-6, row / 1e6))
 
 
 @dataclass(frozen=True)

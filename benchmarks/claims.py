@@ -21,12 +21,14 @@ from allocator import Allocator
 from allocator.database.store import Database
 from allocator.schemes.tag import Tag
 
+from .calls import by_the_clock
 from .places import RUN, Place
 from .rounds import Measure, Race
 
 STATEMENTS = 60
 """In a row, for one sample."""
 CONNECTIONS = (4, 16)
+CALLS = 100_000
 SIZE = 1000
 BARE = (
     "UPDATE allocator_segment SET max_value = (max_value + {0}) WHERE tag = {1} AND max_value <= id_limit - {0} "
@@ -218,7 +220,8 @@ def races(place: Place, quick: bool = False) -> Iterator[list[Race]]:
         ours = [claims(databases[number % 2], tag) for number, tag in enumerate(tags)]
         theirs = [bare(place, tag, stack) for tag in tags]
         alone: dict[str, Measure] = {"bare driver": Timed(theirs[0]), "claim": Timed(ours[0])}
-        alone["ids.next_id(tag), all of it"] = per_id(ids, place.tag("each"))
+        per_id = by_the_clock(ids, place.tag("each"), CALLS)
+        alone["ids.next_id(tag), all of it"] = lambda: per_id() / 1000
         alone |= {name: Timed(act) for name, act in Owns(place, stack).acts().items()}
         alone |= {name: Timed(act) for name, act in redis_acts(stack).items()}
         found = [Race(f"claim, {place.name}", "us", alone)]
@@ -229,13 +232,3 @@ def races(place: Place, quick: bool = False) -> Iterator[list[Race]]:
             wire = {"one": lambda: 1.0, "round trips of a claim": lambda: trips}
             found.append(Race(f"claim, {place.name}, on the wire", "round trips", wire))
         yield found
-
-
-def per_id(ids: Allocator, tag: str, count: int = 100_000) -> Measure:
-    def measure() -> float:
-        began = time.perf_counter()
-        for _ in repeat(None, count):
-            ids.next_id(tag)
-        return (time.perf_counter() - began) / count * 1e6
-
-    return measure

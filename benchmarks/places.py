@@ -47,8 +47,6 @@ def place(url: str, name: str) -> Iterator[Place]:
     with closing(Database(url, timeout=60)) as database:
         if database.dialect.embedded and database.address.file is None:
             raise InvalidDatabase("a database in memory is one connection, which cannot be compared; give a file")
-        if name == "SQLite":
-            database.upgrade_schema()
         database.check_schema()
     found = Place(name, url)
     engine = found.engine()

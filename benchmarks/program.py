@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+
+from allocator.cli.bench import SUITES
 
 from . import calls, claims, latency, plots, report, service, start
 from .places import Place, places
 from .report import Found
 from .rounds import Race, run, steps
 
-SUITES = ("call", "claim", "latency", "http", "start")
 ROUNDS = {"call": (150, 25), "claim": (15, 6), "latency": (9, 5), "http": (5, 3), "start": (11, 5)}
 """In full, and quick."""
 README = ("<!-- bench -->\n", "<!-- /bench -->\n")
 
 
 class Bench:
+    """A method for each suite."""
+
     def __init__(self, found: list[Place], quick: bool, command: str) -> None:
         self.places = found
         self.quick = quick
@@ -81,15 +84,8 @@ def bench(
     """Measure, and write what was found into `folder`."""
     with places(urls, servers) as found:
         one = Bench(found, quick, command)
-        steps_of: dict[str, Callable[[], None]] = {
-            "call": one.call,
-            "claim": one.claim,
-            "latency": one.latency,
-            "http": one.http,
-            "start": one.start,
-        }
         for suite in suites or SUITES:
-            steps_of[suite]()
+            getattr(one, suite)()
     return one.found, [*report.write(one.found, folder), *plots.draw(one.found, folder)]
 
 

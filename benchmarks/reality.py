@@ -19,7 +19,7 @@ from allocator.schemes.segment import Claim
 from allocator.service.observed import Observed
 
 from .places import Place
-from .world import Load, Times, World
+from .world import Load, Times, World, popular
 
 T = TypeVar("T")
 
@@ -129,8 +129,6 @@ def run(place: Place, rates: Sequence[float]) -> Counts:
 
 
 def compared(place: Place, times: Times) -> Compared:
-    from .capacity import popular
-
     rates = popular(TAGS, EACH)
     counts = run(place, rates)
     world = World(PROCESSES, Load(rates, begin=0.01), times, SECONDS)

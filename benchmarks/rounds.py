@@ -23,8 +23,6 @@ class Race:
     unit: str
     candidates: dict[str, Measure]
     loop: Measure | None = None
-    more: bool = False
-    """More is better, as of rates."""
     judged: bool = True
     """Whether figures were promised of it."""
     found: dict[str, list[float]] = field(default_factory=dict)

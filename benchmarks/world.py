@@ -40,6 +40,12 @@ class Times:
     refusal: float = 0.001
 
 
+def popular(tags: int, each: float) -> list[float]:
+    """Rates of tags in one process: the second is used half as often as the first, the third a third, and so on."""
+    weights = [1 / rank for rank in range(1, tags + 1)]
+    return [each * weight / sum(weights) for weight in weights]
+
+
 @dataclass(frozen=True)
 class Load:
     """`rates`: ids a second of each tag in each process. `factors`: from when on they are so many times that."""

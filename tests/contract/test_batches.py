@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 
 import pytest
@@ -15,6 +15,8 @@ from sqlalchemy import create_engine, event, text
 
 from allocator import Allocator, AsyncAllocator, Exhausted, MaxValueWentBack
 from allocator.background import THREADS
+from allocator.database import postgresql
+from allocator.database.batch import statement
 from allocator.database.store import Database
 from allocator.schemes.lane import ALL, Lane
 from allocator.schemes.segment import Claim
@@ -106,6 +108,27 @@ def test_a_row_that_is_locked_holds_up_nobody(url, database, names):
 
         assert found == {name: range(1, 11) for name in names if name != names[3]}
     assert database.claim_segments(claims(names))[names[3]] == range(1, 11)
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@pytest.mark.parametrize("repeats", [False, True])
+def test_control_a_batch_that_reads_what_it_has_not_locked_repeats_ids(url, database, names, repeats, monkeypatch):
+    """Another process claims 1 to 100 of a tag while the batch is under way."""
+    if repeats:
+        broken = postgresql.CLAIM_BATCH.text.replace("SELECT tag FROM", "SELECT tag, max_value AS old FROM")
+        broken = broken.replace("FOR NO KEY UPDATE SKIP LOCKED", "").replace("s.max_value + w.span", "old + w.span")
+        monkeypatch.setattr(postgresql, "CLAIM_BATCH", statement(broken))
+    engine = create_engine(url)
+    with ThreadPoolExecutor(1) as pool, engine.connect() as other, other.begin():
+        other.execute(text(f"UPDATE allocator_segment SET max_value = 100 WHERE tag = '{names[0]}'"))
+        asked = pool.submit(database.claim_segments, claims(names))
+        with suppress(TimeoutError):
+            asked.result(0.3)
+        other.commit()
+        found = asked.result(10).get(names[0], range(0))
+    engine.dispose()
+
+    assert bool(set(found) & set(range(1, 101))) is repeats
 
 
 @on_servers

@@ -140,3 +140,4 @@ def test_percentiles():
 
 def test_the_command_knows_all_suites():
     assert SUITES == program.SUITES
+    assert all(callable(getattr(program.Bench, suite)) for suite in SUITES)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP
-from benchmarks.capacity import phase, popular, rows_of
+from benchmarks.capacity import phase, rows_of
 from benchmarks.report import columns
-from benchmarks.world import Load, Times, World
+from benchmarks.world import Load, Times, World, popular
 
 QUICK = Times(latency=(0.001,), statement=0.0002, row=0.00002)
 RUNWAY = 60.0
