@@ -5,9 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TESTS ?=
 BENCH ?=
+SIMULATE ?=
+CHAOS ?=
+MUTANTS ?=
 PORT ?= 8000
 
-.PHONY: run test soak matrix bench capacity lint format clean
+.PHONY: run test soak simulate mutants chaos failover cluster matrix bench capacity lint format clean
 
 run: $(READY)  ## ids from the embedded SQLite, then the service before it
 	@$(BIN)/allocator next order -n 5
@@ -26,11 +29,26 @@ run: $(READY)  ## ids from the embedded SQLite, then the service before it
 test: $(READY)  ## everything quick, on every database that can be had
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(TESTS)
 
+simulate: $(READY)  ## a hundred thousand simulated worlds of faults; the report is reports/simulate.md
+	PYTHONPATH=tests $(BIN)/python -m simulation $(SIMULATE)
+
 soak: $(READY)  ## the long runs, minutes each; the report is reports/soak.md
 	$(BIN)/python -m pytest tests/endurance --capture=no --verbose
 
+failover: $(READY)  ## servers replaced by standbys, backups and copies that lack commits; the report is reports/failover.md
+	$(BIN)/python -m pytest tests/failover --capture=no --verbose
+
+chaos: $(READY)  ## workers, servers and the network in trouble, ten minutes a database; the report is reports/chaos.md
+	$(BIN)/python -m pytest tests/chaos --capture=no --verbose --seconds 600 $(CHAOS)
+
+mutants: $(READY)  ## wrong variants of the library, each of which the tests must find; the report is reports/mutants.md
+	PYTHONPATH=tests $(BIN)/python -m mutants $(MUTANTS)
+
 matrix: $(READY)  ## the quick tests on every Python, and on both lines of SQLAlchemy
 	$(BIN)/python tests/matrix.py
+
+cluster: $(READY)  ## three Galera nodes, and three of Group Replication, killed and isolated under load; the report is reports/cluster.md
+	$(BIN)/python -m pytest tests/cluster --capture=no --verbose
 
 bench: $(READY)  ## how fast it is, beside what people would take instead; the report is reports/bench/bench.txt
 	PYTHONPATH=tests $(BIN)/python -m benchmarks --servers $(BENCH)

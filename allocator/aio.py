@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, Type
 
 from allocator.background import Background
 from allocator.errors import AllocatorError, Uncopyable
+from allocator.forks import catch_up
+from allocator.schemes.epoch import Margin
 from allocator.schemes.limits import check_count
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.pace import Wait
@@ -106,6 +108,7 @@ async def drawn(
     start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
 ) -> T:
     """As `sequence.drawn`, without blocking the loop."""
+    catch_up()
     while True:
         process, future = background.closed, start()
         try:
@@ -139,6 +142,7 @@ class AsyncTags:
         limit: int | None = None,
         start_after: int = 0,
         start_after_column: str | None = None,
+        margin: Margin | None = None,
     ) -> Tag:
         return await self._on_thread(
             self._tags.create,
@@ -146,6 +150,7 @@ class AsyncTags:
             step=step,
             max_step=max_step,
             limit=limit,
+            margin=margin,
             start_after=start_after,
             start_after_column=start_after_column,
         )
@@ -164,10 +169,14 @@ class AsyncTags:
         max_step: int | None = None,
         limit: int | None = None,
         start_after: int | None = None,
+        margin: Margin | None = None,
     ) -> Tag:
         return await self._on_thread(
-            self._tags.set, tag, step=step, max_step=max_step, limit=limit, start_after=start_after
+            self._tags.set, tag, step=step, max_step=max_step, limit=limit, start_after=start_after, margin=margin
         )
+
+    async def repair(self, tag: str, *, above: int | None = None) -> Tag:
+        return await self._on_thread(self._tags.repair, tag, above=above)
 
     async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         future = asyncio.wrap_future(self._background.submit(work, *args, **kwargs))
@@ -186,6 +195,7 @@ class Settings(TypedDict, total=False):
     step: int
     max_step: int
     limit: int
+    margin: Margin | None
     runway: float
     timeout: float
     meteor: MeteorSettings | None

@@ -6,6 +6,7 @@ are daemons: a claim that hangs does not keep the interpreter from ending, and t
 
 from __future__ import annotations
 
+import queue
 import threading
 import weakref
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
+from allocator.entry import check_not_ending
 from allocator.errors import AllocatorClosed
 
 P = ParamSpec("P")
@@ -68,7 +70,7 @@ class Background:
         self.nothing: Future[Any] = Future()
         """Of those who have no work under way."""
         self.nothing.set_result(None)
-        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._queue: SimpleQueue[Work | None] = queue.SimpleQueue()  # that of gevent, if it has patched it by now
         self._forgotten = weakref.finalize(self, self._queue.put, None)
         self._forgotten.atexit = False
         self._threads: list[threading.Thread] = []
@@ -77,6 +79,7 @@ class Background:
         """Run `call` soon; at once and here where no thread can be had, as when the interpreter ends."""
         if self.closed.is_set():
             raise AllocatorClosed
+        check_not_ending()
         work = Work(lambda: call(*args, **kwargs))
         self._queue.put(work)
         if len(self._threads) < THREADS and not self._queue.empty():
@@ -123,9 +126,9 @@ class Background:
         self._start()
 
 
-def run_all(queue: SimpleQueue[Work | None]) -> None:
-    while work := queue.get():
+def run_all(waiting: SimpleQueue[Work | None]) -> None:
+    while work := waiting.get():
         with suppress(BaseException):  # as SystemExit out of a driver's hook; whoever waits for the work has it
             work.run()
         del work  # an idle thread keeps nothing alive
-    queue.put(None)  # for the next thread, of which one may have started since
+    waiting.put(None)  # for the next thread, of which one may have started since

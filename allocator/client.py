@@ -14,6 +14,7 @@ from allocator.errors import (
     TagExists,
     UnknownTag,
 )
+from allocator.schemes.epoch import told
 from allocator.schemes.lane import Seen, is_outgrown, lane_of, mark
 from allocator.schemes.layout import Layout
 from allocator.schemes.limits import check_tag
@@ -104,7 +105,13 @@ class Service:
         return checked(tag_from_json, self.servers.ask("GET", f"/v1/sequences/{check_tag(name)}"))
 
     def make_tag(self, tag: Tag) -> Tag:
-        form = {"step": tag.step, "max_step": tag.max_step, "limit": tag.limit, "start_after": tag.max_value}
+        form: dict[str, object] = {
+            "step": tag.step,
+            "max_step": tag.max_step,
+            "limit": tag.limit,
+            "start_after": tag.max_value,
+        }
+        form["margin"] = str(told(tag.margin))
         return self.put_tag(tag.name, form, {"If-None-Match": "*"})
 
     def put_tag(self, name: str, form: Mapping[str, object], headers: Mapping[str, str]) -> Tag:
@@ -130,7 +137,10 @@ class ServedTags(Tags):
     def _make(self, fresh: Tag) -> None:
         self._service.make_tag(fresh)
 
-    def _set(self, tag: str, given: dict[str, int]) -> Tag:
+    def repair(self, tag: str, *, above: int | None = None) -> Tag:
+        raise InvalidSetting("repair needs the database itself: allocator tags repair --url ...")
+
+    def _set(self, tag: str, given: dict[str, Any]) -> Tag:
         return self._service.put_tag(tag, given, {"If-Match": "*"})
 
     def _highest(self, name: str) -> int:

@@ -15,6 +15,7 @@
     ├── ShardMisconfigured          shards of a fleet contradict each other, or one itself
     ├── LeaseLost                   another process has our worker number now
     ├── MaxValueWentBack            the database forgot ids: the tag is stopped
+    ├── ServerReplaced              another server, which may have forgotten ids: the tag waits to be repaired
     ├── DatabaseUnavailable         try again later, it is safe
     │   ├── FleetGrowing            a moment, while more shards are added
     │   └── TooManyRequests         a token's rate is used up, the message says for how long
@@ -22,6 +23,8 @@
     ├── DatabaseRefused             wrong user, password, name or rights
     ├── SchemaOutOfDate             the tables are missing, behind or ahead
     ├── SchemaDamaged               the tables were altered by hand
+    ├── ForkedUnseen                C code forked this process with ids in memory, and no hook of Python's ran
+    ├── ReentrantCall               from a signal handler or destructor, in the middle of a call for the same ids
     ├── AllocatorClosed
     └── NotCopyable                 also a TypeError
 
@@ -99,6 +102,10 @@ class MaxValueWentBack(AllocatorError):
     """The database holds a lower value than it has already given out; the tag is stopped."""
 
 
+class ServerReplaced(AllocatorError):
+    """The row was written on another run of a server, and its tag refuses to go on before somebody has looked."""
+
+
 class DatabaseUnavailable(AllocatorError):
     """The database did not answer in time; the call may be tried again, what it had claimed is burnt."""
 
@@ -129,6 +136,14 @@ class SchemaOutOfDate(AllocatorError):
 
 class SchemaDamaged(AllocatorError):
     """The tables exist but no longer keep what they promise, as after a change by hand."""
+
+
+class ForkedUnseen(AllocatorError):
+    """C code forked this process with ids in memory and ran no hook of Python's: some may have been given out twice."""
+
+
+class ReentrantCall(AllocatorError):
+    """A signal handler or destructor interrupted a call for the same ids: it would wait for itself. Nothing is lost."""
 
 
 class AllocatorClosed(AllocatorError):

@@ -104,11 +104,15 @@ class Growth(Roster):
         for member in lead.row.target.members:
             found[member.key].database.run(found[member.key].database.dialect.check_owner)
         old = [found[member.key] for member in lead.row.members]
+        for one in old:
+            one.database.cross_all()  # or the new ones would go on where these have forgotten that they were
         target = self._turn(lead, old, lead.row.target, margin)
         if target.members != lead.row.target.members:
             raise Again  # one was added before the decision
+        first_value = max(one.database.ground().first_value for one in old)
         tags = tags_of(one.database for one in old)  # all old shards are fenced, so that nobody claims more
         for member in target.members:
+            found[member.key].database.begin_above(first_value)
             if member.offset != LEAD:
                 self._change(found[member.key], lambda row, _: growth.entered(row, target), tags)
         return self._change(lead, lambda row, _: growth.entered(row, target), tags)

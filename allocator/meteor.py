@@ -7,11 +7,13 @@ import threading
 from collections.abc import Iterator
 from os import urandom
 from time import time
-from typing import Protocol
+from typing import Any, Protocol
 
+from allocator import forks
 from allocator.background import Background
+from allocator.entry import check_entry
 from allocator.errors import AllocatorError, NotCopyable, Uncopyable
-from allocator.forks import alive
+from allocator.iterators import iterator
 from allocator.schemes.layout import Layout
 from allocator.schemes.meteor import (
     EPOCH,
@@ -23,9 +25,9 @@ from allocator.schemes.meteor import (
     RegisteredMeteor,
     begin,
 )
-from allocator.schemes.pace import Wait
+from allocator.schemes.pace import Pace, Wait
 from allocator.schemes.registry import check_node
-from allocator.supply import LOST_AFTER, Supply, Terms, iterator
+from allocator.supply import LOST_AFTER, Supply, Terms
 
 log = logging.getLogger("allocator")
 
@@ -54,7 +56,7 @@ class Meteor(Uncopyable):
         epoch: int = EPOCH,
         layout: Layout = METEOR,
     ) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._forked = False
         self._blocks = MeteorBlocks(
             node,
@@ -64,7 +66,7 @@ class Meteor(Uncopyable):
             layout,
         )
         self._values: Iterator[int] = iter(())
-        alive.add(self)
+        forks.register(self)
 
     def next_id(self) -> int:
         """The next id, greater than the one before. Raises `Exhausted` after the field's last second."""
@@ -74,6 +76,8 @@ class Meteor(Uncopyable):
             return self._refill()
 
     def _refill(self) -> int:
+        forks.catch_up()
+        check_entry(self._lock, "this meteor")
         with self._lock:
             try:
                 return next(self._values)  # another thread was here first
@@ -87,7 +91,7 @@ class Meteor(Uncopyable):
             return first
 
     def after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._forked = True
         self._values = iter(())
 
@@ -108,6 +112,10 @@ class MeteorSupply(Supply):
         self._settings = settings
         self._core = RegisteredMeteor(LOST_AFTER * terms.timeout)
         super().__init__(background, terms, owner)
+
+    @property
+    def _pace(self) -> Pace[Any]:
+        return self._core.pace
 
     def _name(self) -> str:
         return "meteor"

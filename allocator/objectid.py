@@ -9,9 +9,10 @@ from functools import total_ordering
 from os import urandom
 from time import sleep, time
 
-from allocator.forks import in_child
+from allocator.entry import is_mine
+from allocator.forks import catch_up, in_child
+from allocator.iterators import iterator
 from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
-from allocator.supply import iterator
 
 
 class Generator:
@@ -22,13 +23,17 @@ class Generator:
     values: Iterator[bytes]
 
     def __init__(self, process: bytes, counter: int, clock: Callable[[], float] = time) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._clock = clock
         self._blocks = ObjectIdBlocks(process, counter)
         self.end = -1.0
         self.values = iter(())
 
     def refill(self) -> bytes:
+        if catch_up():
+            return generator.refill()
+        if is_mine(self._lock):
+            return new_generator().refill()  # in a signal handler or destructor that interrupted this very place
         while True:
             with self._lock:
                 now = self._clock()

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from operator import length_hint
 from time import monotonic
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from allocator.background import Background
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
 from allocator.schemes.lane import Seen, merged
 from allocator.schemes.limits import check_reserve
-from allocator.schemes.pace import Wait
+from allocator.schemes.pace import Pace, Wait
 from allocator.schemes.segment import Claim, Segments
 from allocator.schemes.tag import Tag
 from allocator.supply import LOST_AFTER, Ended, Supply, Terms
@@ -84,6 +84,10 @@ class SegmentSupply(Supply):
         self._core = Segments(terms.runway, LOST_AFTER * terms.timeout)
         super().__init__(background, terms, owner)
 
+    @property
+    def _pace(self) -> Pace[Any]:
+        return self._core.pace
+
     def _name(self) -> str:
         return f"tag {self.tag!r}"
 
@@ -152,6 +156,7 @@ class SegmentSupply(Supply):
 
     def _start_reserve(self, count: int) -> Future[range]:
         check_reserve(count)
+        self._check_entry()
         return self._background.submit(self._claim_beside, count, {}, True)
 
     def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Future[range]:

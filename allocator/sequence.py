@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from allocator.background import Background
 from allocator.errors import AllocatorError
+from allocator.forks import catch_up
 from allocator.schemes.limits import check_count
 from allocator.schemes.pace import Wait
 from allocator.segments import SegmentSupply
@@ -96,6 +97,7 @@ def drawn(
     start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
 ) -> T:
     """What a thread brings within so many seconds; what it brings later is burnt."""
+    catch_up()
     while True:
         process, future = background.closed, start()
         try:

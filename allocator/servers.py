@@ -25,6 +25,7 @@ from allocator.errors import (
     SchemaOutOfDate,
     ShardMisconfigured,
 )
+from allocator.forks import catch_up
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
@@ -132,6 +133,7 @@ class Servers:
         from urllib3 import Timeout
         from urllib3.exceptions import HTTPError, SSLError
 
+        catch_up()
         if self._closed:
             raise AllocatorClosed
         server = self._addresses[number]

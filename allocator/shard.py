@@ -12,8 +12,10 @@ from allocator.errors import (
     MaxValueWentBack,
     SchemaDamaged,
     SchemaOutOfDate,
+    ServerReplaced,
     ShardMisconfigured,
 )
+from allocator.schemes.growth import LEAD
 from allocator.schemes.shard import Shard, check_usable, lost
 
 DRAWS = 10
@@ -26,6 +28,7 @@ FAULTS = (
     MaxValueWentBack,
     SchemaDamaged,
     SchemaOutOfDate,
+    ServerReplaced,
     ShardMisconfigured,
 )
 """What is a shard's own trouble, for which another one is tried."""
@@ -43,6 +46,11 @@ class Handle:
         self.went_back = False
         self.failing = False
         """It was said that it is left alone."""
+
+    @property
+    def leads(self) -> bool:
+        """It numbers nodes and leases workers for the whole fleet."""
+        return self.row is not None and self.row.numbering.offset == LEAD
 
     @property
     def where(self) -> str:

@@ -260,9 +260,12 @@ class Fleet:
     def lead(self) -> Database:
         """The shard that numbers nodes and leases workers for the whole fleet."""
         self.open()
-        for handle in self._handles:
-            if handle.row and handle.row.numbering.offset == LEAD:
-                return handle.database
+        if not any(handle.leads for handle in self._handles):  # who draws nothing else would never look for it again
+            for number, handle in enumerate(self._handles):
+                if handle.row is None:
+                    self._probe(number)
+        if found := next((handle for handle in self._handles if handle.leads), None):
+            return found.database
         raise DatabaseUnavailable(f"the shard with offset {LEAD} was not reached yet")
 
     def troubles(self) -> list[AllocatorError | None]:

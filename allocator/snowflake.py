@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+from allocator import forks
 from allocator.background import Background
+from allocator.entry import check_entry
 from allocator.errors import AllocatorError, InvalidSetting, NotCopyable, Uncopyable
-from allocator.forks import alive
+from allocator.iterators import iterator
 from allocator.schemes.layout import Layout
-from allocator.schemes.pace import Wait
+from allocator.schemes.pace import Pace, Wait
 from allocator.schemes.snowflake import (
     EPOCH,
     SNOWFLAKE,
@@ -21,7 +23,7 @@ from allocator.schemes.snowflake import (
     SnowflakeBlocks,
     SnowflakeSettings,
 )
-from allocator.supply import LOST_AFTER, Supply, Terms, iterator
+from allocator.supply import LOST_AFTER, Supply, Terms
 
 NEVER = float("inf")
 
@@ -54,14 +56,14 @@ class Snowflake(Uncopyable):
         self._waits = on_clock_back == "wait"
         self._clock, self._sleep = clock, sleep
         self._forked = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._begin, self._end = NEVER, -NEVER
         self._values: Iterator[int] = iter(())
         now = int(clock() * 1000)
         if now < epoch:
             raise InvalidSetting(f"epoch must not be in the future, got {epoch}")
         self._blocks.last = now  # another one of this worker may have made ids in this very millisecond
-        alive.add(self)
+        forks.register(self)
 
     def next_id(self) -> int:
         """The next id, greater than the one before. Raises `ClockWentBack`, or `Exhausted` when the timestamps end."""
@@ -73,6 +75,8 @@ class Snowflake(Uncopyable):
         return self._refill()
 
     def _refill(self) -> int:
+        forks.catch_up()
+        check_entry(self._lock, "this snowflake")
         while True:
             with self._lock:
                 found, pause = self._decide(self._clock())
@@ -100,7 +104,7 @@ class Snowflake(Uncopyable):
         return first, 0.0
 
     def after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._forked = True
         self._begin, self._end = NEVER, -NEVER
         self._values = iter(())
@@ -127,6 +131,10 @@ class SnowflakeSupply(Supply):
     def _new_core(self, terms: Terms) -> LeasedSnowflake:
         settings = self._settings
         return LeasedSnowflake(settings.lease, settings.epoch, settings.layout, LOST_AFTER * terms.timeout)
+
+    @property
+    def _pace(self) -> Pace[Any]:
+        return self._core.pace
 
     def _name(self) -> str:
         return "snowflake"

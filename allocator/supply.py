@@ -7,18 +7,18 @@ The fast path is `next(_values)`, of what is being served: one C call, no lock. 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from operator import length_hint
 from time import monotonic
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+from allocator import forks
 from allocator.background import Background
+from allocator.entry import check_entry, reentrant, repeated
 from allocator.errors import (
     AllocatorClosed,
     AllocatorError,
@@ -27,18 +27,18 @@ from allocator.errors import (
     LeaseLost,
     Uncopyable,
 )
-from allocator.schemes.pace import Wait
+from allocator.iterators import exhaust, iterator
+from allocator.schemes.pace import Pace, Wait
 
 log = logging.getLogger("allocator")
 
-T = TypeVar("T")
 Ended = Future[AllocatorError | None]
 """Done when a request has ended, with the error if it failed; asking again is the waiter's business."""
 
 LOST_AFTER = 12
 """A request that has not ended after so many times the timeout is given up, and burnt should it end after all."""
 
-WITHOUT_GIL = not getattr(sys, "_is_gil_enabled", lambda: True)()
+NOT_LOOKED = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,41 +58,6 @@ def unforeseen(found: BaseException) -> AllocatorError:
     return error
 
 
-class LockedIterator(Generic[T]):
-    """An iterator for builds without the GIL, where `next` on a range may give one value twice."""
-
-    __slots__ = ("_iterator", "_lock")
-
-    def __init__(self, values: Iterable[T]) -> None:
-        self._iterator = iter(values)
-        self._lock = threading.Lock()
-
-    def __iter__(self) -> Iterator[T]:
-        return self
-
-    def __next__(self) -> T:
-        with self._lock:
-            return next(self._iterator)
-
-    def __length_hint__(self) -> int:
-        return length_hint(self._iterator)
-
-
-RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
-
-
-def exhaust(values: Iterator[int]) -> None:
-    """Let whoever still draws from a range, as a `for` loop does, find nothing more in it."""
-    if isinstance(values, LockedIterator):
-        values = values._iterator
-    if isinstance(values, RANGES):
-        values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]
-
-
-def iterator(values: Iterable[T], locked: bool | None = None) -> Iterator[T]:
-    return LockedIterator(values) if (WITHOUT_GIL if locked is None else locked) else iter(values)
-
-
 class Supply(Uncopyable):
     """Serves ids of one kind. Safe to use from several threads and from asyncio at the same time.
 
@@ -100,7 +65,18 @@ class Supply(Uncopyable):
     `_granted` and `_refused` tell it how that went. `owner` is kept alive, since its at-fork hook renews this.
     """
 
-    __slots__ = ("_background", "_failing", "_lock", "_owner", "_terms", "_under_way", "_values")
+    __slots__ = (
+        "_asking",
+        "_background",
+        "_failing",
+        "_lock",
+        "_owner",
+        "_serves",
+        "_spoilt",
+        "_terms",
+        "_under_way",
+        "_values",
+    )
 
     _values: Iterator[int]
     _under_way: Ended
@@ -110,11 +86,13 @@ class Supply(Uncopyable):
         self._terms = terms
         self._owner = owner
         self._values = iter(())
+        self._serves = self._spoilt = False
         self._reset()
 
     def _reset(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._failing = False
+        self._asking = 0
         self._under_way = self._background.nothing
         self._serve(())
 
@@ -124,9 +102,15 @@ class Supply(Uncopyable):
         served = iterator(values)
         first = next(served, None)
         self._values = served
+        self._serves = first is not None
         return first
 
     # -- what a scheme says
+
+    @property
+    @abstractmethod
+    def _pace(self) -> Pace[Any]:
+        """Of the requests."""
 
     @abstractmethod
     def _name(self) -> str:
@@ -163,22 +147,51 @@ class Supply(Uncopyable):
     # -- deciding, under the lock
 
     def _advance(self) -> int | Ended | Wait:
-        """The next id, or what to wait for before asking again."""
+        """The next id, or what to wait for before asking again; a signal handler may raise or fork in it."""
+        self._check_entry()
+        process, known, request = self._background.closed, NOT_LOOKED, None
+        try:
+            with self._lock:
+                known = self._pace.under_way
+                answer, request = self._decide(monotonic())
+                ended = self._under_way
+            if request is not None:
+                self._submit(request, ended, isinstance(answer, int))
+                self._asking = 0
+        except BaseException:
+            self._withdraw(request, known)
+            raise
+        finally:
+            if process is not self._background.closed:
+                self._renew()  # a handler forked: what was decided is the parent's
+        return answer if process is self._background.closed else self._advance()
+
+    def _check_entry(self) -> None:
+        forks.catch_up()
+        check_entry(self._lock, self._name())
+
+    def _withdraw(self, request: Any, known: Any) -> None:
+        """A call was interrupted after it had decided on a request, which nobody else would ever end."""
+        if request is None and known is NOT_LOOKED:
+            return
         with self._lock:
-            answer, request = self._decide(monotonic())
-            ended = self._under_way
-        if request is not None:
-            self._launch(request, ended, isinstance(answer, int))
-        return answer
+            begun = self._pace.under_way
+            if request is None and begun is not known:
+                request = begun
+            if request is None or not self._pace.withdraw(request):
+                return
+            ended, self._asking = self._under_way, 0
+            self._forget(ended)
+        if not ended.done():
+            ended.set_result(None)
 
     def _decide(self, now: float) -> tuple[int | Ended | Wait, Any]:
-        if self._background.closed.is_set():
-            raise AllocatorClosed
+        self._check_usable()
         found = self._more(now)
         want = self._want(now)
         request = None if isinstance(want, Wait) else want
         if request is not None:
-            self._under_way = Future()
+            self._under_way, self._asking = Future(), threading.get_ident()
         if found is not None:
             return found, request
         if stopped := self._stopped():
@@ -189,16 +202,17 @@ class Supply(Uncopyable):
             if want.error is not None and not isinstance(want.error, DatabaseUnavailable):
                 raise want.error.again()
             return want, None
+        if request is None and self._asking == threading.get_ident():
+            raise reentrant(self._name())  # it would wait for what the interrupted call is about to ask for
         return self._under_way, request
 
-    # -- doing, without the lock
+    def _check_usable(self) -> None:
+        if self._background.closed.is_set():
+            raise AllocatorClosed
+        if self._spoilt:
+            raise repeated(self._name())
 
-    def _launch(self, request: Any, ended: Ended, in_advance: bool) -> None:
-        try:
-            self._submit(request, ended, in_advance)
-        except BaseException as error:  # Ctrl-C, or closed meanwhile: nobody else would ever end this request
-            self._end(request, ended, error, in_advance)
-            raise
+    # -- doing, without the lock
 
     def _submit(self, request: Any, ended: Ended, in_advance: bool) -> None:
         self._background.submit(self._run, request, ended, in_advance)
@@ -278,4 +292,5 @@ class Supply(Uncopyable):
 
     def _renew(self) -> None:
         """In a forked child: what is in memory is the parent's."""
+        self._spoilt = self._spoilt or (forks.unseen and self._serves)
         self._reset()

@@ -9,12 +9,13 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
+from allocator import forks
 from allocator.backend import Backend, backend_of
 from allocator.background import Background
 from allocator.errors import DatabaseUnavailable, InvalidSetting, Uncopyable
-from allocator.forks import alive
 from allocator.meteor import MeteorSupply
 from allocator.refills import Refills
+from allocator.schemes.epoch import Margin, margin_of
 from allocator.schemes.limits import MAX_ID, check_seconds, check_tag
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
@@ -53,6 +54,10 @@ class Allocator(Uncopyable):
     create_missing: make a tag when it is used for the first time; otherwise `UnknownTag` is raised.
     step, max_step, limit: the settings of tags made that way: the least and the greatest number of ids a claim
         takes (1 to 100 million), and the greatest id (1 to 2**63 - 1; `JAVASCRIPT_MAX_ID` where browsers read it).
+    margin: of tags made that way, how many ids are left out when the database is found on another server, or on one
+        that was restarted or restored, since it may have forgotten claims; "refuse" raises `ServerReplaced` instead,
+        until `Tags.repair`. By default a thousand times `max_step`, and a billion at least
+        where the limit leaves room for it.
     runway: how many seconds the ids in memory should last at the rate seen, should the database go away.
     timeout: how many seconds a call may wait for the database when no ids are in memory.
     meteor, snowflake: the formats of these ids, where they are not the default ones.
@@ -86,6 +91,7 @@ class Allocator(Uncopyable):
         step: int = DEFAULT_STEP,
         max_step: int = DEFAULT_MAX_STEP,
         limit: int = MAX_ID,
+        margin: Margin | None = None,
         runway: float = 60.0,
         timeout: float = 5.0,
         meteor: MeteorSettings | None = None,
@@ -94,7 +100,7 @@ class Allocator(Uncopyable):
         self._terms = Terms(
             bool(create_missing), check_seconds("runway", runway, 0.0), check_seconds("timeout", timeout, 0.05)
         )
-        self._template = Tag("template", 0, step, max_step, limit).checked()
+        self._template = Tag("template", 0, step, max_step, limit, margin=margin_of(margin, max_step, limit)).checked()
         self._background = Background()
         self._backend = self._watched(
             backend_of(database, shards, fleet, tickets, token, self._background, self._terms.timeout)
@@ -105,7 +111,7 @@ class Allocator(Uncopyable):
         shared = (self._backend, self._background, self._terms)
         self._meteor = MeteorSupply(*shared, settings_of(meteor, MeteorSettings).checked(), owner=self)
         self._snowflake = SnowflakeSupply(*shared, settings_of(snowflake, SnowflakeSettings).checked(), owner=self)
-        alive.add(self)
+        forks.register(self)
 
     def _watched(self, backend: Backend) -> Backend:
         """For a subclass that looks at what is asked of the database."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagExists
+from allocator.schemes.epoch import Margin, margin_of
 from allocator.schemes.lane import Lane
 from allocator.schemes.limits import MAX_ID, check_tag, check_whole
 from allocator.schemes.tag import Tag, unknown
@@ -37,6 +38,7 @@ class Tags:
         limit: int | None = None,
         start_after: int = 0,
         start_after_column: str | None = None,
+        margin: Margin | None = None,
     ) -> Tag:
         """Make a tag whose first id is greater than `start_after`, and than every value of `start_after_column`.
 
@@ -44,12 +46,20 @@ class Tags:
         now must have stopped. What is not given is as the allocator makes tags. Raises `TagExists`, and with a start
         `FleetGrowing` while shards are added.
         """
-        fresh = replace(self._changed(self._template, step, max_step, limit, start_after), name=tag).checked()
+        kept = self._margin(margin, max_step, limit)
+        fresh = replace(self._changed(self._template, step, max_step, limit, start_after, kept), name=tag).checked()
         if start_after_column is not None:
             highest = self._highest(start_after_column)
             fresh = replace(fresh, max_value=max(start_after, highest)).checked()
         self._make(fresh)
         return fresh
+
+    def _margin(self, given: Margin | None, max_step: int | None, limit: int | None) -> int:
+        """The usual one of a tag goes by its own `max_step` and `limit`."""
+        ours = self._template
+        if given is None and ours.margin != margin_of(None, ours.max_step, ours.limit):
+            return ours.margin
+        return margin_of(given, ours.max_step if max_step is None else max_step, ours.limit if limit is None else limit)
 
     def _make(self, fresh: Tag) -> None:
         databases = self.databases()
@@ -90,23 +100,46 @@ class Tags:
         max_step: int | None = None,
         limit: int | None = None,
         start_after: int | None = None,
+        margin: Margin | None = None,
     ) -> Tag:
         """Change a tag. A value is only ever raised: `start_after` below what was claimed is refused.
 
         A limit and `start_after` hold from the next claim on: what processes have in memory is still given out. They
         learn of a step when they are started anew.
         """
-        given = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after}
+        given: dict[str, Any] = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after}
+        given["margin"] = margin
         return self._set(tag, {name: value for name, value in given.items() if value is not None})
 
-    def _set(self, tag: str, given: dict[str, int]) -> Tag:
+    def repair(self, tag: str, *, above: int | None = None) -> Tag:
+        """Let a tag go on with the server that this is now, above every id that it may have forgotten.
+
+        above: no id in use is greater. By default it is raised as after a failover, by its margin or the usual one.
+
+        After a failover or a restore, when nothing uses the old server any more. A process that was stopped by
+        `MaxValueWentBack` goes on when it is started anew. Raises `UnknownTag` and `InvalidSetting`.
+        """
+        name = check_tag(tag)
+        found = [(database, database.run(database.dialect.read_segment, name)) for database in self.databases()]
+        if not any(row for _, row in found):
+            raise unknown(name)
+        for database, row in found:
+            if row is not None:
+                database.repair_segment(row, above)
+        return self.get(tag)
+
+    def _set(self, tag: str, given: dict[str, Any]) -> Tag:
         now = self.get(tag)
+        margin = None if given.get("margin") is None else margin_of(given["margin"], now.max_step)
+        given |= {} if margin is None else {"margin": margin}
         step, max_step, limit, start_after = map(given.get, ("step", "max_step", "limit", "start_after"))
         if start_after is not None and check_whole("start_after", start_after, 0, MAX_ID) < now.max_value:
             raise InvalidSetting(f"start_after must be at least {now.max_value}, which is claimed, got {start_after}")
         if limit is not None and check_whole("limit", limit, 1, MAX_ID) < now.max_value:
             raise InvalidSetting(f"limit must be at least {now.max_value}, which is claimed, got {limit}")
-        self._changed(now, step, max_step, limit, start_after).checked()
+        if margin is None and limit is not None and now.margin == margin_of(None, now.max_step, now.limit):
+            given["margin"] = margin = margin_of(None, now.max_step if max_step is None else max_step, limit)
+        self._changed(now, step, max_step, limit, start_after, margin).checked()
         changes = {COLUMNS.get(name, name): value for name, value in given.items()}
         databases = self._databases()
         with complete(databases if start_after else ()):
@@ -118,7 +151,13 @@ class Tags:
         return self.get(tag)
 
     def _changed(
-        self, tag: Tag, step: int | None, max_step: int | None, limit: int | None, start_after: int | None
+        self,
+        tag: Tag,
+        step: int | None,
+        max_step: int | None,
+        limit: int | None,
+        start_after: int | None,
+        margin: int | None,
     ) -> Tag:
         return replace(
             tag,
@@ -126,6 +165,7 @@ class Tags:
             step=tag.step if step is None else step,
             max_step=tag.max_step if max_step is None else max_step,
             limit=tag.limit if limit is None else limit,
+            margin=tag.margin if margin is None else margin,
         )
 
     def _highest(self, name: str) -> int:

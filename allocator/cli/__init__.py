@@ -11,6 +11,7 @@ import allocator
 from allocator.cli.adopt import adopt
 from allocator.cli.bench import bench
 from allocator.cli.db import db
+from allocator.cli.doctor import doctor
 from allocator.cli.draw import next_ids
 from allocator.cli.inspect import inspect_command
 from allocator.cli.nodes import nodes
@@ -49,4 +50,5 @@ main.add_command(shards)
 main.add_command(serve)
 main.add_command(tokens)
 main.add_command(db)
+main.add_command(doctor)
 main.add_command(bench)

@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from allocator.cli.options import fleet_command, ids_of, show, table
+from allocator.errors import AllocatorError
+from allocator.schemes.epoch import Margin, told
 from allocator.schemes.limits import JAVASCRIPT_MAX_ID
 from allocator.schemes.tag import Tag
 from allocator.schemes.wire import tag_to_json
 
-HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "used")
+if TYPE_CHECKING:
+    from allocator.tags import Tags
+
+MARGIN = "Ids left out after a failover, a restore or a restart of the database, or refuse to stop until tags repair."
+HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "margin", "used")
 
 
 @click.group()
 def tags() -> None:
-    """List, create and change tags."""
+    """List, create, change and repair tags."""
+
+
+def margin_from(context: click.Context, parameter: click.Parameter, given: str | None) -> Margin | None:
+    if given is None:
+        return None
+    if given == "refuse":
+        return "refuse"
+    try:
+        return int(given)
+    except ValueError:
+        raise click.BadParameter(f"a number of ids, or refuse; got {given!r}") from None
 
 
 def settings(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that `create` and `set` share."""
     for option in (
+        click.option("--margin", callback=margin_from, metavar="N|refuse", help=MARGIN),
         click.option("--javascript", is_flag=True, help=f"Same as --limit {JAVASCRIPT_MAX_ID}, for ids browsers read."),
         click.option("--limit", type=int, help="The greatest id the tag will ever give."),
         click.option("--max-step", type=int, help="Most ids a claim takes, at a high rate."),
@@ -53,6 +71,7 @@ def create_tag(
     max_step: int | None,
     limit: int | None,
     javascript: bool,
+    margin: Margin | None,
     start_after: int,
     start_after_column: str | None,
     urls: tuple[str, ...],
@@ -72,6 +91,7 @@ def create_tag(
             limit=the_limit(limit, javascript),
             start_after=start_after,
             start_after_column=start_after_column,
+            margin=margin,
         )
     show(as_json, tag_to_json(made), f"created {made.name}: {first(made)}")
 
@@ -87,6 +107,7 @@ def set_tag(
     max_step: int | None,
     limit: int | None,
     javascript: bool,
+    margin: Margin | None,
     start_after: int | None,
     urls: tuple[str, ...],
     as_json: bool,
@@ -98,9 +119,54 @@ def set_tag(
     """
     with ids_of(urls) as ids:
         now = ids.tags.set(
-            tag, step=step, max_step=max_step, limit=the_limit(limit, javascript), start_after=start_after
+            tag,
+            step=step,
+            max_step=max_step,
+            limit=the_limit(limit, javascript),
+            start_after=start_after,
+            margin=margin,
         )
     show(as_json, tag_to_json(now), shown([now]))
+
+
+@tags.command("repair")
+@click.argument("names", metavar="[TAG]...", nargs=-1)
+@click.option("--all", "of_all", is_flag=True, help="Every tag there is.")
+@click.option("--above", type=int, help="No id in use is greater; else the margin of the tag is left out.")
+@fleet_command
+def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[str, ...], as_json: bool) -> None:
+    """Let tags go on after a failover or a restore, above every id that the database may have forgotten.
+
+    First make sure that nothing uses the old server any more. Processes that say that a tag waits to be repaired go on
+    by themselves; start those anew that say that it is stopped.
+
+    \b
+        allocator tags repair order
+        allocator tags repair --all
+        allocator tags repair order --above 9000000
+    """
+    if bool(names) == of_all:
+        raise click.UsageError("name the tags, or give --all")
+    with ids_of(urls, create_missing=False) as ids:
+        chosen = [tag.name for tag in ids.tags.list()] if of_all else names
+        repaired, refused = repair_each(ids.tags, chosen, above)
+    if repaired or not refused:
+        show(as_json, [tag_to_json(tag) for tag in repaired], shown(repaired))
+    for error in refused[1:]:
+        click.echo(f"error: {error}", err=True)
+    if refused:
+        raise refused[0]
+
+
+def repair_each(tags: Tags, names: Iterable[str], above: int | None) -> tuple[list[Tag], list[AllocatorError]]:
+    """One that does not fit leaves the others to be repaired."""
+    repaired, refused = [], []
+    for name in names:
+        try:
+            repaired.append(tags.repair(name, above=above))
+        except AllocatorError as error:
+            refused.append(error)
+    return repaired, refused
 
 
 def first(tag: Tag) -> str:
@@ -119,4 +185,4 @@ def shown(found: list[Tag]) -> str:
 
 def cells(tag: Tag) -> tuple[str, ...]:
     used = f"{100 * tag.max_value / tag.limit:.2f}%"
-    return (tag.name, str(tag.max_value), str(tag.step), str(tag.max_step), str(tag.limit), used)
+    return (tag.name, str(tag.max_value), str(tag.step), str(tag.max_step), str(tag.limit), str(told(tag.margin)), used)

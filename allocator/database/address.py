@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, Pool, create_engine, event, make_url
+from sqlalchemy import URL, Engine, ExceptionContext, Pool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
@@ -65,7 +65,8 @@ class Address:
 
     def engine(self, timeout: float) -> Engine:
         """An engine in autocommit whose connections cost nothing to give back and wait at most `timeout` seconds."""
-        args = {k: v for k, v in self.dialect.connect_args(timeout).items() if k not in self._given_args}
+        wanted = self.dialect.connect_args(self.url.get_driver_name(), timeout)
+        args = {name: value for name, value in wanted.items() if name not in self._given_args}
         try:
             engine = self._create(
                 connect_args=args,
@@ -81,10 +82,17 @@ class Address:
             raise InvalidDatabase(f"{self.shown} cannot be used: {str(error).splitlines()[0]}") from error
         # Every statement is its own transaction; on PyMySQL the rollback at return is a second round trip.
         engine.dialect.do_rollback = lambda dbapi_connection: None  # type: ignore[method-assign]
+        self.dialect.on_engine(engine)
 
         @event.listens_for(engine, "connect")
         def prepare(connection: Any, record: Any) -> None:
             self.dialect.on_connect(connection, record.info, timeout)
+
+        @event.listens_for(engine, "handle_error")
+        def leave(context: ExceptionContext) -> None:
+            # A new connection may be led to another server; an old one would stay with this one for good.
+            if self.dialect.code(context.original_exception) in self.dialect.misplaced:
+                context.is_disconnect = True
 
         return engine
 

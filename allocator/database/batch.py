@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, TextClause, bindparam, text
@@ -22,13 +23,12 @@ FIELDS = ("name", "span", "seen", "lane_offset", "lane_step")
 
 CLAIMABLE = (
     "s.tag = w.name AND s.max_value <= s.id_limit - w.span AND s.max_value >= w.seen "
-    "AND s.shard_offset = w.lane_offset AND s.shard_step = w.lane_step"
+    "AND s.shard_offset = w.lane_offset AND s.shard_step = w.lane_step AND {here}"
 )
-"""The guards of `segments.claiming`, for the row `s` and what is wanted of it, `w`."""
+"""The guards of `segments.claiming`, for the row `s` and what is wanted of it, `w`; no other has a column `epoch`."""
 
-
-class NotAllOfThem(Exception):
-    """One could not be claimed, where that cannot be told apart: nothing is."""
+LEAST = 2
+"""Of so many tags a batch is cheaper than a claim for each."""
 
 
 class Wanted(NamedTuple):
@@ -45,9 +45,6 @@ class Wanted(NamedTuple):
 
 
 class BatchVerbs(SegmentVerbs):
-    least_batch = 2
-    """Of so many tags a batch is cheaper than a claim for each."""
-
     def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
         """Claim for as many of these tags as can be had without waiting: the end of the window of each."""
         raise NotImplementedError
@@ -70,8 +67,9 @@ def listed(wanted: Sequence[Wanted]) -> dict[str, str]:
     return {"wanted": json.dumps([dict(zip(FIELDS, (w.name, w.span, w.seen, *w.lane), strict=True)) for w in wanted])}
 
 
-def statement(words: str) -> TextClause:
-    return text(words).bindparams(bindparam("wanted"))
+@cache
+def statement(words: str, here: str) -> TextClause:
+    return text(words.format(here=here)).bindparams(bindparam("wanted"))
 
 
 def ends_of(rows: Sequence[Any]) -> dict[str, int]:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from allocator.database.batch import BatchVerbs
-from allocator.database.nodes import NodeVerbs
+from allocator.database.ground import GroundVerbs
 from allocator.database.shards import ShardVerbs
 from allocator.database.tokens import TokenVerbs
 from allocator.errors import AllocatorError
@@ -22,7 +22,7 @@ MAX_CONNECT_SECONDS = 10.0
 """To a server that does not even answer, however patient the statements may be."""
 
 
-class Dialect(BatchVerbs, ShardVerbs, NodeVerbs, TokenVerbs):
+class Dialect(BatchVerbs, ShardVerbs, GroundVerbs, TokenVerbs):
     """What all databases have in common; one subclass for each, with the difference."""
 
     name: ClassVar[str]
@@ -36,15 +36,20 @@ class Dialect(BatchVerbs, ShardVerbs, NodeVerbs, TokenVerbs):
     """The driver's error codes that mean more than "try again later"."""
     contended: ClassVar[frozenset[str]] = frozenset()
     """The codes after which the same statement may simply be run again: deadlocks and the like."""
+    misplaced: ClassVar[frozenset[str]] = frozenset()
+    """The codes of a server that cannot write now, where another one of its cluster can: its connections are left."""
     pool_size: ClassVar[int] = 8
     embedded: ClassVar[bool] = False
     """The database is this library's own file, so it makes its schema by itself."""
 
     # -- connections
 
-    def connect_args(self, timeout: float) -> dict[str, Any]:
-        """Arguments for the driver, of which a URL's own query wins."""
+    def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
+        """Arguments for a driver, of which a URL's own query wins."""
         return {}
+
+    def on_engine(self, engine: Engine) -> None:
+        """Prepare a new engine, before anything is connected."""
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         """Prepare a new connection of the driver; `info` stays with it. A round trip here is one per connection."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from math import ceil
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, bindparam, func, select, text
+from sqlalchemy import Connection, CursorResult, Update, func, text
 from sqlalchemy.dialects.mysql import insert
 
-from allocator.database.batch import CLAIMABLE, NotAllOfThem, Wanted, among, ends_of, listed, statement
+from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
-from allocator.database.segments import RAISED, claimed, claiming, execute
-from allocator.database.tables import segment, worker
+from allocator.database.epochs import NOWHERE
+from allocator.database.message import sent
+from allocator.database.segments import RAISED, claiming
+from allocator.database.tables import epoch, segment, worker
 from allocator.database.tickets import FENCE, FLOOR, drawn_by, with_server
 from allocator.errors import (
     DatabaseRefused,
@@ -23,24 +25,35 @@ from allocator.errors import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.schemes.lane import Lane
+from allocator.schemes.epoch import Here, one_of_several, plain
 from allocator.schemes.shard import Shard
 from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import Numbering
 
-CLAIM = claiming(func.last_insert_id(RAISED))
-FREE = select(segment.c.tag).with_for_update(skip_locked=True)
-CLAIMED = select(segment.c.tag, segment.c.max_value)
-CLAIM_BATCH = statement(
-    "UPDATE allocator_segment s JOIN JSON_TABLE(:wanted, '$[*]' COLUMNS ("
-    "name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.name', span BIGINT PATH '$.span', "
-    "seen BIGINT PATH '$.seen', lane_offset BIGINT PATH '$.lane_offset', lane_step BIGINT PATH '$.lane_step')) w "
-    f"SET s.max_value = s.max_value + w.span WHERE s.tag IN :names AND {CLAIMABLE}"
-).bindparams(bindparam("names", expanding=True))
+NAME = "name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.name', span BIGINT PATH '$.span'"
+FREE = (
+    "SELECT JSON_ARRAYAGG(JSON_OBJECT('name', w.name, 'span', w.span)) INTO @allocator_claimed "
+    f"FROM JSON_TABLE(%(wanted)s, '$[*]' COLUMNS ({NAME}, seen BIGINT PATH '$.seen', "
+    "lane_offset BIGINT PATH '$.lane_offset', lane_step BIGINT PATH '$.lane_step')) w "
+    f"STRAIGHT_JOIN allocator_segment s WHERE {CLAIMABLE} FOR UPDATE {{of}} SKIP LOCKED"
+)
+CLAIMED = f"JSON_TABLE(@allocator_claimed, '$[*]' COLUMNS ({NAME})) w STRAIGHT_JOIN allocator_segment s"
+RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span WHERE s.tag = w.name"
+READ = f"SELECT s.tag, s.max_value FROM {CLAIMED} WHERE s.tag = w.name"
+CLAIM_BATCH = ("START TRANSACTION", FREE, RAISE, READ, "COMMIT")
+"""Lock what is free and may be claimed, raise it, read what it was raised to."""
 REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} LOCK IN SHARE MODE"
 COUNT = (
     f"INSERT INTO allocator_ticket_counter (type, id) SELECT :type, LAST_INSERT_ID(:first) {FENCE} LOCK IN SHARE MODE "
     "ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(allocator_ticket_counter.id + :step)"
+)
+SERVER = "HEX(CRC32(CONCAT_WS('/', @@server_id, @@hostname, @@port, @@datadir, DATABASE())))"
+START = "((UUID_SHORT() >> 24) & 4294967295)"
+"""When the server started, in seconds; told too late by one for each 2**24 numbers that this has given since."""
+RUN = f"@allocator_server = {SERVER}, @allocator_run = CONCAT({SERVER}, '-', {START})"
+"""In variables of the session, which ends with the server: in a binary log of statements they stand as values."""
+CLUSTERS = (
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_cluster_name', 'group_replication_group_name')"
 )
 SCHEMA_LOCK = "allocator_schema_change"
 
@@ -55,9 +68,12 @@ class MySQL(Dialect):
     needs_name = True
     locks_what_it_reads = True
     replacing, counting = REPLACE, COUNT
+    clock = "UNIX_TIMESTAMP()"
     insert_missing = insert(segment).prefix_with("IGNORE")
+    insert_missing_ground = insert(epoch).prefix_with("IGNORE")
     insert_missing_worker = insert(worker).prefix_with("IGNORE")
-    contended = frozenset({"1213", "1205", "1020"})
+    contended = frozenset({"1213", "1205", "1020", "3101"})
+    misplaced = frozenset({"1047", "1180", "1290", "1792", "1836", "3100"})
     errors = {
         "1062": MaxValueWentBack,
         "1044": DatabaseRefused,
@@ -66,6 +82,7 @@ class MySQL(Dialect):
         "1064": DatabaseRefused,
         "1305": DatabaseRefused,
         "1142": DatabaseRefused,
+        "1235": DatabaseRefused,
         "1698": DatabaseRefused,
         "1054": SchemaOutOfDate,
         "1146": SchemaOutOfDate,
@@ -77,15 +94,21 @@ class MySQL(Dialect):
         "4025": SchemaDamaged,
     }
 
-    def connect_args(self, timeout: float) -> dict[str, Any]:
-        return {"connect_timeout": ceil(min(timeout, MAX_CONNECT_SECONDS))}
+    def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
+        seconds = min(timeout, MAX_CONNECT_SECONDS)
+        # PyMySQL's connect_timeout ends with the handshake of TCP, and a server that is frozen is still connected to.
+        greeting = {"read_timeout": seconds, "write_timeout": seconds} if driver == self.default_driver else {}
+        return {"connect_timeout": ceil(seconds), **greeting}
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         # Set here and not as arguments, since a connection may come from the user's own engine.
         if hasattr(connection, "_read_timeout"):
             connection._read_timeout = connection._write_timeout = timeout
         with connection.cursor() as cursor:
-            cursor.execute(SESSION.format(seconds=ceil(timeout)))
+            knows = not is_merely_like_it(version_of(connection, cursor))
+            cursor.execute(", ".join([SESSION.format(seconds=ceil(timeout)), *([RUN] if knows else [])]))
+        if knows:
+            info["run"] = "@allocator_run"
 
     def code(self, error: BaseException) -> str:
         return str(error.args[0]) if error.args else ""
@@ -111,8 +134,30 @@ class MySQL(Dialect):
         )
         return list(connection.scalars(named, {"name": table_name}))
 
-    def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
-        result = execute(connection, CLAIM, claimed(name, size, lane, seen))
+    # -- where we are
+
+    def is_here(self, connection: Connection) -> str:
+        run = self.run_here(connection)
+        return f"epoch = {run}" if run == NOWHERE else f"FIND_IN_SET(CAST({run} AS BINARY), epoch)"
+
+    def server_here(self, connection: Connection) -> str:
+        return NOWHERE if self.run_here(connection) == NOWHERE else "@allocator_server"
+
+    def look_here(self, connection: Connection, was: str) -> Here:
+        if self.run_here(connection) == NOWHERE:
+            return plain(was, "")
+        connection.exec_driver_sql(f"SET {RUN}")  # a proxy may have led us to another session
+        run = str(connection.exec_driver_sql("SELECT @allocator_run").scalar())
+        at, since = times(connection)
+        return one_of_several(was, run, since, cluster_of(connection) is not None, at)
+
+    # -- segments
+
+    @classmethod
+    def claim(cls, here: str) -> Update:
+        return claiming(func.last_insert_id(RAISED), here)
+
+    def end_of(self, result: CursorResult[Any], name: str) -> int | None:
         if result.rowcount == 0:
             return None
         if result.rowcount != 1:
@@ -123,21 +168,24 @@ class MySQL(Dialect):
             raise damaged(name, f"the claim returned {result.lastrowid}, as when the table has a trigger")
         return int(result.lastrowid)
 
-    least_batch = 6  # it is a transaction of five round trips
-
     def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
-        with suppress(NotAllOfThem), self.transaction(connection):
-            free = set(connection.scalars(FREE.where(among(one.name for one in wanted))))
-            chosen = [one for one in wanted if one.name in free]
-            result = connection.execute(CLAIM_BATCH, {**listed(chosen), "names": [one.name for one in chosen]})
-            if result.rowcount != len(chosen) or warned(result):
-                raise NotAllOfThem
-            return ends_of(connection.execute(CLAIMED.where(among(free))).all())
-        return {}
+        of = "" if getattr(connection.dialect, "is_mariadb", False) else "OF s"  # one refuses it, the other needs it
+        words = [statement.format(here=self.is_here(connection), of=of) for statement in CLAIM_BATCH]
+        try:
+            answers = sent(connection, words, listed(wanted))
+        except BaseException:
+            self.undo(connection)
+            raise
+        _, _, raised, read, _ = answers
+        if raised.found != len(read.rows) or any(answer.warnings for answer in answers):
+            return {}
+        return ends_of(read.rows)
 
     # -- tickets
 
     def server(self, connection: Connection) -> str:
+        if name := cluster_of(connection):
+            return f"CONCAT('cluster ', {name}, '/', DATABASE())"
         # MariaDB has no identity of its own; servers that replicate each other differ at least in this number.
         server = "@@server_id" if getattr(connection.dialect, "is_mariadb", False) else "@@server_uuid"
         return f"CONCAT({server}, '/', DATABASE())"
@@ -164,6 +212,43 @@ class MySQL(Dialect):
         number_as(connection, numbering)
         result = connection.execute(text("REPLACE INTO allocator_ticket (type) VALUES (:type)"), {"type": FLOOR})
         return int(result.lastrowid)
+
+
+def version_of(connection: Any, cursor: Any) -> str:
+    """PyMySQL has it from the greeting; it must be known before anything is said that others do not understand."""
+    told = getattr(connection, "server_version", None)
+    if isinstance(told, str):
+        return told
+    cursor.execute("SELECT VERSION()")
+    return str(cursor.fetchone()[0])
+
+
+def is_merely_like_it(version: str) -> bool:
+    """TiDB and Vitess speak the protocol; several of their servers, or none of them, keep the row."""
+    return "TiDB" in version or "Vitess" in version
+
+
+def cluster_of(connection: Connection) -> str | None:
+    """The variable that names the Galera cluster or the replication group, of which this is a server."""
+    info = connection.info
+    if "cluster" not in info:
+        values = {row.Variable_name: row.Value for row in connection.exec_driver_sql(CLUSTERS)}
+        named = {
+            "@@wsrep_cluster_name": values.get("wsrep_on") == "ON",
+            "@@group_replication_group_name": bool(values.get("group_replication_group_name")),
+        }
+        info["cluster"] = next((name for name, is_one in named.items() if is_one), None)
+    found: str | None = info["cluster"]
+    return found
+
+
+def times(connection: Connection) -> tuple[int, int]:
+    """By the server's own clock, in seconds since 1970: now, and when it started."""
+    while True:
+        before = connection.exec_driver_sql("SELECT UNIX_TIMESTAMP()").scalar_one()
+        _, uptime = connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Uptime'").one()
+        if connection.exec_driver_sql("SELECT UNIX_TIMESTAMP()").scalar_one() == before:
+            return int(before), int(before) - int(uptime)
 
 
 def warned(result: CursorResult[Any]) -> bool:

@@ -9,13 +9,14 @@ from math import ceil
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Engine, Update, text
 from sqlalchemy.dialects.postgresql import insert
 
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, statement
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
-from allocator.database.segments import RAISED, claimed, claiming, execute, only_row
-from allocator.database.tables import segment, worker
+from allocator.database.epochs import NOWHERE
+from allocator.database.segments import RAISED, claiming
+from allocator.database.tables import epoch, segment, worker
 from allocator.database.tickets import FENCE, FLOOR
 from allocator.errors import (
     DatabaseRefused,
@@ -25,11 +26,9 @@ from allocator.errors import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.schemes.lane import Lane
 from allocator.schemes.ticket import Numbering
 
-CLAIM = claiming(RAISED).returning(segment.c.max_value)
-CLAIM_BATCH = statement(
+CLAIM_BATCH = (
     "WITH w AS (SELECT * FROM json_to_recordset(CAST(:wanted AS json)) "
     "AS w(name text, span bigint, seen bigint, lane_offset bigint, lane_step bigint)), "
     "free AS (SELECT tag FROM allocator_segment WHERE tag IN (SELECT name FROM w) FOR NO KEY UPDATE SKIP LOCKED) "
@@ -46,11 +45,24 @@ SERVER = (
     " || '/' || (SELECT oid FROM pg_database WHERE datname = current_database()))"
 )
 """The server, its timeline, which a promoted standby begins anew, and the database."""
+RUN = (
+    "(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) "
+    "|| '/' || CAST(1000000 * EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS BIGINT) "
+    "|| '/' || coalesce(pg_relation_filepath('allocator_segment'), ''))"
+)
+"""The timeline, since when the server runs, which a restored disk does not know, and the table's own file: what a dump
+is restored to has another one."""
+LASTING = "(current_setting('synchronous_commit') <> 'off' OR set_config('synchronous_commit', 'on', true) = 'on')"
+"""Of a claim, whatever the role or database is set to: else a crash of the server's processes, after which it is still
+the same run, could forget commits."""
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The advisory lock of schema changes: the letters "allocato" as a 64-bit key."""
 
 REFUSALS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """A refused connection has no SQLSTATE in psycopg, only the server's words."""
+
+LEAST = (13,)
+"""The version that is assumed of a server which tells none."""
 
 MIN_CONNECT_SECONDS = 2
 """libpq's own lower bound for connect_timeout."""
@@ -62,9 +74,12 @@ class PostgreSQL(Dialect):
     default_driver = "psycopg"
     extra = "postgres"
     replacing = REPLACE
+    clock = "CAST(EXTRACT(EPOCH FROM now()) AS BIGINT)"
     insert_missing = insert(segment).on_conflict_do_nothing(index_elements=[segment.c.tag])
+    insert_missing_ground = insert(epoch).on_conflict_do_nothing(index_elements=[epoch.c.id])
     insert_missing_worker = insert(worker).on_conflict_do_nothing(index_elements=[worker.c.number])
     contended = frozenset({"40001", "40P01", "55P03"})
+    misplaced = frozenset({"25006"})
     errors = {
         "23505": MaxValueWentBack,
         "28000": DatabaseRefused,
@@ -81,12 +96,17 @@ class PostgreSQL(Dialect):
         "23514": SchemaDamaged,
     }
 
-    def connect_args(self, timeout: float) -> dict[str, Any]:
+    def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         return {"connect_timeout": max(MIN_CONNECT_SECONDS, ceil(min(timeout, MAX_CONNECT_SECONDS)))}
+
+    def on_engine(self, engine: Engine) -> None:
+        dialect: Any = engine.dialect
+        dialect._get_server_version_info = partial(version_of, dialect._get_server_version_info)
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         warnings: list[str] = []
         info["warnings"] = warnings
+        info["run"] = NOWHERE if is_merely_like_it(connection) else RUN
         if hasattr(connection, "add_notice_handler"):  # psycopg 3, and not a driver of the user's own choice
             # PgBouncer in transaction mode loses prepared statements between two transactions.
             connection.prepare_threshold = None
@@ -121,11 +141,18 @@ class PostgreSQL(Dialect):
         )
         return list(connection.scalars(named, {"name": table_name}))
 
-    def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
-        return only_row(execute(connection, CLAIM, claimed(name, size, lane, seen)).all(), name)
+    @classmethod
+    def claim(cls, here: str) -> Update:
+        return claiming(RAISED, lasting(here)).returning(segment.c.max_value)
 
     def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
-        return ends_of(connection.execute(CLAIM_BATCH, listed(wanted)).all())
+        return ends_of(
+            connection.execute(statement(CLAIM_BATCH, lasting(self.is_here(connection))), listed(wanted)).all()
+        )
+
+    def skip_nodes(self, connection: Connection, count: int) -> None:
+        drawn = text("SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, :n)")
+        connection.execute(drawn, {"n": count})
 
     # -- tickets
 
@@ -163,6 +190,26 @@ class PostgreSQL(Dialect):
                 f"ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY {numbering.step} "
                 f"SET START WITH {numbering.offset} RESTART WITH {first}"
             )
+
+
+def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connection) -> tuple[int, ...]:
+    """SQLAlchemy refuses a server that does not call itself PostgreSQL; CockroachDB says which it follows."""
+    try:
+        return ask(connection)
+    except AssertionError:
+        told = str(connection.exec_driver_sql("SHOW server_version").scalar())
+        return tuple(int(part) for part in told.split(maxsplit=1)[0].split(".") if part.isdecimal()) or LEAST
+
+
+def lasting(here: str) -> str:
+    """A condition that says where a claim holds, and lets what it commits last; others than PostgreSQL know no such."""
+    return f"{here} AND {LASTING}" if RUN in here else here
+
+
+def is_merely_like_it(connection: Any) -> bool:
+    """CockroachDB and YugabyteDB have no such WAL, and commit on several servers together."""
+    asked = getattr(getattr(connection, "info", None), "parameter_status", lambda name: "")
+    return bool(asked("crdb_version")) or "-YB-" in (asked("server_version") or "")
 
 
 def note_warning(warnings: list[str], diagnostic: Any) -> None:

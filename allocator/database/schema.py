@@ -118,8 +118,20 @@ def missing_parts(inspector: Inspector) -> list[str]:
 def damages(inspector: Inspector, expected: Table) -> list[str]:
     if not inspector.has_table(expected.name):
         return [f"table {expected.name} is missing; {UPGRADE}"]
+    return [
+        *column_damages(inspector, expected),
+        *key_damages(inspector, expected),
+        *engine_damages(inspector, expected),
+    ]
+
+
+def column_damages(inspector: Inspector, expected: Table) -> list[str]:
     present = {part["name"]: part for part in inspector.get_columns(expected.name)}
-    found = [wrong for part in expected.columns if (wrong := damage(part, present.get(part.name), inspector))]
+    return [wrong for part in expected.columns if (wrong := damage(part, present.get(part.name), inspector))]
+
+
+def key_damages(inspector: Inspector, expected: Table) -> list[str]:
+    found = []
     key = list(inspector.get_pk_constraint(expected.name)["constrained_columns"])
     needed = [part.name for part in expected.primary_key.columns]
     if key != needed:
@@ -130,10 +142,14 @@ def damages(inspector: Inspector, expected: Table) -> list[str]:
         columns = [part.name for part in constraint.columns]
         if columns not in unique_columns(inspector, expected.name):
             found.append(f"{expected.name} must have a unique key on ({', '.join(columns)}), and has none")
+    return found
+
+
+def engine_damages(inspector: Inspector, expected: Table) -> list[str]:
     engines = [value for name, value in table_options(inspector, expected.name).items() if name.endswith("_engine")]
     if any(engine != "InnoDB" for engine in engines):
-        found.append(f"{expected.name} is kept by {engines[0]}, and must be by InnoDB, which has transactions")
-    return found
+        return [f"{expected.name} is kept by {engines[0]}, and must be by InnoDB, which has transactions"]
+    return []
 
 
 def unique_columns(inspector: Inspector, name: str) -> list[list[str | None]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any, ClassVar
 
 from sqlalchemy import (
@@ -12,20 +12,24 @@ from sqlalchemy import (
     Connection,
     CursorResult,
     Insert,
+    String,
     Update,
     bindparam,
     case,
     column,
     func,
     literal,
+    literal_column,
     select,
     table,
+    text,
     update,
 )
 from sqlalchemy import Dialect as SQLDialect
 
-from allocator.database.common import Common
+from allocator.database.epochs import EpochVerbs
 from allocator.database.tables import segment, shard
+from allocator.schemes.epoch import Crossing
 from allocator.schemes.lane import Lane
 from allocator.schemes.tag import Tag, damaged
 
@@ -34,10 +38,11 @@ READ_ONE = READ.where(segment.c.tag == bindparam("name"))
 READ_ALL = READ.order_by(segment.c.tag)
 
 
-def claiming(max_value: ColumnElement[int]) -> Update:
+def claiming(max_value: ColumnElement[int], here: str) -> Update:
     """Raise `max_value` by :span, unless that passes the limit or the row lies below what was :seen.
 
-    A row whose lane is another one by now, since the fleet has grown, does not match either.
+    A row whose lane is another one by now, since the fleet has grown, does not match either, nor one that was not
+    written `here`, which is a condition in SQL.
 
     The guard on :seen refuses where `GREATEST(max_value, :seen)` would go on: a row that fell back makes
     another process claim again what a third one still holds, so no further id of the tag is safe.
@@ -51,12 +56,15 @@ def claiming(max_value: ColumnElement[int]) -> Update:
             segment.c.max_value >= seen,
             segment.c.shard_offset == bindparam("lane_offset", type_=BigInteger),
             segment.c.shard_step == bindparam("lane_step", type_=BigInteger),
+            text(here),
         )
         .values(max_value=max_value)
     )
 
 
 RAISED = segment.c.max_value + bindparam("span", type_=BigInteger)
+CROSSING = {"epoch": bindparam("epoch", type_=String)}
+WAS = "epoch = :was AND {server} = :server"
 LANE = (
     func.coalesce(func.max(shard.c.shard_offset), 1),
     func.coalesce(func.max(case((shard.c.ceiling.is_not(None), 0), else_=shard.c.shard_step)), 1),
@@ -64,19 +72,36 @@ LANE = (
 """Of a new row: all ids, unless this database is a shard; none while its fleet grows."""
 
 
-class SegmentVerbs(Common):
+class SegmentVerbs(EpochVerbs):
     insert_missing: ClassVar[Insert]
     """Insert a row of `allocator_segment`, or nothing when its tag is there."""
     locks_what_it_reads: ClassVar[bool] = False
     """A fleet that begins to grow must wait for rows made under the old numbering, by this lock or a coarser one."""
 
-    def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
+    @classmethod
+    def claim(cls, here: str) -> Update:
+        """The statement that claims from a row which was written `here`."""
+        raise NotImplementedError
+
+    def end_of(self, result: CursorResult[Any], name: str) -> int | None:
+        """What a claim brought, None if no row matched."""
+        return only_row(result.all(), name)
+
+    def claim_segment(
+        self, connection: Connection, name: str, size: int, lane: Lane, seen: int, crossing: Crossing | None = None
+    ) -> int | None:
         """Claim the `size` ids of a lane above what is claimed: one statement, one round trip.
 
         Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit,
-        below `seen`, or of another lane.
+        below `seen`, of another lane, or was last written on another run of a server and there is no `crossing`.
         """
-        raise NotImplementedError
+        parameters = claimed(name, size, lane, seen)
+        if crossing is None:
+            statement = staying(self.claim, self.is_here(connection))
+        else:
+            statement = crossed(self.claim, self.server_here(connection))
+            parameters |= crossed_by(crossing, parameters)
+        return self.end_of(execute(connection, statement, parameters), name)
 
     def read_segment(self, connection: Connection, name: str) -> Tag | None:
         rows = connection.execute(READ_ONE, {"name": name}).all()
@@ -92,10 +117,10 @@ class SegmentVerbs(Common):
         """Make the row, unless there is one already: False then."""
         row = row_of(tag)
         values = [literal(value, segment.c[name].type) for name, value in row.items()]
-        source = select(*values, *LANE).where(shard.c.id == 1)
+        source = select(*values, literal_column(self.run_here(connection)), *LANE).where(shard.c.id == 1)
         if self.locks_what_it_reads:
             source = source.with_for_update(read=True)
-        made = self.insert_missing.from_select([*row, "shard_offset", "shard_step"], source)
+        made = self.insert_missing.from_select([*row, "epoch", "shard_offset", "shard_step"], source)
         if connection.execute(made.execution_options(preserve_rowcount=True)).rowcount == 1:
             return True
         if self.read_segment(connection, tag.name) is None:
@@ -123,6 +148,17 @@ class SegmentVerbs(Common):
         )
         return connection.execute(statement).rowcount == 1
 
+    def begin_epochs(self, connection: Connection) -> None:
+        """Rows from before there were epochs are of this run, rather than of whichever claims from them first."""
+        here: ColumnElement[str] = literal_column(self.run_here(connection))
+        connection.execute(update(segment).where(segment.c.epoch == "").values(epoch=here))
+
+    def repair_segment(self, connection: Connection, name: str, above: int, epoch: str) -> bool:
+        """Raise a row, and write where it was written; False if it cannot be raised so far, or is missing."""
+        raised = self.greatest(segment.c.max_value, above)
+        fits = (segment.c.tag == name, segment.c.id_limit >= above)
+        return connection.execute(update(segment).where(*fits).values(max_value=raised, epoch=epoch)).rowcount == 1
+
     def raise_segments(self, connection: Connection, tags: Sequence[Tag], lane: Lane) -> None:
         """Make the rows that are missing, let each go on above what is given, and all have this lane."""
         for tag in tags:
@@ -139,6 +175,17 @@ class SegmentVerbs(Common):
         schema, _, bare = table_name.rpartition(".")
         source = table(bare, column(column_name), schema=schema or None)
         return connection.scalar(select(func.max(source.c[column_name])))
+
+
+@cache
+def staying(claim: Callable[[str], Update], here: str) -> Update:
+    return claim(here)
+
+
+@cache
+def crossed(claim: Callable[[str], Update], server: str) -> Update:
+    """The claim that takes a row to another run; the statement itself looks whether that is still the one."""
+    return claim(WAS.format(server=server)).values(CROSSING)
 
 
 @lru_cache(64)
@@ -175,9 +222,21 @@ def claimed(name: str, size: int, lane: Lane, seen: int) -> dict[str, object]:
     }
 
 
+def crossed_by(crossing: Crossing, claim: Mapping[str, Any]) -> dict[str, object]:
+    """What a claim that crosses says otherwise: it takes what is left out as well."""
+    here, skip = crossing
+    return {
+        "span": claim["span"] + skip,
+        "seen": max(0, claim["seen"] - skip),
+        "was": here.was,
+        "server": here.server,
+        "epoch": here.epoch,
+    }
+
+
 def as_tag(row: Any) -> Tag:
     lane = Lane(row.shard_offset, row.shard_step)
-    return Tag(row.tag, row.max_value, row.step, row.max_step, row.id_limit, lane)
+    return Tag(row.tag, row.max_value, row.step, row.max_step, row.id_limit, lane, row.margin, row.epoch)
 
 
 def row_of(tag: Tag) -> dict[str, object]:
@@ -187,4 +246,5 @@ def row_of(tag: Tag) -> dict[str, object]:
         "step": tag.step,
         "max_step": tag.max_step,
         "id_limit": tag.limit,
+        "margin": tag.margin,
     }

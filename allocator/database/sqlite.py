@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, text
+from sqlalchemy import ColumnElement, Connection, CursorResult, Update, func, text
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, rows_of, statement
 from allocator.database.dialect import Dialect
-from allocator.database.segments import RAISED, claimed, claiming, execute, only_row
-from allocator.database.tables import segment, worker
+from allocator.database.files import Replaced, note_claim, run_of
+from allocator.database.segments import RAISED, claiming
+from allocator.database.tables import epoch, segment, worker
 from allocator.database.tickets import FENCE
-from allocator.errors import DatabaseRefused, Exhausted, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
-from allocator.schemes.lane import Lane
+from allocator.errors import (
+    DatabaseRefused,
+    DatabaseUnavailable,
+    Exhausted,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+)
 from allocator.schemes.ticket import Numbering
 
-CLAIM = claiming(RAISED).returning(segment.c.max_value)
 FROM_JSON = rows_of("json_extract(value, '$.{0}') AS {0}")
-CLAIM_BATCH = statement(
+CLAIM_BATCH = (
     "UPDATE allocator_segment AS s SET max_value = s.max_value + w.span "
     f"FROM (SELECT {FROM_JSON} FROM json_each(:wanted)) AS w "
     f"WHERE {CLAIMABLE} RETURNING tag, max_value"
@@ -39,10 +46,12 @@ class SQLite(Dialect):
     default_driver = "pysqlite"
     extra = ""
     insert_missing = insert(segment).on_conflict_do_nothing()
+    insert_missing_ground = insert(epoch).on_conflict_do_nothing()
     insert_missing_worker = insert(worker).on_conflict_do_nothing()
     embedded = True
     begin = "BEGIN IMMEDIATE"
     replacing = REPLACE
+    clock = "CAST(strftime('%s', 'now') AS INTEGER)"
     pool_size = 1  # one writer at a time is SQLite's own rule; a database in memory is one connection
     errors = {
         "SQLITE_CONSTRAINT_PRIMARYKEY": MaxValueWentBack,
@@ -57,7 +66,7 @@ class SQLite(Dialect):
         "SQLITE_MISMATCH": Exhausted,  # of a counter past 2**63, which became a REAL
     }
 
-    def connect_args(self, timeout: float) -> dict[str, Any]:
+    def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         return {"timeout": timeout, "check_same_thread": False}
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
@@ -80,12 +89,35 @@ class SQLite(Dialect):
         named = text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name")
         return list(connection.scalars(named, {"name": table_name}))
 
-    def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int) -> int | None:
+    def run_here(self, connection: Connection) -> str:
+        try:
+            return run_of(connection.connection.dbapi_connection, connection.info)
+        except Replaced as replaced:
+            connection.invalidate()
+            raise DatabaseUnavailable(
+                f"another file was put in the place of {replaced}; trying again is safe"
+            ) from None
+
+    def read_home(self, connection: Connection) -> str:
+        return self.look_here(connection, "").epoch
+
+    @classmethod
+    def claim(cls, here: str) -> Update:
+        return claiming(RAISED, here).returning(segment.c.max_value)
+
+    def end_of(self, result: CursorResult[Any], name: str) -> int | None:
         # The statement commits when its last row has been fetched, which `all` does.
-        return only_row(execute(connection, CLAIM, claimed(name, size, lane, seen)).all(), name)
+        end = super().end_of(result, name)
+        if end is not None:
+            note_claim(result.connection.info, name, end)
+        return end
 
     def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
-        return ends_of(connection.execute(CLAIM_BATCH, listed(wanted)).all())
+        claiming_all = statement(CLAIM_BATCH, self.is_here(connection))
+        ends = ends_of(connection.execute(claiming_all, listed(wanted)).all())
+        for name, end in islice(ends.items(), 1):
+            note_claim(connection.info, name, end)
+        return ends
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.max(value, other)

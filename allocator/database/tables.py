@@ -6,6 +6,10 @@ it and owns what lies between. No row is ever deleted while ids of its tag are i
 `shard_offset` and `shard_step` say which of the ids in between: those of one remainder where several databases
 serve a tag, and all of them with offset 1 and step 1. While a fleet grows the step is 0, and nothing is claimed.
 
+`epoch` says which run of which server wrote the row last, and `margin` how many ids a claim leaves out on another one,
+which may have forgotten claims; -1 lets it refuse instead. `allocator_epoch` holds one row, which says that of all the
+rest: of tags that may have been made and forgotten, nodes and workers.
+
 `allocator_ticket` holds a row per type, whose auto-increment value is its newest ticket, and
 `allocator_ticket_counter` the same for the statement that only adds. `allocator_shard` holds one row: who this
 database is among the shards of its fleet.
@@ -36,7 +40,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
 
 VERSION_TABLE = "allocator_schema_version"
@@ -52,6 +56,9 @@ tag_type = (
 )
 """Tags are compared byte by byte: a server's default collation may take `Order` and `order` for one."""
 
+run_type = String(255).with_variant(mysql.VARCHAR(255, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
+"""On MySQL of a character set of its own, so that it can be held against text of whichever."""
+
 number_type = BigInteger().with_variant(Integer, "sqlite")
 """Of a column that the database numbers; SQLite does so only for INTEGER, which has 64 bits there."""
 
@@ -65,6 +72,8 @@ segment = Table(
     Column("id_limit", BigInteger, nullable=False),
     Column("shard_offset", BigInteger, nullable=False, server_default="1"),
     Column("shard_step", BigInteger, nullable=False, server_default="1"),
+    Column("epoch", run_type, nullable=False, server_default=""),
+    Column("margin", BigInteger, nullable=False, server_default="1000000000"),
     # Past 2**63 SQLite makes a REAL of an integer, which then stands still under every claim; the bounds refuse it.
     CheckConstraint(
         "max_value >= 0 AND max_value <= id_limit AND id_limit <= 9223372036854775807",
@@ -135,6 +144,19 @@ shard = Table(
     Column("members", Text, nullable=False),
     Column("target", Text, nullable=True),
     CheckConstraint("id = 1", name="allocator_shard_one_row"),
+    **INNODB,
+)
+
+epoch = Table(
+    "allocator_epoch",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("server", String(255), nullable=False),
+    Column("run", run_type, nullable=False),
+    Column("first_value", BigInteger, nullable=False),
+    Column("leases_from_ms", BigInteger, nullable=False),
+    Column("leases_ahead_ms", BigInteger, nullable=False),
+    CheckConstraint("id = 1", name="allocator_epoch_one_row"),
     **INNODB,
 )
 

@@ -1,4 +1,4 @@
-"""The pace of requests to the database: one under way at a time, and a pause after one that failed.
+"""The pace of requests to the database: one under way at a time, and after one that failed at most one a second.
 
 A rule of the core and not of its callers: however many they are and however often they ask, an outage costs the
 database one request a second for each thing asked for.
@@ -12,7 +12,8 @@ from typing import Generic, TypeVar
 from allocator.errors import AllocatorError
 
 RETRY_PAUSE = 1.0
-"""Seconds between a request that failed and the next."""
+"""Seconds from the beginning of a request that failed to the next. One that hung for longer is followed at once: while
+a server is frozen there is hardly a moment without a request that it could answer as soon as it is back."""
 
 R = TypeVar("R")
 
@@ -28,12 +29,12 @@ class Wait:
 class Pace(Generic[R]):
     """`now` is the caller's monotonic clock, in seconds. Callers hold a lock."""
 
-    __slots__ = ("_begun_at", "_failure", "_lost_after", "_retry_at", "under_way")
+    __slots__ = ("_begun_at", "_failed_at", "_failure", "_lost_after", "_retry_at", "under_way")
 
     def __init__(self, lost_after: float) -> None:
         self._lost_after = lost_after
         self.under_way: R | None = None
-        self._begun_at = self._retry_at = 0.0
+        self._begun_at = self._failed_at = self._retry_at = 0.0
         self._failure: AllocatorError | None = None
 
     @property
@@ -42,7 +43,7 @@ class Pace(Generic[R]):
 
     def trouble(self, now: float) -> AllocatorError | None:
         """Why the last request failed, unless nobody has asked since for so long that it says nothing any more."""
-        return self._failure if now < self._retry_at + RETRY_PAUSE else None
+        return self._failure if now < self._failed_at + 2 * RETRY_PAUSE else None
 
     def busy(self, now: float) -> bool:
         """A request is under way; one that has not ended for very long is given up, its thread must be gone."""
@@ -69,11 +70,19 @@ class Pace(Generic[R]):
         if request is not self.under_way:
             return False
         self.under_way = None
-        self.pause(error, now)
+        self.pause(error, now, self._begun_at)
         return True
 
-    def pause(self, error: AllocatorError, now: float) -> None:
-        self._failure, self._retry_at = error, now + RETRY_PAUSE
+    def withdraw(self, request: R) -> bool:
+        """As `succeeded`; it was not made, or what it brings is burnt, and the next one may begin at once."""
+        if request is not self.under_way:
+            return False
+        self.under_way = None
+        return True
+
+    def pause(self, error: AllocatorError, now: float, begun_at: float | None = None) -> None:
+        self._failure, self._failed_at = error, now
+        self._retry_at = max(now, (now if begun_at is None else begun_at) + RETRY_PAUSE)
 
     def clear(self) -> None:
         self.under_way = self._failure = None

@@ -10,7 +10,7 @@ Rules of this file:
 Theory of operation. A segment is a `range`. It is handed out in pieces, each to be served without a word to
 this file; whoever has used up a piece comes back for the next (`take`) and asks what would let it serve more
 (`want`). The first piece is a tenth: its end is the low water, where the next segment is claimed. The pieces
-after it last about a second each, so that a claim which failed is tried again in time, without any timer:
+after it last about half a second each, so that a claim which failed is tried again in time, without any timer:
 
     |--tenth--|---|---|---|---|---|---|      serving        |--------------------|  spare, claimed at low water
               ^ low water
@@ -86,15 +86,16 @@ class Segments:
         self._used += self._piece
         self._piece = 0
         if not self._left:
-            self._left, self._spare = self._spare, NOTHING
+            spare, self._spare = self._spare, NOTHING  # in this order: if interrupted, it is lost and not in both
+            self._left = spare
             self._length = len(self._left)
             self._low = False
             piece = self._cut(self._length // LOW_WATER)
             if piece:
                 return piece
         self._low = True
-        a_second = min(max(int(self.rate * RETRY_PAUSE), self._length // 100), self._length // LOW_WATER)
-        return self._cut(max(a_second, MIN_PIECE))
+        a_while = min(max(int(self.rate * RETRY_PAUSE / 2), self._length // 200), self._length // LOW_WATER)
+        return self._cut(max(a_while, MIN_PIECE))
 
     def _cut(self, size: int) -> range:
         piece, self._left = self._left[:size], self._left[size:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from allocator.errors import (
     Exhausted,
@@ -18,6 +18,7 @@ from allocator.schemes.limits import MAX_ID, MAX_STEP, check_tag, check_whole
 
 DEFAULT_STEP = 1_000
 DEFAULT_MAX_STEP = 1_000_000
+DEFAULT_MARGIN = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,9 @@ class Tag:
     step, max_step: a claim takes at least `step` ids and, at a high rate, up to `max_step`.
     limit: the greatest id the tag will ever give.
     lane: which of the ids are this database's, where several serve the tag.
+    margin: how many ids are left out after a failover, a restore or a restart, see `allocator.schemes.epoch`; -1 to
+        refuse instead.
+    epoch: on which run of which server the row was written last.
     """
 
     name: str
@@ -36,6 +40,8 @@ class Tag:
     max_step: int = DEFAULT_MAX_STEP
     limit: int = MAX_ID
     lane: Lane = ALL
+    margin: int = DEFAULT_MARGIN
+    epoch: str = field(default="", compare=False)
 
     @property
     def remaining(self) -> int:
@@ -49,6 +55,7 @@ class Tag:
         check_whole("start_after", self.max_value, 0, self.limit)
         check_whole("step", self.step, 1, MAX_STEP)
         check_whole("max_step", self.max_step, 1, MAX_STEP)
+        check_whole("margin", self.margin, -1, MAX_ID)
         if self.step > self.max_step:
             raise InvalidSetting(f"step must be at most max_step, which is {self.max_step}, got {self.step}")
         return self
@@ -94,7 +101,7 @@ def unknown(name: str) -> UnknownTag:
 def went_back(name: str, found: str, seen: int) -> MaxValueWentBack:
     return MaxValueWentBack(
         f"tag {name!r} is stopped: {found} in the database, but ids up to {seen} were claimed here; after a restore "
-        f"or a change by hand, raise it above every id in use (allocator tags set {name} --start-after N), then restart"
+        f"or a change by hand, raise it above every id in use (allocator tags repair {name} --above N), then restart"
     )
 
 

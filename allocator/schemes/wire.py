@@ -1,7 +1,8 @@
 """What the service and its clients say to each other, as JSON and text; ids are strings there, for JavaScript's sake.
 
     a segment      {"tag": "order", "start": "1", "stop": "1001", "step": "1"}
-    a tag          {"tag": "order", "max_value": "1000", "step": 1000, "max_step": 1000000, "limit": "9223…"}
+    a tag          {"tag": "order", "max_value": "1000", "step": 1000, "max_step": 1000000, "limit": "9223…",
+                    "margin": "1000000000"}, or "refuse"
     what was seen  1.1.1000,2.3.4001       of each lane the offset, the step and the greatest id
     a lease        {"worker": 7, "holder": "…", "since": 1700000000000, "until": 1700000060000}
 
@@ -15,12 +16,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocator.errors import InvalidSetting
+from allocator.schemes.epoch import Margin, margin_of, told
 from allocator.schemes.inspect import Inspection
 from allocator.schemes.lane import Lane, Seen
 from allocator.schemes.layout import Layout, check_layout
 from allocator.schemes.limits import MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.snowflake import SNOWFLAKE, Lease
-from allocator.schemes.tag import Tag
+from allocator.schemes.tag import DEFAULT_MARGIN, Tag
 
 MAX_LANES = 100
 NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
@@ -63,6 +65,7 @@ def tag_to_json(tag: Tag) -> dict[str, object]:
         "step": tag.step,
         "max_step": tag.max_step,
         "limit": str(tag.limit),
+        "margin": str(told(tag.margin)),
     }
 
 
@@ -73,7 +76,12 @@ def tag_from_json(value: Mapping[str, Any]) -> Tag:
         whole("step", value.get("step"), 1),
         whole("max_step", value.get("max_step"), 1),
         whole("limit", value.get("limit"), 1),
+        margin=margin_of(margin_from_json(value["margin"]), MAX_STEP) if "margin" in value else DEFAULT_MARGIN,
     )
+
+
+def margin_from_json(value: object) -> Margin:
+    return "refuse" if value == "refuse" else whole("margin", value)
 
 
 def seen_to_text(seen: Seen) -> str:

@@ -11,7 +11,7 @@ from allocator.schemes.inspect import SCHEMES
 from allocator.schemes.limits import MAX_ID, MAX_IDS_A_CALL, MAX_STEP
 from allocator.schemes.snowflake import NUMBER_BITS
 from allocator.schemes.token import ADMINISTER, DRAW, READ
-from allocator.schemes.wire import holder_of, layout_from_text, seen_from_text
+from allocator.schemes.wire import holder_of, layout_from_text, margin_from_json, seen_from_text
 from allocator.service import shapes
 from allocator.service.administration import Administration
 from allocator.service.asked import Handler
@@ -38,6 +38,12 @@ SETTINGS = (
     long_number("limit", 1, MAX_ID, "The greatest id the tag will ever give."),
     long_number(
         "start_after", 0, MAX_ID, "Claims go on above this; never lowered. What is in memory is still given out."
+    ),
+    Field(
+        "margin",
+        margin_from_json,
+        {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^([0-9]{1,19}|refuse)$"}]},
+        'How many ids are left out after a failover, a restore or a restart of the database; "refuse" to stop instead.',
     ),
 )
 LEASE = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -47,8 +46,7 @@ class Sequences:
                 raise UnknownTag(
                     f"tag {name!r} does not exist, and is not made, since there are {self.max_tags} tags already"
                 ) from None
-            with suppress(TagExists):  # another worker was first
-                await self._ids._on_thread(tags.create, name)
+            await self._of_any(name, create=True)
 
     async def claim(self, tag: str, size: int | None, seen: Seen, *, exact: bool, create: bool = True) -> range:
         """A segment that belongs to the caller alone, above whatever anybody here has seen."""
@@ -69,9 +67,9 @@ class Sequences:
         except DatabaseUnavailable:
             return await self._of_any(tag)
 
-    async def _of_any(self, tag: str) -> Tag:
+    async def _of_any(self, tag: str, create: bool = False) -> Tag:
         ids = self._ids._allocator
-        return await self._ids._on_thread(ids._backend.open_segment, replace(ids._template, name=tag), False)
+        return await self._ids._on_thread(ids._backend.open_segment, replace(ids._template, name=tag), create)
 
     async def put(self, tag: str, form: dict[str, Any], *, new: bool, old: bool) -> tuple[Tag, bool]:
         """Create a tag (`new`), change one (`old`), or whichever is needed; whether it was created."""

@@ -123,7 +123,14 @@ def test_tags_are_made_listed_and_changed(url, tag):
     assert made.output == f"created {tag}: the first id is 100\n"
     changed = json.loads(run("tags", "set", tag, "--limit", "500", "--start-after", "200", "--json", url=url).output)
 
-    assert changed == {"tag": tag, "max_value": "200", "step": 10, "max_step": 20, "limit": "500"}
+    assert changed == {
+        "tag": tag,
+        "max_value": "200",
+        "step": 10,
+        "max_step": 20,
+        "limit": "500",
+        "margin": "20",
+    }
     assert run("next", tag, url=url).output == "201\n"
     assert tag in run("tags", "list", url=url).output
 

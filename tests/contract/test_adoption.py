@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from click.testing import CliRunner, Result
+from rig.sql import execute
 from sqlalchemy import Engine, create_engine, text
 
 from allocator import Allocator, Tag
@@ -707,13 +708,6 @@ def test_what_was_done_before_an_error_is_told(tmp_path):
         assert "a" in done.stdout
     assert json.loads(done.stdout)["adopted"] == [{"tag": "a", "start_after": "5000", "state": "raised"}]
     old.engine.dispose()
-
-
-def execute(url: str, statement: str) -> None:
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(statement))
-    engine.dispose()
 
 
 @pytest.mark.parametrize("words", [["adopt"], ["adopt", "flickr"], ["adopt", "leaf", "order"]])

@@ -63,6 +63,17 @@ def test_two_allocators_share_a_tag_without_an_id_twice(face, place, tag):
     assert len(drawn) == len(set(drawn))
 
 
+def test_what_is_left_at_the_end_is_not_given_back(face, place, tag):
+    """Rule 1: it lies below what another one has claimed since."""
+    one, two = face(place), face(place)
+    drawn = [one.next_id(tag), two.next_id(tag)]
+    claimed = two.tags.get(tag).max_value
+    one.close()
+
+    assert two.tags.get(tag).max_value == claimed
+    assert face(place).next_id(tag) > max(drawn)
+
+
 def test_tags_are_told_apart_byte_by_byte(face, place, tag):
     ids = face(place)
     for name in (tag, tag.upper(), f"{tag}.", f"{tag}-x"):
@@ -126,7 +137,7 @@ def test_a_tag_is_made_as_asked(face, place, tag):
     ids = face(place)
     made = ids.tags.create(tag, step=20, max_step=40, limit=1000, start_after=500)
 
-    assert Tag(tag, 500, 20, 40, 1000) == made == ids.tags.get(tag)
+    assert Tag(tag, 500, 20, 40, 1000, margin=40) == made == ids.tags.get(tag)
     assert made in ids.tags.list()
     assert ids.next_id(tag) == 501
     assert ids.tags.get(tag).max_value == 520
@@ -144,13 +155,13 @@ def test_a_tag_is_made_once(face, place, tag):
 def test_a_tag_is_changed_and_its_value_only_raised(face, place, tag):
     ids = face(place)
     ids.reserve(tag, 100)
-    assert Tag(tag, 100, 5, 50, 5000) == ids.tags.set(tag, step=5, max_step=50, limit=5000)
+    assert Tag(tag, 100, 5, 50, 5000, margin=50) == ids.tags.set(tag, step=5, max_step=50, limit=5000)
     assert ids.tags.set(tag, start_after=3000).max_value == 3000
     for wrong in (dict(start_after=2999), dict(limit=2999), dict(step=51), dict(step=0), dict(start_after=5001)):
         with pytest.raises(InvalidSetting, match="must be"):
             ids.tags.set(tag, **wrong)
 
-    assert Tag(tag, 3000, 5, 50, 5000) == ids.tags.get(tag)
+    assert Tag(tag, 3000, 5, 50, 5000, margin=50) == ids.tags.get(tag)
     assert ids.next_id(tag) == 3001
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import replace
 
 import pytest
-from sqlalchemy import create_engine, text
+from rig.sql import execute
 
 from allocator import (
     Allocator,
@@ -33,13 +34,6 @@ def fields(number: int, scheme: str) -> dict:
     return inspect_id(number, scheme=scheme).readings[0].fields
 
 
-def execute(url: str, statement: str) -> None:
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(statement))
-    engine.dispose()
-
-
 def test_meteor_ids_increase_under_one_node(face, place):
     ids = face(place)
     drawn = [ids.meteor() for _ in range(5000)]
@@ -56,11 +50,8 @@ def test_every_start_gets_a_node_of_its_own(face, fresh):
 
 
 def test_a_node_whose_seconds_ran_out_is_followed_by_another(face, place):
-    ids = face(
-        place,
-        meteor=MeteorSettings(epoch=int(time.time()), layout=Layout(sign=1, second=1, node=30, sequence=30, random=2)),
-    )
-    layout = Layout(sign=1, second=1, node=30, sequence=30, random=2)
+    layout = Layout(sign=1, second=8, node=23, sequence=30, random=2)
+    ids = face(place, meteor=MeteorSettings(epoch=int(time.time()), layout=layout))
     first = layout.unpack(ids.meteor())
     end_of_field(ids)
     second = layout.unpack(ids.meteor())
@@ -71,7 +62,7 @@ def test_a_node_whose_seconds_ran_out_is_followed_by_another(face, place):
 def end_of_field(ids) -> None:
     """As if every second of the node had been drawn."""
     supply = getattr(ids, "_meteor", None) or ids._allocator._meteor
-    supply._core.blocks.second = 2
+    supply._core.blocks.second = 256
     supply._serve(())
 
 
@@ -94,6 +85,25 @@ def test_node_numbers_are_not_used_again_after_a_restart_of_the_counter(fresh, k
             assert "counter" in str(error)  # noqa: PT017
         else:
             assert node == 3
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_number_below_one_that_is_known_is_not_used(fresh):
+    """Also where no row has it, so that the key does not refuse it."""
+    with closing(Database(fresh)) as database:
+        execute(fresh, "ALTER TABLE allocator_node ALTER COLUMN id RESTART WITH 10")
+        assert database.register_node() == 10
+        execute(fresh, "ALTER TABLE allocator_node ALTER COLUMN id RESTART WITH 5")
+        with pytest.raises(MaxValueWentBack, match="set back"):
+            database.register_node()
+
+
+def test_a_number_whose_row_was_deleted_is_not_given_again(fresh):
+    with Allocator(fresh) as ids:
+        node = fields(ids.meteor(), "meteor")["node"]
+    execute(fresh, "DELETE FROM allocator_node")
+    with Allocator(fresh) as ids:
+        assert fields(ids.meteor(), "meteor")["node"] > node
 
 
 def test_a_node_beyond_the_layout_is_refused(face, fresh):
@@ -147,11 +157,13 @@ def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(face, fres
 
 
 def test_nodes_are_listed_with_who_started(fresh):
-    with Allocator(fresh) as ids:
-        ids.meteor()
-        (found,) = ids._backend.database.run(ids._backend.database.dialect.list_nodes, 10)
+    for _ in range(2):
+        with Allocator(fresh) as ids:
+            ids.meteor()
+            found, *before = ids._backend.database.run(ids._backend.database.dialect.list_nodes, 10)
 
-    assert found.number == 1
+    assert found.number == 2
+    assert [node.number for node in before] == [1], "no row is ever deleted"
     assert found.host
     assert abs(found.started_at.timestamp() - time.time()) < 60
 
@@ -228,6 +240,20 @@ def test_a_worker_is_taken_over_by_one_only(fresh):
     assert not database.run(database.dialect.take_worker, row, fresh_row)
     assert not database.run(database.dialect.add_worker, fresh_row)
     assert not database.run(database.dialect.renew_worker, row.number, row.holder, 99_000)
+    database.close()
+
+
+def test_a_lease_that_was_renewed_is_not_taken_over_and_never_shortened(fresh):
+    """Whoever saw it end would begin where it goes on by now."""
+    database = Database(fresh)
+    lease = database.lease_worker(LeaseClaim(None, 1000, 2000), SNOWFLAKE, 0)
+    (seen,) = database.run(database.dialect.list_workers)
+    for until in (5000, 4000):
+        assert database.run(database.dialect.renew_worker, lease.number, lease.holder, until)
+    (now,) = database.run(database.dialect.list_workers)
+
+    assert not database.run(database.dialect.take_worker, seen, replace(seen, holder="other", until=9000))
+    assert now.until == 5000
     database.close()
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import multiprocessing
-import os
 import signal
 import subprocess
 import sys
@@ -15,32 +15,17 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from rig.forking import in_child
 from rig.memory import MemorySource, sequence
 from rig.wire import Wire
 from rig.workers import Workers
 
 from allocator import Allocator, AllocatorClosed, Sequence
+from allocator.aio import AsyncSequence
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import SNOWFLAKE
 
 FORK_DEADLINE = 30
-
-
-def in_child(work) -> str:
-    """Run `work` in a forked child and return what it said."""
-    reader, writer = os.pipe()
-    if (child := os.fork()) == 0:
-        try:
-            said = str(work())
-        except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(writer, said.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as said_there:
-        text = said_there.read()
-    os.waitpid(child, 0)
-    return text
 
 
 def test_a_forked_child_draws_ids_of_its_own(url, tag):
@@ -144,7 +129,8 @@ def test_a_fork_while_close_waits_duplicates_nothing(url, tag):
     assert theirs.startswith("AllocatorClosed")
 
 
-def test_a_fork_while_a_list_is_half_drawn_leaves_that_half_to_the_parent(tag):
+@pytest.mark.parametrize("name", ["sync", "asyncio"])
+def test_a_fork_while_a_list_is_half_drawn_leaves_that_half_to_the_parent(tag, monkeypatch, name):
     """As in a signal handler, while `next_ids` waits for more."""
     source = MemorySource(step=10, max_step=10)
     ids = sequence(source, tag)
@@ -158,9 +144,8 @@ def test_a_fork_while_a_list_is_half_drawn_leaves_that_half_to_the_parent(tag):
             ids._renew()
         return advance(now)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Sequence, "_more", lambda self, now: renewing(now))
-        drawn = ids.next_ids(10)
+    monkeypatch.setattr(Sequence, "_more", lambda self, now: renewing(now))
+    drawn = ids.next_ids(10) if name == "sync" else asyncio.run(AsyncSequence(ids).next_ids(10))
 
     assert not set(drawn) & set(range(1, 11))
 

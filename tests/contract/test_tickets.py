@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 
 import pytest
+from rig.sql import execute
 from rig.wire import Wire
 from sqlalchemy import create_engine, make_url, text
 
@@ -40,14 +41,6 @@ on_one_of_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indi
 once = pytest.mark.parametrize("face", ["sync"], indirect=True)
 """What is decided before either face has a part in it."""
 statements = pytest.mark.parametrize("statement", ["replace", "count"])
-
-
-def execute(url: str, *statements: str) -> None:
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        for statement in statements:
-            connection.execute(text(statement))
-    engine.dispose()
 
 
 @contextmanager
@@ -246,6 +239,25 @@ def test_a_shard_that_is_lost_is_skipped_and_comes_back(face, shards):
 
     assert len(set(drawn)) == len(drawn)
     assert len(set(numbers)) == 60
+
+
+@on_servers
+def test_a_lead_that_was_away_at_the_start_is_looked_for_again(face, shards):
+    """Also by a process that draws nothing of the other shards."""
+    urls = shards(2)
+    with Wire(urls[0]) as wire:
+        face(shards=[wire.url, urls[1]]).ticket("invoice")
+        wire.refuse()
+        ids = face(shards=[wire.url, urls[1]], timeout=3)
+        with pytest.raises(DatabaseUnavailable, match="offset 1 was not reached|meteor: the database did not answer"):
+            ids.meteor()
+        wire.accept()
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            with suppress(DatabaseUnavailable):
+                assert ids.meteor() > 0
+                break
+        assert ids.snowflake() > 0
 
 
 @on_servers
@@ -631,6 +643,8 @@ def test_a_shard_that_lost_its_row_is_not_begun_anew(face, shards):
         growth.begin()
     with pytest.raises(ShardMisconfigured, match="its row of allocator_shard is lost"):
         face(urls[0]).ticket("invoice")
+    with pytest.raises(ShardMisconfigured, match="its row of allocator_shard is lost"):
+        face(shards=urls).ticket("invoice")
 
 
 @once

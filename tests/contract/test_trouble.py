@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
+import threading
 import time
 from contextlib import suppress
 
 import pytest
+from rig.sql import execute
 from rig.wire import Wire
 from sqlalchemy import create_engine, event, make_url, text
 
@@ -19,19 +22,13 @@ from allocator import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.database import schema
+from allocator.database import mysql, schema
+from allocator.database.segments import only_row
+from allocator.database.store import Database
 from allocator.schemes.lane import Lane
 
 SERVERS = ("postgres", "mysql", "mariadb")
 on_servers = pytest.mark.parametrize("kind", SERVERS, indirect=True)
-
-
-def execute(url: str, *statements: str) -> None:
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.execute(text(statement))
-    engine.dispose()
 
 
 INSERT = "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit) VALUES"
@@ -43,7 +40,8 @@ def without_key(url: str, value_type: str = "BIGINT") -> None:
         url,
         "DROP TABLE allocator_segment",
         f"CREATE TABLE allocator_segment (tag VARCHAR(64), max_value {value_type}, step BIGINT, max_step BIGINT, "
-        "id_limit BIGINT, shard_offset BIGINT DEFAULT 1, shard_step BIGINT DEFAULT 1)",
+        "id_limit BIGINT, shard_offset BIGINT DEFAULT 1, shard_step BIGINT DEFAULT 1, "
+        "epoch VARCHAR(255) DEFAULT '', margin BIGINT DEFAULT 0)",
     )
 
 
@@ -99,10 +97,10 @@ def test_a_table_that_goes_away_is_asked_for_once_a_second(face, fresh, tag):
 
 
 def test_a_value_that_was_lowered_stops_the_tag(face, fresh, tag):
-    ids = face(fresh, step=100, max_step=100)
+    ids = face(fresh, step=100, max_step=100, margin=0)  # or SQLite, which notices by itself, would leave it out
     before = ids.next_ids(tag, 150)
     execute(fresh, f"UPDATE allocator_segment SET max_value = 50 WHERE tag = '{tag}'")
-    with pytest.raises(MaxValueWentBack, match=f"raise it above every id in use .allocator tags set {tag}"):
+    with pytest.raises(MaxValueWentBack, match=f"raise it above every id in use .allocator tags repair {tag}"):
         before += [ids.next_id(tag) for _ in range(1000)]
 
     assert len(set(before)) == len(before)
@@ -178,7 +176,7 @@ def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
     with Allocator(url) as ids:
         ids.reserve(tag, 1)
         dialect, answers = ids._backend.database.dialect, [True, True, False]
-        monkeypatch.setattr("allocator.database.store.is_contended", lambda error, dialect: answers.pop(0))
+        monkeypatch.setattr("allocator.database.runner.is_contended", lambda error, dialect: answers.pop(0))
         claim = type(dialect).claim_segment
 
         def deadlocked(self, connection, *claimed):
@@ -256,6 +254,21 @@ def test_control_without_strict_mode_a_small_column_repeats_ids(fresh, tag):
     assert claimed[1] == claimed[2]
 
 
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("gone", ["SESSION", "warned"])
+def test_each_guard_against_a_small_column_is_enough(fresh, tag, unchecked, monkeypatch, gone):
+    """Our sessions are strict whatever the server's are, and a value that was clipped comes with a warning."""
+    without_key(fresh, "INT")
+    execute(fresh, f"{INSERT} ('{tag}', 2147483600, 100, 100, 9223372036854775807)")
+    lax = {"SESSION": "SET SESSION innodb_lock_wait_timeout = {seconds}", "warned": lambda result: False}
+    monkeypatch.setattr(mysql, gone, lax[gone])
+    with (
+        Allocator(f"{fresh}?init_command=SET SESSION sql_mode = ''") as ids,
+        pytest.raises(SchemaDamaged, match="Out of range|came with a warning"),
+    ):
+        ids.reserve(tag, 100)
+
+
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_a_value_that_became_a_fraction_is_refused(face, fresh, tag, unchecked):
     without_key(fresh)
@@ -266,6 +279,12 @@ def test_a_value_that_became_a_fraction_is_refused(face, fresh, tag, unchecked):
 
     with pytest.raises(SchemaDamaged, match=r"max_value is 9\.3"):
         face(fresh).next_id(tag)
+
+
+@pytest.mark.parametrize("rows", [[(9.3e18,)], [("10",)], [(1,), (2,)]])
+def test_what_a_claim_returned_is_judged(rows):
+    with pytest.raises(SchemaDamaged, match="max_value is|there are 2 rows"):
+        only_row(rows, "order")
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -343,6 +362,27 @@ def test_a_frozen_server_is_given_up_in_time(face, url, tag, given):
         assert ids.next_id(tag) > 10
         ids.close()
         engine.dispose()
+
+
+@on_servers
+def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time(url, tag):
+    """As the kernel does for a server that is frozen: each attempt would hold a thread until it is back."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_url = make_url(url).set(host="127.0.0.1", port=silent.getsockname()[1])
+        database = Database(silent_url, timeout=1)
+        ended: list[Exception] = []
+
+        def attempt() -> None:
+            try:
+                database.run(database.dialect.read_segment, tag)
+            except DatabaseUnavailable as error:
+                ended.append(error)
+
+        asking = threading.Thread(target=attempt, daemon=True)
+        asking.start()
+        asking.join(10)
+        assert ended
+        database.close()
 
 
 @on_servers
@@ -464,6 +504,22 @@ def test_a_commit_that_is_refused_leaves_nothing_open(face, tmp_path, tag, use):
     assert other.next_id(tag) not in found if use == "segment" else other.ticket(tag) > found[0]
 
 
+def test_a_claim_that_failed_takes_nothing_that_is_in_the_row(tmp_path, tag):
+    """Rule 1: what the row says by then is another's range."""
+    url = f"sqlite:///{tmp_path}/ids.db"
+    with Allocator(url) as ids:
+        assert ids.reserve(tag, 10) == range(1, 11)
+    ours = Database(url, timeout=0.2)
+    writer = sqlite3.connect(f"{tmp_path}/ids.db", isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    with pytest.raises(DatabaseUnavailable):
+        ours.claim_segment(tag, 10, {})
+    writer.close()
+
+    assert ours.claim_segment(tag, 10, {}) == range(11, 21)
+    ours.close()
+
+
 def test_a_folder_that_is_changed_later_changes_nothing(face, tmp_path, tag, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ids = face("sqlite:///ids.db")
@@ -484,3 +540,48 @@ def test_a_row_of_a_smaller_fleet_stops_the_process_that_saw_the_larger_one(face
     for call in (lambda: ids.reserve(tag, 5), lambda: ids.next_id(tag)):
         with pytest.raises(MaxValueWentBack, match="ids up to 5000 were claimed here"):
             call()
+
+
+READ_ONLY = {
+    "postgres": "SET default_transaction_read_only = on",
+    "mysql": "SET SESSION TRANSACTION READ ONLY",
+    "mariadb": "SET SESSION TRANSACTION READ ONLY",
+}
+
+
+@on_servers
+def test_a_server_that_may_not_write_any_more_is_left(face, url, kind, tag):
+    """As after a failover: the old primary still answers on the connections that are open, and refuses to write."""
+    engine = create_engine(url)
+    opened: list[object] = []
+
+    @event.listens_for(engine, "connect")
+    def keep(connection, record):
+        opened.append(connection)
+
+    ids = face(engine)
+    drawn = list(ids.reserve(tag, 5))  # and nothing that goes on beside the test
+    for connection in opened:
+        with connection.cursor() as cursor:
+            cursor.execute(READ_ONLY[kind])
+        connection.commit()
+    before = len(opened)
+    drawn += ids.reserve(tag, 5)
+    engine.dispose()
+
+    assert drawn == list(range(1, 11))
+    assert len(opened) == before + 1
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_server_that_does_not_call_itself_postgresql_is_used(face, fresh, tag):
+    """As CockroachDB, of which SQLAlchemy says that it could not determine the version."""
+    execute(
+        fresh,
+        "SET allow_system_table_mods = on",
+        "ALTER FUNCTION pg_catalog.version() RENAME TO version_in_truth",
+        "CREATE FUNCTION pg_catalog.version() RETURNS text LANGUAGE sql AS "
+        "$$ SELECT 'CockroachDB CCL v25.2.1 (x86_64-pc-linux-gnu)' $$",
+    )
+
+    assert face(fresh).next_id(tag) == 1

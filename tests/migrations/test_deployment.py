@@ -56,7 +56,8 @@ def test_a_dba_can_have_the_statements(dialect):
 def test_the_wheel_holds_the_migrations_and_the_types(wheel):
     names = zipfile.ZipFile(wheel).namelist()
 
-    assert {"allocator/migrations/env.py", f"allocator/migrations/versions/{REVISIONS[-1]}_tokens.py"} <= set(names)
+    assert "allocator/migrations/env.py" in names
+    assert any(name.startswith(f"allocator/migrations/versions/{REVISIONS[-1]}_") for name in names)
     assert "allocator/py.typed" in names
     assert "allocator/benchmarks/program.py" in names
     assert {name.partition("/")[0] for name in names if "dist-info" not in name} == {"allocator"}

@@ -241,3 +241,37 @@ with engine.connect() as connection:
         context.run_migrations()
 engine.dispose()
 """
+
+
+@SERVERS
+def test_an_upgrade_that_died_half_way_is_run_again(empty):
+    """MySQL commits each step by itself."""
+    migrate(empty, "upgrade", "0004")
+    engine = create_engine(empty)
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE allocator_segment ADD COLUMN epoch VARCHAR(255) NOT NULL DEFAULT ''"))
+    engine.dispose()
+    migrate(empty, "upgrade", "head")
+
+    with Allocator(empty) as ids:
+        assert ids.next_id("order") == 1
+
+
+def test_rows_from_before_the_margin_get_one_that_fits_their_limit(empty):
+    migrate(empty, "upgrade", "0004")
+    engine = create_engine(empty)
+    with engine.begin() as connection:
+        for name, most, limit in (("usual", 10**6, 2**63 - 1), ("int", 10**6, 2**31 - 1), ("wide", 10**8, 2**63 - 1)):
+            connection.execute(
+                text(
+                    "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit) VALUES (:t, 0, 1, :m, :l)"
+                ),
+                {"t": name, "m": most, "l": limit},
+            )
+    engine.dispose()
+    migrate(empty, "upgrade", "head")
+
+    with Allocator(empty) as ids:
+        margins = [ids.tags.get(name).margin for name in ("usual", "wide", "int")]
+        assert margins[:2] == [10**9, 10**11]
+        assert margins[2] - (2**31 - 1) // 100 in {0, 1}

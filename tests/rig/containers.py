@@ -11,15 +11,18 @@ from rig.running import Running
 
 PORTS = {"postgres": 5432, "mysql": 3306, "mariadb": 3306}
 DATA = {"postgres": "/var/lib/postgresql", "mysql": "/var/lib/mysql", "mariadb": "/var/lib/mysql"}
+PAUSE_ATTEMPTS = 50
 IMAGES = {"postgres": "postgres:18", "mysql": "mysql:9", "mariadb": "mariadb:11"}
 
 
-def from_container(kind: str) -> Running:
+def from_container(kind: str, options: tuple[str, ...] = ()) -> Running:
     from docker.errors import DockerException
 
     image = os.environ.get(f"ALLOCATOR_TEST_{kind.upper()}_IMAGE", IMAGES[kind])
     try:
         container = make(kind, image)
+        if options:
+            container.with_command(" ".join(options))
         if "ALLOCATOR_TEST_ON_DISK" not in os.environ:
             container.with_tmpfs_mount(DATA[kind])  # thrown away anyway
     except (DockerException, OSError) as error:
@@ -35,19 +38,21 @@ def from_container(kind: str) -> Running:
         url.replace("mysql+", "mariadb+", 1) if kind == "mariadb" else url,
         f"testcontainers {image}",
         lambda: remove(container),
-        engine.pause,
+        lambda: pause(engine),
         engine.unpause,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Killable:
-    """A server that can be killed and started again; port and data stay."""
+    """A server that can be killed and started again, or frozen; port and data stay."""
 
     url: str
     kill: Callable[[], None]
     start: Callable[[], None]
     stop: Callable[[], None]
+    freeze: Callable[[], None]
+    thaw: Callable[[], None]
 
 
 def killable(kind: str) -> Killable:
@@ -60,7 +65,27 @@ def killable(kind: str) -> Killable:
     except (DockerException, OSError) as error:
         raise LookupError(f"testcontainers cannot start {image} ({first_line(error)})") from error
     engine = container.get_wrapped_container()
-    return Killable(container.get_connection_url(), engine.kill, engine.start, lambda: remove(container))
+    return Killable(
+        container.get_connection_url(),
+        engine.kill,
+        engine.start,
+        lambda: remove(container),
+        lambda: pause(engine),
+        engine.unpause,
+    )
+
+
+def pause(engine) -> None:
+    """On a busy machine Docker gives up too early when a process waits for its disk."""
+    from docker.errors import APIError
+
+    for _ in range(PAUSE_ATTEMPTS - 1):
+        try:
+            return engine.pause()
+        except APIError as error:
+            if "unable to freeze" not in str(error):
+                raise
+    return engine.pause()
 
 
 def free_port() -> int:

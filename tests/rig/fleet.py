@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable
+from allocator.schemes.ground import Ground
 from allocator.schemes.lane import ALL, Lane
 from allocator.schemes.shard import Shard
 from allocator.schemes.tag import Tag
@@ -34,6 +35,15 @@ class MemoryShard:
         self.before: Callable[[], None] = lambda: None
 
     # -- as Database
+
+    def cross_all(self) -> None:
+        """Memory is never another run."""
+
+    def ground(self) -> Ground:
+        return Ground("", "")
+
+    def begin_above(self, value: int) -> None:
+        assert value == 0
 
     def run(self, verb: Callable[..., Any], *args: Any) -> Any:
         self.before()

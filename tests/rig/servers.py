@@ -10,8 +10,11 @@ from __future__ import annotations
 import gc
 import os
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NoReturn
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
@@ -92,6 +95,27 @@ def from_url(kind: str) -> Running:
     return Running(url, name)
 
 
+@contextmanager
+def own(kind: str, *options: str) -> Iterator[str]:
+    """The URL of a server that belongs to the caller alone, who may change what is global there.
+
+    options: as its program takes them.
+    """
+    reasons = []
+    for way in (from_binary, from_container) if kind == "postgres" else (from_container, from_binary):
+        try:
+            running = way(kind, options)
+        except LookupError as error:
+            reasons.append(str(error.args[0]))
+            continue
+        try:
+            yield running.url
+        finally:
+            running.stop()
+        return
+    without(kind, f"no {kind} of our own: {'; '.join(reasons)}")
+
+
 class Servers:
     """Those of one run, started at most once each, and together."""
 
@@ -137,9 +161,14 @@ def server(kind: str) -> Server:
     try:
         return SERVERS.get(kind)
     except Absent as error:
-        if kind in required():
-            pytest.fail(f"required by ALLOCATOR_TEST_REQUIRE, but {error}", pytrace=False)
-        pytest.skip(str(error))
+        without(kind, str(error))
+
+
+def without(kind: str, why: str) -> NoReturn:
+    """Skip, or fail where it is required."""
+    if kind in required():
+        pytest.fail(f"required by ALLOCATOR_TEST_REQUIRE, but {why}", pytrace=False)
+    pytest.skip(why)
 
 
 def attempt(kind: str) -> Server | Absent:

@@ -20,20 +20,28 @@ from rig.running import Running
 SECONDS = 60
 
 
-def from_binary(kind: str) -> Running:
-    return postgres() if kind == "postgres" else mysql_like(kind)
+def from_binary(kind: str, options: tuple[str, ...] = ()) -> Running:
+    return postgres(options) if kind == "postgres" else mysql_like(kind, options)
 
 
 # -- PostgreSQL
 
 
-def postgres() -> Running:
+def postgres(options: tuple[str, ...] = ()) -> Running:
     binaries = postgres_binaries()
     folder = Path(tempfile.mkdtemp(prefix="allocator-pg-"))
     data, port = folder / "data", free_port()
     as_user = unprivileged(folder)
     run(as_user, [binaries / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"], folder)
-    settings = ["-c", f"port={port}", "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}"]
+    settings = [
+        "-c",
+        f"port={port}",
+        "-c",
+        "listen_addresses=127.0.0.1",
+        "-c",
+        f"unix_socket_directories={folder}",
+        *options,
+    ]
     server = start(as_user, [binaries / "postgres", "-D", data, *settings], folder)
     wait_until(lambda: ready(as_user, binaries, folder, port), server, folder)
     url = f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
@@ -73,7 +81,7 @@ def unprivileged(folder: Path) -> dict[str, object]:
 # -- MySQL and MariaDB
 
 
-def mysql_like(kind: str) -> Running:
+def mysql_like(kind: str, options: tuple[str, ...] = ()) -> Running:
     binary = mysql_binary(kind)
     folder = Path(tempfile.mkdtemp(prefix=f"allocator-{kind}-"))
     data, port = folder / "data", free_port()
@@ -88,7 +96,7 @@ def mysql_like(kind: str) -> Running:
     else:
         run({}, [binary, *common, "--initialize-insecure"], folder)
     listen = [f"--port={port}", "--bind-address=127.0.0.1"]
-    server = start({}, [binary, *common, *listen], folder)
+    server = start({}, [binary, *common, *listen, *options], folder)
 
     def answers() -> bool:
         try:
@@ -165,9 +173,13 @@ def running(url: str, origin: str, server: subprocess.Popen, folder: Path) -> Ru
 def signal_all(parent: int, number: signal.Signals) -> None:
     """To a server and its children, which PostgreSQL puts into process groups of their own."""
     os.kill(parent, number)
-    for task in Path(f"/proc/{parent}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            os.kill(int(child), number)
+    for child in children(parent):
+        os.kill(child, number)
+
+
+def children(parent: int) -> list[int]:
+    tasks = Path(f"/proc/{parent}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
 def stop(server: subprocess.Popen, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,9 @@ from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfig
 from allocator.growth import Growth
 from allocator.schemes import growth as rules
 from allocator.schemes.lane import Lane
+from allocator.schemes.shard import Member, Shard, Target
+from allocator.schemes.ticket import Numbering
+from allocator.shard import Handle
 from allocator.shards import Fleet
 
 
@@ -193,3 +197,45 @@ def test_growth_by_one_at_a_time(shards):
     assert len(set(world.tickets)) == len(world.tickets)
     assert world.refused == 0
     assert all(len(client._handles) == shards + 3 for client in world.clients)
+
+
+# -- the rules alone
+
+MEMBERS = (Member("one", 1, "db://0"), Member("two", 2, "db://1"))
+TARGET = Target("key", 2, 1, "replace", MEMBERS, floor=100)
+SECOND = Shard("main", "two", "server", "replace", 1, Numbering(2, 2), 5, MEMBERS)
+
+
+def test_a_shard_that_has_passed_the_floor_is_not_fenced():
+    with pytest.raises(rules.TooLow):
+        rules.fenced(SECOND, TARGET, 100)
+
+    assert rules.fenced(SECOND, TARGET, 99).numbering.ceiling == 100
+
+
+def test_a_ceiling_is_never_raised():
+    lower = replace(SECOND, numbering=Numbering(2, 2, ceiling=50))
+
+    assert rules.fenced(lower, TARGET, 10).numbering.ceiling == 50
+
+
+def test_no_shard_enters_before_the_fleet_turns():
+    with pytest.raises(rules.Again):
+        rules.entered(SECOND, TARGET)
+
+    assert rules.entered(SECOND, replace(TARGET, turning=True)).numbering == Numbering(2, 2, 100)
+
+
+def test_a_ticket_drawn_at_the_ceiling_is_burnt_whatever_the_row_says_next(monkeypatch):
+    shard = MemoryShard("db://0", {})
+    shard.counter, shard.row = 20, replace(SECOND, server=shard.server, numbering=Numbering(ceiling=10))
+    handle = Handle(shard)  # type: ignore[arg-type]
+    handle.row = shard.row
+
+    def grown() -> Shard:
+        shard.row = replace(shard.row, revision=6, numbering=Numbering(floor=15))
+        return shard.row
+
+    monkeypatch.setattr(handle, "look", grown)
+
+    assert handle.draw("order", lambda row: setattr(handle, "row", row)) == 22

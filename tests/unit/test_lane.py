@@ -31,3 +31,19 @@ def test_a_fleet_that_grows_a_hundred_times_is_told_in_a_few_lanes():
         seen = without_the_outgrown(seen)
 
     assert seen == {Lane(1, 99): 99_000, Lane(1, 100): 100_000}
+
+
+def test_a_window_holds_the_ids_of_the_remainder_and_no_others():
+    for step in range(1, 6):
+        for offset in range(1, step + 1):
+            for last in range(4 * step, 6 * step):
+                window = range(last - 4 * step + 1, last + 1)
+
+                assert list(Lane(offset, step).ids(last, 4)) == [one for one in window if (one - offset) % step == 0]
+
+
+def test_a_lane_goes_on_above_all_that_a_smaller_fleet_gave():
+    seen = {Lane(1, 2): 70, Lane(2, 2): 90, Lane(1, 3): 30, Lane(2, 3): 500}
+
+    assert mark(seen, Lane(1, 3)) == 90
+    assert mark(seen, Lane(2, 3)) == 500

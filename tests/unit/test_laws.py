@@ -16,10 +16,10 @@ PACKAGE = Path(allocator.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts[len(PACKAGE.parts) :])
 
 LAYERS = (
-    ("errors", "forks"),
+    ("errors", "forks", "entry"),
     ("schemes",),
     ("database",),
-    ("background", "tags", "tokens"),
+    ("background", "iterators", "tags", "tokens"),
     ("roster", "shard"),
     ("growth", "adoption"),
     ("shards",),
@@ -32,6 +32,7 @@ LAYERS = (
     ("sequence",),
     ("sync",),
     ("aio",),
+    ("doctor",),
     ("service",),
     ("cli",),
     ("__init__", "__main__"),

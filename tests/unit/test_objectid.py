@@ -96,6 +96,15 @@ def test_a_clock_that_goes_back_repeats_nothing():
     assert len(drawn) == 1800
 
 
+def test_after_a_clock_that_went_back_no_second_begins_anew():
+    """Its 2**24 ids are counted once: a second that is left and come back to would have more than the counter has."""
+    blocks = ObjectIdBlocks(b"proc!", 0)
+    blocks.take(7)
+
+    assert next(blocks.take(5))[:4] == b"\0\0\0\x07"
+    assert blocks._left == (1 << 24) - 512
+
+
 def test_new_ones_increase_and_hold_the_time():
     before = int(datetime.now(UTC).timestamp())
     drawn = [ObjectId() for _ in range(2000)]

@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 from rig.memory import MemorySource
 
+from allocator import Allocator
 from allocator.background import Background
 from allocator.errors import AllocatorClosed, DatabaseRefused, DatabaseUnavailable, Exhausted, UnknownTag
 from allocator.refills import MOST, STRIKES, Refills
@@ -226,7 +227,9 @@ def test_a_request_that_was_given_up_and_asked_again_is_claimed_twice_and_served
     many = Many(step=1, max_step=1)
     tags = many.opened(2)
     asked(tags)
-    tags[0]._core.pace.failed(tags[0]._core.pace.under_way, DatabaseUnavailable("given up"), 0.0)
+    pace = tags[0]._core.pace
+    pace._begun_at = 0.0
+    pace.failed(pace.under_way, DatabaseUnavailable("given up"), 0.0)
     tags[0]._advance()
     many.background.go_on()
 
@@ -251,3 +254,11 @@ def test_after_close_a_refill_ends():
     many.background.closed.set()
     with pytest.raises(AllocatorClosed):
         one._advance()
+
+
+def test_an_allocator_that_is_forked_forgets_what_waited(tmp_path):
+    with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
+        ids._refills._waiting.append(Many().tag("parents"))
+        ids.after_fork()
+
+        assert not ids._refills._waiting

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import random
+from dataclasses import replace
 
 import pytest
 from rig.threads import draw_on_threads
 
 from allocator import ClockWentBack, Exhausted, InvalidSetting, Layout, NodeIdsExhausted, Snowflake
-from allocator.errors import DatabaseUnavailable, LeaseLost
+from allocator.errors import DatabaseUnavailable, LeaseLost, NotCopyable
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.pace import Wait
 from allocator.schemes.registry import Worker, choose_worker
@@ -114,6 +116,17 @@ def test_the_end_of_the_timestamps_is_an_error():
         alone(Clock(4_000_000_000.0)).next_id()
 
 
+def test_a_child_refuses_the_parents_worker():
+    ids = alone(Clock())
+    ids.next_id()
+    ids.after_fork()
+
+    with pytest.raises(NotCopyable, match="made before a fork"):
+        ids.next_id()
+    with pytest.raises(NotCopyable):
+        pickle.dumps(ids)
+
+
 # -- leases
 
 
@@ -178,6 +191,43 @@ def test_nothing_is_served_without_a_lease():
 
     assert process.draw(0.0, NOW) == []
     assert isinstance(process.core.want(0.5, NOW), Wait)
+
+
+def leased(now: float, ahead: int = 0) -> tuple[LeasedSnowflake, Lease]:
+    core = LeasedSnowflake(60.0, EPOCH, SNOWFLAKE)
+    claim = core.want(now, NOW)
+    assert isinstance(claim, LeaseClaim)
+    lease = Lease(1, "us", claim.now + ahead, claim.until + ahead)
+    core.granted(claim, lease, now)
+    return core, lease
+
+
+def milliseconds(ids: range) -> set[int]:
+    return {SNOWFLAKE.unpack(number)["timestamp"] + EPOCH for number in {*ids[:1], *ids[-1:]}}
+
+
+def test_ids_begin_with_the_lease_whatever_our_clock_says():
+    for tick in range(200):
+        core, lease = leased(now=tick / 7, ahead=tick)
+
+        assert milliseconds(core.take(tick / 7)) == {lease.since}
+
+
+def test_the_last_millisecond_of_a_lease_is_its_last():
+    core, lease = leased(now=0.0)
+
+    assert milliseconds(core.take(60.0005)) == {lease.until}
+    assert milliseconds(core.take(60.0015)) == set()
+
+
+def test_time_does_not_go_back_by_what_a_renewal_took():
+    core, lease = leased(now=0.0)
+    claim = core.want(6.1, NOW + 6.1)
+    assert isinstance(claim, LeaseClaim)
+    before = core.millisecond(7.0)
+    core.granted(claim, replace(lease, until=claim.until), 7.0)
+
+    assert core.millisecond(7.0) == before
 
 
 def test_a_lease_is_renewed_when_a_tenth_of_it_is_used():

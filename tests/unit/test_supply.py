@@ -33,10 +33,10 @@ from allocator.errors import (
     SchemaOutOfDate,
     UnknownTag,
 )
+from allocator.iterators import LockedIterator, exhaust, iterator
 from allocator.schemes.lane import ALL
 from allocator.schemes.tag import Tag
 from allocator.sequence import drawn
-from allocator.supply import LockedIterator, exhaust, iterator
 from allocator.sync import Sequence
 
 
@@ -564,7 +564,7 @@ def test_a_second_handle_made_at_the_same_moment_does_not_hide_the_first():
 
 
 def test_a_build_without_the_gil_locks_by_default(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("allocator.supply.WITHOUT_GIL", True)
+    monkeypatch.setattr("allocator.iterators.WITHOUT_GIL", True)
 
     assert isinstance(iterator(range(3)), LockedIterator)
 

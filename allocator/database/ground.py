@@ -1,0 +1,49 @@
+"""The row of `allocator_epoch`: who this database was when it was last looked at, and what is kept clear since."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import ClassVar
+
+from sqlalchemy import Connection, Insert, func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from allocator.database.epochs import NOWHERE, EpochVerbs
+from allocator.database.nodes import NodeVerbs
+from allocator.database.tables import epoch, node
+from allocator.database.tickets import TicketVerbs
+from allocator.schemes.ground import Ground
+
+
+class GroundVerbs(EpochVerbs, NodeVerbs, TicketVerbs):
+    insert_missing_ground: ClassVar[Insert]
+    """Insert the row of `allocator_epoch`, or nothing when it is there."""
+
+    def read_ground(self, connection: Connection) -> Ground | None:
+        rows = connection.execute(select(*(epoch.c[name] for name in Ground._fields))).all()
+        return Ground(*rows[0]) if rows else None
+
+    def read_home(self, connection: Connection) -> str:
+        """The identity of the server, which a restart does not change."""
+        if self.run_here(connection) == NOWHERE:
+            return ""
+        return str(connection.exec_driver_sql(f"SELECT {self.server(connection)}").scalar())
+
+    def add_ground(self, connection: Connection, fresh: Ground) -> None:
+        """Write the first row, unless somebody else just did."""
+        connection.execute(self.insert_missing_ground, {"id": 1, **fresh._asdict()})
+
+    def move_ground(self, connection: Connection, before: Ground, fresh: Ground) -> None:
+        """Write a row over another; nothing if it is not that one any more."""
+        unchanged = (epoch.c.server == before.server, epoch.c.run == before.run)
+        connection.execute(update(epoch).where(*unchanged).values(fresh._asdict()))
+
+    def skip_nodes(self, connection: Connection, count: int) -> None:
+        """Leave out so many node numbers: one row with a number that was chosen raises the auto-increment.
+
+        Where that number is there already, another process has just left out the same ones.
+        """
+        last = connection.scalar(select(func.max(node.c.id))) or 0
+        left_out = {"id": last + count, "host": "left out, since it may be forgotten", "process": 0, "version": ""}
+        with suppress(IntegrityError):
+            connection.execute(node.insert().values(**left_out, started_at=func.current_timestamp()))

@@ -1,0 +1,65 @@
+"""A question to a database, whose answer is a few named facts; questions read, and change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, text
+
+from allocator.database.store import Database
+from allocator.errors import AllocatorError
+from allocator.schemes.finding import Finding, few, unseen
+
+Facts = dict[str, Any]
+
+Ask = Callable[[Connection, Facts], Mapping[str, Any]]
+"""From a connection, and the facts that are known already, to more of them."""
+
+
+class Question(NamedTuple):
+    """`what` is asked about, and how to get the right to ask."""
+
+    what: str
+    ask: Ask
+    mend: str = "ask as a user that may look at it"
+    of_tables: bool = False
+    """It needs the tables to be there."""
+
+
+def answers(database: Database, questions: Sequence[Question], facts: Facts, complete: bool) -> list[Finding]:
+    """Put the answers into `facts`; what was refused is returned, as notes. `complete`: the tables are there."""
+    refused = []
+    for question in questions:
+        if question.of_tables and not complete:
+            continue
+        try:
+            facts.update(database.run(question.ask, facts))
+        except AllocatorError as error:
+            refused.append(unseen(question.what, str(error), question.mend))
+    return refused
+
+
+def rows(connection: Connection, words: str, **parameters: object) -> Sequence[Any]:
+    return connection.execute(text(words), parameters).all()
+
+
+def pairs(connection: Connection, words: str) -> Facts:
+    """Rows of a name and a value; names in small letters."""
+    return {str(name).lower(): value for name, value in connection.exec_driver_sql(words)}
+
+
+def named(connection: Connection, words: str, **parameters: object) -> Facts:
+    """The only row, by the names of its columns."""
+    row = connection.execute(text(words), parameters).mappings().first()
+    return dict(row) if row else {}
+
+
+def ahead(facts: Facts, theirs: float) -> Facts:
+    """By how many seconds this machine's clock, `now`, is ahead of a server's."""
+    return {"ahead": facts["now"]() - float(theirs)}
+
+
+def listed(names: Sequence[object]) -> str:
+    """For a sentence, empty where there are none, so that a rule can ask for it."""
+    return few(names, 5)

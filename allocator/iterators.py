@@ -1,0 +1,48 @@
+"""What ids are served from: iterators whose steps are one call of C, with a lock round them where there is no GIL."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from operator import length_hint
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+WITHOUT_GIL = not getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+class LockedIterator(Generic[T]):
+    """An iterator for builds without the GIL, where `next` on a range may give one value twice."""
+
+    __slots__ = ("_iterator", "_lock")
+
+    def __init__(self, values: Iterable[T]) -> None:
+        self._iterator = iter(values)
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        with self._lock:
+            return next(self._iterator)
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._iterator)
+
+
+RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
+
+
+def exhaust(values: Iterator[int]) -> None:
+    """Let whoever still draws from a range, as a `for` loop does, find nothing more in it."""
+    if isinstance(values, LockedIterator):
+        values = values._iterator
+    if isinstance(values, RANGES):
+        values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]
+
+
+def iterator(values: Iterable[T], locked: bool | None = None) -> Iterator[T]:
+    return LockedIterator(values) if (WITHOUT_GIL if locked is None else locked) else iter(values)

@@ -1,0 +1,93 @@
+"""`allocator doctor` as a user types it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+from rig.sql import execute
+
+from allocator.cli import main
+
+DANGEROUS = "UPDATE allocator_segment SET shard_step = 3"
+
+
+def doctor(*words: str) -> Result:
+    return CliRunner().invoke(main, ["doctor", *words])
+
+
+@pytest.fixture
+def sound(tmp_path, new_database) -> str:
+    url = f"sqlite:///{tmp_path}/ids.db"
+    assert CliRunner().invoke(main, ["next", "order", "--url", url]).exit_code == 0
+    return url
+
+
+def test_nothing_is_found_and_the_exit_code_is_0(sound):
+    done = doctor("--url", sound)
+
+    assert (done.exit_code, done.output) == (0, "nothing was found\n")
+    assert json.loads(doctor("--url", sound, "--json").output) == {"findings": []}
+
+
+def test_notes_alone_are_0(sound):
+    execute(sound, "PRAGMA journal_mode = WAL", "UPDATE allocator_segment SET margin = 0")
+    execute(sound, "PRAGMA journal_mode = DELETE")
+    done = doctor("--url", sound)
+
+    assert done.exit_code == 0
+    assert done.output.startswith("note    margin-zero (sqlite")
+
+
+def test_a_danger_is_1_with_what_was_found_and_how_to_mend_it(sound):
+    execute(sound, DANGEROUS)
+    done = doctor("--url", sound)
+    listed = json.loads(doctor("--url", sound, "--json").output)["findings"]
+
+    assert done.exit_code == 1
+    assert "danger  tag-of-another-lane (sqlite" in done.output
+    assert "'order' has offset 1 and step 3" in done.output
+    assert "mend: stop what draws these tags" in done.output
+    assert [set(one) for one in listed] == [{"name", "severity", "found", "mend", "database"}]
+    assert listed[0]["severity"] == "danger"
+
+
+def test_an_outage_is_1():
+    done = doctor("--url", "postgresql+psycopg://nobody@127.0.0.1:1/none")
+
+    assert done.exit_code == 1
+    assert done.output.startswith("outage  unreachable")
+
+
+def test_shards_are_given_together(sound, tmp_path):
+    second = f"sqlite:///{tmp_path}/second.db"
+    CliRunner().invoke(main, ["next", "order", "--url", second])
+    execute(second, DANGEROUS)
+    listed = json.loads(doctor("--url", sound, "--url", second, "--json").output)["findings"]
+
+    assert [(one["name"], one["database"].rpartition("/")[2]) for one in listed if one["severity"] == "danger"] == [
+        ("tag-of-another-lane", "second.db")
+    ]
+
+
+def test_the_grants_are_sql_and_nothing_is_looked_at(fresh, kind):
+    done = doctor("--grants", "billing", "--url", fresh)
+
+    assert done.exit_code == 0
+    if kind == "sqlite":
+        assert done.output.startswith("-- what the service calls\n-- a file has no users")
+        return
+    lines = done.output.splitlines()
+    assert lines[0] == "-- what the service calls"
+    assert all(line.startswith(("-- ", "GRANT ")) for line in lines if line)
+    assert any("INSERT, UPDATE ON" in line and "allocator_segment" in line and "billing" in line for line in lines)
+    assert sum("DELETE" in line for line in lines) == (0 if kind == "postgres" else 2)
+    assert "allocator_service" in doctor("--grants", "--url", fresh).output
+
+
+def test_a_service_is_no_database():
+    done = doctor("--url", "http://127.0.0.1:1")
+
+    assert done.exit_code == 1
+    assert "is a service; this needs the URL of the database itself" in done.output

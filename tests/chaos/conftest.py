@@ -1,0 +1,68 @@
+"""Options of `make chaos`, its seed and its report. Without options, as in `make test`, everything takes seconds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from rig.reports import write
+
+QUICK = 3.0
+SEED = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("chaos")
+    group.addoption("--seconds", type=float, default=QUICK, help="how long each database is in trouble")
+    group.addoption("--seed", type=int, default=None, help="of the plan; the run prints it")
+    group.addoption("--only", default="", help="the databases, as in postgres,sqlite")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: for make chaos alone, since servers of its own are killed")
+    given = config.getoption("--seed")
+    config.stash[SEED] = random.SystemRandom().getrandbits(32) if given is None else given
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"chaos: --seed {config.stash[SEED]} --seconds {config.getoption('--seconds'):g}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    only = set(filter(None, config.getoption("--only").split(",")))
+    quick = config.getoption("--seconds") <= QUICK
+
+    def wanted(item: pytest.Item) -> bool:
+        kind = item.callspec.params.get("kind") if hasattr(item, "callspec") else None
+        return (not only or kind in only) and not (quick and item.get_closest_marker("long"))
+
+    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
+    items[:] = filter(wanted, items)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """Printed where a test fails, since that is how to run it again."""
+    found = request.config.stash[SEED]
+    print(f"--seed {found} --seconds {request.config.getoption('--seconds'):g}")
+    return found
+
+
+@pytest.fixture
+def seconds(request: pytest.FixtureRequest) -> float:
+    return float(request.config.getoption("--seconds"))
+
+
+@pytest.fixture
+def long(seconds: float) -> bool:
+    """Whether this is `make chaos`: servers of its own may be killed, and times are looked at."""
+    return seconds > QUICK
+
+
+@pytest.fixture
+def report(request: pytest.FixtureRequest, long: bool) -> Callable[[str], None]:
+    """Writes a line of figures under the name of the test, where this is `make chaos`."""
+
+    test = f"`{request.node.name}` (seed {request.config.stash[SEED]})"
+    return lambda figures: write("chaos", test, figures) if long else None

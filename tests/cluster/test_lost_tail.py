@@ -1,0 +1,55 @@
+"""All nodes are killed, the newest claims were not yet on a disk, and a new cluster begins without them.
+
+The control, a tag whose margin is 0, shows that claims were forgotten: its ids come twice. The guard leaves a margin
+out.
+"""
+
+from __future__ import annotations
+
+import pytest
+from rig.cluster import MEMBERS
+from rig.runs import TIMEOUT, account, its_own_first
+from rig.writers import wait
+
+SELDOM = ("SET GLOBAL innodb_flush_log_at_trx_commit = 0", "SET GLOBAL innodb_flush_log_at_timeout = 5")
+LAZY = {
+    "galera": SELDOM,
+    "single_primary": (*SELDOM, "SET GLOBAL sync_binlog = 0"),
+}
+TAGS = {"control": 0, "guarded": None}
+"""Tags and their margins."""
+SECONDS = 6.0
+ROUNDS = 4
+"""At most: whether the newest claims were on a disk is a matter of the second in which the servers are killed."""
+
+
+@pytest.mark.parametrize("kind", list(LAZY))
+def test_a_cluster_that_forgot_repeats_ids_only_without_a_guard(kind, request, writers, report):
+    cluster = request.getfixturevalue(kind)
+    for _ in range(ROUNDS):
+        for number in range(MEMBERS):
+            cluster.ask(number, *LAZY[kind])
+        draw(cluster, writers, "before")
+        cluster.kill(*range(MEMBERS))
+        writers.kill()  # those that live on have seen what is forgotten, and would stop
+        cluster.bootstrap()
+        draw(cluster, writers, "after")
+        if writers.drawn("segment", "control").duplicates:
+            break
+        writers.kill()
+    writers.stop()
+
+    control, guarded = writers.drawn("segment", "control"), writers.drawn("segment", "guarded")
+    report(f"control, margin 0: {control}")
+    account({"segment, usual margin": guarded}, report)
+    assert control.duplicates
+    assert guarded.ids > control.duplicates
+
+
+def draw(cluster, writers, when: str) -> None:
+    for number, (tag, margin) in enumerate(TAGS.items()):
+        for offset in range(2):
+            urls = [cluster.url(member) for member in its_own_first(number + offset)]
+            writers.start("segment", tag, urls, timeout=TIMEOUT, margin=margin)
+    writers.wait_for_all()
+    wait(SECONDS, f"writers {when}")

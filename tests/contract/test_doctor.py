@@ -1,0 +1,405 @@
+"""What `allocator doctor` finds on real databases: each thing is made, seen, and was not there before."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from rig.ailing import Patient, changed, named
+from rig.servers import KINDS, SERVERS, server
+from rig.sql import execute
+from rig.throwaway import free_port
+from rig.wire import Wire
+from sqlalchemy import create_engine
+
+from allocator import Allocator, AsyncAllocator, InvalidDatabase, InvalidSetting, MeteorSettings
+from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, examine, is_healthy
+from allocator.schemes.layout import Layout
+
+
+@pytest.fixture(scope="module")
+def patients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Patient]]:
+    """One database of each kind for all these tests, each of which leaves it as it was."""
+    made: dict[str, Patient] = {}
+    name = f"allocator_test_{os.getpid()}_doctor"
+
+    def get(kind: str) -> Patient:
+        if kind not in made:
+            file = f"sqlite:///{tmp_path_factory.mktemp('doctor')}/ids.db"
+            made[kind] = Patient(file if kind == "sqlite" else server(kind).database(name))
+        return made[kind]
+
+    yield get
+    for kind in made.keys() - {"sqlite"}:
+        SERVERS.get(kind).drop(name)
+
+
+@pytest.fixture
+def patient(kind: str, patients: Callable[[str], Patient]) -> Patient:
+    return patients(kind)
+
+
+ON_SERVERS = pytest.mark.parametrize("kind", KINDS, indirect=True)
+ON_MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+ON_POSTGRES = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+
+
+# -- nothing is wrong
+
+
+def test_a_plain_database_has_no_danger_and_no_outage(patient):
+    found = examine(patient.url)
+
+    assert is_healthy(found), found
+    assert {one.name for one in found} <= {"role-is-superuser"}
+
+
+def test_looking_changes_nothing(kind, patient):
+    with Allocator(patient.url) as ids:
+        ids.tags.create("untouched", start_after=7)
+        before = content(patient.url)
+        examine(ids)
+
+    assert content(patient.url) == before
+    execute(patient.url, "DELETE FROM allocator_segment")
+
+
+def content(url: str) -> list[object]:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        found = [
+            connection.exec_driver_sql(f"SELECT * FROM allocator_{name}").all()
+            for name in ("segment", "ticket", "shard", "node", "worker", "epoch", "schema_version")
+        ]
+    engine.dispose()
+    return found
+
+
+# -- what the rows say
+
+
+TAG = "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit, margin, epoch) VALUES"
+ROWS = (
+    f"{TAG} ('ends', 95, 1, 10, 100, 1000000000, ''), ('astray', 5, 1, 10, 9000000000000000000, 10, '')",
+    "UPDATE allocator_segment SET shard_offset = 2, shard_step = 3 WHERE tag = 'astray'",
+    f"{TAG} ('bare', 5, 1, 10, 9000000000000000000, 0, ''), ('waiting', 5, 1, 10, 100000, -1, 'elsewhere')",
+    "INSERT INTO allocator_worker VALUES (1, '1/41/5/5/12', 1288834974657, 'a', 1, 'host', 1)",
+    "INSERT INTO allocator_worker VALUES (2, '1/40/5/6/12', 5, 'b', 1, 'host', 1)",
+)
+NODE = {"postgres": "INSERT INTO allocator_node OVERRIDING SYSTEM VALUE VALUES (900000, 'host', 1, '1', now())"}
+PLAIN_NODE = "INSERT INTO allocator_node VALUES (900000, 'host', 1, '1', '2026-11-01')"
+EMPTY = tuple(f"DELETE FROM allocator_{name}" for name in ("segment", "worker", "node"))
+
+
+@pytest.fixture(scope="module")
+def spoilt(patients: Callable[[str], Patient]) -> Callable[[str], dict[str, Finding]]:
+    """What is found where many rows are wrong at once."""
+    seen: dict[str, dict[str, Finding]] = {}
+
+    def get(kind: str) -> dict[str, Finding]:
+        if kind not in seen:
+            patient = patients(kind)
+            with changed(patient.url, (*ROWS, NODE.get(kind, PLAIN_NODE)), EMPTY):
+                seen[kind] = patient.found()
+        return seen[kind]
+
+    return get
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "words"),
+    [
+        ("tag-near-limit", OUTAGE, "'ends' has 5 of 100 ids left"),
+        ("tag-of-another-lane", DANGER, "'astray' has offset 2 and step 3, and this database is alone"),
+        ("margin-zero", NOTE, "bare leave nothing out"),
+        ("margin-near-limit", OUTAGE, "'ends' has 5 ids left and leaves out 1000000000"),
+        ("server-replaced", OUTAGE, "waiting were last claimed on another run"),
+        ("nodes-run-out", OUTAGE, "900000 of 1048575 node numbers"),
+        ("worker-formats-differ", OUTAGE, "layout 1/40/5/6/12, epoch 5, layout 1/41/5/5/12"),
+    ],
+)
+def test_rows_that_will_stop_ids_or_repeat_them(kind, patient, spoilt, name, severity, words):
+    found = spoilt(kind)[name]
+
+    assert name not in patient.healthy
+    assert (found.severity, words in found.found) == (severity, True), found
+    assert found.mend
+
+
+def test_workers_that_run_out_and_timestamps_that_end(patient):
+    until = int((time.time() + 600) * 1000)
+    soon = int((time.time() + 86_400) * 1000) - 2**41
+    rows = ", ".join(f"({number}, '1/41/5/5/12', {soon}, 'a', {until}, 'host', 1)" for number in range(820))
+    with changed(patient.url, f"INSERT INTO allocator_worker VALUES {rows}", "DELETE FROM allocator_worker"):
+        found = patient.found()
+
+    assert "820 of 1024 workers" in found["workers-run-out"].found
+    assert f"ends on {time.strftime('%Y')}" in found["snowflake-runs-out"].found
+    assert not {"workers-run-out", "snowflake-runs-out"} & patient.healthy
+
+
+def test_the_formats_of_an_allocator_are_looked_at(patient):
+    short = MeteorSettings(
+        epoch=int(time.time()) - 1000, layout=Layout(sign=1, second=25, node=24, sequence=11, random=3)
+    )
+    with Allocator(patient.url, meteor=short) as ids:
+        found = named(examine(ids))
+
+    assert found["meteor-runs-out"].severity == OUTAGE
+    assert "meteor-runs-out" not in patient.healthy
+
+
+@ON_SERVERS
+@pytest.mark.parametrize(("seconds", "severity"), [(10, NOTE), (-10, NOTE), (3600, OUTAGE)])
+def test_a_clock_that_differs_from_the_databases(patient, seconds, severity):
+    found = patient.found(clock=lambda: time.time() + seconds)["clocks-differ"]
+
+    assert found.severity == severity
+    assert re.search(rf"is {abs(seconds)} s {'ahead of' if seconds > 0 else 'behind'} the database's", found.found)
+    assert "clocks-differ" not in patient.healthy
+
+
+def test_tables_that_are_behind_or_missing(kind, patient, new_database):
+    behind = patient.shows(
+        "schema-out-of-date",
+        "UPDATE allocator_schema_version SET version_num = '0003'",
+        "UPDATE allocator_schema_version SET version_num = '0005'",
+    )
+    assert "is at revision 0003" in behind.found
+    if kind != "sqlite":
+        none = named(examine(new_database(kind)))["schema-out-of-date"]
+        assert none.severity == OUTAGE
+        assert none.mend == "run: allocator db upgrade"
+
+
+def test_a_database_that_does_not_answer_is_an_outage():
+    found = examine([f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/ids"])
+
+    assert [(one.name, one.severity) for one in found] == [("unreachable", OUTAGE)]
+
+
+# -- the tables
+
+
+COLUMN = {
+    "postgres": (
+        "ALTER TABLE allocator_segment ALTER max_value TYPE integer",
+        "ALTER TABLE allocator_segment ALTER max_value TYPE bigint",
+    ),
+    "mysql": (
+        "ALTER TABLE allocator_segment MODIFY max_value INT NOT NULL",
+        "ALTER TABLE allocator_segment MODIFY max_value BIGINT NOT NULL",
+    ),
+}
+KEY = {
+    "postgres": (
+        "ALTER TABLE allocator_ticket DROP CONSTRAINT allocator_ticket_type_key",
+        "ALTER TABLE allocator_ticket ADD UNIQUE (type)",
+    ),
+    "mysql": ("ALTER TABLE allocator_ticket DROP INDEX type", "ALTER TABLE allocator_ticket ADD UNIQUE (type)"),
+}
+TRIGGER = {
+    "postgres": (
+        "CREATE RULE twice AS ON UPDATE TO allocator_segment DO ALSO NOTIFY twice",
+        "DROP RULE twice ON allocator_segment",
+    ),
+    "mysql": (
+        "CREATE TRIGGER twice BEFORE UPDATE ON allocator_segment FOR EACH ROW SET NEW.step = 5",
+        "DROP TRIGGER twice",
+    ),
+    "sqlite": ("CREATE TRIGGER twice AFTER UPDATE ON allocator_segment BEGIN SELECT 1; END", "DROP TRIGGER twice"),
+}
+CHECK = {
+    "postgres": (
+        "ALTER TABLE allocator_segment DROP CONSTRAINT allocator_segment_step",
+        "ALTER TABLE allocator_segment ADD CONSTRAINT allocator_segment_step CHECK (step >= 1 AND step <= max_step)",
+    ),
+}
+CHECK["mysql"] = CHECK["postgres"]
+ICU = "CREATE COLLATION IF NOT EXISTS loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+RETYPED = "ALTER TABLE allocator_segment MODIFY tag VARCHAR(64)"
+COLLATION = {
+    "postgres": (
+        (ICU, "ALTER TABLE allocator_segment ALTER tag TYPE varchar(64) COLLATE loose"),
+        ('ALTER TABLE allocator_segment ALTER tag TYPE varchar(64) COLLATE "C"', "DROP COLLATION loose"),
+    ),
+    "mysql": (
+        f"{RETYPED} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL",
+        f"{RETYPED} CHARACTER SET ascii COLLATE ascii_bin NOT NULL",
+    ),
+}
+UNNUMBERED = {
+    "postgres": (
+        "ALTER TABLE allocator_node ALTER id DROP IDENTITY",
+        "ALTER TABLE allocator_node ALTER id ADD GENERATED ALWAYS AS IDENTITY",
+    ),
+    "mysql": (
+        "ALTER TABLE allocator_node MODIFY id BIGINT NOT NULL",
+        "ALTER TABLE allocator_node MODIFY id BIGINT NOT NULL AUTO_INCREMENT",
+    ),
+}
+
+
+def of(table: dict, kind: str) -> tuple:
+    return table["mysql" if kind == "mariadb" else kind]
+
+
+@ON_SERVERS
+@pytest.mark.parametrize(
+    ("name", "severity", "words", "statements"),
+    [
+        ("column-type", DANGER, "allocator_segment.max_value is INT", COLUMN),
+        ("key-missing", DANGER, "allocator_ticket must have a unique key on (type)", KEY),
+        ("trigger", DANGER, "twice on allocator_segment", TRIGGER),
+        ("check-missing", NOTE, "allocator_segment lacks the check allocator_segment_step", CHECK),
+        ("tag-collation", DANGER, "allocator_segment.tag has ", COLLATION),
+        ("numbering-lost", OUTAGE, "the column id of allocator_node", UNNUMBERED),
+    ],
+)
+def test_tables_that_were_altered(kind, patient, name, severity, words, statements):
+    found = patient.shows(name, *of(statements, kind))
+
+    assert (found.severity, words in found.found) == (severity, True), found
+
+
+@ON_MYSQL
+def test_an_engine_without_transactions(patient):
+    found = patient.shows(
+        "engine-without-transactions",
+        "ALTER TABLE allocator_worker ENGINE = MyISAM",
+        "ALTER TABLE allocator_worker ENGINE = InnoDB",
+    )
+
+    assert found.severity == DANGER
+    assert found.mend == "ALTER TABLE allocator_worker ENGINE = InnoDB"
+
+
+@ON_POSTGRES
+@pytest.mark.parametrize(
+    ("name", "severity", "words", "make", "undo"),
+    [
+        (
+            "table-unlogged",
+            DANGER,
+            "allocator_segment is unlogged",
+            "ALTER TABLE allocator_segment SET UNLOGGED",
+            "ALTER TABLE allocator_segment SET LOGGED",
+        ),
+        (
+            "numbering-cycles",
+            DANGER,
+            "allocator_ticket_id_seq has CYCLE",
+            "ALTER TABLE allocator_ticket ALTER id SET CYCLE",
+            "ALTER TABLE allocator_ticket ALTER id SET NO CYCLE",
+        ),
+        (
+            "numbering-cached",
+            OUTAGE,
+            "allocator_ticket_id_seq has CACHE 50",
+            "ALTER TABLE allocator_ticket ALTER id SET CACHE 50",
+            "ALTER TABLE allocator_ticket ALTER id SET CACHE 1",
+        ),
+        (
+            "numbering-behind",
+            DANGER,
+            "allocator_ticket goes on with 1, and 50 is in use",
+            "INSERT INTO allocator_ticket VALUES (50, 'invoice')",
+            "DELETE FROM allocator_ticket",
+        ),
+        (
+            "tables-twice",
+            DANGER,
+            "in the schemas public, second",
+            (
+                "CREATE SCHEMA second",
+                "CREATE TABLE second.allocator_segment (LIKE allocator_segment)",
+                "ALTER DATABASE {name} SET search_path = public, second",
+            ),
+            ("ALTER DATABASE {name} RESET search_path", "DROP SCHEMA second CASCADE"),
+        ),
+        (
+            "synchronous-commit-off",
+            DANGER,
+            "synchronous_commit is off for ",
+            "ALTER DATABASE {name} SET synchronous_commit = off",
+            "ALTER DATABASE {name} RESET synchronous_commit",
+        ),
+        (
+            "statement-timeout",
+            OUTAGE,
+            "statement_timeout is 900 ms",
+            "ALTER DATABASE {name} SET statement_timeout = 900",
+            "ALTER DATABASE {name} RESET statement_timeout",
+        ),
+        (
+            "isolation",
+            OUTAGE,
+            "is serializable",
+            "ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'",
+            "ALTER DATABASE {name} RESET default_transaction_isolation",
+        ),
+        (
+            "server-read-only",
+            OUTAGE,
+            "transaction_read_only is on",
+            "ALTER DATABASE {name} SET default_transaction_read_only = on",
+            "ALTER DATABASE {name} RESET default_transaction_read_only",
+        ),
+    ],
+)
+def test_postgresql(patient, name, severity, words, make, undo):
+    database = patient.url.rpartition("/")[2]
+
+    def filled(statements: str | tuple[str, ...]) -> tuple[str, ...]:
+        several = (statements,) if isinstance(statements, str) else statements
+        return tuple(one.format(name=database) for one in several)
+
+    found = patient.shows(
+        name, filled(make), filled(undo), admin=server("postgres").url if "ALTER DATABASE" in make else None
+    )
+
+    assert (found.severity, words in found.found) == (severity, True), found
+
+
+class Pooler(Wire):
+    """Between a client and PostgreSQL: as PgBouncer does, it tells a process id of its own."""
+
+    def carried(self, data: bytes, asking: bool) -> bytes:
+        head = b"K\x00\x00\x00\x0c"
+        return data if asking else re.sub(head + b"....", head + b"\x00\x00\x00\x07", data, flags=re.DOTALL)
+
+
+@ON_POSTGRES
+def test_a_pooler_before_the_server(patient):
+    with Pooler(f"{patient.url}?sslmode=disable") as pooler:
+        found = named(examine(pooler.url))["pooler"]
+
+    assert "pooler" not in patient.healthy
+    assert found.severity == NOTE
+
+
+# -- what may be given
+
+
+def test_an_allocator_of_either_face_an_engine_and_a_list_are_examined_alike(patient):
+    async def through_asyncio() -> list[Finding]:
+        async with AsyncAllocator(patient.url) as ids:
+            return examine(ids)
+
+    engine = create_engine(patient.url)
+    with Allocator(patient.url) as ids:
+        answers = [examine(one) for one in (patient.url, [patient.url], ids, engine)]
+    engine.dispose()
+
+    assert all(answer == answers[0] for answer in [*answers, asyncio.run(through_asyncio())])
+
+
+def test_what_is_no_database_is_refused():
+    with Allocator("http://127.0.0.1:1") as ids, pytest.raises(InvalidSetting, match="is a service"):
+        examine(ids)
+    with pytest.raises(InvalidDatabase):
+        examine("not a url")

@@ -1,0 +1,301 @@
+"""What the doctor finds of a server's own settings: on servers that these tests may change."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from rig.ailing import Patient, changed, replica_of
+from rig.servers import own
+from rig.sql import execute
+from rig.throwaway import postgres_binaries
+from sqlalchemy import create_engine, make_url
+
+from allocator.doctor import DANGER, NOTE, OUTAGE, Finding
+
+OPTIONS = {
+    "mysql": (),
+    "postgres": (),
+    "mariadb": (
+        "--log-bin",
+        "--wsrep-on=ON",
+        "--wsrep-provider=/usr/lib/libgalera_smm.so",
+        "--wsrep-new-cluster",
+        "--wsrep-cluster-address=gcomm://",
+        "--binlog-format=ROW",
+        "--sync-binlog=1",
+        "--innodb-autoinc-lock-mode=1",
+    ),
+}
+"""MariaDB is a Galera cluster of one node, and no cluster where it is switched off, as it is but for its own tests."""
+
+
+@pytest.fixture(scope="module")
+def patients() -> Iterator[Callable[[str], Patient]]:
+    """One server of each kind, started together."""
+    made: dict[str, Patient] = {}
+    with ExitStack() as stack:
+        starting = started(stack)
+
+        def get(kind: str) -> Patient:
+            if kind not in made:
+                url = starting[kind].result()
+                if kind == "mariadb":
+                    execute(url, "SET GLOBAL wsrep_on = OFF")
+                execute(url, "CREATE DATABASE patient")
+                made[kind] = Patient(make_url(url).set(database="patient").render_as_string(hide_password=False))
+            return made[kind]
+
+        yield get
+
+
+def started(stack: ExitStack) -> dict[str, Future[str]]:
+    with warnings.catch_warnings(), ThreadPoolExecutor(len(OPTIONS)) as pool:
+        warnings.simplefilter("ignore", ResourceWarning)  # of Docker's client, when an image is missing
+        found = {kind: pool.submit(stack.enter_context, own(kind, *options)) for kind, options in OPTIONS.items()}
+        wait(found.values())
+        gc.collect()
+    return found
+
+
+@pytest.fixture
+def patient(kind: str, patients: Callable[[str], Patient]) -> Patient:
+    return patients(kind)
+
+
+ON_POSTGRES = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+ON_MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+ON_MARIADB = pytest.mark.parametrize("kind", ["mariadb"], indirect=True)
+
+
+@pytest.mark.parametrize("kind", OPTIONS, indirect=True)
+def test_a_plain_server_has_no_danger_and_no_outage(patient):
+    assert patient.healthy == {"role-is-superuser"}
+
+
+# -- PostgreSQL
+
+
+def await_setting(url: str, name: str, value: str) -> None:
+    """A reload is told to the processes of a server, and not awaited."""
+    end = time.monotonic() + 10
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        while connection.exec_driver_sql(f"SHOW {name}").scalar() != value:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    engine.dispose()
+
+
+@contextmanager
+def system(url: str, name: str, value: str) -> Iterator[None]:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        before = connection.exec_driver_sql(f"SHOW {name}").scalar_one()
+    engine.dispose()
+    make = (f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()")
+    with changed(url, make, (f"ALTER SYSTEM RESET {name}", "SELECT pg_reload_conf()")):
+        await_setting(url, name, value)
+        yield
+    await_setting(url, name, before)
+
+
+@ON_POSTGRES
+@pytest.mark.parametrize(
+    ("name", "severity", "setting", "value"),
+    [
+        ("fsync-off", DANGER, "fsync", "off"),
+        ("full-page-writes-off", DANGER, "full_page_writes", "off"),
+        ("synchronous-standby-away", OUTAGE, "synchronous_standby_names", "ghost"),
+    ],
+)
+def test_settings_of_postgresql(patient, name, severity, setting, value):
+    with system(patient.url, setting, value):
+        found = patient.found()
+
+    assert name not in patient.healthy
+    assert found[name].severity == severity
+    assert value in found[name].found
+
+
+@contextmanager
+def standby_of(url: str, folder: object, name: str) -> Iterator[None]:
+    """Whoever takes the log of a server as it comes, as a standby does."""
+    target = make_url(url)
+    where = f"host={target.host} port={target.port} user={target.username} application_name={name}"
+    words = [
+        str(postgres_binaries() / "pg_receivewal"),
+        "-d",
+        where,
+        "-D",
+        str(folder),
+        "--synchronous",
+        "--no-password",
+    ]
+    receiver = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        await_standby(url, name)
+        yield
+    finally:
+        receiver.terminate()
+        receiver.wait(10)
+
+
+def await_standby(url: str, name: str) -> None:
+    end = time.monotonic() + 10
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    asked = f"SELECT count(*) FROM pg_stat_replication WHERE application_name = '{name}' AND state = 'streaming'"
+    with engine.connect() as connection:
+        while not connection.exec_driver_sql(asked).scalar():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    engine.dispose()
+
+
+@ON_POSTGRES
+def test_a_standby_that_follows_asynchronously_is_a_danger_where_no_margin_is_left_out(patient, tmp_path):
+    columns = "tag, max_value, step, max_step, id_limit, margin"
+    row = f"INSERT INTO allocator_segment ({columns}) VALUES ('bare', 5, 1, 10, 9000000000, 0)"
+    with standby_of(patient.url, tmp_path, "second"):
+        found = patient.found()
+        with changed(patient.url, row, "DELETE FROM allocator_segment"):
+            bare = patient.found()
+
+    assert "asynchronous-standby" not in patient.healthy
+    assert found["asynchronous-standby"].severity == NOTE
+    assert "1 standbys follow asynchronously (second)" in found["asynchronous-standby"].found
+    assert "margin-zero" not in found
+    assert bare["margin-zero"].severity == DANGER
+
+
+@ON_POSTGRES
+def test_a_standby_that_is_waited_for(patient, tmp_path):
+    with standby_of(patient.url, tmp_path, "second"), system(patient.url, "synchronous_standby_names", "second"):
+        names = set(patient.found())
+
+    assert names == patient.healthy
+
+
+@ON_POSTGRES
+def test_a_standby_that_claims_do_not_wait_for(patient):
+    database = "ALTER DATABASE patient"
+    with (  # in this order: no commit ends while one waits for a standby that is away
+        changed(patient.url, f"{database} SET synchronous_commit = local", f"{database} RESET synchronous_commit"),
+        system(patient.url, "synchronous_standby_names", "second"),
+    ):
+        found = patient.found()
+
+    assert "synchronous-commit-local" not in patient.healthy
+    assert found["synchronous-commit-local"].severity == NOTE
+    assert "synchronous-standby-away" not in found
+
+
+@ON_POSTGRES
+def test_a_tool_that_copies_the_log_is_no_standby(patient, tmp_path):
+    with standby_of(patient.url, tmp_path, "pg_receivewal"):
+        assert set(patient.found()) == patient.healthy
+
+
+# -- MySQL and MariaDB
+
+
+@contextmanager
+def variables(url: str, **values: str) -> Iterator[None]:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        before = {name: connection.exec_driver_sql(f"SELECT @@GLOBAL.{name}").scalar_one() for name in values}
+    engine.dispose()
+    make = tuple(f"SET GLOBAL {name} = {value}" for name, value in values.items())
+    with changed(url, make, tuple(f"SET GLOBAL {name} = {value!r}" for name, value in before.items())):
+        yield
+
+
+@ON_MYSQL
+@pytest.mark.parametrize(
+    ("name", "severity", "words", "values"),
+    [
+        ("innodb-flush", DANGER, "is 2", {"innodb_flush_log_at_trx_commit": "2"}),
+        ("sync-binlog", DANGER, "sync_binlog is 0", {"sync_binlog": "0"}),
+        ("binlog-of-statements", DANGER, "STATEMENT", {"binlog_format": "'STATEMENT'"}),
+        ("several-writers", DANGER, "is 2 and auto_increment_offset 1", {"auto_increment_increment": "2"}),
+        ("server-read-only", OUTAGE, "read_only is ON", {"read_only": "ON"}),
+        ("sql-mode-not-strict", NOTE, "sql_mode is ''", {"sql_mode": "''"}),
+        ("connections-few", OUTAGE, "by max_connections", {"max_connections": "12"}),
+    ],
+)
+def test_settings_of_mysql(patient, name, severity, words, values):
+    with variables(patient.url, **values):
+        found = patient.found()
+
+    assert name not in patient.healthy
+    assert (found[name].severity, words in found[name].found) == (severity, True), found[name]
+
+
+@pytest.mark.parametrize("kind", ["mysql"], indirect=True)
+def test_pages_that_cannot_be_mended(patient):
+    with variables(patient.url, innodb_doublewrite="DETECT_ONLY"):
+        found = patient.found()["doublewrite-off"]
+
+    assert "doublewrite-off" not in patient.healthy
+    assert found.severity == DANGER
+    assert "innodb_doublewrite is DETECT_ONLY" in found.found
+
+
+@ON_MARIADB
+def test_a_statement_may_take_no_time(patient):
+    with variables(patient.url, max_statement_time="0.5"):
+        assert patient.found()["statement-timeout"].severity == OUTAGE
+    assert "statement-timeout" not in patient.healthy
+
+
+@ON_MYSQL
+def test_a_replica_that_follows_asynchronously(kind, patient):
+    with replica_of(patient.url):
+        found = patient.found()["asynchronous-standby"]
+        if kind == "mariadb":
+            with variables(patient.url, rpl_semi_sync_master_enabled="ON"):
+                assert "asynchronous-standby" not in patient.found()
+
+    assert "asynchronous-standby" not in patient.healthy
+    assert found.severity == NOTE
+    assert "1 replicas follow" in found.found
+
+
+FOLLOW = {
+    "mysql": (
+        "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_USER = 'x', SOURCE_PASSWORD = 'x'",
+        "RESET REPLICA ALL",
+    ),
+    "mariadb": ("CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_USER = 'x'", "RESET SLAVE ALL"),
+}
+
+
+@ON_MYSQL
+def test_a_replica_that_can_be_written_to(kind, patient):
+    with changed(patient.url, *FOLLOW[kind]):
+        found = patient.found()
+        with variables(patient.url, read_only="ON"):
+            quiet = patient.found()
+
+    assert "replica-written" not in patient.healthy
+    assert found["replica-written"].severity == DANGER
+    assert "replica-written" not in quiet
+    assert quiet["server-read-only"].severity == OUTAGE
+
+
+@ON_MARIADB
+def test_a_node_of_galera(patient):
+    with changed(patient.url, "SET GLOBAL wsrep_on = ON", "SET GLOBAL wsrep_on = OFF"):
+        found: dict[str, Finding] = patient.found()
+
+    assert set(found) - patient.healthy == {"galera-too-small", "galera-several-writers", "autoinc-lock-mode"}
+    assert found["galera-too-small"].severity == OUTAGE
+    assert "the cluster has 1 nodes" in found["galera-too-small"].found
+    assert found["galera-several-writers"].severity == NOTE
+    assert "innodb_autoinc_lock_mode is 1" in found["autoinc-lock-mode"].found

@@ -1,0 +1,50 @@
+"""Failovers by the dozen: a primary is killed, its asynchronous standby is promoted, and ids go on."""
+
+from __future__ import annotations
+
+from itertools import cycle, islice
+from pathlib import Path
+
+import pytest
+from rig.scenes import Scene, promoted
+from rig.throwaway import postgres_binaries
+from rig.verdict import VERDICTS
+from tqdm import tqdm
+
+FORMATS = ("ROW", "MIXED", "STATEMENT")
+
+
+def postgres() -> list[Scene]:
+    """Every version that is here."""
+    found = {postgres_binaries(), *Path("/usr/lib/postgresql").glob("*/bin")}
+    return [promoted("postgres", program=program) for program in sorted(found)]
+
+
+def by_format(kind: str) -> list[Scene]:
+    return [promoted(kind, f"--binlog-format={each}") for each in FORMATS]
+
+
+ROUNDS = {
+    "postgres": (20, postgres),
+    "mariadb": (20, lambda: by_format("mariadb")),
+    "mariadb-image": (6, lambda: by_format("mariadb-image")),
+    "mysql": (6, lambda: by_format("mysql")),
+}
+
+
+@pytest.mark.parametrize("kind", ROUNDS)
+def test_rounds_of_failovers(kind, templates, tmp_path, report):
+    rounds, scenes = ROUNDS[kind]
+    stories = []
+    for number, scene in enumerate(tqdm(list(islice(cycle(scenes()), rounds)), desc=kind)):
+        stories.append(scene.play(templates, tmp_path / str(number)))
+        for verdict in VERDICTS:
+            verdict(stories[-1])
+    off, margin, refuse, busy = (
+        (sum(story.told[tag].ids for story in stories), sum(story.told[tag].duplicates for story in stories))
+        for tag in ("off", "margin", "refuse", "busy")
+    )
+    report(
+        f"{rounds} rounds; (ids, duplicates): guard off {off}, margin {margin}, refuse and repair {refuse}, "
+        f"drawn from all the time {busy}"
+    )

@@ -1,0 +1,36 @@
+"""Every other way in which a database forgets, once; and those that nobody can notice, with what helps there."""
+
+from __future__ import annotations
+
+import pytest
+from rig.scenes import SCENES, UNNOTICED
+from rig.verdict import VERDICTS, nothing_is_noticed, the_control_repeats_ids
+from tqdm import tqdm
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_database_that_forgets(name, templates, tmp_path, report):
+    with tqdm(total=1, desc=name) as bar:
+        story = SCENES[name].play(templates, tmp_path)
+        bar.update()
+    told = {tag: (drawn.ids, drawn.duplicates) for tag, drawn in story.told.items()}
+    report(f"(ids, duplicates): {told}")
+    for verdict in VERDICTS:
+        verdict(story)
+
+
+@pytest.mark.parametrize("name", UNNOTICED)
+def test_what_tells_nothing_of_having_been_replaced(name, templates, tmp_path, report):
+    """The documentation says so; the operator has to: see the next test."""
+    story = UNNOTICED[name].play(templates, tmp_path)
+    report(f"unnoticed: {story.told['margin'].duplicates} of {story.told['margin'].ids} ids twice")
+    the_control_repeats_ids(story)
+    nothing_is_noticed(story)
+
+
+@pytest.mark.parametrize("name", UNNOTICED)
+def test_a_repair_before_anybody_draws_helps_there_too(name, templates, tmp_path, report):
+    story = UNNOTICED[name].play(templates, tmp_path, repaired=True)
+    told = story.told["margin"]
+    report(f"repaired first: {told.duplicates} of {told.ids} ids twice")
+    assert (told.duplicates, told.failures) == (0, [])

@@ -1,0 +1,82 @@
+"""The mutants of `make mutants`, in short: all of them still apply, and a few are tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rig.servers import KINDS
+
+from mutants.catalogue import ROOT, Mutant, NoLongerApplies, catalogue
+from mutants.trial import BAD, KILLED, SURVIVED, TIMED_OUT, UNTRIED, judged, try_mutant
+
+MUTANTS = catalogue()
+SEGMENT = "allocator/schemes/segment.py"
+QUICK = ("tests/unit/test_lane.py",)
+TRIED = ("memory before commit", "ObjectId: the counter wraps early", "a ticket at the ceiling accepted")
+
+
+def named(name: str) -> Mutant:
+    return next(one for one in MUTANTS if one.name == name)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_every_mutant_applies_and_names_tests_that_are_there(mutant):
+    assert mutant.source() != (ROOT / mutant.file).read_text()
+    for test in mutant.tests:
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / file).read_text() if name else (ROOT / file).is_file()
+    assert mutant.server in ("", *KINDS)
+
+
+def test_there_are_enough_of_them_and_each_is_one_of_its_own():
+    assert len({one.name for one in MUTANTS}) == len(MUTANTS) >= 40
+    assert len({(one.file, one.old, one.new) for one in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_few_are_really_killed(name):
+    verdict = try_mutant(named(name), {})
+
+    assert verdict.outcome == KILLED, verdict
+    assert verdict.by.startswith(named(name).tests[0])
+
+
+def test_control_a_change_that_breaks_nothing_survives():
+    harmless = replace(MUTANTS[0], old="The next piece to serve", new="What is served next", file=SEGMENT, tests=QUICK)
+
+    assert try_mutant(harmless, {}).outcome == SURVIVED
+
+
+@pytest.mark.parametrize("old", ["no such text", "self"])
+def test_a_mutant_whose_text_is_not_there_once_is_an_error(old):
+    with pytest.raises(NoLongerApplies, match="times in allocator/schemes/segment.py, and must be once"):
+        replace(MUTANTS[0], old=old, file=SEGMENT).source()
+
+
+def test_a_package_that_cannot_be_used_is_no_kill():
+    badly = replace(MUTANTS[0], old="NOTHING = range(0)", new="NOTHING = range(nobody)", file=SEGMENT, tests=QUICK)
+    verdict = try_mutant(badly, {})
+
+    assert verdict.outcome == BAD
+    assert "name 'nobody' is not defined" in verdict.words
+
+
+FAILED = {"test": "tests/unit/test_x.py::test_y", "when": "call", "error": "AssertionError", "words": "1 == 2"}
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "failure", "outcome"),
+    [
+        (0, "3 passed in 1 s", {}, SURVIVED),
+        (0, "3 skipped in 1 s", {}, UNTRIED),
+        (5, "no tests ran", {}, BAD),
+        (2, "1 error during collection", {}, BAD),
+        (1, "1 failed", FAILED, KILLED),
+        (1, "1 error", FAILED | {"when": "setup"}, BAD),
+        (1, "1 failed", FAILED | {"error": "NameError"}, BAD),
+        (None, "", {}, TIMED_OUT),
+    ],
+)
+def test_only_a_test_that_fails_by_itself_is_a_kill(code, said, failure, outcome):
+    assert judged(code, said, failure)[0] == outcome

@@ -1,0 +1,137 @@
+"""The end of the interpreter, and systems that give no thread: ids or one clear error, never a hang."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from allocator import Allocator, AsyncAllocator
+
+ENDING = """
+import atexit, os, sys, threading, time
+from allocator import Allocator, ObjectId
+path, *how = sys.argv[1:]
+ids = Allocator("sqlite:///" + path, step=20, max_step=20, timeout=15)
+out = os.open(path + ".ids", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+def say(word):
+    os.write(out, f"{word}\\n".encode())
+
+def draw(count):
+    for _ in range(count):
+        say(ids.next_id("order"))
+
+class Late:
+    def __init__(self):
+        self.ids, self.say, self.me = ids, say, self
+
+    def __del__(self):
+        for draw in (self.drain, lambda: self.ids.reserve("order", 2)):
+            try:
+                draw()
+            except Exception as error:
+                self.say(f"{type(error).__name__}: {error}")
+        ObjectId()
+        self.say("ended")
+
+    def drain(self):
+        for _ in range(200):
+            self.say(self.ids.next_id("order"))
+
+draw(5)
+if "atexit" in how:
+    atexit.register(draw, 200)
+if "destructor" in how:
+    late = Late()
+if "blind" in how:
+    sys.is_finalizing = bool
+if "daemon" in how:
+    for _ in range(2):
+        threading.Thread(target=draw, args=(10**9,), daemon=True).start()
+    time.sleep(0.05)
+"""
+
+REFUSED = "AllocatorClosed: the interpreter ends, and no more ids can be had; draw them before, as in atexit"
+
+
+def ended(tmp_path: Path, *how: str) -> tuple[list[int], list[str]]:
+    """The ids that were drawn, and what else was said."""
+    path = tmp_path / "ids.db"
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING, str(path), *how], capture_output=True, text=True, timeout=60, check=False
+    )
+    lines = Path(f"{path}.ids").read_text().split("\n")[:-1]
+
+    assert (done.returncode, done.stderr) == (0, "")
+    return [int(line) for line in lines if line.isdecimal()], [line for line in lines if not line.isdecimal()]
+
+
+@pytest.mark.parametrize("others", [[], ["daemon"]], ids=["alone", "daemons"])
+def test_ids_can_be_drawn_at_exit_and_are_refused_once_the_interpreter_ends(tmp_path, others):
+    drawn, said = ended(tmp_path, "atexit", "destructor", *others)
+
+    assert len(set(drawn)) == len(drawn) >= 205
+    assert said == [REFUSED, REFUSED, "ended"] or (others and not said)  # which may keep it from being destroyed
+
+
+def test_control_without_looking_a_destructor_waits_for_threads_that_are_gone(tmp_path):
+    path = tmp_path / "ids.db.ids"
+    process = subprocess.Popen([sys.executable, "-c", ENDING, str(tmp_path / "ids.db"), "destructor", "blind"])
+    until = time.monotonic() + 60
+    while time.monotonic() < until and not (path.exists() and len(path.read_text().split()) >= 20):
+        time.sleep(0.05)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.5)
+    process.kill()
+    process.wait()
+
+    assert "ended" not in path.read_text()
+
+
+@pytest.fixture(params=[0, 1])
+def no_threads(request, monkeypatch) -> None:
+    """No thread can be had, from the first or from the second on."""
+    started, start = [], threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "allocator" and len(started) >= request.param:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+def test_claims_are_made_where_no_thread_can_be_had(url, tag, no_threads):
+    with Allocator(url, step=10, max_step=10) as ids:
+        drawn = [*ids.next_ids(tag, 95), *ids.reserve(tag, 5), *(ids.next_id(tag) for _ in range(50))]
+        tickets = [ids.ticket(tag), ids.ticket(tag)]
+        others = [ids.meteor(), ids.snowflake()]
+
+    assert len(set(drawn)) == 150
+    assert len(set(tickets + others)) == 4
+
+
+def test_the_asyncio_face_needs_no_thread_either(url, tag, no_threads):
+    async def draw() -> list[int]:
+        async with AsyncAllocator(url, step=10, max_step=10) as ids:
+            return sum(await asyncio.gather(*(ids.next_ids(tag, 20) for _ in range(5))), [])
+
+    assert len(set(asyncio.run(draw()))) == 100
+
+
+def test_threads_are_used_again_when_there_are_some(url, tag, monkeypatch):
+    with Allocator(url, step=10, max_step=10) as ids:
+        with monkeypatch.context() as without:
+            without.setattr("allocator.background.Background._start_thread", lambda self: None)
+            drawn = ids.next_ids(tag, 30)
+        drawn += ids.next_ids(tag, 30)
+
+        assert ids._background._threads
+    assert drawn == list(range(1, 61))

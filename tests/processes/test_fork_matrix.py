@@ -1,0 +1,106 @@
+"""Children of every kind that inherit an allocator which has drawn, and forks while a lock is held."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import threading
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+from rig.forking import found_in_child
+
+from allocator import Allocator, NotCopyable, ObjectId
+from allocator.database import schema
+from allocator.objectid import generator
+
+inherited: Allocator
+
+
+def draw(tag: str, count: int) -> tuple[int, list]:
+    drawn = [*inherited.next_ids(tag, count), *inherited.reserve(tag, 2), inherited.meteor(), inherited.snowflake()]
+    return os.getpid(), [*drawn, str(ObjectId())]
+
+
+@pytest.fixture
+def drawn_before(url, tag):
+    """An allocator that has drawn of everything, where the children look for it."""
+    global inherited
+    with Allocator(url) as inherited:
+        yield draw(tag, 5)[1]
+
+
+def test_a_pool_of_forked_workers(drawn_before, tag):
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        found = pool.starmap(draw, [(tag, 40)] * 12)
+    everything = sum((ids for _, ids in found), [*drawn_before, *draw(tag, 40)[1]])
+
+    assert len(set(everything)) == len(everything)
+
+
+def test_an_executor_of_forked_workers(drawn_before, tag):
+    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("fork")) as pool:
+        found = [job.result(30) for job in [pool.submit(draw, tag, 40) for _ in range(12)]]
+    everything = sum((ids for _, ids in found), [*drawn_before, *draw(tag, 40)[1]])
+
+    assert len(set(everything)) == len(everything)
+
+
+def test_children_and_their_children(drawn_before, tag):
+    def family(depth: int) -> list:
+        mine = draw(tag, 20)[1]
+        theirs = found_in_child(lambda: family(depth - 1)) if depth else []
+        return mine + theirs + draw(tag, 20)[1]
+
+    everything = drawn_before + family(3)
+
+    assert len(set(everything)) == len(everything)
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_what_is_not_forked_cannot_inherit_it(drawn_before, method):
+    with pytest.raises(NotCopyable):
+        multiprocessing.get_context(method).Process(target=print, args=(inherited,)).start()
+    with pytest.raises(NotCopyable):
+        pickle.dumps(inherited)
+
+
+LOCKS = {
+    "a tag's": lambda ids, tag: ids.sequence(tag)._lock,
+    "the meteor's": lambda ids, tag: ids._meteor._lock,
+    "the snowflake's": lambda ids, tag: ids._snowflake._lock,
+    "the fleet's": lambda ids, tag: ids._backend.fleet._lock,
+    "alembic's": lambda ids, tag: schema.alembic_lock,
+    "an ObjectId's": lambda ids, tag: generator._lock,
+    "the pool's": lambda ids, tag: ids._backend.database.engine.pool._pool.mutex,
+}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+def test_a_fork_while_another_thread_holds_a_lock(drawn_before, url, tag, lock):
+    holding, forked = threading.Event(), threading.Event()
+    try:
+        held = LOCKS[lock](inherited, tag)
+    except AttributeError:
+        pytest.skip("this pool has no lock")
+
+    def hold() -> None:
+        with held:
+            holding.set()
+            forked.wait(30)
+
+    def work() -> list:
+        with Allocator(url) as fresh:
+            fresh._backend.database.upgrade_schema()
+        return [*draw(tag, 1500)[1], inherited.ticket(tag)]
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert holding.wait(5)
+    theirs = found_in_child(work)
+    forked.set()
+    thread.join()
+
+    assert set(theirs[:-1]).isdisjoint([*drawn_before, *draw(tag, 10)[1]])

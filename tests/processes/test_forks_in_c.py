@@ -1,0 +1,231 @@
+"""A fork by C code runs no hook of Python's: at most one piece repeats, and then somebody is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from rig.forking import fork_in_c, found_in_child, in_child
+
+from allocator import (
+    Allocator,
+    AllocatorError,
+    AsyncAllocator,
+    ForkedUnseen,
+    Meteor,
+    NotCopyable,
+    ObjectId,
+    Snowflake,
+    forks,
+)
+
+TESTS = str(Path(__file__).parent.parent)
+
+
+def drawn_until_refused(draw) -> tuple[list, str]:
+    """What comes before the first error, and its name."""
+    drawn: list = []
+    try:
+        drawn.extend(draw() for _ in range(20_000))
+    except AllocatorError as error:
+        return drawn, type(error).__name__
+    return drawn, ""
+
+
+def test_a_tag_repeats_at_most_one_piece_and_refuses_then(url, tag):
+    with Allocator(url, step=1000) as ids:
+        first = ids.next_id(tag)
+        repeated, why = found_in_child(lambda: drawn_until_refused(lambda: ids.next_id(tag)), fork_in_c)
+
+        assert (repeated, why) == (list(range(first + 1, first + 100)), "ForkedUnseen")
+        assert ids.next_ids(tag, 5) == [2, 3, 4, 5, 6]  # the parent has nothing to fear
+
+
+def test_control_without_comparing_the_process_a_child_repeats_all_that_is_in_memory(url, tag):
+    def blindly() -> tuple[list, str]:
+        forks.process = os.getpid()  # the rule, broken
+        return drawn_until_refused(lambda: ids.next_id(tag))
+
+    with Allocator(url, step=1000, timeout=2) as ids:
+        first = ids.next_id(tag)
+        repeated, why = found_in_child(blindly, fork_in_c)
+
+    assert repeated[:999] == list(range(first + 1, first + 1000))
+    assert why != "ForkedUnseen"
+
+
+def test_the_refusal_is_for_good_and_says_what_to_do(url, tag):
+    def twice() -> list[str]:
+        said = []
+        for _ in range(2):
+            with pytest.raises(ForkedUnseen) as caught:
+                ids.next_ids(tag, 200)
+            said.append(str(caught.value))
+        return said
+
+    with Allocator(url) as ids:
+        ids.next_id(tag)
+        first, second = found_in_child(twice, fork_in_c)
+
+    assert first == second
+    assert f"tag '{tag}': C code forked this process with ids in memory" in first
+    assert "lazy-apps = true" in first
+    assert "py-call-uwsgi-fork-hooks = true" in first
+
+
+def test_what_had_drawn_nothing_goes_on_in_the_child(url, tag):
+    """The usual case: made where it is imported, used after the fork."""
+
+    def draw() -> list[int]:
+        return [*handle.next_ids(200), *ids.reserve(tag, 5)]
+
+    with Allocator(url) as ids:
+        handle = ids.sequence(tag)
+        ids.reserve(tag, 10)  # has threads and a connection now
+        theirs = [found_in_child(draw, fork_in_c) for _ in range(3)]
+        mine = draw()
+
+    assert len({*mine, *theirs[0], *theirs[1], *theirs[2]}) == 4 * 205
+
+
+def test_another_tag_of_the_same_allocator_goes_on(url, tag):
+    with Allocator(url) as ids:
+        ids.next_id(tag)
+
+        assert found_in_child(lambda: [ids.next_id(f"{tag}-other"), ids.ticket(tag)], fork_in_c)
+
+
+def test_the_parents_connection_and_threads_are_left_alone(url, tag):
+    def blocks() -> list[int]:
+        return [ids.reserve(tag, 1)[0] for _ in range(3)]
+
+    with Allocator(url, timeout=3) as ids:
+        found = blocks()
+        for _ in range(2):
+            found += found_in_child(blocks, fork_in_c)
+            found += blocks()
+
+    assert sorted(found) == list(range(1, 16))
+
+
+@pytest.mark.parametrize("scheme", ["meteor", "snowflake"])
+def test_nodes_and_leases_are_not_inherited(url, scheme):
+    with Allocator(url) as ids:
+        draw = getattr(ids, scheme)
+        draw()
+        repeated, why = found_in_child(lambda: drawn_until_refused(draw), fork_in_c)
+
+    assert why == "ForkedUnseen"
+    assert len(repeated) <= 4096  # a second of a meteor's, a millisecond of a snowflake's
+
+
+@pytest.mark.parametrize("make", [lambda: Meteor(1), lambda: Snowflake(1, 1)], ids=["meteor", "snowflake"])
+def test_generators_that_stand_alone_refuse_after_a_piece(make):
+    generator = make()
+    generator.next_id()
+    repeated, why = found_in_child(lambda: drawn_until_refused(generator.next_id), fork_in_c)
+
+    assert why == NotCopyable.__name__
+    assert len(repeated) <= 4096
+
+
+def test_object_ids_are_of_another_process_after_one_block():
+    mine = {str(ObjectId()) for _ in range(10)}
+    theirs = found_in_child(lambda: [str(ObjectId()) for _ in range(2000)], fork_in_c)
+    mine |= {str(ObjectId()) for _ in range(2000)}
+
+    assert len(mine & set(theirs)) <= 256
+
+
+def test_what_is_made_in_the_child_is_its_own(url, tag):
+    def made() -> list[int]:
+        with Allocator(url) as ids:
+            return [Meteor(2).next_id(), Snowflake(2, 2).next_id(), *ids.next_ids(tag, 300)]
+
+    assert len(found_in_child(made, fork_in_c)) == 302
+
+
+def test_two_threads_of_the_child_find_out_together(url, tag):
+    def both() -> list[int]:
+        drawn: list[int] = []
+        threads = [Thread(target=lambda: drawn.extend(ids.next_ids(tag, 150))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        return drawn
+
+    with Allocator(url) as ids:
+        theirs = found_in_child(both, fork_in_c)
+
+    assert len(set(theirs)) == 600
+
+
+def test_the_asyncio_face_finds_out_too(url, tag):
+    async def draw() -> list[int]:
+        return [*await shared.next_ids(tag, 3), *await shared.reserve(tag, 3)]
+
+    with Allocator(url) as ids:
+        shared = AsyncAllocator(ids)
+        ids.reserve(tag, 1)
+        theirs = found_in_child(lambda: asyncio.run(draw()), fork_in_c)
+        ids.next_id(tag)
+
+        assert set(theirs).isdisjoint(asyncio.run(draw()))
+        refused = in_child(lambda: asyncio.run(shared.next_ids(tag, 200)), fork_in_c)
+
+    assert refused.startswith("ForkedUnseen")
+
+
+def test_a_child_of_a_child_that_was_refused_is_refused_too(url, tag):
+    def grandchild() -> str:
+        found = in_child(lambda: ids.next_ids(tag, 200))
+        with pytest.raises(ForkedUnseen):
+            ids.next_ids(tag, 200)
+        return found + in_child(lambda: ids.next_ids(tag, 200))
+
+    with Allocator(url) as ids:
+        ids.next_id(tag)
+        before, after = found_in_child(lambda: grandchild().split("]"), fork_in_c)
+
+    assert json.loads(f"{before}]") == list(range(1001, 1201))  # Python's hooks ran in it before anybody found out
+    assert after.startswith("ForkedUnseen")
+
+
+UWSGI = """
+import sys, types
+uwsgi = sys.modules["uwsgi"] = types.ModuleType("uwsgi")
+calls = []
+{setting}
+sys.path.insert(0, {tests!r})
+from rig.forking import fork_in_c, in_child
+from allocator import Allocator
+ids = Allocator("sqlite:///" + sys.argv[1])
+ids.next_id("order")
+print(in_child(lambda: (uwsgi.post_fork_hook(), calls, ids.next_id("order"))[1:], fork_in_c), ids.next_id("order"))
+"""
+
+SETTINGS = {
+    "nothing": "",
+    "hook of the user's": "uwsgi.post_fork_hook = lambda: calls.append('theirs')",
+    "decorators": "uwsgi.masterpid = lambda: 1\n"
+    "decorators = sys.modules['uwsgidecorators'] = types.ModuleType('uwsgidecorators')\n"
+    "decorators.postfork = lambda call: setattr(uwsgi, 'post_fork_hook', call)",
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_uwsgi_tells_us(setting, tmp_path):
+    """By its hook, with its decorators or without; uWSGI itself is in the long runs."""
+    code = UWSGI.format(setting=SETTINGS[setting], tests=TESTS)
+    command = [sys.executable, "-c", code, str(tmp_path / "ids.db")]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    calls = ["theirs"] if setting == "hook of the user's" else []
+
+    assert said.strip() == f"({calls}, 1001) 2"

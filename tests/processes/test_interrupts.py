@@ -1,0 +1,208 @@
+"""Signal handlers that raise, draw or fork in the middle of a call: at each step of our code, and by real signals."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rig.interrupts import Interrupted, every_step
+from rig.memory import MemorySource, sequence
+from rig.steps import Steps, acting
+
+from allocator import DatabaseUnavailable, Meteor, ObjectId, ReentrantCall, Snowflake
+from allocator.entry import reentrant
+from allocator.supply import Supply
+
+STRIDE = 11
+"""Of the steps at which something is drawn; the long runs take each."""
+
+
+def interrupt(found: Interrupted) -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_at_any_step_burns_and_never_repeats_and_the_next_call_works():
+    """At all places where the interpreter lets a signal raise."""
+    steps = list(every_step(interrupt, raising=True))
+
+    assert len(steps) > 300
+    assert [found.at for found in steps if len(set(found.all)) < len(found.all)] == []
+    assert [found.at for found in steps if found.all != sorted(found.all)] == []
+    assert max(len(found.source.claims) for found in steps) <= 8  # six are needed, one is burnt, one is in advance
+
+
+def test_control_without_withdrawing_a_request_the_tag_is_blocked(monkeypatch):
+    monkeypatch.setattr(Supply, "_withdraw", lambda *_: None)
+    with pytest.raises((DatabaseUnavailable, ReentrantCall)):
+        list(every_step(interrupt, raising=True, timeout=0.05))
+
+
+@pytest.mark.parametrize("count", [1, 15])
+def test_a_handler_that_draws_of_the_same_tag_gets_an_id_or_a_refusal(count):
+    steps = list(every_step(lambda found: found.inside.extend(found.ids.next_ids(count)), stride=STRIDE))
+
+    assert [found.at for found in steps if len(set(found.all)) < len(found.all)] == []
+    assert {found.refused for found in steps} == {True, False}
+    assert all(found.refused or len(found.inside) == count for found in steps)
+
+
+def test_a_handler_that_reserves_of_the_same_tag_gets_a_block_or_a_refusal():
+    steps = list(every_step(lambda found: found.inside.extend(found.ids.reserve(3)), stride=STRIDE))
+
+    assert [found.at for found in steps if len(set(found.all)) < len(found.all)] == []
+    assert {found.refused for found in steps} == {True, False}
+
+
+def test_control_without_the_refusal_a_handler_waits_for_itself(monkeypatch):
+    monkeypatch.setattr("allocator.supply.check_entry", lambda lock, name: None)
+    with pytest.raises(DatabaseUnavailable, match="did not answer"):
+        list(every_step(lambda found: found.inside.append(found.ids.next_id()), timeout=0.05, stride=3))
+
+
+def fork(found: Interrupted) -> None:
+    """What the hook does in the child; from here on this test is the child."""
+    found.inside.extend(range(1, found.source.rows["order"].max_value + 1) if found.source.rows else [])
+    found.ids._background.renew()
+    found.ids._renew()
+    found.refused = True
+
+
+def repeats(found: Interrupted, drawn: int) -> int:
+    """How many of the ids that the parent had at the fork the child draws too, beside those that were drawn before."""
+    return len(set(found.inside) & set((found.before + found.after)[drawn:]))
+
+
+def test_a_handler_that_forks_repeats_at_most_the_id_of_that_very_call():
+    drawn: list[int] = []
+
+    def forking(found: Interrupted) -> None:
+        drawn.append(len(found.before))
+        fork(found)
+
+    steps = list(every_step(forking, stride=STRIDE))
+
+    assert len(steps) > 100
+    assert max(repeats(found, before) for found, before in zip(steps, drawn, strict=True)) <= 1
+
+
+def test_control_a_fork_in_a_handler_that_is_not_noticed_repeats_a_piece(monkeypatch):
+    monkeypatch.setattr("allocator.background.Background.renew", lambda self: None)
+    found = [repeats(one, 14) for one in every_step(fork, stride=STRIDE)]
+
+    assert max(found) > 1
+
+
+def test_a_destructor_that_draws_is_refused_and_does_not_wait_for_itself(monkeypatch):
+    """The garbage collector may run it anywhere, also while the lock is held."""
+    said: list[object] = []
+    ids = sequence(MemorySource())
+
+    class Thing:
+        def __del__(self) -> None:
+            try:
+                said.append(ids.next_id())
+            except ReentrantCall as error:
+                said.append(str(error))
+
+    def collected(self, now):
+        thing = Thing()
+        thing.itself = thing
+        del thing
+        gc.collect()
+
+    monkeypatch.setattr(type(ids), "_passing", collected)
+    assert ids.next_id() == 1
+
+    assert said == [str(reentrant("tag 'order'"))]
+
+
+@pytest.mark.parametrize("make", [lambda: Meteor(1), lambda: Snowflake(1, 1)], ids=["meteor", "snowflake"])
+def test_generators_that_stand_alone_refuse_too(make):
+    ids, drawn, refused, at = make(), [], 0, 0
+
+    def draw() -> None:
+        nonlocal refused
+        try:
+            drawn.append(ids.next_id())
+        except ReentrantCall:
+            refused += 1
+
+    while True:
+        steps = Steps(at, draw)
+        ids._values = iter(())
+        with acting(steps):
+            drawn.append(ids.next_id())
+        if not steps.acted:
+            break
+        at += 1
+
+    assert refused > 10
+    assert len(set(drawn)) == len(drawn) > at
+
+
+def test_an_object_id_can_be_made_at_any_step_of_another():
+    """It promises to need nothing: where it would wait for itself, it is made as by another process."""
+    drawn: list[ObjectId] = []
+    at = 0
+    while True:
+        steps = Steps(at, lambda: drawn.append(ObjectId()))
+        with acting(steps):
+            drawn.extend(ObjectId() for _ in range(300))
+        if not steps.acted:
+            break
+        at += 1 + 50 * (at > 100)
+
+    assert at > 100
+    assert len(set(drawn)) == len(drawn)
+
+
+STORM = """
+import json, signal, sys, time
+from allocator import Allocator, AllocatorError
+ids, drawn, tickets, done = Allocator("sqlite:///" + sys.argv[1], step=20, max_step=20), [], [], {}
+
+def count(word):
+    done[word] = done.get(word, 0) + 1
+
+def handler(*_):
+    turn = done["signals"] = done.get("signals", 0) + 1
+    try:
+        if turn % 4 == 0: drawn.append(ids.next_id("order"))
+        if turn % 4 == 1: drawn.extend(ids.reserve("order", 2))
+        if turn % 4 == 2: tickets.append(ids.ticket("order"))
+        count("drawn")
+    except AllocatorError as error:
+        count(type(error).__name__)
+    finally:
+        if time.monotonic() < end: signal.setitimer(signal.ITIMER_REAL, 0.0003 + turn % 7 * 0.0002)
+    if turn % 5 == 0:
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, handler)
+drawn.append(ids.next_id("order")), tickets.append(ids.ticket("order"))
+end = time.monotonic() + 1.0
+signal.setitimer(signal.ITIMER_REAL, 0.001)
+while time.monotonic() < end:
+    try:
+        for _ in range(7): drawn.append(ids.next_id("order"))
+        tickets.append(ids.ticket("order"))
+    except KeyboardInterrupt:
+        count("interrupted")
+drawn += ids.next_ids("order", 100)
+repeated = len(drawn) - len(set(drawn)) + len(tickets) - len(set(tickets))
+print(json.dumps(done | {"repeated": repeated, "ids": len(drawn), "tickets": len(tickets)}))
+"""
+
+
+def test_a_storm_of_signals_repeats_nothing_and_stops_nothing(tmp_path: Path):
+    command = [sys.executable, "-c", STORM, str(tmp_path / "ids.db")]
+    said = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+
+    assert said.pop("repeated") == 0
+    assert said["interrupted"] >= 1
+    assert said["drawn"] >= 5
+    assert set(said) <= {"signals", "drawn", "interrupted", "ReentrantCall", "ids", "tickets"}

@@ -1,0 +1,114 @@
+"""asyncio: waiters cancelled at every step of the loop, and several event loops of one process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from rig.memory import MemorySource, sequence
+
+from allocator import Allocator, AsyncAllocator
+from allocator.aio import AsyncSequence
+
+WAITERS = 6
+
+
+async def cancelling(source: MemorySource, ids: AsyncSequence, victims: range, at: int) -> tuple[list[int], int, bool]:
+    """Some of the waiters are cancelled after so many turns of the loop, while the claim that all wait for comes in.
+    Returns what the others drew, how many were cancelled, and whether all had ended before."""
+    tasks = [asyncio.ensure_future(ids.next_ids(3)) for _ in range(WAITERS)]
+    for turn in range(at):
+        if turn == at // 2:
+            source.gate.set()
+        await asyncio.sleep(0.0002 if turn % 4 == 3 else 0)
+    late = all(task.done() for task in tasks)
+    for number in victims:
+        tasks[number].cancel()
+    source.gate.set()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    cancelled = sum(isinstance(found, asyncio.CancelledError) for found in ended)
+    return [number for found in ended if isinstance(found, list) for number in found], cancelled, late
+
+
+@pytest.mark.parametrize("victims", [range(1), range(WAITERS - 1), range(WAITERS)], ids=["one", "all but one", "all"])
+def test_waiters_cancelled_at_any_step_take_nothing_from_the_others(victims):
+    at = cancelled = 0
+    while True:
+        source = MemorySource(step=4, max_step=4)
+        source.gate.clear()
+        ids = AsyncSequence(sequence(source))
+        drawn, gone, late = asyncio.run(cancelling(source, ids, victims, at))
+        drawn += asyncio.run(ids.next_ids(10))
+        ids._supply._background.close(5)
+        cancelled += gone
+
+        assert len(set(drawn)) == len(drawn) == 3 * (WAITERS - gone) + 10
+        assert source.rows["order"].max_value <= 3 * WAITERS + 10 + 4 * 4  # nothing was claimed in vain
+        if late or at > 200:
+            break
+        at += 1
+
+    assert late
+    assert cancelled >= len(victims)
+
+
+def test_cancelled_at_each_step_of_the_call_itself(url, tag):
+    """As a coroutine is driven by hand: cancelled at each of its awaits in turn."""
+
+    async def impatient(at: int) -> list[int] | None:
+        task = asyncio.ensure_future(ids.next_ids(tag, 7))
+        for _ in range(at):
+            await asyncio.sleep(0)
+        task.cancel()
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return None
+
+    async def storm() -> list[int]:
+        drawn: list[int] = []
+        for at in range(40):
+            drawn += await impatient(at % 8) or []
+            drawn += await ids.next_ids(tag, 1)
+        drawn += await ids.reserve(tag, 5)
+        return drawn
+
+    with Allocator(url, step=10, max_step=10) as shared:
+        ids = AsyncAllocator(shared)
+        drawn = asyncio.run(storm())
+
+    assert len(set(drawn)) == len(drawn) >= 45
+
+
+def test_two_loops_in_two_threads_share_one_allocator(url, tag):
+    async def draw() -> list[int]:
+        found = await asyncio.gather(*(ids.next_ids(tag, 20) for _ in range(10)))
+        return sum(found, []) + list(await ids.reserve(tag, 5)) + [await ids.snowflake(), await ids.meteor()]
+
+    drawn: list[int] = []
+    with Allocator(url, step=10, max_step=100) as shared:
+        ids = AsyncAllocator(shared)
+        threads = [threading.Thread(target=lambda: drawn.extend(asyncio.run(draw()))) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        drawn += shared.next_ids(tag, 20)
+
+    assert len(set(drawn)) == len(drawn) == 2 * 207 + 20
+
+
+def test_a_second_loop_goes_on_where_the_first_was_closed(url, tag):
+    """Also where the first one left a call behind that waits for a claim."""
+    ids = AsyncAllocator(url, step=10, max_step=10)
+
+    async def leave_one_behind() -> list[int]:
+        asyncio.ensure_future(ids.next_ids(tag, 500))  # noqa: RUF006 - cancelled by the end of the loop
+        return await ids.next_ids(tag, 25)
+
+    drawn = asyncio.run(leave_one_behind())
+    drawn += asyncio.run(ids.next_ids(tag, 25))
+    asyncio.run(ids.close())
+
+    assert len(set(drawn)) == 50

@@ -1,0 +1,83 @@
+"""python -m simulation: one seed again, with or without some of its steps, or a hundred thousand."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tqdm import tqdm
+
+from simulation.faces import faces
+from simulation.plan import Plan, draw
+from simulation.run import everywhere, lines
+from simulation.world import run
+
+REPORT = Path("reports") / "simulate.md"
+
+
+def numbers(words: str) -> tuple[int, ...]:
+    return () if words == "none" else tuple(int(word) for word in words.split(","))
+
+
+def asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run the world of this seed alone")
+    parser.add_argument("--steps", type=numbers, help="with these steps of its plan: 0,3,4 or none")
+    parser.add_argument("--tags", type=int)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--processes", type=int)
+    parser.add_argument("--seeds", type=int, default=100_000, help="so many worlds")
+    parser.add_argument("--first", type=int, default=0, help="the first of their seeds")
+    return parser.parse_args()
+
+
+def again(plan: Plan) -> int:
+    """Run one world, with the error as it comes."""
+    print(plan.words)
+    for step in plan.steps:
+        print(f"    {step}")
+    with faces():
+        counts = run(plan).counts
+    print(told(counts))
+    return 0
+
+
+def told(counts: Counter[str]) -> str:
+    return "; ".join(f"{what} {times}" for what, times in sorted(counts.items()))
+
+
+def many(seeds: range) -> int:
+    began, total = time.monotonic(), Counter[str]()
+    with tqdm(total=len(seeds), unit=" worlds") as bar:
+        for counts, found in everywhere(seeds, os.cpu_count() or 1):
+            if found is not None:
+                bar.close()
+                print(lines(found))
+                return 1
+            total.update(counts)
+            bar.update(counts["worlds"])
+    write(seeds, total, time.monotonic() - began)
+    return 0
+
+
+def write(seeds: range, counts: Counter[str], seconds: float) -> None:
+    now = datetime.now(UTC).isoformat(" ", "seconds")
+    REPORT.parent.mkdir(exist_ok=True)
+    with REPORT.open("a") as file:
+        file.write(f"- {now} seeds {seeds.start} to {seeds.stop - 1} in {seconds:.0f} s, no failure: {told(counts)}\n")
+
+
+def main() -> int:
+    words = asked()
+    if words.seed is None:
+        return many(range(words.first, words.first + words.seeds))
+    plan = draw(words.seed).only(words.steps, words.tags, words.threads, words.processes)
+    return again(plan)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,198 @@
+"""What each step of a plan does to the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from simulation.fates import Fate
+from simulation.memory import forked
+from simulation.plan import Step
+from simulation.process import Process
+
+if TYPE_CHECKING:
+    from simulation.place import Place
+    from simulation.store import Entry, Server
+    from simulation.world import World
+
+
+def act(world: World, step: Step) -> None:
+    """Carry out a step, if there is something it can be done to."""
+    if step.kind in FATES:
+        world.place(step.who).fates.append((FATES[step.kind], step.who // 7))
+    elif step.kind in SERVERS:
+        SERVERS[step.kind](world, world.place(step.who), step)
+    else:
+        alive = [process for process in world.processes if not process.is_dead]
+        if alive:
+            PROCESSES[step.kind](world, alive[step.who % len(alive)], step)
+
+
+# -- processes
+
+
+def kill(world: World, process: Process, step: Step) -> None:
+    process.kill()
+    world.count("processes killed")
+    if any(not one.is_dead for one in world.processes):
+        return
+    world.start()
+
+
+def pause(world: World, process: Process, step: Step) -> None:
+    if not process.is_paused:
+        process.is_paused = True
+        world.count("processes paused")
+        world.scheduler.after(step.size, go_on, process, 0.0)
+
+
+def suspend(world: World, process: Process, step: Step) -> None:
+    if not process.is_paused:
+        process.is_paused = True
+        world.count("machines suspended")
+        world.scheduler.after(step.size, go_on, process, step.size)
+
+
+def go_on(process: Process, stood: float) -> None:
+    if process.is_paused:
+        process.clock.stand(stood)
+        process.go_on()
+
+
+def stall(world: World, process: Process, step: Step) -> None:
+    process.stalls = step.size
+
+
+def partition(world: World, process: Process, step: Step) -> None:
+    place = world.place(step.who // 3)
+    place.cut_off.add(process.number)
+    world.count("processes cut off")
+    world.scheduler.after(step.size, place.cut_off.discard, process.number)
+
+
+def fork(world: World, process: Process, step: Step) -> None:
+    if process.is_paused or len(world.processes) > 5:
+        return
+    child = Process(world, len(world.processes), forked(process.ids))
+    child.alone = process.alone and forked(process.alone)
+    child.is_closing, child.closed_at = process.is_closing, process.closed_at
+    child.stopped = {}
+    world.add(child)
+    if world.variant.fork_hooks:
+        child.ids.after_fork()
+        if child.alone is not None:
+            child.alone.after_fork()
+    child.start()
+    world.count("processes forked")
+
+
+def interrupt(world: World, process: Process, step: Step) -> None:
+    """Ctrl-C, in the thread that gets signals."""
+    task = process.callers[0]
+    if task and task.interruptible and not process.is_paused:
+        world.scheduler.after(0.0, task.wake, task.number, KeyboardInterrupt())
+
+
+def close(world: World, process: Process, step: Step) -> None:
+    if not process.is_closing and not process.is_paused:
+        process.is_closing = True
+        process.thread(process.close)
+        world.count("allocators closed")
+
+
+def start(world: World, process: Process, step: Step) -> None:
+    if len(world.processes) < 6:
+        world.start()
+
+
+def no_threads(world: World, process: Process, step: Step) -> None:
+    process.may_start_threads = False
+    world.count("no thread could start")
+    world.scheduler.after(step.size, setattr, process, "may_start_threads", True)
+
+
+def clock(world: World, process: Process, step: Step) -> None:
+    process.clock.jump(step.size)
+    world.database_off += step.size / 3
+    world.count("clocks set back" if step.size < 0 else "clocks set forward")
+
+
+# -- servers
+
+
+def crash(world: World, place: Place, step: Step) -> None:
+    restart(world, place, step.size, 0)
+    world.count("servers crashed")
+
+
+def freeze(world: World, place: Place, step: Step) -> None:
+    server = place.server
+    server.is_frozen = True
+    world.count("servers frozen")
+    world.scheduler.after(step.size, setattr, server, "is_frozen", False)
+
+
+def lose(world: World, place: Place, step: Step) -> None:
+    """A server that had not written its newest commits to the disk."""
+    restart(world, place, 0.2, int(step.size))
+
+
+def restore(world: World, place: Place, step: Step) -> None:
+    """An older backup goes on in the place of what is there."""
+    restart(world, place, 0.5, int(step.size))
+    world.count("backups restored")
+
+
+def restart(world: World, place: Place, seconds: float, lost: int) -> None:
+    server = place.server
+    if not server.is_up:
+        return
+    server.stop()
+    kept = forget(world, server, lost, is_disk=True)
+    world.scheduler.after(seconds, place.replace, server.name, kept)
+
+
+def promote(world: World, place: Place, step: Step) -> None:
+    """A standby goes on without what it had not got; some processes reach the old server a while longer."""
+    old = place.server
+    if not old.is_up:
+        return
+    kept = forget(world, old, int(step.size), is_disk=False)
+    place.replace(old.name[:-1] + chr(ord(old.name[-1]) + 1), kept)
+    place.behind = {process.number: old for process in world.processes if (process.number + step.who) % 2}
+    world.count("standbys promoted")
+    # What crosses to the old run now would be forgotten with its margin: see `Server.kept`.
+    stays = step.who % 3 and old.has_crossed()
+    world.had_two = world.had_two or bool(stays)
+    world.scheduler.after(0.3 if stays else 0.0, old.stop)
+
+
+def forget(world: World, server: Server, lost: int, is_disk: bool) -> list[Entry]:
+    kept = server.kept(lost, is_disk, world.variant.forgets_margins)
+    if len(kept) < len(server.log):
+        world.has_lost = True
+        world.count("commits forgotten", len(server.log) - len(kept))
+    return kept
+
+
+FATES = {fate.value: fate for fate in Fate}
+PROCESSES: dict[str, Callable[[World, Process, Step], None]] = {
+    "kill": kill,
+    "pause": pause,
+    "suspend": suspend,
+    "stall": stall,
+    "partition": partition,
+    "fork": fork,
+    "interrupt": interrupt,
+    "close": close,
+    "start": start,
+    "no threads": no_threads,
+    "clock": clock,
+}
+SERVERS: dict[str, Callable[[World, Place, Step], None]] = {
+    "crash": crash,
+    "freeze": freeze,
+    "lose": lose,
+    "restore": restore,
+    "promote": promote,
+}

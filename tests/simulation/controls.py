@@ -1,0 +1,166 @@
+"""Rules broken on purpose, each as small as it can be: the simulator must find every one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from allocator.database.store import Database
+from allocator.errors import DatabaseUnavailable
+from allocator.schemes.lane import Lane, Seen
+from allocator.schemes.pace import Pace
+from allocator.schemes.segment import Segments
+from allocator.schemes.snowflake import LeasedSnowflake, SnowflakeBlocks
+from allocator.supply import Supply
+from simulation.clocks import Time
+from simulation.dialect import SEGMENT, Dialect
+from simulation.network import Connection, Statement
+from simulation.statement import Rules
+from simulation.store import View
+from simulation.variant import Variant
+
+
+class AnswersFirst(Statement):
+    """Says how it went before it has committed."""
+
+    def _begin(self) -> None:
+        begun = self._server.begin(self._act, self._again)
+        if begun is not None:
+            self._claims = begun[0].claims
+            self._place.scheduler.after(self._place.latency(), self._commit, *begun)
+            self._answer(begun[1])
+
+
+class ReadsFirst(Dialect):
+    """SELECT, then UPDATE with what was read."""
+
+    def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int, *_: Any) -> int | None:
+        read = connection.perform(lambda view: (view.get(SEGMENT, name), view.here))
+        return connection.perform(lambda view: self._write(view, name, size * lane.step, read))
+
+    def _write(self, view: View, name: str, span: int, read: Any) -> int | None:
+        if not view.lock(SEGMENT, name):
+            return None
+        row, here = read
+        if row is None:
+            return None
+        after = row._replace(max_value=row.max_value + span, epoch=here)
+        if after.max_value > row.limit:
+            return None
+        view.put(SEGMENT, name, after)
+        view.claims.append((name, range(row.max_value + 1, after.max_value + 1)))
+        return after.max_value
+
+
+class GivesBack(Dialect):
+    """Writes the second half of each claim back, where nobody has claimed since."""
+
+    def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int, *rest: Any) -> Any:
+        last = super().claim_segment(connection, name, size, lane, seen, *rest)
+        if last is not None and size > 1:
+            connection.perform(lambda view: self._give_back(view, name, last, size * lane.step // 2))
+        return last
+
+    def _give_back(self, view: View, name: str, last: int, span: int) -> None:
+        if view.lock(SEGMENT, name) and view.get(SEGMENT, name).max_value == last:
+            view.put(SEGMENT, name, view.get(SEGMENT, name)._replace(max_value=last - span))
+
+
+class IgnoresWarnings(Dialect):
+    def after(self, connection: Connection) -> None:
+        pass
+
+
+def adopting(database: Database, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
+    """A claim that, where nobody knows how it ended, looks whether the row has moved."""
+    try:
+        return claim_segment(database, name, size, seen, exact=exact)
+    except DatabaseUnavailable:
+        tag = database.run(database.dialect.read_segment, name)
+        if tag is None or tag.max_value < size:
+            raise
+        return tag.lane.ids(tag.max_value, size)
+
+
+claim_segment = Database.claim_segment
+
+
+def any_claim(pace: Pace[Any], request: object) -> bool:
+    """Takes what a claim brings that was given up."""
+    pace.under_way = pace._failure = None
+    return True
+
+
+def by_the_wall(core: LeasedSnowflake, now: float) -> bool:
+    """The lease holds until the clock on the wall says otherwise."""
+    return core.lease is not None and Time.time() * 1000 <= core.lease.until
+
+
+take = SnowflakeBlocks.take
+
+
+def starting_over(blocks: SnowflakeBlocks, millisecond: int) -> range:
+    """The sequence begins at 0 again where the clock went back."""
+    blocks.last = min(blocks.last, millisecond - 1)
+    return take(blocks, millisecond)
+
+
+def forgets_the_mark(core: Segments, segment: range) -> None:
+    """Remembers nothing of what was seen."""
+
+
+def one_too_many(lane: Lane, last: int, size: int) -> range:
+    first = last - size * lane.step + 1
+    return range(first + (lane.offset - first) % lane.step, last + 1 + lane.step, lane.step)
+
+
+def goes_on_serving(supply: Supply) -> None:
+    """Of an allocator that is closed."""
+
+
+class Control(NamedTuple):
+    """shows: of what the violation speaks. patches: of the real code, by class and name."""
+
+    shows: str
+    variant: Callable[[], Variant] = Variant
+    patches: dict[tuple[type, str], Any] = {}
+
+
+def unguarded(**rules: bool) -> Callable[[], Variant]:
+    return lambda: Variant(rules=Rules(**rules))
+
+
+TWICE = "has already"
+FOREIGN = "never committed for it"
+CONTROLS: dict[str, Control] = {
+    "memory before commit": Control(
+        f"{FOREIGN}|{TWICE}|nothing was forgotten", lambda: Variant(statement=AnswersFirst)
+    ),
+    "adopting a range of which nobody knows": Control(FOREIGN, patches={(Database, "claim_segment"): adopting}),
+    "giving a range back": Control("was lowered", lambda: Variant(dialect=GivesBack)),
+    "no renewal after a fork": Control("not its own|twice", lambda: Variant(fork_hooks=False)),
+    "a lease by the clock on the wall": Control("not in its lease", patches={(LeasedSnowflake, "holds"): by_the_wall}),
+    "the guard of what was seen off": Control(
+        TWICE, unguarded(seen_guard=False, epoch_guard=False), {(Segments, "saw"): forgets_the_mark}
+    ),
+    "the epoch guard off": Control(TWICE, unguarded(epoch_guard=False)),
+    "SELECT, then UPDATE": Control(f"was lowered|{TWICE}", lambda: Variant(dialect=ReadsFirst)),
+    "a claim that ends late is taken": Control("are missing|came after", patches={(Pace, "succeeded"): any_claim}),
+    "the limit guard off": Control("beyond its limit", unguarded(limit_guard=False)),
+    "a warning at the commit ignored": Control(FOREIGN, lambda: Variant(dialect=IgnoresWarnings)),
+    "one id too many": Control(FOREIGN, patches={(Lane, "ids"): one_too_many}),
+    "a sequence that starts over": Control("came after|twice", patches={(SnowflakeBlocks, "take"): starting_over}),
+    "ids after close": Control("after it was closed", patches={(Supply, "_retire"): goes_on_serving}),
+    "a second failover that forgets the margin of the first": Control(TWICE, lambda: Variant(forgets_margins=True)),
+}
+
+
+@contextmanager
+def broken(control: Control) -> Iterator[Variant]:
+    """For as long as this rule is broken."""
+    with ExitStack() as stack:
+        for (kind, name), value in control.patches.items():
+            stack.enter_context(patch.object(kind, name, value))
+        yield control.variant()

@@ -1,0 +1,204 @@
+"""The verbs of `allocator.database.dialect`, on the simulated server instead of SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from allocator.database.batch import Wanted
+from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.schemes.epoch import Crossing, Here, plain
+from allocator.schemes.ground import Ground
+from allocator.schemes.lane import Lane
+from allocator.schemes.registry import Worker
+from allocator.schemes.shard import Shard
+from allocator.schemes.tag import Tag
+from simulation.fates import Fate
+from simulation.network import CONTENDED, Connection, Failure
+from simulation.statement import Row, Rules, claimed
+from simulation.store import View
+
+SEGMENT, NODE, WORKER = "allocator_segment", "allocator_node", "allocator_worker"
+SHARD, GROUND = "allocator_shard", "allocator_epoch"
+
+
+class SegmentVerbs:
+    rules: Rules
+    least_batch = 2
+
+    def claim_segment(
+        self, connection: Connection, name: str, size: int, lane: Lane, seen: int, crossing: Crossing | None = None
+    ) -> int | None:
+        return connection.perform(lambda view: self._claim(view, name, size * lane.step, lane, seen, crossing))
+
+    def _claim(
+        self, view: View, name: str, span: int, lane: Lane, seen: int, crossing: Crossing | None = None
+    ) -> int | None:
+        if not view.lock(SEGMENT, name):
+            return None
+        row = view.get(SEGMENT, name)
+        after = row and claimed(row, span, lane, seen, crossing, view.here, self.rules)
+        if after is None:
+            return None
+        view.put(SEGMENT, name, after)
+        view.claims.append((name, range(after.max_value - span + 1, after.max_value + 1)))
+        return after.max_value
+
+    def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
+        return connection.perform(lambda view: self._claim_all(view, wanted))
+
+    def _claim_all(self, view: View, wanted: Sequence[Wanted]) -> dict[str, int]:
+        ends = {}
+        for one in wanted:
+            if not view.skips(SEGMENT, one.name):
+                end = self._claim(view, one.name, one.span, one.lane, one.seen)
+                if end is not None:
+                    ends[one.name] = end
+        return ends
+
+    def read_segment(self, connection: Connection, name: str) -> Tag | None:
+        row = connection.perform(lambda view: view.get(SEGMENT, name))
+        return row and row.tag(name)
+
+    def read_segments(self, connection: Connection, names: Iterable[str]) -> list[Tag]:
+        rows = connection.perform(lambda view: [(name, view.get(SEGMENT, name)) for name in names])
+        return [row.tag(name) for name, row in rows if row]
+
+    def create_segment(self, connection: Connection, tag: Tag) -> bool:
+        return connection.perform(lambda view: self._create(view, tag))
+
+    def _create(self, view: View, tag: Tag) -> bool:
+        if not view.lock(SEGMENT, tag.name) or view.get(SEGMENT, tag.name) is not None:
+            return False
+        shard: Shard | None = view.get(SHARD, 1)
+        lane = Lane(shard.numbering.offset, shard.numbering.step) if shard else Lane()
+        row = Row(tag.max_value, tag.step, tag.max_step, tag.limit, lane, tag.margin, view.here)
+        view.put(SEGMENT, tag.name, row)
+        return True
+
+    def set_segment(self, connection: Connection, name: str, changes: Mapping[str, int]) -> bool:
+        return connection.perform(lambda view: self._raise(view, name, changes["max_value"], None))
+
+    def repair_segment(self, connection: Connection, name: str, above: int, epoch: str) -> bool:
+        return connection.perform(lambda view: self._raise(view, name, above, epoch))
+
+    @staticmethod
+    def _raise(view: View, name: str, above: int, epoch: str | None) -> bool:
+        if not view.lock(SEGMENT, name):
+            return False
+        row: Row | None = view.get(SEGMENT, name)
+        if row is None or row.limit < above:
+            return False
+        raised = row._replace(max_value=max(row.max_value, above), epoch=row.epoch if epoch is None else epoch)
+        view.put(SEGMENT, name, raised)
+        return True
+
+    def look_here(self, connection: Connection, was: str) -> Here:
+        run = connection.perform(lambda view: view.here)
+        return plain(was if self.rules.epoch_guard else "", run, connection.place.started() // 1000)
+
+
+class GroundVerbs:
+    """What may be forgotten beside claims."""
+
+    def read_home(self, connection: Connection) -> str:
+        return connection.perform(lambda view: view.here.rpartition("-")[0])
+
+    def read_ground(self, connection: Connection) -> Ground | None:
+        return connection.perform(lambda view: view.get(GROUND, 1))
+
+    def add_ground(self, connection: Connection, fresh: Ground) -> None:
+        connection.perform(lambda view: self._change(view, None, fresh))
+
+    def move_ground(self, connection: Connection, before: Ground, fresh: Ground) -> None:
+        connection.perform(lambda view: self._change(view, before, fresh))
+
+    @staticmethod
+    def _change(view: View, before: Ground | None, fresh: Ground) -> None:
+        if view.lock(GROUND, 1):
+            now: Ground | None = view.get(GROUND, 1)
+            if (now and now[:2]) == (before and before[:2]):
+                view.put(GROUND, 1, fresh)
+
+    def skip_nodes(self, connection: Connection, count: int) -> None:
+        last = connection.perform(lambda view: view.get(NODE, "last") or 0)
+        connection.perform(lambda view: self._leave_out(view, last + count))
+
+    @staticmethod
+    def _leave_out(view: View, number: int) -> None:
+        if view.lock(NODE, "last"):
+            view.put(NODE, "last", max(view.get(NODE, "last") or 0, number))
+
+
+class NodeVerbs:
+    def register_node(self, connection: Connection, host: str, process: int, version: str, at: datetime) -> int:
+        return connection.perform(self._register)
+
+    @staticmethod
+    def _register(view: View) -> int:
+        if not view.lock(NODE, "last"):
+            return 0
+        number: int = (view.get(NODE, "last") or 0) + 1
+        view.put(NODE, "last", number)
+        return number
+
+    def list_workers(self, connection: Connection) -> list[Worker]:
+        return sorted(connection.perform(lambda view: view.all(WORKER)), key=lambda worker: worker.number)
+
+    def add_worker(self, connection: Connection, fresh: Worker) -> bool:
+        return connection.perform(lambda view: self._write(view, None, fresh))
+
+    def take_worker(self, connection: Connection, old: Worker, fresh: Worker) -> bool:
+        return connection.perform(lambda view: self._write(view, old, fresh))
+
+    @staticmethod
+    def _write(view: View, old: Worker | None, fresh: Worker) -> bool:
+        if not view.lock(WORKER, fresh.number) or view.get(WORKER, fresh.number) != old:
+            return False
+        view.put(WORKER, fresh.number, fresh)
+        return True
+
+    def renew_worker(self, connection: Connection, number: int, holder: str, until: int) -> bool:
+        return connection.perform(lambda view: self._renew(view, number, holder, until))
+
+    @staticmethod
+    def _renew(view: View, number: int, holder: str, until: int) -> bool:
+        if not view.lock(WORKER, number):
+            return False
+        row: Worker | None = view.get(WORKER, number)
+        if row is None or row.holder != holder:
+            return False
+        view.put(WORKER, number, replace(row, until=max(row.until, until)))
+        return True
+
+
+class ShardVerbs:
+    def read_server(self, connection: Connection) -> str:
+        return connection.perform(lambda view: connection.place.name)
+
+    def read_shard(self, connection: Connection) -> Shard | None:
+        return connection.perform(lambda view: view.get(SHARD, 1))
+
+
+class Dialect(SegmentVerbs, GroundVerbs, NodeVerbs, ShardVerbs):
+    """Stands for an `allocator.database.dialect.Dialect`."""
+
+    embedded = False
+    errors: Mapping[str, type[AllocatorError]] = {}
+    contended = frozenset({CONTENDED})
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+
+    def before(self, connection: Connection) -> None:
+        connection.fate = Fate.WELL
+
+    def after(self, connection: Connection) -> None:
+        if connection.fate is Fate.WARNING:
+            raise DatabaseUnavailable("the commit came with a warning, so what it claimed is burnt")
+        if connection.fate is Fate.SURPRISE:
+            raise RuntimeError("a hook of the user's")
+
+    def code(self, error: BaseException) -> str:
+        return error.code if isinstance(error, Failure) else ""

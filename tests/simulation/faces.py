@@ -1,0 +1,98 @@
+"""Puts the simulated clocks, threads and databases in the place of the real ones, for the modules of the allocator."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import allocator.aio
+import allocator.background
+import allocator.database.numbers
+import allocator.database.runner
+import allocator.meteor
+import allocator.segments
+import allocator.sequence
+import allocator.shards
+import allocator.snowflake
+import allocator.supply
+import allocator.sync
+from allocator.backend import Databases
+from simulation import clocks, threads
+from simulation.observed import note_what_is_late
+from simulation.scheduler import current
+
+
+def dice() -> Any:
+    task = current()
+    assert task is not None
+    return task.scheduler.random
+
+
+def backend_of(
+    database: Any, shards: Any, fleet: Any, tickets: Any, token: Any, background: Any, timeout: float
+) -> Any:
+    return Databases(list(shards or [database]), background, None, None, timeout)
+
+
+def no_check(*args: object) -> None:
+    """The schema of a simulated server is sound."""
+
+
+RUNNER = {
+    "address_of": lambda place: place,
+    "monotonic": clocks.monotonic,
+    "sleep": clocks.sleep,
+    "schema": SimpleNamespace(check_sound=no_check),
+}
+NUMBERS = {
+    "randbelow": lambda limit: dice().randrange(limit),
+    "token_hex": lambda size: dice().randbytes(size).hex(),
+    "time_ns": lambda: int(clocks.Time.time() * 1e9),
+    "our_version": lambda: "simulated",
+    "identity": lambda: ("simulated", current().process.number),  # type: ignore[union-attr]
+}
+FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
+    (allocator.supply, {"monotonic": clocks.monotonic, "Future": threads.Future, "threading": threads.Threading}),
+    (allocator.segments, {"monotonic": clocks.monotonic}),
+    (allocator.segments.SegmentSupply, {"_granted": note_what_is_late}),
+    (allocator.sequence, {"monotonic": clocks.monotonic}),
+    (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
+    (allocator.shards, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
+    (allocator.snowflake, {"time": clocks.Time, "threading": threads.Threading}),
+    (
+        allocator.meteor,
+        {"time": clocks.Time.time, "urandom": lambda size: dice().randbytes(size), "threading": threads.Threading},
+    ),
+    (
+        allocator.background,
+        {
+            "monotonic": clocks.monotonic,
+            "Future": threads.Future,
+            "queue": SimpleNamespace(SimpleQueue=threads.SimpleQueue),
+            "threading": threads.Threading,
+        },
+    ),
+    (allocator.database.runner, RUNNER),
+    (allocator.database.numbers, NUMBERS),
+)
+
+
+@contextmanager
+def faces() -> Iterator[None]:
+    """For as long as worlds are run."""
+    log = logging.getLogger("allocator")
+    level = log.level
+    with ExitStack() as stack:
+        for module, names in FACES:
+            stack.enter_context(patch.multiple(module, **names))
+        log.setLevel(logging.CRITICAL + 1)
+        try:
+            yield
+        finally:
+            log.setLevel(level)
+            gc.collect()

@@ -1,0 +1,80 @@
+"""The real `Allocator`, with somebody who writes down what the database brings it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from allocator import Allocator
+from allocator.backend import Databases
+from allocator.schemes.lane import Seen
+from allocator.schemes.layout import Layout
+from allocator.schemes.segment import Claim
+from allocator.schemes.snowflake import Lease, LeaseClaim
+from allocator.segments import SegmentSupply
+from simulation.scheduler import current
+
+if TYPE_CHECKING:
+    from simulation.process import Process
+
+
+class Watched:
+    """Passes everything on."""
+
+    def __init__(self, backend: Databases) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_backend"], name)
+
+    def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
+        found = self._backend.claim_segment(name, size, seen, exact=exact)
+        process = acting()
+        process.world.account.brought(process, name, found)
+        if exact:
+            process.burnt[name] += len(found)  # until the call returns it
+        return found
+
+    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
+        found = self._backend.claim_segments(claims)
+        process = acting()
+        for name, segment in found.items():
+            process.world.account.brought(process, name, segment)
+        if found:
+            process.world.account.counts["claims of several tags"] += 1
+        return found
+
+    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
+        lease = self._backend.lease_worker(claim, layout, epoch)
+        acting().world.account.leases.leased(acting(), lease)
+        return lease
+
+    def register_node(self) -> int:
+        node = self._backend.register_node()
+        acting().world.account.leases.registered(acting(), node)
+        return node
+
+
+def acting() -> Process:
+    task = current()
+    assert task is not None
+    return task.process
+
+
+class ObservedAllocator(Allocator):
+    __slots__ = ()
+
+    def _watched(self, backend: Any) -> Any:
+        return Watched(backend)
+
+
+granted = SegmentSupply._granted
+
+
+def note_what_is_late(supply: SegmentSupply, request: Claim, result: range, now: float) -> None:
+    """Stands for `SegmentSupply._granted`: a claim that was given up is burnt when it ends after all."""
+    if request is not supply._core.pace.under_way:
+        process = acting()
+        process.burnt[supply.tag] += len(result)
+        process.world.account.counts["claims that ended late"] += 1
+    granted(supply, request, result, now)

@@ -1,0 +1,83 @@
+"""One database as its clients see it: whichever server serves it now, and the network before that."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from allocator.schemes.ground import Ground
+from allocator.schemes.lane import Lane
+from allocator.schemes.shard import Member, Shard
+from allocator.schemes.ticket import Numbering
+from simulation.clocks import BEGIN
+from simulation.dialect import GROUND, SEGMENT, SHARD
+from simulation.fates import Fate
+from simulation.network import Engine
+from simulation.statement import Row
+from simulation.store import Entry, Rows, Server
+
+if TYPE_CHECKING:
+    from simulation.process import Process
+    from simulation.world import World
+
+
+class Place:
+    """Stands for an `allocator.database.address.Address`; shard `offset` of so many."""
+
+    file = None
+
+    def __init__(self, world: World, offset: int, shards: int) -> None:
+        self.name = self.shown = self.told = f"shard{offset}"
+        self.world, self.scheduler, self.account = world, world.scheduler, world.account
+        self.dialect = world.variant.dialect(world.variant.rules)
+        self.fates: deque[tuple[Fate, int]] = deque()
+        """Of the next statements, and of whose."""
+        self.cut_off: set[int] = set()
+        """The processes whose packets are swallowed."""
+        self.behind: dict[int, Server] = {}
+        """The processes that still reach a server which was replaced."""
+        self.server = Server(f"{self.name}a", self.started(), [])
+        self.server.commit_first(self._first(Lane(offset, shards)))
+
+    def _first(self, lane: Lane) -> Rows:
+        rows: Rows = {(GROUND, 1): Ground(self.server.name, self.server.run)}
+        for name, tag in zip(self.world.tags, self.world.plan.tags, strict=True):
+            if tag.is_new:
+                continue
+            rows[SEGMENT, name] = Row(0, tag.step, tag.max_step, tag.limit, lane, tag.margin, self.server.run)
+        if lane.step > 1:
+            members = tuple(Member(f"key{n}", n, f"shard{n}") for n in range(1, lane.step + 1))
+            numbering = Numbering(lane.offset, lane.step)
+            rows[SHARD, 1] = Shard("main", f"key{lane.offset}", self.name, "replace", 1, numbering, 1, members)
+        return rows
+
+    def started(self) -> int:
+        """When a run of a server began, by the database's own clock, in milliseconds."""
+        return int((BEGIN + self.scheduler.now + self.world.database_off) * 1000)
+
+    def engine(self, timeout: float) -> Engine:
+        return Engine(self, timeout)
+
+    def latency(self) -> float:
+        """Of one way, or of a commit, in seconds."""
+        return 0.0002 + 0.001 * self.scheduler.random.random()
+
+    def fate(self, process: Process) -> Fate:
+        for number, (fate, who) in enumerate(self.fates):
+            if who % len(self.world.processes) == process.number % len(self.world.processes):
+                del self.fates[number]
+                self.account.counts[f"a statement was {fate}"] += 1
+                return fate
+        return Fate.WELL
+
+    def is_cut_off(self, process: Process) -> bool:
+        return process.number in self.cut_off
+
+    def server_for(self, process: Process) -> Server:
+        old = self.behind.get(process.number)
+        return old if old is not None and old.is_up else self.server
+
+    def replace(self, name: str, log: list[Entry]) -> None:
+        """Another run of a server serves from now on."""
+        self.world.has_moved = True
+        self.server = Server(name, self.started(), log)

@@ -1,0 +1,58 @@
+"""The rows of `allocator_segment` and the statement that claims from one, as the databases carry it out.
+
+This is the rule that the world is about, written down once. A claim takes a window of so many numbers, `span`:
+
+    staying     (max_value, max_value + span]                 if the row was written on this run of the server
+    crossing    (max_value + skip, max_value + skip + span]   if it was written on the run that the crossing says,
+                                                              and this is the server that it says
+
+where it does not begin below what was seen, nor end above the limit. The row then says this run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from allocator.schemes.epoch import Crossing
+from allocator.schemes.lane import ALL, Lane
+from allocator.schemes.tag import Tag
+
+
+class Row(NamedTuple):
+    """One row of `allocator_segment`."""
+
+    max_value: int
+    step: int
+    max_step: int
+    limit: int
+    lane: Lane = ALL
+    margin: int = 0
+    epoch: str = ""
+
+    def tag(self, name: str) -> Tag:
+        return Tag(name, *self)
+
+
+@dataclass
+class Rules:
+    """What the statement holds to; each can be switched off, to show that it is needed."""
+
+    epoch_guard: bool = True
+    seen_guard: bool = True
+    limit_guard: bool = True
+
+
+def claimed(
+    row: Row, span: int, lane: Lane, seen: int, crossing: Crossing | None, here: str, rules: Rules
+) -> Row | None:
+    """The row after a claim on the run `here`; None where it does not match."""
+    was, server, skip, epoch = here, here, 0, here
+    if crossing is not None:
+        was, server, epoch, skip = crossing.here.was, crossing.here.server, crossing.here.epoch, crossing.skip
+    if rules.epoch_guard and (row.epoch, here) != (was, server):
+        return None
+    base = row.max_value + skip
+    if row.lane != lane or (rules.seen_guard and base < seen) or (rules.limit_guard and base > row.limit - span):
+        return None
+    return row._replace(max_value=base + span, epoch=epoch)

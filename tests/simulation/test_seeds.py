@@ -1,0 +1,74 @@
+"""Two thousand worlds: no promise is broken in any of them, and everything that can happen has happened."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from simulation.fates import Fate
+from simulation.run import lines, simulate
+
+SEEDS = 2000
+MUST = {f"a statement was {fate}" for fate in Fate if fate is not Fate.WELL} | {
+    "allocators closed",
+    "backups restored",
+    "blocks",
+    "burnt by their reason",
+    "claims committed",
+    "claims of several tags",
+    "claims that ended late",
+    "clocks set back",
+    "clocks set forward",
+    "commits forgotten",
+    "ended with AllocatorClosed",
+    "ended with Exhausted",
+    "ended with NodeIdsExhausted",
+    "ended with NotCopyable",
+    "interrupted between calls",
+    "interrupted in a call",
+    "machines suspended",
+    "margins left out",
+    "meteors",
+    "no thread could start",
+    "processes cut off",
+    "processes forked",
+    "processes killed",
+    "processes paused",
+    "servers crashed",
+    "servers frozen",
+    "snowflake alones",
+    "snowflakes",
+    "standbys promoted",
+    "tags repaired",
+    "threads stalled",
+    "went on",
+    "AllocatorClosed",
+    "ClockWentBack",
+    "DatabaseRefused",
+    "DatabaseUnavailable",
+    "Exhausted",
+    "InvalidCount",
+    "MaxValueWentBack",
+    "NodeIdsExhausted",
+    "ServerReplaced",
+}
+"""Each of these must have been reached a few times, in all worlds together."""
+TIMES = 5
+
+
+def test_no_world_breaks_a_promise_and_every_fault_was_reached():
+    counts, found = simulate(range(SEEDS))
+
+    assert found is None, lines(found)
+    assert counts["worlds"] == SEEDS
+    assert rare(counts) == {}
+
+
+def rare(counts: Counter[str]) -> dict[str, int]:
+    return {what: counts[what] for what in MUST if counts[what] < TIMES}
+
+
+def test_a_world_that_was_not_reached_is_told():
+    with pytest.raises(AssertionError, match="went on"):
+        assert rare(Counter(dict.fromkeys(MUST - {"went on"}, TIMES))) == {}

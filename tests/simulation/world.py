@@ -1,0 +1,129 @@
+"""A world: processes before databases, a plan of faults, then everything mended, and all must give ids again."""
+
+from __future__ import annotations
+
+from simulation import conservation
+from simulation.account import Account
+from simulation.actions import act
+from simulation.leases import METEOR, SNOWFLAKE
+from simulation.observed import ObservedAllocator
+from simulation.place import Place
+from simulation.plan import FAULTS_END, Plan
+from simulation.probes import probe
+from simulation.process import Process
+from simulation.scheduler import Scheduler
+from simulation.variant import Variant
+from simulation.violation import Violation
+
+HEALING = 0.7
+"""Seconds of use after everything was mended."""
+PATIENCE = 8.0
+"""Seconds after that in which every process must have given an id of every tag, or said why it never will."""
+
+
+class World:
+    def __init__(self, plan: Plan, variant: Variant | None = None) -> None:
+        self.plan = plan
+        self.variant = variant or Variant()
+        self.scheduler = Scheduler(plan.seed)
+        self.account = Account()
+        self.database_off = 0.0
+        """By how much the clocks of the servers are off."""
+        self.has_lost = False
+        """A server has forgotten commits."""
+        self.had_two = False
+        """Two servers of one place were reached at once: who went to and fro is stopped, rightly."""
+        self.has_moved = False
+        """Another run of a server goes on."""
+        self.is_ending = False
+        self.tags = [f"tag{number}" for number in range(len(plan.tags))]
+        self.new_tags = {name for name, tag in zip(self.tags, plan.tags, strict=True) if tag.is_new}
+        self._limits = dict(zip(self.tags, (tag.limit for tag in plan.tags), strict=True))
+        self.places = [Place(self, offset, plan.shards) for offset in range(1, plan.shards + 1)]
+        self.processes: list[Process] = []
+
+    def allocator(self) -> ObservedAllocator:
+        return ObservedAllocator(
+            self.places[0] if self.plan.shards == 1 else None,
+            shards=None if self.plan.shards == 1 else self.places,
+            timeout=self.plan.timeout,
+            step=10,
+            max_step=50,
+            runway=1.0,
+            meteor=METEOR,
+            snowflake=SNOWFLAKE,
+        )
+
+    # -- what steps and processes ask
+
+    def place(self, number: int) -> Place:
+        return self.places[number % len(self.places)]
+
+    def count(self, what: str, times: int = 1) -> None:
+        self.account.counts[what] += times
+
+    def limit(self, tag: str) -> int:
+        return self._limits[tag]
+
+    def may_be_gone(self, tag: str) -> bool:
+        """Whether a server may have forgotten that the tag was made: then whoever has seen it is stopped, rightly."""
+        guarded = self.variant.rules.epoch_guard and not self.variant.forgets_margins
+        return self.has_lost and (tag in self.new_tags or not guarded or self.had_two)
+
+    def start(self) -> None:
+        process = Process(self, len(self.processes))
+        self.add(process)
+        process.start()
+        self.count("processes started")
+
+    def add(self, process: Process) -> None:
+        self.processes.append(process)
+
+    # -- two phases
+
+    def run(self) -> None:
+        for _ in range(self.plan.processes):
+            self.start()
+        for step in self.plan.steps:
+            self.scheduler.after(step.moment, act, self, step)
+        self.scheduler.run(FAULTS_END)
+        self._mend()
+        self.scheduler.run(FAULTS_END + HEALING)
+        self.is_ending = True
+        self._check_progress()
+
+    def _mend(self) -> None:
+        for place in self.places:
+            place.cut_off.clear()
+            place.fates.clear()
+            place.server.is_frozen = False
+        for process in list(self.processes):
+            process.may_start_threads, process.stalls = True, 0.0
+            if process.is_dead:
+                self.start()
+            elif process.is_paused:
+                process.go_on()
+
+    def _check_progress(self) -> None:
+        probes = {process: probe(process) for process in self.processes if not process.is_dead}
+        self.scheduler.run(FAULTS_END + HEALING + PATIENCE)
+        for process, still in probes.items():
+            if still:
+                raise Violation(f"{process} gave no id of {', '.join(still)} after everything was mended")
+            conservation.check(self.account, process)
+
+    def finish(self) -> None:
+        """Let go of everything: a finalizer would keep its queue, and whoever waits there, to the end of Python."""
+        self.scheduler.finish()
+        for process in self.processes:
+            process.ids._background._forgotten.detach()
+
+
+def run(plan: Plan, variant: Variant | None = None) -> Account:
+    """Run a world to its end. Raises `Violation`, or whatever else a thread of it ended with."""
+    world = World(plan, variant)
+    try:
+        world.run()
+        return world.account
+    finally:
+        world.finish()

@@ -1,0 +1,40 @@
+"""What becomes of the codes of clusters, which a single server never says."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from allocator.database.failures import is_contended, translate
+from allocator.database.mysql import MySQL
+from allocator.errors import DatabaseRefused, DatabaseUnavailable
+
+NOT_PREPARED = (1047, "WSREP has not yet prepared node for application use")
+NOT_PRIMARY = (1180, "Error while appending streaming replication fragment")
+READ_ONLY = (1290, "The MySQL server is running with the --super-read-only option")
+HOOK = (3100, "Error on observer while running replication hook 'before_commit'.")
+ROLLED_BACK = (3101, "Plugin instructed the server to rollback the current transaction.")
+
+
+def error(*told: object) -> DBAPIError:
+    return DBAPIError("UPDATE", {}, Exception(*told))
+
+
+@pytest.mark.parametrize("told", [NOT_PREPARED, NOT_PRIMARY, READ_ONLY, HOOK])
+def test_a_member_that_was_left_alone_is_unavailable_and_its_connections_are_left(told):
+    found = translate(error(*told), MySQL(), "here")
+
+    assert type(found) is DatabaseUnavailable
+    assert str(told[0]) in MySQL.misplaced
+    assert not is_contended(error(*told), MySQL())
+
+
+def test_what_certification_rolled_back_is_run_again():
+    assert is_contended(error(*ROLLED_BACK), MySQL())
+    assert is_contended(error(1213, "Deadlock found when trying to get lock"), MySQL())
+
+
+def test_what_an_engine_does_not_have_is_refused_and_not_tried_for_ever():
+    told = (1235, "function LOCK IN SHARE MODE has only noop implementation in tidb now")
+
+    assert type(translate(error(*told), MySQL(), "here")) is DatabaseRefused

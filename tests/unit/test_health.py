@@ -1,0 +1,326 @@
+"""From plain values to findings: what the doctor makes of what it was told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from allocator.database.health import rules_of_mysql, rules_of_postgresql, rules_of_sqlite
+from allocator.database.health.mysql import deleting, is_exact, number_of
+from allocator.database.health.rules_of_sqlite import loses_commits
+from allocator.schemes import health
+from allocator.schemes.epoch import REFUSE
+from allocator.schemes.finding import (
+    DANGER,
+    NOTE,
+    OUTAGE,
+    Finding,
+    Rule,
+    few,
+    in_order,
+    is_healthy,
+    judge,
+    unseen,
+)
+from allocator.schemes.lane import ALL, Lane
+from allocator.schemes.layout import Layout
+from allocator.schemes.limits import MAX_ID
+from allocator.schemes.meteor import METEOR, MeteorSettings
+from allocator.schemes.mounts import is_networked, mount_of, mounts_of
+from allocator.schemes.registry import Worker
+from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, SnowflakeSettings
+from allocator.schemes.tag import Tag
+
+NOW = 1_790_000_000.0
+TAG = Tag("order", 1000)
+
+
+def names(findings: list[Finding]) -> list[str]:
+    return [one.name for one in findings]
+
+
+# -- findings
+
+
+def test_the_worst_comes_first_and_nothing_twice():
+    found = [Finding("c", NOTE, "", ""), Finding("b", OUTAGE, "", ""), Finding("a", DANGER, "", "")]
+
+    assert names(in_order([*found, *found])) == ["a", "b", "c"]
+
+
+def test_notes_alone_are_healthy():
+    assert is_healthy([])
+    assert is_healthy([unseen("the disk", "it is dark", "make light")])
+    assert not is_healthy([Finding("b", OUTAGE, "", "")])
+    assert not is_healthy([Finding("a", DANGER, "", "")])
+
+
+def test_a_rule_fills_in_what_it_found():
+    rule = Rule("colour", NOTE, lambda facts: facts.get("colour") == "red", "it is {colour}", "paint {what}")
+
+    assert judge([rule], {"colour": "red", "what": "it"}) == [Finding("colour", NOTE, "it is red", "paint it")]
+    assert judge([rule], {"colour": "green"}) == []
+
+
+def test_of_many_names_a_few_are_said():
+    assert few("ab") == "a, b"
+    assert few("abcdef") == "a, b, c and 3 more"
+
+
+ALL_RULES = {
+    "postgresql": rules_of_postgresql.RULES,
+    "mysql": rules_of_mysql.RULES,
+    "sqlite": rules_of_sqlite.RULES,
+}
+
+
+@pytest.mark.parametrize("rules", ALL_RULES.values(), ids=ALL_RULES)
+def test_what_could_not_be_asked_leads_to_no_finding(rules):
+    assert judge(rules, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("database", "name", "facts", "mended"),
+    [
+        ("mysql", "numbering-forgotten", {"version": "5.7.44", "version_number": (5, 7)}, {"version_number": (8, 0)}),
+        ("mysql", "doublewrite-off", {"innodb_doublewrite": "OFF"}, {"innodb_doublewrite": "ON"}),
+        (
+            "mysql",
+            "galera-not-primary",
+            {"wsrep_on": "ON", "wsrep_cluster_status": "non-Primary", "wsrep_cluster_size": "3"},
+            {"wsrep_cluster_status": "Primary"},
+        ),
+        (
+            "mysql",
+            "several-writers",
+            {"auto_increment_increment": "7", "auto_increment_offset": "2"},
+            {"group_replication_group_name": "g"},
+        ),
+        (
+            "postgresql",
+            "synchronous-commit-local",
+            {"synchronous_commit": "local", "synchronous_standby_names": "ANY 1 (*)", "role": "ids", "database": "app"},
+            {"synchronous_commit": "on"},
+        ),
+        ("postgresql", "pooler", {"pooler": True}, {"pooler": False}),
+        (
+            "postgresql",
+            "statement-timeout",
+            {"transaction_timeout": "10", "statement_timeout": "0", "role": "a", "database": "b"},
+            {"transaction_timeout": "0"},
+        ),
+        ("sqlite", "file-locked", {"write_refused": "database is locked", "path": "/a"}, {"unwritable": "/a"}),
+    ],
+)
+def test_rules_that_take_another_server_to_show(database, name, facts, mended):
+    defaults = {"wsrep_cluster_size": "3", "innodb_autoinc_lock_mode": "2"}
+
+    assert name in names(judge(ALL_RULES[database], {**defaults, **facts}))
+    assert name not in names(judge(ALL_RULES[database], {**defaults, **facts, **mended}))
+
+
+# -- tags
+
+
+def test_a_sound_tag_says_nothing():
+    assert health.of_tags([TAG], ALL) == []
+    assert health.of_margins([TAG], set(), has_standby=True) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity"),
+    [
+        ({"max_value": 200, "limit": 100}, OUTAGE),
+        ({"step": 20, "max_step": 10}, OUTAGE),
+        ({"step": 0}, OUTAGE),
+        ({"max_value": -1}, OUTAGE),
+        ({"name": "a b"}, OUTAGE),
+        ({"max_value": 1.5}, DANGER),
+        ({"limit": MAX_ID + 1}, DANGER),
+    ],
+)
+def test_a_row_that_contradicts_itself(changes, severity):
+    [found] = health.of_tags([TAG, replace(TAG, **changes)], ALL)
+
+    assert (found.name, found.severity) == ("tag-changed-by-hand", severity)
+
+
+def test_a_row_of_another_lane():
+    [found] = health.of_tags([replace(TAG, lane=Lane(2, 3)), TAG], Lane(1, 3))
+
+    assert (found.name, found.severity) == ("tag-of-another-lane", DANGER)
+    assert "'order' has offset 2 and step 3, 'order' has offset 1 and step 1" in found.found
+    assert health.of_tags([replace(TAG, lane=Lane(1, 3))], Lane(1, 3)) == []
+
+
+@pytest.mark.parametrize(("used", "is_near"), [(79, False), (80, True), (100, True)])
+def test_a_tag_near_its_limit(used, is_near):
+    assert ("tag-near-limit" in names(health.of_tags([Tag("a", used, limit=100)], ALL))) is is_near
+
+
+def test_a_margin_of_nothing_is_a_danger_beside_a_standby():
+    bare = replace(TAG, margin=0)
+
+    assert [one.severity for one in health.of_margins([bare], set(), has_standby=True)] == [DANGER]
+    assert [one.severity for one in health.of_margins([bare], set(), has_standby=False)] == [NOTE]
+
+
+def test_a_tag_that_refuses_is_said_where_it_was_written_elsewhere():
+    waiting = replace(TAG, margin=REFUSE, epoch="old")
+
+    assert names(health.of_margins([waiting], {"old"}, has_standby=False)) == ["server-replaced"]
+    assert health.of_margins([waiting], {"other"}, has_standby=False) == []
+    assert health.of_margins([replace(waiting, margin=5)], {"old"}, has_standby=False) == []
+
+
+def test_a_margin_that_a_few_restarts_use_up():
+    assert names(health.of_margins([replace(TAG, limit=2**31 - 1)], set(), has_standby=False)) == ["margin-near-limit"]
+    assert health.of_margins([replace(TAG, limit=2**31 - 1, margin=1_000_000)], set(), has_standby=False) == []
+
+
+# -- numbers and times
+
+
+@pytest.mark.parametrize(("greatest", "is_near"), [(0, False), (838_859, False), (838_861, True)])
+def test_node_numbers_that_run_out(greatest, is_near):
+    assert bool(health.of_nodes(greatest, METEOR)) is is_near
+
+
+def worker(number: int = 1, epoch: int = EPOCH, layout: Layout = SNOWFLAKE, until: float = NOW + 60) -> Worker:
+    return Worker(number, str(layout), epoch, "holder", int(until * 1000), "host", 1)
+
+
+def test_workers_that_run_out_are_those_that_are_leased():
+    leased = [worker(number) for number in range(819)]
+
+    assert health.of_workers(leased, NOW) == []
+    assert names(health.of_workers([*leased, worker(819)], NOW)) == ["workers-run-out"]
+    assert health.of_workers([*leased, worker(819, until=NOW - 1)], NOW) == []
+
+
+def test_workers_of_several_formats():
+    other = Layout(sign=1, timestamp=40, datacenter=5, worker=6, sequence=12)
+
+    assert names(health.of_workers([worker(1), worker(2, layout=other)], NOW)) == ["worker-formats-differ"]
+    assert names(health.of_workers([worker(1), worker(2, epoch=5)], NOW)) == ["worker-formats-differ"]
+
+
+def test_formats_that_end_within_two_years():
+    two_years = 730 * 86_400
+    ending = SnowflakeSettings(epoch=int(1000 * (NOW + two_years)) - 2**41)
+    short = MeteorSettings(epoch=int(NOW), layout=Layout(sign=1, second=25, node=24, sequence=11, random=3))
+
+    assert health.of_formats(MeteorSettings(), SnowflakeSettings(), NOW) == []
+    assert names(health.of_formats(short, ending, NOW)) == ["meteor-runs-out", "snowflake-runs-out"]
+    assert health.of_formats(MeteorSettings(), ending, NOW - 86_400) == []
+
+
+@pytest.mark.parametrize(
+    ("ahead", "severity"), [(0, None), (-5, None), (5.1, NOTE), (-59, NOTE), (61, OUTAGE), (-3600, OUTAGE)]
+)
+def test_clocks_that_differ(ahead, severity):
+    assert [one.severity for one in health.of_clocks(ahead, 60.0)] == ([severity] if severity else [])
+
+
+# -- files
+
+
+MOUNTS = """\
+proc /proc proc rw 0 0
+/dev/vda / ext4 rw,relatime 0 0
+server:/export /srv nfs4 rw 0 0
+/dev/vdb /srv/local ext4 rw 0 0
+//box/with\\040blank /mnt/with\\040blank cifs rw 0 0
+broken line
+sshfs#a: /home/a/far fuse.sshfs rw 0 0
+lxcfs /var/lib/lxcfs fuse.lxcfs rw 0 0
+/dev/vdc /twice ext4 rw 0 0
+host0 /twice 9p rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "far"),
+    [
+        ("/var/ids.db", "ext4", False),
+        ("/srv/ids.db", "nfs4", True),
+        ("/srv/local/ids.db", "ext4", False),
+        ("/srvother/ids.db", "ext4", False),
+        ("/mnt/with blank/ids.db", "cifs", True),
+        ("/home/a/far/ids.db", "fuse.sshfs", True),
+        ("/var/lib/lxcfs/a", "fuse.lxcfs", False),
+        ("/twice/ids.db", "9p", True),
+    ],
+)
+def test_the_file_system_of_a_file(path, kind, far):
+    found = mount_of(path, mounts_of(MOUNTS))
+
+    assert found is not None
+    assert (found.kind, is_networked(found.kind)) == (kind, far)
+
+
+def test_without_mounts_nothing_is_known():
+    assert mount_of("/ids.db", mounts_of("")) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "loses"),
+    [
+        ((3, 6, 23), False),
+        ((3, 7, 0), True),
+        ((3, 40, 1), True),
+        ((3, 44, 5), True),
+        ((3, 44, 6), False),
+        ((3, 45, 0), True),
+        ((3, 50, 7), False),
+        ((3, 51, 2), True),
+        ((3, 51, 3), False),
+        ((3, 53, 0), False),
+    ],
+)
+def test_versions_of_sqlite_that_lose_commits(version, loses):
+    assert loses_commits(version) is loses
+
+
+# -- MySQL
+
+
+@pytest.mark.parametrize(
+    ("told", "number"),
+    [
+        ("9.7.4-2", (9, 7, 4)),
+        ("8.0.36", (8, 0, 36)),
+        ("5.6.24-log", (5, 6, 24)),
+        ("11.8.9-MariaDB-4", (8, 0, 0)),
+        ("10.2.3-MariaDB", (5, 7, 0)),
+        ("10.2.4-MariaDB", (8, 0, 0)),
+    ],
+)
+def test_which_versions_remember_their_numbering(told, number):
+    assert number_of(told) == number
+
+
+@pytest.mark.parametrize(
+    ("collation", "exact"),
+    [("ascii_bin", True), ("utf8mb4_0900_bin", True), ("binary", True), ("utf8mb4_0900_ai_ci", False), (None, True)],
+)
+def test_collations_that_keep_tags_apart(collation, exact):
+    assert is_exact(collation) is exact
+
+
+@pytest.mark.parametrize(
+    ("granted", "found"),
+    [
+        (["GRANT USAGE ON *.* TO `a`@`%`", "GRANT SELECT, INSERT ON `app`.* TO `a`@`%`"], (False, [])),
+        (["GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION"], (True, [])),
+        (["GRANT SELECT, DELETE, CREATE ON *.* TO `a`@`%`"], (True, [])),
+        (["GRANT ALL PRIVILEGES ON `app`.* TO `a`@`%`"], (False, ["app.*"])),
+        (["GRANT ALL PRIVILEGES ON `other`.* TO `a`@`%`"], (False, [])),
+        (["GRANT SELECT, DELETE ON `app`.`allocator_node` TO `a`@`%`"], (False, ["allocator_node"])),
+        (["GRANT SELECT, DELETE ON `app`.`allocator_ticket` TO `a`@`%`"], (False, [])),
+        (["GRANT SELECT ON `my\\_app`.* TO `a`@`%`", "GRANT `reader`@`%` TO `a`@`%`"], (False, [])),
+    ],
+)
+def test_who_may_delete(granted, found):
+    assert deleting(granted, "app") == found
