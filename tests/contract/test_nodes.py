@@ -204,15 +204,18 @@ def test_another_layout_or_epoch_is_refused(face, fresh):
 
 def test_holders_of_one_worker_own_disjoint_rectangles(fresh):
     """The first is stopped for longer than its lease, others take all workers over, the first goes on."""
-    settings = SnowflakeSettings(layout=TINY, lease=1.0)
+    leases = (1.0, 4.0, 4.0, 4.0, 4.0)  # the others' last until all four have drawn, on a busy machine too
     with ExitStack() as stack:
-        first, *others = [stack.enter_context(Allocator(fresh, snowflake=settings)) for _ in range(5)]
+        first, *others = [
+            stack.enter_context(Allocator(fresh, snowflake=SnowflakeSettings(layout=TINY, lease=lease)))
+            for lease in leases
+        ]
         drawn = [first.snowflake() for _ in range(100)]
         time.sleep(1.2)
         drawn += [other.snowflake() for other in others]
         with pytest.raises(NodeIdsExhausted):
             first.snowflake()
-        time.sleep(1.1)
+        time.sleep(4.1)
         for _ in range(3):
             drawn += [process.snowflake() for process in (first, *others[:3]) for _ in range(100)]
 

@@ -6,17 +6,14 @@ import argparse
 import os
 import time
 from collections import Counter
-from datetime import UTC, datetime
-from pathlib import Path
 
+from rig import reports
 from tqdm import tqdm
 
 from simulation.faces import faces
 from simulation.plan import Plan, draw
 from simulation.run import everywhere, lines
 from simulation.world import run
-
-REPORT = Path("reports") / "simulate.md"
 
 
 def numbers(words: str) -> tuple[int, ...]:
@@ -60,15 +57,10 @@ def many(seeds: range) -> int:
                 return 1
             total.update(counts)
             bar.update(counts["worlds"])
-    write(seeds, total, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    figures = f"in {seconds:.0f} s, no failure: {told(total)}"
+    reports.write("simulate", f"seeds {seeds.start} to {seeds.stop - 1}", figures)
     return 0
-
-
-def write(seeds: range, counts: Counter[str], seconds: float) -> None:
-    now = datetime.now(UTC).isoformat(" ", "seconds")
-    REPORT.parent.mkdir(exist_ok=True)
-    with REPORT.open("a") as file:
-        file.write(f"- {now} seeds {seeds.start} to {seeds.stop - 1} in {seconds:.0f} s, no failure: {told(counts)}\n")
 
 
 def main() -> int:
