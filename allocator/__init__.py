@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from allocator.objectid import ObjectId
     from allocator.schemes.inspect import Inspection, Reading
     from allocator.schemes.layout import Layout
+    from allocator.schemes.ledger import LedgerSettings
     from allocator.schemes.limits import JAVASCRIPT_MAX_ID
     from allocator.schemes.meteor import MeteorSettings
     from allocator.schemes.snowflake import SnowflakeSettings
@@ -75,6 +76,7 @@ __all__ = [
     "InvalidTag",
     "Layout",
     "LeaseLost",
+    "LedgerSettings",
     "MaxValueWentBack",
     "Meteor",
     "MeteorSettings",
@@ -104,6 +106,7 @@ HOMES = {
     "allocator.objectid": ("ObjectId",),
     "allocator.schemes.inspect": ("Inspection", "Reading"),
     "allocator.schemes.layout": ("Layout",),
+    "allocator.schemes.ledger": ("LedgerSettings",),
     "allocator.schemes.limits": ("JAVASCRIPT_MAX_ID",),
     "allocator.schemes.meteor": ("MeteorSettings",),
     "allocator.schemes.snowflake": ("SnowflakeSettings",),

@@ -11,6 +11,7 @@ from allocator.errors import InvalidSetting, InvalidTag
 from allocator.meteor import NodeRegistry
 from allocator.schemes.lane import Seen
 from allocator.schemes.layout import Layout
+from allocator.schemes.ledger import LedgerSettings
 from allocator.schemes.limits import check_tag
 from allocator.schemes.segment import Claim
 from allocator.schemes.shard import STATEMENTS
@@ -47,13 +48,21 @@ class Databases:
     """The backend of one database, or of several that are shards of one fleet."""
 
     def __init__(
-        self, given: list[Any], background: Background, fleet: str | None, statement: str | None, timeout: float
+        self,
+        given: list[Any],
+        background: Background,
+        fleet: str | None,
+        statement: str | None,
+        timeout: float,
+        ledger: LedgerSettings | None = None,
     ) -> None:
+        from allocator.database.recorder import Recorder
         from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
         from allocator.shards import Fleet
 
         patience = timeout / (ATTEMPTS if len(given) > 1 else 1)
-        databases = [Database(one, patience) for one in given]
+        recorder = Recorder(ledger, background.submit) if ledger else None
+        databases = [Database(one, patience, recorder and recorder.another()) for one in given]
         self.fleet = Fleet(databases, background, check_fleet(fleet), check_statement(statement), timeout)
         self.database = databases[0]
         self._source = self.fleet if len(databases) > 1 else self.database
@@ -124,6 +133,7 @@ def backend_of(
     token: str | None,
     background: Background,
     timeout: float,
+    ledger: LedgerSettings | None,
 ) -> Backend:
     """What the arguments of an `Allocator` name."""
     from allocator.client import Service  # what asks a service imports more than all the rest
@@ -136,7 +146,9 @@ def backend_of(
     if not named:
         if token is not None:
             raise InvalidSetting("a token is for a service, whose address begins with https:// or http://")
-        return Databases(given, background, fleet, statement, timeout)
+        return Databases(given, background, fleet, statement, timeout, ledger)
+    if ledger is not None:
+        raise InvalidSetting("the ledger is kept by the service, which has the databases: allocator serve --ledger")
     if fleet is not None or statement is not None:
         raise InvalidSetting("fleet and tickets are settings of the service, which has the databases")
     return Service(Servers(named, token, timeout))

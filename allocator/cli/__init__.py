@@ -19,6 +19,7 @@ from allocator.cli.serve import serve
 from allocator.cli.shards import shards
 from allocator.cli.tags import tags
 from allocator.cli.tokens import tokens
+from allocator.cli.trace import trace_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -43,6 +44,7 @@ def main() -> None:
 
 main.add_command(next_ids)
 main.add_command(inspect_command)
+main.add_command(trace_command)
 main.add_command(tags)
 main.add_command(adopt)
 main.add_command(nodes)

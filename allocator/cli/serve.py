@@ -9,9 +9,11 @@ import click
 
 from allocator.cli.options import as_error, json_option, urls_option
 from allocator.errors import InvalidSetting
+from allocator.schemes.ledger import LedgerSettings
 from allocator.schemes.limits import check_seconds
 
 MAX_WORKERS = 256
+LEDGER = ("off", "on", "required")
 
 
 def names(context: click.Context, parameter: click.Parameter, given: str) -> tuple[str, ...]:
@@ -67,6 +69,22 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     metavar="leaf,tinyid",
     help="Answer the routes of these servers too.",
 )
+@click.option(
+    "--ledger",
+    envvar="ALLOCATOR_LEDGER",
+    type=click.Choice(LEDGER),
+    default="off",
+    show_default=True,
+    help="Write down each claim with who made it and when, for allocator trace: if it can be, or else no ids.",
+)
+@click.option(
+    "--ledger-days",
+    envvar="ALLOCATOR_LEDGER_DAYS",
+    type=float,
+    default=LedgerSettings().keep_days,
+    show_default=True,
+    help="For how long that is kept.",
+)
 @click.option("--certificate", envvar="ALLOCATOR_CERTIFICATE", type=Path, help="For https: the file of the chain.")
 @click.option("--key", envvar="ALLOCATOR_KEY", type=Path, help="For https: the file of its private key.")
 @click.option(
@@ -87,6 +105,8 @@ def serve(
     certificate: Path | None,
     key: Path | None,
     as_json: bool,
+    ledger: str,
+    ledger_days: float,
     **settings: Any,
 ) -> None:
     """Serve ids over HTTP, described at /docs.
@@ -106,6 +126,8 @@ def serve(
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key belong together")
     settings |= {"certificate": file(certificate), "key": file(key)}
+    if ledger != "off":
+        settings["ledger"] = LedgerSettings(ledger_days, ledger == "required").checked()
     run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings))
 
 

@@ -26,6 +26,8 @@ class Answer(NamedTuple):
     found: int
     """How many rows it found or changed."""
     warnings: int
+    last_id: int
+    """What `LAST_INSERT_ID(…)` was set to by it, out of the OK packet."""
 
 
 def sent(connection: Connection, statements: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
@@ -44,7 +46,7 @@ def sent(connection: Connection, statements: Sequence[str], parameters: Mapping[
 
 def answer(cursor: Any) -> Answer:
     rows = cursor.fetchall() if cursor.description else ()
-    return Answer(rows, cursor.rowcount, getattr(cursor, "warning_count", 0))
+    return Answer(rows, cursor.rowcount, getattr(cursor, "warning_count", 0), cursor.lastrowid or 0)
 
 
 def allow(connection: Connection) -> None:

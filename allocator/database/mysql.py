@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from math import ceil
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Update, func, text
+from sqlalchemy.dialects.mysql import dialect as sql_dialect
 from sqlalchemy.dialects.mysql import insert
 
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.epochs import NOWHERE
+from allocator.database.ledger import written
 from allocator.database.message import sent
 from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
@@ -25,7 +28,9 @@ from allocator.errors import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.schemes.epoch import Here, one_of_several, plain
+from allocator.schemes.epoch import Crossing, Here, one_of_several, plain
+from allocator.schemes.lane import Lane
+from allocator.schemes.ledger import Author
 from allocator.schemes.shard import Shard
 from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import Numbering
@@ -42,6 +47,12 @@ RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span WHERE s.tag = 
 READ = f"SELECT s.tag, s.max_value FROM {CLAIMED} WHERE s.tag = w.name"
 CLAIM_BATCH = ("START TRANSACTION", FREE, RAISE, READ, "COMMIT")
 """Lock what is free and may be claimed, raise it, read what it was raised to."""
+WRITE = (
+    "INSERT INTO allocator_ledger (tag, above, upto, shard_offset, shard_step, host, process, version, claimed_s) "
+    "SELECT %(name)s, LAST_INSERT_ID() - %(own)s, LAST_INSERT_ID(), %(lane_offset)s, %(lane_step)s, %(host)s, "
+    "%(process)s, %(version)s, UNIX_TIMESTAMP() FROM DUAL WHERE LAST_INSERT_ID() > 0"
+)
+"""Of the claim before it in the message, if that brought anything."""
 REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} LOCK IN SHARE MODE"
 COUNT = (
     f"INSERT INTO allocator_ticket_counter (type, id) SELECT :type, LAST_INSERT_ID(:first) {FENCE} LOCK IN SHARE MODE "
@@ -55,10 +66,16 @@ RUN = f"@allocator_server = {SERVER}, @allocator_run = CONCAT({SERVER}, '-', {ST
 CLUSTERS = (
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_cluster_name', 'group_replication_group_name')"
 )
+NAMED = sql_dialect(paramstyle="pyformat")
 SCHEMA_LOCK = "allocator_schema_change"
 
-SESSION = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES'), innodb_lock_wait_timeout = {seconds}"
-"""Without the strict mode a column that became too small clips the value, and every claim gets the same ids."""
+SESSION = (
+    "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES'), innodb_lock_wait_timeout = {seconds}, "
+    "lock_wait_timeout = {half}"
+)
+"""Without the strict mode a column that became too small clips the value, and every claim gets the same ids. Who waits
+for a table that is being altered waits for a year, and claims when nobody asks any more; the half is for the ledger,
+without which a claim must still have time."""
 
 
 class MySQL(Dialect):
@@ -106,7 +123,8 @@ class MySQL(Dialect):
             connection._read_timeout = connection._write_timeout = timeout
         with connection.cursor() as cursor:
             knows = not is_merely_like_it(version_of(connection, cursor))
-            cursor.execute(", ".join([SESSION.format(seconds=ceil(timeout)), *([RUN] if knows else [])]))
+            session = SESSION.format(seconds=ceil(timeout), half=ceil(timeout / 2))
+            cursor.execute(", ".join([session, *([RUN] if knows else [])]))
         if knows:
             info["run"] = "@allocator_run"
 
@@ -158,15 +176,41 @@ class MySQL(Dialect):
         return claiming(func.last_insert_id(RAISED), here)
 
     def end_of(self, result: CursorResult[Any], name: str) -> int | None:
-        if result.rowcount == 0:
-            return None
-        if result.rowcount != 1:
-            raise damaged(name, f"there are {result.rowcount} rows")
-        if warned(result):
-            raise damaged(name, "the claim came with a warning of the server, as when a column is too small")
-        if result.lastrowid <= 0:
-            raise damaged(name, f"the claim returned {result.lastrowid}, as when the table has a trigger")
-        return int(result.lastrowid)
+        return end_told(name, result.rowcount, warned(result), result.lastrowid)
+
+    def claim_recorded(
+        self,
+        connection: Connection,
+        author: Author,
+        patience: float,
+        name: str,
+        size: int,
+        lane: Lane,
+        seen: int,
+        crossing: Crossing | None = None,
+    ) -> int | None:
+        claim, parameters = self.claiming(connection, name, size, lane, seen, crossing)
+        words = ("START TRANSACTION", "DO LAST_INSERT_ID(0)", named(claim), WRITE, "COMMIT")
+        try:
+            with self.patient(connection, patience):
+                answers = sent(connection, words, parameters | written(author, size * lane.step))
+        except BaseException:
+            self.undo(connection)
+            raise
+        told = answers[words.index(WRITE) - 1]
+        return end_told(name, told.found, told.warnings > 0, told.last_id)
+
+    @contextmanager
+    def patient(self, connection: Connection, seconds: float) -> Iterator[None]:
+        raw: Any = connection.connection.dbapi_connection
+        usual = getattr(raw, "_read_timeout", None)
+        if usual is not None:
+            raw._read_timeout = seconds
+        try:
+            yield
+        finally:
+            if usual is not None:
+                raw._read_timeout = usual
 
     def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
         of = "" if getattr(connection.dialect, "is_mariadb", False) else "OF s"  # one refuses it, the other needs it
@@ -249,6 +293,25 @@ def times(connection: Connection) -> tuple[int, int]:
         _, uptime = connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Uptime'").one()
         if connection.exec_driver_sql("SELECT UNIX_TIMESTAMP()").scalar_one() == before:
             return int(before), int(before) - int(uptime)
+
+
+@cache
+def named(claim: Update) -> str:
+    """A statement whose parameters have names, as those of the others in its message."""
+    return str(claim.compile(dialect=NAMED))
+
+
+def end_told(name: str, found: int, warned: bool, last_id: int) -> int | None:
+    """What a claim brought, by the server's answer to it."""
+    if found == 0:
+        return None
+    if found != 1:
+        raise damaged(name, f"there are {found} rows")
+    if warned:
+        raise damaged(name, "the claim came with a warning of the server, as when a column is too small")
+    if last_id <= 0:
+        raise damaged(name, f"the claim returned {last_id}, as when the table has a trigger")
+    return int(last_id)
 
 
 def warned(result: CursorResult[Any]) -> bool:

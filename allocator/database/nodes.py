@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlalchemy import Connection, Insert, func, insert, select, update
 
@@ -30,9 +30,13 @@ class NodeVerbs(Common):
             )
         return number
 
+    def find_node(self, connection: Connection, number: int) -> Node | None:
+        found = connection.execute(select(node).where(node.c.id == number)).first()
+        return as_node(found) if found else None
+
     def list_nodes(self, connection: Connection, last: int) -> list[Node]:
         rows = connection.execute(select(node).order_by(node.c.id.desc()).limit(last))
-        return [Node(row.id, row.host, row.process, row.version, row.started_at.replace(tzinfo=UTC)) for row in rows]
+        return [as_node(row) for row in rows]
 
     def list_workers(self, connection: Connection) -> list[Worker]:
         rows = connection.execute(select(worker).order_by(worker.c.number))
@@ -55,6 +59,10 @@ class NodeVerbs(Common):
         later = self.greatest(worker.c.until_ms, until)
         statement = update(worker).where(worker.c.number == number, worker.c.holder == holder).values(until_ms=later)
         return connection.execute(statement).rowcount == 1
+
+
+def as_node(row: Any) -> Node:
+    return Node(row.id, row.host, row.process, row.version, row.started_at.replace(tzinfo=UTC))
 
 
 def columns_of(fresh: Worker) -> dict[str, object]:

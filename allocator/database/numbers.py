@@ -6,6 +6,7 @@ import os
 import platform
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from secrets import randbelow, token_hex
 from time import time_ns
@@ -27,6 +28,7 @@ def identity() -> tuple[str, int]:
     return platform.node() or "unknown", os.getpid()
 
 
+@cache
 def our_version() -> str:
     try:
         return version("allocator")

@@ -105,13 +105,22 @@ class PostgreSQL(Dialect):
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         warnings: list[str] = []
-        info["warnings"] = warnings
+        info["warnings"], info["patience"] = warnings, timeout
         info["run"] = NOWHERE if is_merely_like_it(connection) else RUN
         if hasattr(connection, "add_notice_handler"):  # psycopg 3, and not a driver of the user's own choice
             # PgBouncer in transaction mode loses prepared statements between two transactions.
             connection.prepare_threshold = None
             connection.add_notice_handler(partial(note_warning, warnings))
-            connection.wait = partial(wait_at_most, connection, connection.wait, timeout)
+            connection.wait = partial(wait_at_most, connection, connection.wait, info)
+
+    @contextmanager
+    def patient(self, connection: Connection, seconds: float) -> Iterator[None]:
+        usual = connection.info["patience"]
+        connection.info["patience"] = seconds
+        try:
+            yield
+        finally:
+            connection.info["patience"] = usual
 
     def before(self, connection: Connection) -> None:
         connection.info["warnings"].clear()
@@ -220,7 +229,7 @@ def note_warning(warnings: list[str], diagnostic: Any) -> None:
 def wait_at_most(
     connection: Any,
     wait: Callable[..., Any],
-    seconds: float,
+    info: dict[Any, Any],
     generator: Generator[Any, Any, Any],
     *args: Any,
     **kwargs: Any,
@@ -230,7 +239,7 @@ def wait_at_most(
     A server that is frozen, or a network that swallows packets, ends no statement by itself, and a
     `statement_timeout` is the server's. The wait wakes up every tenth of a second, so the end is that exact.
     """
-    return wait(ending(connection, seconds, generator), *args, **kwargs)
+    return wait(ending(connection, info["patience"], generator), *args, **kwargs)
 
 
 def give_up(connection: Any) -> None:

@@ -95,13 +95,17 @@ class SegmentVerbs(EpochVerbs):
         Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit,
         below `seen`, of another lane, or was last written on another run of a server and there is no `crossing`.
         """
+        return self.end_of(execute(connection, *self.claiming(connection, name, size, lane, seen, crossing)), name)
+
+    def claiming(
+        self, connection: Connection, name: str, size: int, lane: Lane, seen: int, crossing: Crossing | None
+    ) -> tuple[Update, dict[str, object]]:
+        """The statement of a claim, and its parameters."""
         parameters = claimed(name, size, lane, seen)
         if crossing is None:
-            statement = staying(self.claim, self.is_here(connection))
-        else:
-            statement = crossed(self.claim, self.server_here(connection))
-            parameters |= crossed_by(crossing, parameters)
-        return self.end_of(execute(connection, statement, parameters), name)
+            return staying(self.claim, self.is_here(connection)), parameters
+        crossing_over = crossed(self.claim, self.server_here(connection))
+        return crossing_over, parameters | crossed_by(crossing, parameters)
 
     def read_segment(self, connection: Connection, name: str) -> Tag | None:
         rows = connection.execute(READ_ONE, {"name": name}).all()
@@ -189,13 +193,13 @@ def crossed(claim: Callable[[str], Update], server: str) -> Update:
 
 
 @lru_cache(64)
-def words_of(statement: Update, dialect: SQLDialect) -> tuple[str, Sequence[str] | None]:
+def words_of(statement: Update | Insert, dialect: SQLDialect) -> tuple[str, Sequence[str] | None]:
     """A statement as the driver takes it, and the order of its parameters where they have no names."""
     compiled = statement.compile(dialect=dialect)
     return str(compiled), compiled.positiontup if compiled.positional else None
 
 
-def execute(connection: Connection, statement: Update, parameters: dict[str, object]) -> CursorResult[Any]:
+def execute(connection: Connection, statement: Update | Insert, parameters: dict[str, object]) -> CursorResult[Any]:
     """As `connection.execute`, whose way from a statement to its words is a sixth of what a claim costs us."""
     words, order = words_of(statement, connection.dialect)
     return connection.exec_driver_sql(words, parameters if order is None else tuple(map(parameters.get, order)))

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, CursorResult, Update, func, text
+from sqlalchemy import ColumnElement, Connection, Update, func, text
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, rows_of, statement
 from allocator.database.dialect import Dialect
 from allocator.database.files import Replaced, note_claim, run_of
+from allocator.database.ledger import written
 from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
 from allocator.database.tickets import FENCE
@@ -24,6 +25,9 @@ from allocator.errors import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
+from allocator.schemes.epoch import Crossing
+from allocator.schemes.lane import Lane
+from allocator.schemes.ledger import Author
 from allocator.schemes.ticket import Numbering
 
 FROM_JSON = rows_of("json_extract(value, '$.{0}') AS {0}")
@@ -33,6 +37,10 @@ CLAIM_BATCH = (
     f"WHERE {CLAIMABLE} RETURNING tag, max_value"
 )
 
+WRITE = text(
+    "INSERT INTO allocator_ledger (tag, above, upto, shard_offset, shard_step, host, process, version, claimed_s) "
+    "VALUES (:name, :end - :own, :end, :offset, :step, :host, :process, :version, strftime('%s', 'now'))"
+)
 LEAST = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
 REPLACE = (
     f"REPLACE INTO allocator_ticket (type, id) SELECT :type, {LEAST} + ((:offset - {LEAST}) % :step + :step) % :step "
@@ -105,11 +113,34 @@ class SQLite(Dialect):
     def claim(cls, here: str) -> Update:
         return claiming(RAISED, here).returning(segment.c.max_value)
 
-    def end_of(self, result: CursorResult[Any], name: str) -> int | None:
-        # The statement commits when its last row has been fetched, which `all` does.
-        end = super().end_of(result, name)
+    def claim_segment(
+        self, connection: Connection, name: str, size: int, lane: Lane, seen: int, crossing: Crossing | None = None
+    ) -> int | None:
+        # The statement commits when its last row has been fetched, which `end_of` does.
+        end = super().claim_segment(connection, name, size, lane, seen, crossing)
         if end is not None:
-            note_claim(result.connection.info, name, end)
+            note_claim(connection.info, name, end)
+        return end
+
+    def claim_recorded(
+        self,
+        connection: Connection,
+        author: Author,
+        patience: float,
+        name: str,
+        size: int,
+        lane: Lane,
+        seen: int,
+        crossing: Crossing | None = None,
+    ) -> int | None:
+        # It knows no statement of two tables; but nothing here is a round trip.
+        with self.transaction(connection):
+            end = super().claim_segment(connection, name, size, lane, seen, crossing)
+            if end is not None:
+                entry = written(author, size * lane.step) | {"name": name, "end": end, **lane._asdict()}
+                connection.execute(WRITE, entry)
+        if end is not None:
+            note_claim(connection.info, name, end)
         return end
 
     def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from allocator.database.batch import LEAST, Wanted
 from allocator.database.numbers import Numbers
+from allocator.database.recorder import Recorder
 from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.schemes.epoch import Crossing, cross, repaired
 from allocator.schemes.lane import ALL, NONE, Lane, Seen, is_outgrown, mark
@@ -26,9 +28,10 @@ class Database(Numbers):
     Safe to use from several threads. Nothing is opened before the first verb.
     """
 
-    def __init__(self, database: object, timeout: float = 5.0) -> None:
+    def __init__(self, database: object, timeout: float = 5.0, recorder: Recorder | None = None) -> None:
         super().__init__(database, timeout)
         self._lanes: dict[str, Lane] = {}
+        self._recorder = recorder
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
         """The row of a tag, made from `template` if it is missing and may be made."""
@@ -60,7 +63,7 @@ class Database(Numbers):
             low = mark(seen, lane)
             # A lane of step 0 is that of a fleet which grew when the row was read.
             usable = lane.step and not is_outgrown(lane, seen)
-            last = self.run(self.dialect.claim_segment, name, size, lane, low, crossing) if usable else None
+            last = self._claim(name, size, lane, low, crossing) if usable else None
             if last is not None:
                 found = lane.ids(last, size)
                 if found[0] <= low:
@@ -73,6 +76,11 @@ class Database(Numbers):
                 tag, crossing = self._crossed(tag)
             size = settle(tag, name, size, seen, exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
+
+    def _claim(self, *claim: Any) -> int | None:
+        if self._recorder is not None:
+            return self._recorder.claim(self, *claim)
+        return self.run(self.dialect.claim_segment, *claim)
 
     def _crossed(self, tag: Tag) -> tuple[Tag, Crossing | None]:
         """A tag as a claim would find it here, and how it gets here if its row was written on another run."""
@@ -112,7 +120,7 @@ class Database(Numbers):
             lane = self._lanes.get(name, NONE)  # one that was not opened here is for `claim_segment` too
             if lane.step and not is_outgrown(lane, claim.seen):
                 wanted.append(Wanted(name, claim.size, lane, mark(claim.seen, lane)))
-        if len(wanted) < LEAST:
+        if len(wanted) < LEAST or self._recorder is not None:  # an entry is written by the claim of one tag
             return {}
         ends = self.run(self.dialect.claim_segments, wanted)
         found = ((one, one.lane.ids(ends[one.name], one.size)) for one in wanted if one.name in ends)
@@ -137,6 +145,7 @@ def tell(name: str, crossing: Crossing | None) -> None:
 def sibling(known: Sequence[Database], url: str) -> Database:
     """Another shard of their fleet, of which only the URL was told, without password: with that of one like it."""
     alike = next((one for one in known if one.address.is_like(url)), known[0])
-    fresh = Database(alike.address.sibling(url), alike.timeout)
+    recorder = alike._recorder.another() if alike._recorder else None
+    fresh = Database(alike.address.sibling(url), alike.timeout, recorder)
     fresh.may_create = False
     return fresh

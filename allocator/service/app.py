@@ -79,7 +79,8 @@ async def until_useful(book: Book, folder: Path) -> None:
 
 def opened(settings: ServeSettings, figures: Figures) -> ObservedAllocator:
     given: dict[str, Any] = {"shards": settings.urls} if len(settings.urls) > 1 else {"database": settings.urls[0]}
-    return ObservedAllocator(**given, told=figures.claimed, create_missing=False, timeout=settings.timeout)
+    told = figures.claimed
+    return ObservedAllocator(**given, told=told, create_missing=False, timeout=settings.timeout, ledger=settings.ledger)
 
 
 def databases_of(blocking: ObservedAllocator) -> Databases:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
+from allocator import Allocator
 from allocator.cli import main
 from allocator.database.tables import REVISIONS
 
@@ -209,3 +212,28 @@ def test_what_is_no_id_is_refused(wrong):
     done = run("inspect", "--", wrong)
 
     assert (done.exit_code, done.stderr.startswith("error: an id is")) == (1, True)
+
+
+def test_an_id_leads_to_its_process(fresh):
+    with closing(Allocator(fresh, ledger=True, step=100, max_step=100)) as ids:
+        ids.next_id("order")
+        meteor = ids.meteor()
+    told = run("trace", "100", url=fresh)
+    found = json.loads(run("trace", "100", "--tag", "order", "--json", url=fresh).output)
+
+    assert told.exit_code == 0
+    assert re.fullmatch(
+        rf"order: 1 to 100 were claimed at .* UTC by process {os.getpid()} on .*, allocator .*\n", told.output
+    )
+    assert (found["claims"][0]["first"], found["claims"][0]["last"], found["node"]) == ("1", "100", None)
+    assert re.match(
+        r"as a meteor: of node 1, registered at .* UTC by process \d+ on ", run("trace", str(meteor), url=fresh).output
+    )
+
+
+def test_an_id_of_which_nothing_is_on_record(url):
+    told = run("trace", str(10**17), url=url)
+
+    assert told.exit_code == 1
+    assert "no claim of 100000000000000000 is on record" in told.stderr
+    assert run("trace", "abc", url=url).stderr.startswith("error: a claimed id is a whole number from 1 to")

@@ -32,7 +32,7 @@ LAYERS = (
     ("sequence",),
     ("sync",),
     ("aio",),
-    ("doctor",),
+    ("doctor", "tracing"),
     ("service",),
     ("cli",),
     ("__init__", "__main__"),

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from allocator.database.health.asking import Facts, Question, ahead, listed, named, pairs, rows
-from allocator.database.health.tables import NUMBERED, TAG_COLUMNS
+from allocator.database.health.tables import NUMBERED, SWEPT, TAG_COLUMNS
 from allocator.database.tables import metadata
 
 VARIABLES = (
@@ -44,6 +44,7 @@ STATUS = (
 SEES_REPLICAS = "GRANT REPLICATION SLAVE ON *.* TO the user; on MariaDB REPLICATION MASTER ADMIN"
 SEES_SOURCE = "GRANT REPLICATION CLIENT ON *.* TO the user; on MariaDB REPLICA MONITOR"
 
+REPLACED = ("allocator_ticket", *SWEPT)
 TABLES = tuple(table.name for table in metadata.sorted_tables)
 
 DELETING = re.compile(r"\b(ALL PRIVILEGES|DELETE|DROP|SUPER)\b")
@@ -151,7 +152,7 @@ def deleting(granted: Sequence[str], database: str) -> tuple[bool, list[str]]:
         return True, []
     if f"{database}.*" in places:
         return False, [f"{database}.*"]
-    return False, [name for name in TABLES if f"{database}.{name}" in places and name != "allocator_ticket"]
+    return False, [name for name in TABLES if f"{database}.{name}" in places and name not in REPLACED]
 
 
 def machine(connection: Connection, facts: Facts) -> Mapping[str, Any]:

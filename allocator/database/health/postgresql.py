@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from allocator.database.health.asking import Facts, Question, ahead, listed, named, pairs, rows
 from allocator.database.health.rights import SEQUENCE, SERVED
-from allocator.database.health.tables import NUMBERED, TAG_COLUMNS
+from allocator.database.health.tables import NUMBERED, SWEPT, TAG_COLUMNS
 from allocator.database.tables import metadata
 
 SETTINGS = (
@@ -63,7 +63,9 @@ def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         "unlogged": listed([one.relname for one in found if one.relpersistence != "p"]),
         "filtered": listed([one.relname for one in found if one.filtered]),
         "owned": listed([one.relname for one in found if one.owned]),
-        "deletable": listed([one.relname for one in found if one.deletes or one.truncates]),
+        "deletable": listed(
+            [one.relname for one in found if (one.deletes or one.truncates) and one.relname not in SWEPT]
+        ),
     }
 
 

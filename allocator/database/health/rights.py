@@ -11,7 +11,7 @@ from allocator.database.health.asking import named
 from allocator.database.store import Database
 from allocator.database.tables import VERSION_TABLE, metadata
 
-READ, ADD, CHANGE = "SELECT", "INSERT", "UPDATE"
+READ, ADD, CHANGE, REMOVE = "SELECT", "INSERT", "UPDATE", "DELETE"
 
 SERVED: Mapping[str, tuple[str, ...]] = {
     "allocator_segment": (READ, ADD, CHANGE),
@@ -22,6 +22,7 @@ SERVED: Mapping[str, tuple[str, ...]] = {
     "allocator_worker": (READ, ADD, CHANGE),
     "allocator_epoch": (READ, ADD, CHANGE),
     "allocator_token": (READ,),
+    "allocator_ledger": (READ, ADD, REMOVE),
 }
 """What the library calls for; a table that is not here is read."""
 

@@ -1,0 +1,117 @@
+"""The rows of `allocator_ledger`: each written by the claim that it tells of, asked, and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Insert,
+    String,
+    Update,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+)
+
+from allocator.database.batch import BatchVerbs
+from allocator.database.segments import execute, only_row
+from allocator.database.tables import ledger, segment
+from allocator.schemes.epoch import Crossing
+from allocator.schemes.lane import Lane
+from allocator.schemes.ledger import Author, Entry
+
+HOUR = 3600
+"""What one statement deletes at most: the entries of so many seconds."""
+
+
+class LedgerVerbs(BatchVerbs):
+    def claim_recorded(
+        self,
+        connection: Connection,
+        author: Author,
+        patience: float,
+        name: str,
+        size: int,
+        lane: Lane,
+        seen: int,
+        crossing: Crossing | None = None,
+    ) -> int | None:
+        """As `claim_segment`, and the entry with it: one statement, one round trip.
+
+        patience: seconds after which a ledger that does not answer has failed.
+        """
+        statement, parameters = self.claiming(connection, name, size, lane, seen, crossing)
+        with self.patient(connection, patience):
+            result = execute(
+                connection, recorded(statement, self.clock), parameters | written(author, size * lane.step)
+            )
+            return only_row(result.all(), name)
+
+    @contextmanager
+    def patient(self, connection: Connection, seconds: float) -> Iterator[None]:
+        """Let statements wait for so long, and not as long as any other."""
+        yield
+
+    def find_entries(self, connection: Connection, number: int, tag: str | None) -> list[Entry]:
+        """The claims that hold a number, of one tag or of all."""
+        up = select(func.min(ledger.c.upto)).where(ledger.c.tag == segment.c.tag, ledger.c.upto >= number)
+        rows = (
+            select(ledger)
+            .join(segment, segment.c.tag == ledger.c.tag)
+            .where(ledger.c.upto == up.correlate(segment).scalar_subquery(), ledger.c.above < number)
+            .order_by(ledger.c.tag)
+        )
+        if tag is not None:
+            rows = rows.where(segment.c.tag == tag)
+        entries = [
+            Entry(
+                row.tag,
+                row.above,
+                row.upto,
+                Lane(row.shard_offset, row.shard_step),
+                Author(row.host, row.process, row.version),
+                row.claimed_s,
+            )
+            for row in connection.execute(rows)
+        ]
+        return [entry for entry in entries if number in entry.ids]
+
+    def sweep_ledger(self, connection: Connection, before: int) -> bool:
+        """Delete the oldest of the entries from before a moment, in seconds since 1970; False when none is left."""
+        oldest = connection.scalar(select(func.min(ledger.c.claimed_s)))
+        if oldest is None or oldest >= before:
+            return False
+        self.see_the_newest(connection)
+        connection.execute(delete(ledger).where(ledger.c.claimed_s < min(oldest + HOUR, before)))
+        return True
+
+
+@cache
+def recorded(claim: Update, clock: str) -> Insert:
+    """A claim that returns what it claimed, as the source of its own entry."""
+    claimed = claim.cte("claimed")
+    upto = claimed.c.max_value
+    values = {
+        "tag": bindparam("name", type_=String),
+        "above": upto - bindparam("own", type_=BigInteger),
+        "upto": upto,
+        "shard_offset": bindparam("lane_offset", type_=BigInteger),
+        "shard_step": bindparam("lane_step", type_=BigInteger),
+        "host": bindparam("host", type_=String),
+        "process": bindparam("process", type_=BigInteger),
+        "version": bindparam("version", type_=String),
+        "claimed_s": literal_column(clock),
+    }
+    return insert(ledger).from_select(list(values), select(*values.values())).returning(ledger.c.upto)
+
+
+def written(author: Author, own: int) -> dict[str, object]:
+    """The parameters that an entry has and its claim has not."""
+    return {"own": own, "host": author.host[:255], "process": author.process, "version": author.version[:32]}

@@ -1,0 +1,52 @@
+"""Which process got an id, and when: out of the ledger, and for meteors out of the registered nodes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from time import time
+from typing import Any, NamedTuple
+
+from allocator.backend import Databases
+from allocator.errors import InvalidId
+from allocator.schemes.inspect import inspect
+from allocator.schemes.ledger import Entry
+from allocator.schemes.limits import MAX_ID, check_tag
+from allocator.schemes.registry import Node
+
+APART = timedelta(minutes=1)
+"""By how much the clocks of a process and of its database may differ."""
+
+
+class Traced(NamedTuple):
+    """`entries`: the claims that hold the number. `node`: who drew it, if it is a meteor."""
+
+    entries: list[Entry]
+    node: Node | None
+
+
+def trace(databases: Databases, value: object, tag: str | None = None) -> Traced:
+    """Ask the ledger of every shard. With a `tag`, an id of this tag alone is meant."""
+    number = number_of(value)
+    if tag is not None:
+        check_tag(tag)
+    found: list[Entry] = []
+    for database in databases.serving():
+        database.check_schema()
+        found += database.run(database.dialect.find_entries, number, tag)
+    return Traced(found, None if tag else registered(databases.first(), number))
+
+
+def number_of(value: object) -> int:
+    text = str(value).strip()
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:30]) <= MAX_ID:
+        raise InvalidId(f"a claimed id is a whole number from 1 to {MAX_ID}, got {ascii(text)[:60]}")
+    return int(text)
+
+
+def registered(database: Any, number: int) -> Node | None:
+    """The node that a number names as a meteor, if it was registered by the time that the number tells."""
+    (reading,) = inspect(number, time(), "meteor").readings
+    node: Node | None = database.run(database.dialect.find_node, reading.fields["node"])
+    if node is None or reading.time is None or reading.time < node.started_at - APART:
+        return None
+    return node

@@ -1,0 +1,255 @@
+"""The ledger: each claim is written with who made it, in its transaction; and never stops ids that it need not stop."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+
+import pytest
+from rig.sql import execute, values
+from sqlalchemy import create_engine, event
+
+import allocator
+from allocator import (
+    Allocator,
+    AllocatorError,
+    DatabaseUnavailable,
+    InvalidId,
+    InvalidSetting,
+    LedgerSettings,
+    MaxValueWentBack,
+)
+from allocator.backend import databases_at
+from allocator.database.recorder import Recorder
+from allocator.database.store import Database
+from allocator.schemes.lane import ALL
+from allocator.schemes.ledger import DAY, Author
+from allocator.tracing import trace
+
+REQUIRED = LedgerSettings(required=True)
+SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+
+
+def asked(url: str, number: object, tag: str | None = None):
+    with databases_at([url], 5.0) as databases:
+        return trace(databases, number, tag)
+
+
+def test_every_id_leads_to_the_process_that_got_it(face, fresh):
+    began = int(time.time()) - 2
+    ids = face(fresh, ledger=True, step=10, max_step=10)
+    drawn = ids.next_ids("order", 35)
+    for number in drawn[::9]:
+        (entry,) = asked(fresh, number).entries
+        assert entry.author == Author(platform.node(), os.getpid(), allocator.__version__)
+        assert (entry.tag, len(entry.ids)) == ("order", 10)
+        assert began <= entry.claimed_s <= time.time() + 2
+
+
+def test_entries_are_the_claims_without_a_gap_or_an_overlap(fresh):
+    """Several processes, several threads: what the entries say together is what the row says."""
+    with (
+        closing(Allocator(fresh, ledger=True, step=7, max_step=7)) as one,
+        closing(Allocator(fresh, ledger=True)) as two,
+    ):
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda ids: ids.next_ids("order", 50), [one, two] * 4))
+        one.reserve("order", 1234)
+    (last,) = values(fresh, "SELECT max_value FROM allocator_segment WHERE tag = 'order'")
+    found, number = [], 1
+    with databases_at([fresh], 5.0) as databases:
+        while number <= last:
+            (entry,) = trace(databases, number, "order").entries
+            found.append(entry.ids)
+            number = entry.ids[-1] + 1
+
+    assert [ids for part in found for ids in part] == list(range(1, last + 1))
+    assert values(fresh, "SELECT count(*) FROM allocator_ledger") == [len(found)]
+
+
+def test_ids_of_several_tags_are_told_apart(fresh):
+    with closing(Allocator(fresh, ledger=True)) as ids:
+        for tag in ("a", "b", "c"):
+            ids.reserve(tag, 100)
+
+    assert [entry.tag for entry in asked(fresh, 50).entries] == ["a", "b", "c"]
+    assert [entry.tag for entry in asked(fresh, 50, "b").entries] == ["b"]
+    assert asked(fresh, 101).entries == []
+    assert asked(fresh, 50, "d").entries == []
+
+
+def test_without_a_ledger_nothing_is_written(fresh):
+    with closing(Allocator(fresh)) as ids:
+        ids.next_id("order")
+
+    assert values(fresh, "SELECT count(*) FROM allocator_ledger") == [0]
+    assert asked(fresh, 1).entries == []
+
+
+def test_a_claim_that_brings_nothing_writes_nothing(fresh):
+    with closing(Allocator(fresh, ledger=REQUIRED, limit=100, step=10, max_step=10)) as ids:
+        ids.reserve("order", 100)
+        for _ in range(2):
+            with pytest.raises(AllocatorError):
+                ids.reserve("order", 1)
+
+    assert values(fresh, "SELECT upto FROM allocator_ledger") == [100]
+
+
+def test_a_claim_that_leaves_a_margin_out_is_of_its_ids_alone(fresh):
+    with closing(Allocator(fresh, ledger=True)) as ids:
+        ids.reserve("order", 10)
+        execute(fresh, "UPDATE allocator_segment SET epoch = 'elsewhere'")
+        block = ids.reserve("order", 10)
+    (entry,) = asked(fresh, block[0]).entries
+
+    assert entry.ids == block
+    assert block[0] > 10**9
+    assert asked(fresh, block[0] - 1).entries == []
+
+
+# -- one round trip
+
+
+@SERVERS
+def test_it_stays_one_statement_and_one_round_trip(fresh):
+    statements = []
+    with closing(Database(fresh)) as database:
+        claim = ("order", 10, ALL, 0)
+        execute(
+            fresh,
+            "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit) VALUES ('order', 0, 1, 1, 1000)",
+        )
+        database.run(database.dialect.claim_recorded, Author("h", 1, "v"), 5.0, *claim)  # connected, and as far as that
+        event.listen(database.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+        database.run(database.dialect.claim_recorded, Author("h", 1, "v"), 5.0, *claim)
+
+    assert len(statements) == 1
+
+
+# -- a ledger in trouble
+
+
+def test_a_ledger_that_cannot_be_written_does_not_stop_ids(face, fresh, caplog):
+    ids = face(fresh, ledger=True, step=10, max_step=10)
+    first = ids.next_id("order")
+    execute(fresh, "ALTER TABLE allocator_ledger RENAME TO away")
+    rest = ids.next_ids("order", 50)
+
+    assert [first, *rest] == list(range(1, 52))
+    assert "claims go on without it for 60 seconds" in caplog.text
+
+
+def test_one_that_is_required_does(face, fresh):
+    ids = face(fresh, ledger=REQUIRED, step=10, max_step=10)
+    ids.next_id("order")
+    execute(fresh, "ALTER TABLE allocator_ledger RENAME TO away")
+    with pytest.raises(AllocatorError):
+        ids.next_ids("order", 50)
+    (claimed,) = values(fresh, "SELECT max_value FROM allocator_segment")
+    entries = values(fresh, "SELECT max(upto) FROM away")
+
+    assert entries == [claimed], "what was claimed has its entry, and the claim without one was undone"
+
+
+@contextmanager
+def held(url: str, words: str):
+    """A transaction of somebody else that keeps a lock."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(words)
+        try:
+            yield
+        finally:
+            connection.exec_driver_sql("UNLOCK TABLES") if words.endswith("WRITE") else connection.rollback()
+    engine.dispose()
+
+
+@SERVERS
+def test_one_that_is_locked_does_not_stop_ids_for_longer_than_the_timeout(fresh, kind):
+    lock = (
+        "LOCK TABLE allocator_ledger IN ACCESS EXCLUSIVE MODE"
+        if kind == "postgres"
+        else "LOCK TABLES allocator_ledger WRITE"
+    )
+    with closing(Allocator(fresh, ledger=True, step=10, max_step=10, timeout=4.0)) as ids:
+        ids.next_id("order")
+        with held(fresh, lock):
+            drawn = ids.next_ids("order", 50)
+
+    assert sorted(set(drawn)) == drawn
+
+
+def test_an_outage_of_the_database_is_none_of_its_ledger(tmp_path):
+    """Else the claims of the first minute after an outage would have no entries."""
+    claim = ("order", 10, ALL, 0, None)
+    asked_for = []
+
+    class Away(Database):
+        def run_within(self, seconds, verb, *given, **more):
+            asked_for.append(verb.__name__)
+            raise DatabaseUnavailable("away")
+
+    recorder = Recorder(LedgerSettings(), lambda *call: None)
+    with closing(Away(f"sqlite:///{tmp_path}/ids.db", 1.0)) as database:
+        for _ in range(2):
+            with pytest.raises(DatabaseUnavailable):
+                recorder.claim(database, *claim)
+
+    assert asked_for == ["claim_recorded", "claim_segment"] * 2
+
+
+@SERVERS
+def test_ids_of_which_there_is_an_entry_are_not_claimed_again(fresh):
+    """As when somebody set the row back, and nobody is left who has seen more."""
+    with closing(Allocator(fresh, ledger=True)) as ids:
+        ids.reserve("order", 100)
+    execute(fresh, "UPDATE allocator_segment SET max_value = 0")
+    with closing(Allocator(fresh, ledger=True)) as ids, pytest.raises(MaxValueWentBack):
+        ids.reserve("order", 100)
+
+
+# -- what is old
+
+
+def test_entries_are_kept_for_as_long_as_was_said(fresh):
+    with closing(Allocator(fresh, ledger=True)) as ids:
+        for _ in range(4):
+            ids.reserve("order", 10)
+    now = int(time.time())
+    for number, age in enumerate((91 * DAY, 90.5 * DAY, 89 * DAY), 1):
+        execute(fresh, f"UPDATE allocator_ledger SET claimed_s = {int(now - age)} WHERE upto = {10 * number}")
+    swept = threading.Event()
+    with closing(Allocator(fresh, ledger=LedgerSettings(keep_days=90))) as ids:
+        recorder = ids._backend.database._recorder
+        sweep = recorder.sweep
+        recorder.sweep = lambda database: (sweep(database), swept.set())
+        ids.reserve("order", 10)
+        assert swept.wait(30)
+
+    assert values(fresh, "SELECT upto FROM allocator_ledger ORDER BY upto") == [30, 40, 50]
+
+
+def test_of_what_is_asked_nonsense_is_refused(url):
+    for nonsense in ("", "abc", "-1", "0", str(2**63), "1.5", "4df2dcec2cdcd20936a8b817", "٣"):
+        with pytest.raises(InvalidId, match="a claimed id is a whole number from 1 to 9223372036854775807, got"):
+            asked(url, nonsense)
+
+
+def test_a_meteor_leads_to_the_process_that_registered_its_node(fresh):
+    with closing(Allocator(fresh)) as ids:
+        number = ids.meteor()
+    node = asked(fresh, number).node
+
+    assert node is not None
+    assert (node.host, node.process) == (platform.node(), os.getpid())
+    assert asked(fresh, 5016762319896585).node is None  # of node 0, which nobody has
+
+
+def test_a_client_of_a_service_cannot_ask_for_one():
+    with pytest.raises(InvalidSetting, match="the ledger is kept by the service"):
+        Allocator("http://127.0.0.1:1", ledger=True)
