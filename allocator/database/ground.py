@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import ClassVar
 
 from sqlalchemy import Connection, Insert, func, select, update
-from sqlalchemy.exc import IntegrityError
 
 from allocator.database.epochs import NOWHERE, EpochVerbs
 from allocator.database.nodes import NodeVerbs
@@ -33,17 +31,21 @@ class GroundVerbs(EpochVerbs, NodeVerbs, TicketVerbs):
         """Write the first row, unless somebody else just did."""
         connection.execute(self.insert_missing_ground, {"id": 1, **fresh._asdict()})
 
-    def move_ground(self, connection: Connection, before: Ground, fresh: Ground) -> None:
-        """Write a row over another; nothing if it is not that one any more."""
+    def move_ground(self, connection: Connection, before: Ground, fresh: Ground, nodes: int = 0) -> None:
+        """Write a row over another, and leave so many node numbers out; nothing if it is not that one any more.
+
+        As one: of several processes that see that the database has moved, one alone leaves numbers out. How many is
+        told by the time, so that those who go on from one row elsewhere begin at another number; but not if some leave
+        them out once and others twice.
+        """
         unchanged = (epoch.c.server == before.server, epoch.c.run == before.run)
-        connection.execute(update(epoch).where(*unchanged).values(fresh._asdict()))
+        with self.transaction(connection):
+            moved = connection.execute(update(epoch).where(*unchanged).values(fresh._asdict())).rowcount
+            if moved and nodes:
+                self.skip_nodes(connection, nodes)
 
     def skip_nodes(self, connection: Connection, count: int) -> None:
-        """Leave out so many node numbers: one row with a number that was chosen raises the auto-increment.
-
-        Where that number is there already, another process has just left out the same ones.
-        """
+        """Leave out so many node numbers: one row with a number that was chosen raises the auto-increment."""
         last = connection.scalar(select(func.max(node.c.id))) or 0
         left_out = {"id": last + count, "host": "left out, since it may be forgotten", "process": 0, "version": ""}
-        with suppress(IntegrityError):
-            connection.execute(node.insert().values(**left_out, started_at=func.current_timestamp()))
+        connection.execute(node.insert().values(**left_out, started_at=func.current_timestamp()))

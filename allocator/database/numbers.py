@@ -54,9 +54,7 @@ class Numbers(Runner):
             fresh = moved(found, server, here, time_ns() // 1_000_000, self._leased_until() if away else 0)
             if fresh == found:
                 return found
-            if away:
-                self.run(self.dialect.skip_nodes, nodes_left_out(here.at))
-            self.run(self.dialect.move_ground, found, fresh)
+            self.run(self.dialect.move_ground, found, fresh, nodes_left_out(here.at) if away else 0)
         raise DatabaseUnavailable("the database moves from server to server, or answers from several; try again")
 
     def upgrade_schema(self) -> None:

@@ -111,24 +111,16 @@ class GroundVerbs:
     def add_ground(self, connection: Connection, fresh: Ground) -> None:
         connection.perform(lambda view: self._change(view, None, fresh))
 
-    def move_ground(self, connection: Connection, before: Ground, fresh: Ground) -> None:
-        connection.perform(lambda view: self._change(view, before, fresh))
+    def move_ground(self, connection: Connection, before: Ground, fresh: Ground, nodes: int = 0) -> None:
+        connection.perform(lambda view: self._change(view, before, fresh, nodes))
 
     @staticmethod
-    def _change(view: View, before: Ground | None, fresh: Ground) -> None:
-        if view.lock(GROUND, 1):
+    def _change(view: View, before: Ground | None, fresh: Ground, nodes: int = 0) -> None:
+        if view.lock(GROUND, 1) and view.lock(NODE, "last"):
             now: Ground | None = view.get(GROUND, 1)
             if (now and now[:2]) == (before and before[:2]):
                 view.put(GROUND, 1, fresh)
-
-    def skip_nodes(self, connection: Connection, count: int) -> None:
-        last = connection.perform(lambda view: view.get(NODE, "last") or 0)
-        connection.perform(lambda view: self._leave_out(view, last + count))
-
-    @staticmethod
-    def _leave_out(view: View, number: int) -> None:
-        if view.lock(NODE, "last"):
-            view.put(NODE, "last", max(view.get(NODE, "last") or 0, number))
+                view.put(NODE, "last", (view.get(NODE, "last") or 0) + nodes)
 
 
 class NodeVerbs:
