@@ -18,6 +18,7 @@ from allocator import (
     Allocator,
     AllocatorError,
     DatabaseUnavailable,
+    Exhausted,
     InvalidId,
     InvalidSetting,
     LedgerSettings,
@@ -94,7 +95,7 @@ def test_a_claim_that_brings_nothing_writes_nothing(fresh):
     with closing(Allocator(fresh, ledger=REQUIRED, limit=100, step=10, max_step=10)) as ids:
         ids.reserve("order", 100)
         for _ in range(2):
-            with pytest.raises(AllocatorError):
+            with pytest.raises(Exhausted):
                 ids.reserve("order", 1)
 
     assert values(fresh, "SELECT upto FROM allocator_ledger") == [100]
