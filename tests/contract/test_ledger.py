@@ -101,6 +101,18 @@ def test_a_claim_that_brings_nothing_writes_nothing(fresh):
     assert values(fresh, "SELECT upto FROM allocator_ledger") == [100]
 
 
+def test_nor_does_it_write_what_the_claim_before_it_brought(fresh):
+    me = Author("h", 1, "v")
+    with closing(Allocator(fresh)) as ids:
+        ids.tags.create("order")
+    with closing(Database(fresh)) as database, database.engine.connect() as connection:
+        database.dialect.before(connection)
+        assert database.dialect.claim_recorded(connection, me, 5.0, "order", 10, ALL, 0) == 10
+        assert database.dialect.claim_recorded(connection, me, 5.0, "another", 10, ALL, 0) is None
+
+    assert values(fresh, "SELECT tag FROM allocator_ledger") == ["order"]
+
+
 def test_a_claim_that_leaves_a_margin_out_is_of_its_ids_alone(fresh):
     with closing(Allocator(fresh, ledger=True)) as ids:
         ids.reserve("order", 10)
