@@ -34,6 +34,8 @@ LAYERS = (
     ("sequence",),
     ("sync",),
     ("aio",),
+    ("testing",),
+    ("integrations",),
     ("doctor",),
     ("service",),
     ("cli",),
