@@ -49,7 +49,7 @@ class MemoryBackend:
             raise NotCopyable("ids in memory are of one process, and this one was forked: make a new MemoryAllocator")
         self.check()
         if self.is_away:
-            raise DatabaseUnavailable("the database is away, as the test wants it, and no ids are in memory")
+            raise DatabaseUnavailable("the database is away, as the test wants it")
         with self._lock:
             return verb(*args, **kwargs)
 

@@ -41,16 +41,13 @@ class Rows:
         return self._rows.setdefault(tag.name, tag) is tag
 
     def set_segment(self, name: str, changes: Mapping[str, int]) -> bool:
-        """As on a database: false where the row is missing, or would not add up."""
+        """False where the row is missing. That the changes fit, `Tags` has seen."""
         row = self._rows.get(name)
         if row is None:
             return False
         fields: dict[str, Any] = {FIELDS.get(column, column): value for column, value in changes.items()}
         fields["max_value"] = max(row.max_value, fields.get("max_value", 0))
-        changed = replace(row, **fields)
-        if changed.max_value > changed.limit or changed.step > changed.max_step:
-            return False
-        self._rows[name] = changed
+        self._rows[name] = replace(row, **fields)
         return True
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:

@@ -35,8 +35,10 @@ from allocator import (
     inspect_id,
 )
 from allocator.backend import Backend
+from allocator.iterators import LockedIterator, exhaust
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
 from allocator.testing.backend import MemoryBackend
+from allocator.testing.supplies import Watched
 
 AWAY = DatabaseUnavailable("the server is being moved")
 
@@ -305,6 +307,14 @@ def test_after_the_end_nothing_is_given():
     for draw in (lambda: ids.next_id("order"), lambda: next(loop), ids.snowflake, ids.meteor, lambda: ids.ticket("a")):
         with pytest.raises(AllocatorClosed):
             draw()
+
+
+def test_what_a_loop_still_holds_is_taken_from_it_also_without_the_gil():
+    values = Watched(LockedIterator(range(5)), MemoryBackend())
+    assert next(values) == 0
+    exhaust(values)
+
+    assert list(values) == []
 
 
 def test_it_is_neither_copied_nor_used_in_a_forked_child():
