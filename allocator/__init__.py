@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from allocator.inspection import inspect_id
     from allocator.meteor import Meteor
     from allocator.objectid import ObjectId
+    from allocator.public import PublicIds
     from allocator.schemes.inspect import Inspection, Reading
     from allocator.schemes.layout import Layout
     from allocator.schemes.ledger import LedgerSettings
@@ -83,6 +84,7 @@ __all__ = [
     "NodeIdsExhausted",
     "NotCopyable",
     "ObjectId",
+    "PublicIds",
     "Reading",
     "ReentrantCall",
     "SchemaDamaged",
@@ -104,6 +106,7 @@ HOMES = {
     "allocator.inspection": ("inspect_id",),
     "allocator.meteor": ("Meteor",),
     "allocator.objectid": ("ObjectId",),
+    "allocator.public": ("PublicIds",),
     "allocator.schemes.inspect": ("Inspection", "Reading"),
     "allocator.schemes.layout": ("Layout",),
     "allocator.schemes.ledger": ("LedgerSettings",),

@@ -38,7 +38,7 @@ RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
 
 def exhaust(values: Iterator[int]) -> None:
     """Let whoever still draws from a range, as a `for` loop does, find nothing more in it."""
-    if isinstance(values, LockedIterator):
+    while isinstance(values, LockedIterator):
         values = values._iterator
     if isinstance(values, RANGES):
         values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]

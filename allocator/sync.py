@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
 
 from allocator import forks
 from allocator.backend import Backend, backend_of
@@ -88,6 +88,10 @@ class Allocator(Uncopyable):
         "_terms",
     )
 
+    _background_type: ClassVar[type[Background]] = Background
+    _sequence_type: ClassVar[type[Sequence]] = Sequence
+    """What an allocator is made of that needs no database, see `allocator.testing`."""
+
     def __init__(
         self,
         database: str | URL | Engine | Iterable[str] | None = None,
@@ -111,7 +115,7 @@ class Allocator(Uncopyable):
             bool(create_missing), check_seconds("runway", runway, 0.0), check_seconds("timeout", timeout, 0.05)
         )
         self._template = Tag("template", 0, step, max_step, limit, margin=margin_of(margin, max_step, limit)).checked()
-        self._background = Background()
+        self._background = self._background_type()
         self._backend = self._watched(
             backend_of(
                 database,
@@ -161,7 +165,9 @@ class Allocator(Uncopyable):
             return self._sequences[tag]
         except (KeyError, TypeError):
             template = replace(self._template, name=check_tag(tag))
-        fresh = Sequence(template, self._backend, self._background, self._terms, self._serving, self, self._refills.ask)
+        fresh = self._sequence_type(
+            template, self._backend, self._background, self._terms, self._serving, self, self._refills.ask
+        )
         return self._sequences.setdefault(template.name, fresh)
 
     def meteor(self) -> int:

@@ -15,6 +15,7 @@ from allocator.cli.doctor import doctor
 from allocator.cli.draw import next_ids
 from allocator.cli.inspect import inspect_command
 from allocator.cli.nodes import nodes
+from allocator.cli.public import public
 from allocator.cli.serve import serve
 from allocator.cli.shards import shards
 from allocator.cli.tags import tags
@@ -45,6 +46,7 @@ def main() -> None:
 main.add_command(next_ids)
 main.add_command(inspect_command)
 main.add_command(trace_command)
+main.add_command(public)
 main.add_command(tags)
 main.add_command(adopt)
 main.add_command(nodes)

@@ -25,6 +25,8 @@ LAYERS = (
     ("shards",),
     ("supply",),
     ("segments", "meteor", "snowflake", "objectid", "inspection"),
+    ("sqids_text",),
+    ("public",),
     ("refills",),
     ("servers",),
     ("client",),
@@ -32,6 +34,8 @@ LAYERS = (
     ("sequence",),
     ("sync",),
     ("aio",),
+    ("testing",),
+    ("integrations",),
     ("doctor", "tracing"),
     ("service",),
     ("cli",),
@@ -54,6 +58,7 @@ PURE = {
     "itertools",
 }
 PURE |= {"math", "operator", "re", "types", "typing", "uuid"}
+"""Of the standard library. hashlib is: the same bytes in give the same bytes out; keys and randomness are arguments."""
 
 STATEMENT = re.compile(r"\b(SELECT\s|INSERT\s+INTO|UPDATE\s+\w|DELETE\s+FROM|REPLACE\s+INTO|CREATE\s+TABLE|ALTER\s)")
 DIALECTS = {"sqlite", "postgresql", "mysql", "mariadb", "psycopg", "pymysql"}

@@ -1,0 +1,91 @@
+"""`allocator public`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ParamSpec, cast
+
+import click
+
+from allocator.cli.options import as_error, from_environment, json_option, show
+from allocator.errors import InvalidId
+from allocator.public import CHECK, TEXTS, PublicIds, Text
+from allocator.schemes.limits import JAVASCRIPT_MAX_ID, MAX_ID
+
+P = ParamSpec("P")
+
+KEY_VARIABLE = "ALLOCATOR_PUBLIC_KEY"
+
+
+def format_options(function: Callable[P, None]) -> Callable[P, None]:
+    for option in (
+        click.option("--prefix", default="", help="What stands before the text, as in ord_."),
+        click.option("--text", type=click.Choice(TEXTS), default="base62", show_default=True, help="The form."),
+        click.option("--check", type=int, default=CHECK, show_default=True, help="Bits of the check."),
+        click.option("--javascript", is_flag=True, help="Ids up to 2**53 - 1, and no further."),
+        json_option,
+    ):
+        function = option(function)
+    return as_error(function)
+
+
+def public_ids(prefix: str, text: str, check: int, javascript: bool) -> PublicIds:
+    keys = (from_environment(KEY_VARIABLE) or "").split()
+    if not keys:
+        raise click.UsageError(f"{KEY_VARIABLE} is not set; make a key with: allocator public new-key")
+    limit = JAVASCRIPT_MAX_ID if javascript else MAX_ID
+    return PublicIds(keys[0], prefix=prefix, text=cast(Text, text), check=check, limit=limit, old_keys=keys[1:])
+
+
+@click.group()
+def public() -> None:
+    """Public ids: texts for the outside that tell no volume and no order.
+
+    The key is read from ALLOCATOR_PUBLIC_KEY, in hexadecimal digits; older ones, whose texts are still read, may follow
+    it after a blank. The options must be those of the application.
+    """
+
+
+@public.command("new-key")
+@json_option
+def new_key(as_json: bool) -> None:
+    """Print a new random key."""
+    key = PublicIds.new_key()
+    show(as_json, {"key": key}, key)
+
+
+@public.command("encode")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@format_options
+def encode(ids: tuple[str, ...], prefix: str, text: str, check: int, javascript: bool, as_json: bool) -> None:
+    """Print the public text of each ID.
+
+    \b
+    Examples:
+        allocator public encode 1 2 3 --prefix ord_
+        allocator public encode 1 --text crockford --json
+    """
+    known = public_ids(prefix, text, check, javascript)
+    texts = [known.encode(number(id_)) for id_ in ids]
+    show(as_json, {"texts": texts}, "\n".join(texts))
+
+
+@public.command("decode")
+@click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
+@format_options
+def decode(texts: tuple[str, ...], prefix: str, text: str, check: int, javascript: bool, as_json: bool) -> None:
+    """Print the id of each TEXT; refuse what the key did not make.
+
+    \b
+    Examples:
+        allocator public decode ord_VlB9y1FQl8T1ZIG3 --prefix ord_
+    """
+    known = public_ids(prefix, text, check, javascript)
+    ids = [str(known.decode(one)) for one in texts]
+    show(as_json, {"ids": ids}, "\n".join(ids))
+
+
+def number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_ID))):
+        raise InvalidId(f"an id is 1 to {MAX_ID} in digits, got {ascii(text)[:60]}")
+    return int(text)

@@ -1,0 +1,144 @@
+"""The supplies of a `MemoryAllocator`: those of an `Allocator`, at once and without the clock.
+
+Work is done by whoever asks for it and on no other thread. An error comes at once, where an `Allocator` would try again
+until its timeout; and the next call asks again. Times begin at a fixed moment, and go on as ids are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from math import inf
+from typing import ParamSpec, Protocol, TypeVar, cast
+
+from allocator.background import Background, Work
+from allocator.errors import AllocatorClosed, AllocatorError
+from allocator.iterators import LockedIterator
+from allocator.meteor import MeteorSupply
+from allocator.schemes.meteor import MeteorBlocks, NodeClaim
+from allocator.schemes.pace import Wait
+from allocator.schemes.registry import check_node
+from allocator.schemes.snowflake import NOTHING, LeaseClaim, LeasedSnowflake
+from allocator.sequence import Sequence
+from allocator.snowflake import SnowflakeSupply
+from allocator.supply import Ended, Supply, Terms
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+START = 1_767_225_600
+"""2026-01-01T00:00:00Z, when a test begins; in seconds since 1970."""
+SEED = 1
+
+
+def since(epoch: int, start: int, limit: int) -> int:
+    """How long after an epoch a test begins; 1 where its layout has no room for that."""
+    return start - epoch if 1 <= start - epoch <= limit else 1
+
+
+class Checked(Protocol):
+    def check(self) -> None: ...
+
+
+class AtOnce(Background):
+    """Work is done where it is asked for, before the call returns."""
+
+    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        if self.closed.is_set():
+            raise AllocatorClosed
+        work = Work(lambda: call(*args, **kwargs))
+        work.run()
+        return work.future
+
+
+class Watched(LockedIterator[int]):
+    """Ids in memory, of which none can be drawn while every call is to fail."""
+
+    __slots__ = ("_backend",)
+
+    def __init__(self, values: Iterable[int], backend: Checked) -> None:
+        super().__init__(values)
+        self._backend = backend
+
+    def __next__(self) -> int:
+        self._backend.check()
+        return super().__next__()
+
+
+class Immediate(Supply):
+    """Mixed into a supply whose owner has a `MemoryBackend`."""
+
+    __slots__ = ()
+
+    @property
+    def _checked(self) -> Checked:
+        return cast(Checked, self._owner._backend)  # type: ignore[attr-defined]
+
+    def _serve(self, values: Iterable[int]) -> int | None:
+        first = super()._serve(values)
+        self._values: Iterator[int] = Watched(self._values, self._checked)
+        return first
+
+    def _raise_unless_passing(self, error: AllocatorError | None) -> None:
+        if error is not None:
+            raise error.again()
+
+    def _forget(self, ended: Ended) -> None:
+        super()._forget(ended)
+        self._ask_again()
+
+    def _ask_again(self) -> None:
+        """No pause after a failure: a test does not wait for it."""
+        if self._pace.under_way is None:
+            self._pace.clear()
+
+
+class MemorySequence(Immediate, Sequence):
+    __slots__ = ()
+
+    def _start_reserve(self, count: int) -> Future[range]:
+        self._checked.check()
+        future = super()._start_reserve(count)
+        with self._lock:
+            self._ask_again()
+        return future
+
+
+class MemoryMeteors(Immediate, MeteorSupply):
+    __slots__ = ()
+
+    def _work(self, request: NodeClaim) -> MeteorBlocks:
+        layout, epoch = self._settings.layout, self._settings.epoch
+        node = self._registry.register_node()
+        check_node(node, layout)
+        return MeteorBlocks(node, since(epoch, START, layout.limit("second")), SEED, epoch, layout)
+
+
+class SteadySnowflake(LeasedSnowflake):
+    """Each millisecond is used up before the next one begins, whatever the clock says."""
+
+    __slots__ = ()
+
+    @property
+    def _start(self) -> int:
+        return self.epoch + since(self.epoch, START * 1000, self.layout.limit("timestamp"))
+
+    def take(self, now: float) -> range:
+        if self._blocks is None:
+            return NOTHING
+        return self._blocks.take(max(self._blocks.last + 1, self._start))
+
+    def ends_at(self, millisecond: int) -> float:
+        return inf
+
+    def want(self, now: float, wall: float) -> LeaseClaim | Wait | None:
+        if self.lease is not None or self.pace.busy(now):
+            return None
+        return self.pace.begin(LeaseClaim(None, self._start, self._start + self.span), now)
+
+
+class MemorySnowflakes(Immediate, SnowflakeSupply):
+    __slots__ = ()
+
+    def _new_core(self, terms: Terms) -> LeasedSnowflake:
+        return SteadySnowflake(self._settings.lease, self._settings.epoch, self._settings.layout)

@@ -1,0 +1,110 @@
+"""The fixtures as an application's own tests use them: in runs of pytest of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+TESTS = """
+    import asyncio
+
+    import pytest
+
+    from allocator import Allocator, AsyncAllocator, DatabaseUnavailable, Sequence
+
+
+    @pytest.mark.parametrize("run", [1, 2])
+    def test_it_begins_at_1_in_each_test(memory_allocator, run):
+        assert isinstance(memory_allocator, Allocator)
+        assert isinstance(memory_allocator.sequence("order"), Sequence)
+        assert memory_allocator.next_ids("order", 3) == [1, 2, 3]
+        assert memory_allocator.tags.create("cart").max_value == 0
+
+
+    def test_asyncio(async_memory_allocator):
+        assert isinstance(async_memory_allocator, AsyncAllocator)
+        assert asyncio.run(async_memory_allocator.next_id("order")) == 1
+
+
+    def test_both_are_one(memory_allocator, async_memory_allocator):
+        assert memory_allocator.next_id("order") == 1
+        assert asyncio.run(async_memory_allocator.next_id("order")) == 2
+
+
+    def test_trouble(memory_allocator):
+        with memory_allocator.fail(DatabaseUnavailable("away")):
+            with pytest.raises(DatabaseUnavailable):
+                memory_allocator.next_id("order")
+
+
+    def test_it_brings_no_database():
+        import sys
+        assert not {"sqlalchemy", "psycopg", "pymysql", "sqlite3"} & sys.modules.keys()
+"""
+
+
+def test_pytest_finds_the_plugin_by_itself():
+    (found,) = entry_points(group="pytest11", name="allocator")
+
+    assert found.value == "allocator.integrations.pytest_plugin"
+
+
+ALONE = [
+    word for found in entry_points(group="pytest11") if found.name != "allocator" for word in ("-p", f"no:{found.name}")
+]
+"""Without the plugins of others, of which none is for asyncio then, and some take seconds to load."""
+
+
+def test_the_fixtures_work_without_a_warning_and_without_other_plugins(pytester: pytest.Pytester):
+    pytester.makepyfile(TESTS)
+    done = pytester.runpytest_subprocess(*ALONE, "-W", "error", "-q")
+
+    done.assert_outcomes(passed=6)
+
+
+def test_the_fixtures_are_described(pytester: pytest.Pytester):
+    done = pytester.runpytest_subprocess(*ALONE, "--fixtures", "-W", "error")
+
+    done.stdout.fnmatch_lines(["memory_allocator*", "*new for each test*"])
+    assert done.ret == pytest.ExitCode.OK
+    assert "Warning" not in done.stderr.str()
+
+
+def test_a_failure_in_a_test_leaves_nothing_behind_for_the_next_one(pytester: pytest.Pytester):
+    pytester.makepyfile(
+        """
+        from allocator import Exhausted
+
+        def test_one(memory_allocator):
+            memory_allocator.next_id("order")
+            memory_allocator.fail(Exhausted("x"))
+            assert memory_allocator.next_id("order") == 2
+
+        def test_two(memory_allocator):
+            assert memory_allocator.next_id("order") == 1
+        """
+    )
+    done = pytester.runpytest_subprocess(*ALONE, "-W", "error")
+
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(["*Exhausted: x*"])
+
+
+def test_to_load_it_imports_next_to_nothing():
+    code = (
+        "import sys, pytest; before = set(sys.modules); import allocator.integrations.pytest_plugin; "
+        "print(*sorted(sys.modules.keys() - before))"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == [
+        "allocator",
+        "allocator.errors",
+        "allocator.integrations",
+        "allocator.integrations.pytest_plugin",
+    ]

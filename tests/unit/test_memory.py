@@ -1,0 +1,376 @@
+"""`allocator.testing`: the allocator in memory, the same in every run, and in trouble when a test wants it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import subprocess
+import sys
+import threading
+from itertools import islice
+
+import pytest
+from rig.forking import in_child
+
+from allocator import (
+    Allocator,
+    AllocatorClosed,
+    AsyncAllocator,
+    AsyncSequence,
+    DatabaseUnavailable,
+    Exhausted,
+    InvalidCount,
+    InvalidDatabase,
+    InvalidSetting,
+    InvalidTag,
+    Layout,
+    MaxValueWentBack,
+    MeteorSettings,
+    NotCopyable,
+    Sequence,
+    SnowflakeSettings,
+    TagExists,
+    UnknownTag,
+    inspect_id,
+)
+from allocator.backend import Backend
+from allocator.iterators import LockedIterator, exhaust
+from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
+from allocator.testing.backend import MemoryBackend
+from allocator.testing.supplies import Watched
+
+AWAY = DatabaseUnavailable("the server is being moved")
+
+
+def story(ids: MemoryAllocator) -> list[object]:
+    """Some of everything, over several claims."""
+    told: list[object] = [ids.next_id("order") for _ in range(2500)]
+    told += [ids.next_ids("order", 3), ids.reserve("order", 500), ids.next_id("invoice")]
+    told += [ids.ticket("a"), ids.ticket("b"), ids.ticket("a")]
+    told += [ids.meteor() for _ in range(5000)] + [ids.snowflake() for _ in range(9000)]
+    return [*told, ids.tags.list(), ids.reserve("order", 1)]
+
+
+def test_it_is_an_allocator_of_the_usual_types():
+    ids, awaited = MemoryAllocator(), AsyncMemoryAllocator()
+
+    assert isinstance(ids, Allocator)
+    assert isinstance(awaited, AsyncAllocator)
+    assert isinstance(ids.sequence("order"), Sequence)
+    assert isinstance(awaited.sequence("order"), AsyncSequence)
+    assert ids.sequence("order") is ids.sequence("order")
+    assert isinstance(MemoryBackend(), Backend)
+    assert (repr(ids), repr(awaited)) == ("<MemoryAllocator>", "<AsyncMemoryAllocator>")
+
+
+def test_the_first_id_of_every_tag_is_1_and_there_is_no_gap():
+    ids = MemoryAllocator()
+
+    assert [ids.next_id("order") for _ in range(5000)] == list(range(1, 5001))
+    assert ids.next_ids("invoice", 3) == [1, 2, 3]
+    assert list(islice(ids.sequence("user"), 3)) == [1, 2, 3]
+
+
+def test_every_run_gives_the_same_ids():
+    one, other = story(MemoryAllocator()), story(MemoryAllocator())
+
+    assert one == other
+    assert len(set(map(str, one))) > 16_000
+
+
+def test_every_process_gives_the_same_ids():
+    code = (
+        "from allocator.testing import MemoryAllocator; ids = MemoryAllocator(); "
+        "print([ids.next_id('a') for _ in range(150)][-1], ids.reserve('a', 5), ids.meteor(), ids.snowflake())"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "9", "TZ": "Asia/Tokyo"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+
+    assert done.stdout == "150 range(2001, 2006) 2743061608975581193 2006515713438646272\n"
+
+
+def test_neither_sqlalchemy_nor_a_driver_is_imported():
+    code = (
+        "import sys; from allocator.testing import MemoryAllocator; ids = MemoryAllocator(); ids.next_id('a'); "
+        "ids.ticket('a'); ids.meteor(); ids.snowflake(); ids.tags.create('b'); ids.tags.set('b', step=5); ids.close(); "
+        "print(*{'sqlalchemy', 'sqlite3', 'psycopg', 'pymysql', 'urllib3', 'pytest', 'allocator.database'}"
+        " & sys.modules.keys())"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+
+
+def test_no_thread_is_started():
+    before = threading.active_count()
+    ids = MemoryAllocator(step=2)
+    ids.next_ids("order", 100)
+    ids.reserve("order", 10)
+    ids.ticket("a")
+    asyncio.run(AsyncMemoryAllocator(ids).next_id("order"))
+
+    assert threading.active_count() == before
+
+
+def test_a_reservation_is_where_a_database_would_have_it():
+    ids = MemoryAllocator()
+
+    assert ids.next_id("order") == 1
+    assert ids.reserve("order", 100_000) == range(1001, 101_001)
+    assert ids.next_id("order") == 2
+    with pytest.raises(InvalidCount):
+        ids.reserve("order", 0)
+
+
+def test_tickets_share_one_counter_unless_each_type_counts():
+    assert [MemoryAllocator().ticket("a"), *map(MemoryAllocator().ticket, "aba")] == [1, 1, 2, 3]
+    assert list(map(MemoryAllocator(tickets="count").ticket, "aba")) == [1, 1, 2]
+    with pytest.raises(InvalidTag):
+        MemoryAllocator().ticket("")
+
+
+def test_meteors_and_snowflakes_begin_at_a_fixed_moment_and_increase():
+    ids = MemoryAllocator()
+    meteors, snowflakes = [[draw() for _ in range(10_000)] for draw in (ids.meteor, ids.snowflake)]
+    meteor = inspect_id(meteors[0], scheme="meteor").readings[0]
+    snowflake = inspect_id(snowflakes[0], scheme="snowflake").readings[0]
+
+    assert sorted(set(meteors)) == meteors
+    assert sorted(set(snowflakes)) == snowflakes
+    assert str(meteor.time) == str(snowflake.time) == "2026-01-01 00:00:00+00:00"
+    assert (meteor.fields["node"], meteor.fields["sequence"], meteor.likely) == (1, 1, True)
+    assert (snowflake.fields["worker"], snowflake.fields["sequence"], snowflake.likely) == (0, 0, True)
+
+
+def test_formats_of_ones_own_are_taken():
+    short = Layout(sign=1, timestamp=20, datacenter=5, worker=26, sequence=12)
+    ids = MemoryAllocator(snowflake=SnowflakeSettings(layout=short), meteor=MeteorSettings(epoch=1_767_225_599 + 10**6))
+
+    assert short.unpack(ids.snowflake())["timestamp"] == 1
+    assert inspect_id(ids.meteor(), scheme="meteor", epoch=1_767_225_599 + 10**6).readings[0].fields["second"] == 1
+
+
+def test_tags_are_administered():
+    tags = MemoryAllocator().tags
+    made = tags.create("order", step=10, limit=100, start_after=50)
+
+    assert tags.get("order") == made
+    assert [tag.name for tag in tags.list()] == ["order"]
+    assert tags.count() == 1
+    assert tags.set("order", step=20, limit=200).step == 20
+    assert tags.set("order", start_after=60).max_value == 60
+    assert tags.repair("order", above=90).max_value == 90
+    with pytest.raises(TagExists):
+        tags.create("order")
+    with pytest.raises(UnknownTag):
+        tags.get("invoice")
+    with pytest.raises(InvalidSetting, match="at least 90"):
+        tags.set("order", start_after=80)
+    with pytest.raises(InvalidSetting, match="at least 90"):
+        tags.set("order", limit=80)
+    with pytest.raises(InvalidSetting, match="no column"):
+        tags.create("other", start_after_column="orders.id")
+
+
+def test_a_tag_is_used_up_at_its_limit_and_goes_on_when_that_is_raised():
+    ids = MemoryAllocator()
+    ids.tags.create("cart", limit=3)
+
+    assert ids.next_ids("cart", 3) == [1, 2, 3]
+    with pytest.raises(Exhausted):
+        ids.next_id("cart")
+    ids.tags.set("cart", limit=4)
+    assert ids.next_id("cart") == 4
+
+
+def test_unknown_tags_are_refused_where_none_is_made():
+    ids = MemoryAllocator(create_missing=False)
+
+    with pytest.raises(UnknownTag):
+        ids.next_id("order")
+    ids.tags.create("order")
+    assert ids.next_id("order") == 1
+
+
+def draws(ids: MemoryAllocator):
+    return {
+        "next_id": lambda: ids.next_id("order"),
+        "next_id of a new tag": lambda: ids.next_id("new"),
+        "next_ids": lambda: ids.next_ids("order", 3),
+        "a sequence": ids.sequence("order").next_id,
+        "a loop": lambda: next(iter(ids.sequence("order"))),
+        "reserve": lambda: ids.reserve("order", 3),
+        "ticket": lambda: ids.ticket("a"),
+        "meteor": ids.meteor,
+        "snowflake": ids.snowflake,
+        "tags": ids.tags.list,
+    }
+
+
+@pytest.mark.parametrize("name", draws(MemoryAllocator()))
+@pytest.mark.parametrize("error", [AWAY, Exhausted("no more"), MaxValueWentBack("it went back")], ids=repr)
+def test_every_call_fails_as_a_test_wants_it_and_nothing_is_lost(name: str, error):
+    ids, never_failed = MemoryAllocator(), MemoryAllocator()
+    for one in (ids, never_failed):
+        [draws(one)[each]() for each in ("next_id", "meteor", "snowflake")]
+    before = threading.active_count()
+
+    with ids.fail(error):
+        for _ in range(2):
+            with pytest.raises(type(error), match=str(error)) as raised:
+                draws(ids)[name]()
+            assert raised.value is not error
+
+    assert draws(ids)[name]() == draws(never_failed)[name]()
+    assert threading.active_count() == before
+
+
+def test_a_failure_lasts_until_it_is_recovered_from_without_a_with():
+    ids = MemoryAllocator()
+    ids.fail(AWAY)
+    for _ in range(3):
+        with pytest.raises(DatabaseUnavailable):
+            ids.next_id("order")
+    ids.recover()
+
+    assert ids.next_id("order") == 1
+
+
+def test_the_end_of_a_block_is_also_that_of_its_exception():
+    ids = MemoryAllocator()
+    with pytest.raises(DatabaseUnavailable), ids.fail(AWAY):
+        ids.next_id("order")
+
+    assert ids.next_id("order") == 1
+
+
+def test_while_the_database_is_away_ids_go_on_from_memory():
+    ids = MemoryAllocator(step=10)
+    assert ids.next_id("order") == 1
+    with ids.go_away():
+        assert ids.next_ids("order", 9) == list(range(2, 11))
+        for _ in range(3):
+            with pytest.raises(DatabaseUnavailable, match="away"):
+                ids.next_id("order")
+        with pytest.raises(DatabaseUnavailable):
+            ids.ticket("a")
+        with pytest.raises(DatabaseUnavailable):
+            ids.reserve("order", 5)
+        with pytest.raises(DatabaseUnavailable):
+            ids.tags.get("order")
+
+    assert ids.reserve("order", 5) == range(11, 16)
+    assert ids.next_id("order") == 16
+
+
+@pytest.mark.parametrize("wrong", ["no error", DatabaseUnavailable, ValueError("x"), None])
+def test_only_an_error_of_the_library_can_be_wanted(wrong):
+    with pytest.raises(InvalidSetting, match="fail needs an AllocatorError"):
+        MemoryAllocator().fail(wrong)
+
+
+@pytest.mark.parametrize("database", ["postgresql://me:secret@host/ids", "sqlite://", object(), "https://ids.example"])
+def test_a_database_is_refused_with_one_sentence(database):
+    for refuses in (MemoryAllocator, AsyncMemoryAllocator):
+        with pytest.raises(InvalidDatabase) as refused:
+            refuses(database)
+        assert "secret" not in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("setting", [{"shards": ["sqlite://"]}, {"token": "x"}, {"fleet": "main"}])
+def test_settings_of_a_database_are_refused(setting):
+    with pytest.raises(InvalidSetting, match=f"and {next(iter(setting))} would be of one"):
+        MemoryAllocator(**setting)
+
+
+def test_other_settings_are_checked_as_those_of_an_allocator():
+    assert MemoryAllocator(shards=None, runway=30, timeout=1).next_id("order") == 1
+    with pytest.raises(InvalidSetting, match="step must be"):
+        MemoryAllocator(step=0)
+    with pytest.raises(InvalidSetting, match="runway must be"):
+        MemoryAllocator(runway=-1)
+    with pytest.raises(InvalidSetting, match="tickets must be"):
+        MemoryAllocator(tickets="other")
+    with pytest.raises(TypeError):
+        MemoryAllocator(nonsense=1)
+    with pytest.raises(TypeError):
+        AsyncMemoryAllocator(MemoryAllocator(), step=5)
+
+
+def test_after_the_end_nothing_is_given():
+    with MemoryAllocator() as ids:
+        sequence = ids.sequence("order")
+        loop = iter(sequence)
+        assert [next(loop), sequence.next_id(), ids.snowflake()][:2] == [1, 2]
+
+    for draw in (lambda: ids.next_id("order"), lambda: next(loop), ids.snowflake, ids.meteor, lambda: ids.ticket("a")):
+        with pytest.raises(AllocatorClosed):
+            draw()
+
+
+def test_what_a_loop_still_holds_is_taken_from_it_also_without_the_gil():
+    values = Watched(LockedIterator(range(5)), MemoryBackend())
+    assert next(values) == 0
+    exhaust(values)
+
+    assert list(values) == []
+
+
+def test_it_is_neither_copied_nor_used_in_a_forked_child():
+    ids = MemoryAllocator()
+    ids.next_id("order")
+
+    with pytest.raises(NotCopyable):
+        copy.copy(ids)
+    assert in_child(lambda: ids.next_id("order")).startswith("NotCopyable: ids in memory are of one process")
+    assert ids.next_id("order") == 2
+
+
+def test_threads_get_no_id_twice():
+    ids, found = MemoryAllocator(step=3), []
+    threads = [
+        threading.Thread(target=lambda: found.extend(ids.next_id("order") for _ in range(500))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(found) == len(set(found)) == 2000
+
+
+def test_asyncio_has_the_same_names_and_the_same_ids():
+    async def told() -> list[object]:
+        async with AsyncMemoryAllocator(step=10) as ids:
+            await ids.tags.create("cart", limit=2)
+            found = [await ids.next_id("cart"), await ids.next_ids("order", 15), await ids.reserve("order", 4)]
+            found += [
+                await ids.ticket("a"),
+                await ids.meteor(),
+                await ids.snowflake(),
+                await ids.sequence("cart").next_id(),
+            ]
+            with ids.memory.fail(AWAY), pytest.raises(DatabaseUnavailable):
+                await ids.next_id("order")
+            with ids.memory.go_away(), pytest.raises(DatabaseUnavailable):
+                await ids.next_ids("order", 100)
+            return [*found, await ids.next_id("order"), (await ids.tags.get("cart")).limit]
+
+    ids = MemoryAllocator(step=10)
+    assert asyncio.run(told()) == asyncio.run(told())
+    assert asyncio.run(told())[:3] == [ids.next_id("cart"), ids.next_ids("order", 15), ids.reserve("order", 4)]
+
+
+def test_one_may_be_shared_by_both_faces():
+    ids = MemoryAllocator()
+    shared, plain = AsyncMemoryAllocator(ids), AsyncAllocator(ids)
+
+    assert [ids.next_id("order"), asyncio.run(shared.next_id("order")), asyncio.run(plain.next_id("order"))] == [
+        1,
+        2,
+        3,
+    ]
+    asyncio.run(shared.close())
+    assert shared.memory is ids
+    assert ids.next_id("order") == 4

@@ -1,0 +1,341 @@
+"""Public ids: texts that can be read back, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+import sqids.constants
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqids import Sqids
+
+from allocator import JAVASCRIPT_MAX_ID, InvalidId, InvalidSetting, PublicIds
+from allocator.schemes.alphabets import BASE62, SYMBOLS, Base62, Crockford, Digits
+from allocator.schemes.limits import MAX_ID
+
+KEY = bytes(range(32))
+OTHER = bytes(range(1, 33))
+TEXTS = ("base62", "crockford", "sqids")
+CHARACTERS = {"base62": BASE62, "crockford": SYMBOLS, "sqids": BASE62}
+
+KNOWN = [
+    ({}, 1, "ch7CeG9133OA2RkU"),
+    ({}, MAX_ID, "Z8SHKzxyP1bjDK0t"),
+    ({"prefix": "ord_"}, 1, "ord_I9UOBqekNF7q8zln"),
+    ({"prefix": "ord_"}, 2, "ord_hSX4kvtBV2kuW9KT"),
+    ({"prefix": "ord_", "text": "crockford"}, 1, "ord_5CADVJSFQGP0XMJHCDR"),
+    ({"prefix": "ord_", "text": "crockford"}, 2, "ord_CWJ2YDX376VYA4E35KQ"),
+    ({"prefix": "ord_", "text": "sqids"}, 1, "ord_Z0xzOfWXUj89MwWgtc"),
+    ({"text": "sqids"}, 48, "07eSqz4zpEDkT3cmiq"),  # written otherwise by the library: a word was in it
+    ({"limit": JAVASCRIPT_MAX_ID}, JAVASCRIPT_MAX_ID, "1JklXiyW8sk91CH"),
+    ({"check": 0}, 1, "8WFOfqN2fTBp"),
+    ({"check": 48, "text": "crockford", "limit": 1_000_000}, 1, "6ZR43662DT5RM1*"),
+    ({"check": 0, "text": "sqids", "limit": 1_000_000}, 1_000_000, "SmunRIz"),
+]
+"""Of version 1, under `KEY`: customers have such texts in their URLs. No change of the library may change these."""
+
+
+@pytest.mark.parametrize(("format_", "id_", "text"), KNOWN)
+def test_known_answers_of_version_1(format_: dict, id_: int, text: str):
+    public = PublicIds(KEY, **format_)
+
+    assert public.encode(id_) == text
+    assert public.decode(text) == id_
+
+
+def test_known_numbers_of_version_1():
+    assert PublicIds(KEY).permute(1) == 6617291179106466051
+    assert PublicIds(KEY, prefix="ord_").permute(1) == 3104349907914075150
+    assert PublicIds(KEY, limit=JAVASCRIPT_MAX_ID).permute(1) == 4655889923033916
+    assert PublicIds(KEY, text="crockford", check=0).restore(6617291179106466051) == 1
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(1, MAX_ID), st.sampled_from(TEXTS), st.sampled_from(["", "ord_", "a.b~c-"]), st.integers(0, 48))
+def test_every_id_is_read_back(id_: int, text: str, prefix: str, check: int):
+    public = PublicIds(KEY, prefix=prefix, text=text, check=check)
+
+    assert public.decode(public.encode(id_)) == id_
+    assert public.restore(public.permute(id_)) == id_
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("limit", [MAX_ID, JAVASCRIPT_MAX_ID, 1_000_000])
+@pytest.mark.parametrize("check", [0, 1, 26, 48])
+def test_all_texts_are_of_one_length_and_in_the_alphabet(text: str, limit: int, check: int):
+    public = PublicIds(KEY, text=text, limit=limit, check=check)
+    texts = [public.encode(id_) for id_ in (*range(1, 20), limit - 1, limit)]
+
+    assert {len(one) for one in texts} == {len(texts[0])}
+    assert set("".join(texts)) <= set(CHARACTERS[text])
+    assert len(set(texts)) == len(texts)
+    assert all(1 <= public.permute(id_) <= limit for id_ in (1, 2, limit))
+
+
+def test_the_lengths_that_the_documentation_says():
+    lengths = {text: len(PublicIds(KEY, text=text).encode(1)) for text in TEXTS}
+
+    assert lengths == {"base62": 16, "crockford": 19, "sqids": 18}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_one_character_altered_is_refused(text: str):
+    public = PublicIds(KEY, prefix="ord_", text=text)
+    good = public.encode(4711)
+
+    for place in range(len(good)):
+        for character in set(CHARACTERS[text] + "*-_ é١\n") - {good[place]}:  # the last of them a digit, and not ASCII
+            with pytest.raises(InvalidId):
+                public.decode(good[:place] + character + good[place + 1 :])
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_two_neighbours_swapped_are_refused(text: str):
+    public = PublicIds(KEY, text=text)
+
+    for id_ in range(1, 40):
+        good = public.encode(id_)
+        for place, (one, two) in enumerate(pairwise(good)):
+            if one != two:
+                with pytest.raises(InvalidId):
+                    public.decode(good[:place] + two + one + good[place + 2 :])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from([Base62, Crockford]), st.integers(0, 2**89 - 1), st.data())
+def test_without_any_key_a_form_refuses_one_alteration_for_sure(form, number: int, data: st.DataObject):
+    """A property of the arithmetic, whatever the number: the tag has no part in it."""
+    form = form(2**89 - 1)
+    text = form.write(number)
+    assert form.read(text) == number
+    place = data.draw(st.integers(0, len(text) - 1))
+    digits = BASE62 if isinstance(form, Base62) else SYMBOLS
+    other = data.draw(st.sampled_from([digit for digit in digits if digit != text[place]]))
+    swapped = text[:place] + text[place : place + 2][::-1] + text[place + 2 :]
+
+    assert form.read(text[:place] + other + text[place + 1 :]) is None
+    assert swapped == text or form.read(swapped) is None
+
+
+def test_control_digits_alone_take_every_text():
+    digits = Digits(BASE62, 2**89 - 1)
+    text = digits.write(12345)
+
+    assert digits.read(text[:-1] + "0") is not None
+    assert digits.read(text) == 12345
+
+
+REFUSED = {
+    "another prefix": lambda text: "cus_" + text[4:],
+    "no prefix": lambda text: text[4:],
+    "the prefix in capitals": lambda text: "ORD_" + text[4:],
+    "shorter": lambda text: text[:-1],
+    "longer by a zero": lambda text: "ord_0" + text[4:],
+    "a blank behind it": lambda text: text + " ",
+    "a new line behind it": lambda text: text + "\n",
+    "in the other case": lambda text: "ord_" + text[4:].swapcase(),
+    "full-width digits": lambda text: text[:-1] + "\uff15",
+    "zeros": lambda text: "ord_" + "0" * (len(text) - 4),
+    "the greatest digits": lambda text: "ord_" + "z" * (len(text) - 4),
+    "the greatest digits of base 32": lambda text: "ord_" + "Z" * (len(text) - 4),
+    "empty": lambda text: "",
+    "bytes": lambda text: text.encode(),
+    "a number": lambda text: 5,
+    "nothing": lambda text: None,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED)
+def test_what_is_never_written_is_refused(text: str, change):
+    public = PublicIds(KEY, prefix="ord_", text=text)
+
+    for id_ in range(1, 6):
+        with pytest.raises(InvalidId):
+            public.decode(change(public.encode(id_)))
+
+
+def test_the_spellings_that_crockford_reads_for_people_are_refused():
+    public = PublicIds(KEY, text="crockford")
+    texts = [public.encode(id_) for id_ in range(1, 60)]
+    confused = [text.replace("0", "O") for text in texts if "0" in text]
+    confused += [text.replace("1", other) for text in texts if "1" in text for other in "IlL"]
+    hyphens = [f"{text[:5]}-{text[5:]}" for text in texts]
+
+    assert len(confused) > 50
+    for text in confused + hyphens:
+        with pytest.raises(InvalidId):
+            public.decode(text)
+
+
+def test_numbers_beyond_the_limit_and_zero_are_refused_though_their_form_is_good():
+    public = PublicIds(KEY, check=0, limit=1_000_000)
+    form = Base62(1_000_001)
+
+    assert len(form.write(0)) == len(public.encode(1))
+    for number in (0, 1_000_001):
+        with pytest.raises(InvalidId, match="or made with another key"):
+            public.decode(form.write(number))
+
+
+def test_two_sqids_of_one_number_are_one_too_many():
+    public = PublicIds(KEY, text="sqids")
+    good = public.encode(48)
+    numbers = Sqids(min_length=18).decode(good)
+    plain = Sqids(min_length=18, blocklist=[]).encode(numbers)
+
+    assert plain != good
+    assert Sqids(min_length=18).decode(plain) == numbers == [public.permute(48), numbers[1]]
+    with pytest.raises(InvalidId):
+        public.decode(plain)
+    with pytest.raises(InvalidId):
+        public.decode(Sqids(min_length=18).encode([5]))
+    with pytest.raises(InvalidId):
+        public.decode(Sqids(min_length=18).encode([5, 6, 7]))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_texts_of_another_key_prefix_or_limit_are_refused(text: str):
+    public = PublicIds(KEY, text=text)
+    others = [PublicIds(OTHER, text=text), PublicIds(KEY, text=text, limit=MAX_ID - 1)]
+    bare = PublicIds(KEY, text=text, prefix="a")
+
+    for id_ in range(1, 100):
+        for strange in [other.encode(id_) for other in others] + [bare.encode(id_)[1:]]:
+            with pytest.raises(InvalidId, match="another key"):
+                public.decode(strange)
+
+
+def test_with_a_check_of_n_bits_one_wrong_text_in_2_to_the_n_is_taken():
+    """As documented: a check of 4 bits lets about one in 16 pass, and without a check every text of another key."""
+    for check, low, high in ((0, 1000, 1000), (4, 30, 100), (12, 0, 4)):
+        ours, theirs = PublicIds(KEY, check=check), PublicIds(OTHER, check=check)
+        assert low <= sum(is_taken(ours, theirs.encode(id_)) for id_ in range(1, 1001)) <= high
+
+
+def is_taken(public: PublicIds, text: str) -> bool:
+    try:
+        return 1 <= public.decode(text) <= MAX_ID
+    except InvalidId:
+        return False
+
+
+def test_prefixes_have_nothing_in_common():
+    order, customer = PublicIds(KEY, prefix="ord_"), PublicIds(KEY, prefix="cus_")
+
+    assert order.encode(1)[4:] != customer.encode(1)[4:]
+    assert order.permute(1) != customer.permute(1)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_old_keys_are_read_and_the_new_one_writes(text: str):
+    before, after = PublicIds(OTHER, text=text), PublicIds(KEY, text=text, old_keys=[b"k" * 16, OTHER])
+
+    assert all(after.decode(before.encode(id_)) == id_ for id_ in range(1, 50))
+    assert after.encode(7) == PublicIds(KEY, text=text).encode(7)
+    with pytest.raises(InvalidId):
+        before.decode(after.encode(7))
+    with pytest.raises(InvalidId):
+        after.decode(PublicIds(b"x" * 16, text=text).encode(7))
+
+
+@pytest.mark.parametrize("bad", [0, -1, MAX_ID + 1, 2**70, True, "1", 1.0, None])
+def test_what_is_no_id_is_refused(bad):
+    public = PublicIds(KEY)
+
+    for call in (public.encode, public.permute, public.restore):
+        with pytest.raises(InvalidId, match="an id must be"):
+            call(bad)
+
+
+def test_an_id_beyond_the_limit_is_refused():
+    public = PublicIds(KEY, limit=JAVASCRIPT_MAX_ID)
+
+    assert public.restore(public.permute(JAVASCRIPT_MAX_ID)) == JAVASCRIPT_MAX_ID
+    with pytest.raises(InvalidId, match=f"1 to {JAVASCRIPT_MAX_ID}, got {JAVASCRIPT_MAX_ID + 1}"):
+        public.encode(JAVASCRIPT_MAX_ID + 1)
+
+
+@pytest.mark.parametrize(
+    ("settings_", "sentence"),
+    [
+        ({"key": b"k" * 15}, "16 to 64 bytes, got 15"),
+        ({"key": b"k" * 65}, "16 to 64 bytes, got 65"),
+        ({"key": ""}, "16 to 64 bytes, got 0"),
+        ({"key": "ab" * 15}, "16 to 64 bytes, got 15"),
+        ({"key": "correct horse battery"}, "21 characters that are not"),
+        ({"key": None}, "got NoneType"),
+        ({"key": 5}, "got int"),
+        ({"prefix": "ord/"}, "a prefix is up to 32"),
+        ({"prefix": "o" * 33}, "a prefix is up to 32"),
+        ({"prefix": "é"}, "a prefix is up to 32"),
+        ({"prefix": None}, "a prefix is up to 32"),
+        ({"text": "base64"}, "base62, crockford, sqids, got 'base64'"),
+        ({"text": ["base62"]}, "text must be one of"),
+        ({"check": 49}, "check must be 0 to 48, got 49"),
+        ({"check": -1}, "check must be 0 to 48, got -1"),
+        ({"limit": 999_999}, "limit must be 1000000 to"),
+        ({"limit": 2**63}, "limit must be 1000000 to"),
+        ({"old_keys": OTHER}, "old_keys is a list of keys, got bytes"),
+        ({"old_keys": None}, "old_keys is a list of keys, got NoneType"),
+        ({"old_keys": [b"short"]}, "16 to 64 bytes, got 5"),
+        ({"old_keys": [OTHER], "check": 19}, "at least 20 bits with old_keys, got 19"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_with_one_sentence(settings_: dict, sentence: str):
+    with pytest.raises(InvalidSetting) as refused:
+        PublicIds(**{"key": KEY, **settings_})
+
+    assert sentence in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+def test_the_key_is_never_shown():
+    secret = "c0ffee" * 8
+    public = PublicIds(secret, prefix="ord_", old_keys=[secret.replace("c", "d")])
+    shown = [repr(public), str(public), repr(public._seal), f"{public}"]
+    for call in (lambda: PublicIds(secret + "0"), lambda: PublicIds(secret * 4), lambda: public.decode("ord_x")):
+        with pytest.raises((InvalidId, InvalidSetting)) as refused:
+            call()
+        shown += [str(refused.value), repr(refused.value.__context__)]
+
+    assert repr(public) == "<PublicIds ord_… in base62, 20 characters>"
+    assert not [text for text in shown if "ffee" in text or str(bytes.fromhex(secret))[2:-1] in text]
+    assert not hasattr(public, "__dict__")
+
+
+def test_a_key_as_text_is_the_same_as_its_bytes():
+    assert PublicIds(KEY.hex()).encode(1) == PublicIds(KEY).encode(1) == PublicIds(KEY.hex().upper()).encode(1)
+    assert len({PublicIds.new_key() for _ in range(5)}) == 5
+    assert len(bytes.fromhex(PublicIds.new_key())) == 32
+    assert PublicIds(PublicIds.new_key()).encode(1) != PublicIds(PublicIds.new_key()).encode(1)
+
+
+def test_another_list_of_words_of_the_library_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sqids.constants, "DEFAULT_BLOCKLIST", sqids.constants.DEFAULT_BLOCKLIST[1:])
+
+    with pytest.raises(InvalidSetting, match="some texts would change"):
+        PublicIds(KEY, text="sqids")
+
+
+def test_the_library_of_sqids_is_asked_for_when_it_is_needed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "sqids", None)
+
+    assert PublicIds(KEY).decode(PublicIds(KEY).encode(1)) == 1
+    with pytest.raises(InvalidSetting, match=r"pip install 'allocator\[sqids\]'"):
+        PublicIds(KEY, text="sqids")
+
+
+def test_no_database_is_imported_and_every_process_writes_the_same():
+    code = (
+        "import sys; from allocator import PublicIds; print(PublicIds(bytes(range(32)), prefix='ord_').encode(1)); "
+        "print(*{'sqlalchemy', 'sqids', 'asyncio', 'click'} & sys.modules.keys())"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+
+    assert done.stdout.split("\n")[:2] == ["ord_I9UOBqekNF7q8zln", ""]
