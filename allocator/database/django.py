@@ -57,7 +57,7 @@ def url_of(vendor: str, entry: Mapping[str, Any]) -> URL | str:
         return URL.create(vendor, database=str(beside(file))) if file else IN_MEMORY
     if vendor not in SERVERS:
         raise InvalidDatabase(
-            f"Django's database is {vendor}, which gives no ids; set ALLOCATOR to a URL of one that does"
+            f"no ids come from Django's database, which is {vendor}; set ALLOCATOR to the URL of another"
         )
     server, host = SERVERS[vendor], str(entry.get("HOST") or "")
     query = options_of(server, entry.get("OPTIONS") or {})
@@ -90,7 +90,9 @@ def options_of(server: Server, given: Mapping[str, Any]) -> dict[str, str]:
 
 def file_of(name: str) -> Path | None:
     """The file of an embedded database of Django's, None for one in memory."""
-    return None if name in {"", ":memory:"} or "mode=memory" in name else Path(name.removeprefix("file:").split("?")[0])
+    if name.startswith("file:") and "mode=memory" not in name:
+        name = name.removeprefix("file:").partition("?")[0]
+    return None if name in {"", ":memory:"} or name.startswith("file:") else Path(name)
 
 
 def beside(file: Path) -> Path:

@@ -93,17 +93,24 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
         """The next id of the model, from memory or the database."""
         ids = allocator()
         if self._drawing is None or self._drawing[0] is not ids:
-            self._begin(ids)
-            self._drawing = ids, ids.sequence(self.tag)
+            return self._first(ids)
         return int(self._drawing[1].next_id())
 
-    def _begin(self, ids: Any) -> None:
-        """Once in a process: go on above what the table holds, as of a counter that was there before or of fixtures."""
+    def _first(self, ids: Any) -> int:
+        """In a process: above what the table holds, as of a counter that was there before, or of fixtures."""
+        used = self._used(ids)
+        raise_above(ids, self.tag, used)
+        sequence = ids.sequence(self.tag)
+        while (number := int(sequence.next_id())) <= used:
+            pass  # what another model with this tag has left in memory
+        self._drawing = ids, sequence
+        return number
+
+    def _used(self, ids: Any) -> int:
         if is_testing():  # without a query that comes in the first test alone
-            raise_above(ids, self.tag, IN_TESTS if is_own(ids) else 0)
-            return
+            return IN_TESTS if is_own(ids) else 0
         rows = self.model._base_manager.using(router.db_for_write(self.model))
-        raise_above(ids, self.tag, rows.aggregate(greatest=models.Max(self.attname))["greatest"] or 0)
+        return rows.aggregate(greatest=models.Max(self.attname))["greatest"] or 0
 
     def check(self, **options: Any) -> list[Any]:
         return [*super().check(**options), *self._check_tag()]
@@ -113,11 +120,8 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
             check_tag(self.tag)
         except InvalidTag as error:
             hint = "Give the field a tag of its own, as in AllocatedBigAutoField(tag='order')."
-            return [
-                checks.Error(
-                    f"{self.tag!r} cannot be the tag of ids: {error}.", hint=hint, obj=self, id="allocator.E001"
-                )
-            ]
+            words = f"{self.tag!r} cannot be the tag of ids: {error}."
+            return [checks.Error(words, hint=hint, obj=self, id="allocator.E001")]
         return []
 
 
