@@ -106,13 +106,18 @@ def migrations() -> dict:
     with connection.cursor() as cursor:
         described = connection.introspection.get_table_description(cursor, "shop_orderitem")
         kinds = {one.name: connection.introspection.get_field_type(one.type_code, one) for one in described}
-        counters = connection.introspection.get_sequences(cursor, "shop_order")
     key = Order._meta.pk
     return {
         "column": kinds["order_id"],
         "types": [key.db_type(connection), key.rel_db_type(connection)],
-        "counters": [one.get("name") for one in counters if one.get("name")],
+        "counters": counters("shop_order"),
     }
+
+
+def counters(table: str) -> list[str]:
+    """What PostgreSQL has to number a table."""
+    with connection.cursor() as cursor:
+        return [one["name"] for one in connection.introspection.get_sequences(cursor, table) if one.get("name")]
 
 
 def fixtures(folder: Path) -> dict:
@@ -173,6 +178,7 @@ def inheritance() -> dict:
         for model in (Place, Restaurant, Shelf, Old, Left, Right):
             editor.create_model(model)
     Old.objects.bulk_create(Old() for _ in range(30))
+    before = counters("old")
     with connection.schema_editor() as editor:
         editor.alter_field(Old, Old._meta.pk, changed(Old))
     place, restaurant = Place.objects.create(), Restaurant.objects.create(name="r")
@@ -184,6 +190,7 @@ def inheritance() -> dict:
         "through": sorted(through.objects.values_list("pk", flat=True)),
         "shelf": [Shelf.objects.create().pk for _ in range(2)],
         "both": [Left.objects.create().pk, Right.objects.create(pk=50).pk, Right.objects.create().pk],
+        "counters": [len(before), len(counters("old"))],
         "taken": [Taken.objects.create().pk, Taken.objects.count()],
     }
 
