@@ -5,22 +5,15 @@ Each is skipped where it is not installed: `pip install gunicorn celery uwsgi`.
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 
 import pytest
+from rig.prefork import Asked, celery, free_port, gunicorn, results, serving
 from tqdm import tqdm
 
 REQUESTS, EACH = 60, 150
@@ -61,65 +54,12 @@ draw = app.task(drawn, name="draw")
 """
 
 
-def free_port() -> int:
-    with closing(socket.socket()) as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
-
-
-@contextmanager
-def serving(command: list[str], folder: Path, port: int, **settings: str) -> Iterator[None]:
-    (folder / "application.py").write_text(APPLICATION.format(each=EACH))
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(
-            command, cwd=folder, env=os.environ | settings, stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        until = time.monotonic() + 60
-        while time.monotonic() < until and server.poll() is None:
-            with closing(socket.socket()) as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        yield
-    finally:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait(10)
-
-
-def asked(port: int) -> dict:
-    for _ in range(100):
-        try:
-            with closing(HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
-                connection.request("GET", "/")
-                return json.loads(connection.getresponse().read())
-        except (OSError, HTTPException, ValueError):
-            time.sleep(0.1)
-    raise AssertionError("no answer")
-
-
-def answers(port: int) -> list[dict]:
-    with ThreadPoolExecutor(6) as clients:
-        return list(tqdm(clients.map(lambda _: asked(port), range(REQUESTS)), total=REQUESTS, unit="request"))
-
-
-GUNICORN = [
-    sys.executable,
-    "-m",
-    "gunicorn",
-    "--preload",
-    "--workers",
-    "4",
-    "--bind",
-    "127.0.0.1:{port}",
-    "application",
-]
 UWSGI = [
-    "uwsgi", "--master", "--processes", "4", "--http-socket", "127.0.0.1:{port}", "--wsgi-file", "application.py",
+    "uwsgi", "--master", "--processes", "4", "--http-socket", "127.0.0.1:0", "--wsgi-file", "application.py",
 ]  # fmt: skip
 
 SERVERS = {
-    "gunicorn --preload": (GUNICORN, {}),
+    "gunicorn --preload": (gunicorn("application", 0, 4), {}),
     "uwsgi": (UWSGI, {}),
     "uwsgi without decorators": (UWSGI, {"WITHOUT_DECORATORS": "1"}),
     "uwsgi without master": ([word for word in UWSGI if word != "--master"], {}),
@@ -137,9 +77,14 @@ def run(name: str, folder: Path, url: str, tag: str, **settings: str) -> list[di
     if (name.startswith("gunicorn") and not find_spec("gunicorn")) or not which(program):
         pytest.skip(f"{name.split(maxsplit=1)[0]} is not installed")
     port = free_port()
-    words = [program, *(word.format(port=port) for word in command[1:])]
+    words = [program, *(word.replace(":0", f":{port}") for word in command[1:])]
+    write_application(folder)
     with serving(words, folder, port, IDS_URL=url, IDS_TAG=tag, **more, **settings):
-        return answers(port)
+        return list(tqdm(Asked(port).answers(REQUESTS), total=REQUESTS, unit="request"))
+
+
+def write_application(folder: Path) -> None:
+    (folder / "application.py").write_text(APPLICATION.format(each=EACH))
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
@@ -167,27 +112,14 @@ def test_control_where_uwsgis_hook_is_taken_away_its_workers_are_refused(url, ta
 
 
 def celery_results(folder: Path, url: str, tag: str) -> list[dict]:
-    (folder / "application.py").write_text(APPLICATION.format(each=EACH))
+    write_application(folder)
     (folder / "tasks.py").write_text("import os\n" + CELERY)
-    results = folder / "results"
-    results.mkdir()
-    settings = os.environ | {"IDS_URL": url, "IDS_TAG": tag, "RESULTS": str(results)}
+    kept = folder / "results"
+    kept.mkdir()
+    settings = {"IDS_URL": url, "IDS_TAG": tag, "RESULTS": str(kept)}
     ask = f"from tasks import draw; [draw.delay(number) for number in range({REQUESTS})]"
-    subprocess.run([sys.executable, "-c", ask], cwd=folder, env=settings, check=True, timeout=60)
-    command = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "--pool", "prefork", "--concurrency", "4"]
-    command += ["--prefetch-multiplier", "1", "--without-gossip", "--without-mingle"]
-    with (folder / "log").open("w") as log:
-        worker = subprocess.Popen(command, cwd=folder, env=settings, stdout=log, stderr=log, start_new_session=True)
-    try:
-        done: list[Path] = []
-        until = time.monotonic() + 120
-        while len(done) < REQUESTS and time.monotonic() < until and worker.poll() is None:
-            time.sleep(0.3)
-            done = list(results.glob("celery-task-meta-*"))
-        return [json.loads(path.read_text())["result"] for path in done]
-    finally:
-        os.killpg(worker.pid, signal.SIGKILL)
-        worker.wait(10)
+    subprocess.run([sys.executable, "-c", ask], cwd=folder, env=os.environ | settings, check=True, timeout=60)
+    return results(celery("tasks", 4), folder, kept, REQUESTS, **settings)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)

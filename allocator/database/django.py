@@ -1,0 +1,106 @@
+"""Where a Django application has its database: an entry of its `DATABASES`, as a URL of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL
+
+from allocator.database.address import address_of
+from allocator.errors import InvalidDatabase
+
+IN_MEMORY = "sqlite://"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The options that say how to get in, and go into the URL, and those that are Django's own or set by us."""
+
+    scheme: str
+    socket: str
+    carried: frozenset[str]
+    ignored: frozenset[str]
+
+
+SERVERS = {
+    "postgresql": Server(
+        "postgresql",
+        "host",
+        frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslnegotiation", "passfile", "options"})
+        | {"application_name", "target_session_attrs", "channel_binding", "gssencmode"},
+        frozenset({"pool", "isolation_level", "server_side_binding", "cursor_factory", "connect_timeout"})
+        | {"client_encoding", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"},
+    ),
+    "mysql": Server(
+        "mysql",
+        "unix_socket",
+        frozenset({"read_default_file", "read_default_group", "unix_socket", "ssl_ca", "ssl_cert", "ssl_key"}),
+        frozenset({"charset", "collation", "use_unicode", "init_command", "sql_mode", "isolation_level"})
+        | {"connect_timeout", "read_timeout", "write_timeout", "autocommit", "conv"},
+    ),
+}
+"""By the vendor of Django's connection."""
+
+
+def url_of(vendor: str, entry: Mapping[str, Any]) -> URL | str:
+    """For SQLite a file beside that of Django, whose transactions would keep claims waiting.
+
+    vendor: as Django's connection names it. Raises `InvalidDatabase` where another kind of database, or options that
+    cannot be carried over, need a URL of their own.
+    """
+    name = str(entry.get("NAME") or "")
+    if vendor == "sqlite":
+        file = file_of(name)
+        return URL.create(vendor, database=str(beside(file))) if file else IN_MEMORY
+    if vendor not in SERVERS:
+        raise InvalidDatabase(
+            f"no ids come from Django's database, which is {vendor}; set ALLOCATOR to the URL of another"
+        )
+    server, host = SERVERS[vendor], str(entry.get("HOST") or "")
+    query = options_of(server, entry.get("OPTIONS") or {})
+    if host.startswith("/"):
+        host, query[server.socket] = "", host
+    return URL.create(
+        server.scheme,
+        entry.get("USER") or None,
+        entry.get("PASSWORD") or None,
+        host or None,
+        int(entry["PORT"]) if entry.get("PORT") else None,
+        name or None,
+        query,
+    )
+
+
+def options_of(server: Server, given: Mapping[str, Any]) -> dict[str, str]:
+    nested = given.get("ssl")
+    flat = {name: value for name, value in given.items() if name != "ssl" or not isinstance(nested, Mapping)}
+    if isinstance(nested, Mapping):
+        flat |= {f"ssl_{name}": value for name, value in nested.items()}
+    unknown = sorted(flat.keys() - server.carried - server.ignored)
+    if unknown:
+        raise InvalidDatabase(
+            f"Django's database has the options {', '.join(unknown)}, which cannot be carried over; set ALLOCATOR to a "
+            "URL that says the same"
+        )
+    return {name: str(value) for name, value in flat.items() if name in server.carried}
+
+
+def file_of(name: str) -> Path | None:
+    """The file of an embedded database of Django's, None for one in memory."""
+    if name.startswith("file:") and "mode=memory" not in name:
+        name = name.removeprefix("file:").partition("?")[0]
+    return None if name in {"", ":memory:"} or name.startswith("file:") else Path(name)
+
+
+def beside(file: Path) -> Path:
+    return file.with_name(f"{file.stem}.ids{file.suffix}")
+
+
+def is_same_file(database: object, vendor: str, entry: Mapping[str, Any]) -> bool:
+    """Whether ids would come from the very file that Django writes to."""
+    file = file_of(str(entry.get("NAME") or "")) if vendor == "sqlite" else None
+    ours = address_of(database).file
+    return file is not None and ours is not None and Path(ours).absolute() == file.absolute()

@@ -1,0 +1,161 @@
+"""Django: primary keys out of an allocator.
+
+    class Order(models.Model):
+        id = AllocatedBigAutoField()
+
+or, for all models of a project, `DEFAULT_AUTO_FIELD = "allocator.integrations.django.AllocatedBigAutoField"`. With
+`"allocator.integrations.django.AllocatorConfig"` in `INSTALLED_APPS`, `migrate` makes the allocator's tables too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+try:
+    from django.apps import AppConfig  # type: ignore[import-untyped]
+    from django.core import checks  # type: ignore[import-untyped]
+    from django.db import models, router  # type: ignore[import-untyped]
+    from django.db.models.signals import pre_migrate  # type: ignore[import-untyped]
+except ImportError as error:
+    raise ImportError(
+        "allocator.integrations.django needs Django, which is not installed; pip install 'allocator[django]'"
+    ) from error
+
+from allocator.errors import AllocatorError, InvalidTag
+from allocator.integrations.django_ids import (
+    IN_TESTS,
+    allocator,
+    from_settings,
+    is_own,
+    is_testing,
+    raise_above,
+    shares_file,
+    upgrade,
+    use,
+)
+from allocator.schemes.limits import check_tag
+
+__all__ = ["AllocatedBigAutoField", "AllocatorConfig", "allocator", "give_ids", "use"]
+
+PRIMARY_KEY = 3
+"""Behind so many arguments that go by their place it was given too."""
+
+M = TypeVar("M", bound=Any)
+
+
+def at_save() -> None:
+    """The default of the field: nothing yet. Since it has one, Django inserts a new row without an UPDATE before it."""
+
+
+class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
+    """A primary key of 64 bits, given to an object when it is saved, or with others by `bulk_create`.
+
+    tag: of the ids; by default the name of the model's table. A table that is renamed goes on above its greatest id.
+
+    The column is a plain bigint: the database counts nothing. As with any key that has a default, an object that is
+    made with an id of its own is inserted, and `IntegrityError` raised where that id is there already.
+    Errors as of `Allocator.next_id`.
+    """
+
+    db_returning = False  # MySQL would return the last value of a counter that is not there
+
+    def __init__(self, *args: Any, tag: str | None = None, **options: Any) -> None:
+        self._given_tag = tag
+        options["default"] = at_save
+        if len(args) < PRIMARY_KEY:
+            options.setdefault("primary_key", True)
+        super().__init__(*args, **options)
+
+    def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
+        name, path, args, options = super().deconstruct()
+        del options["default"]
+        if self._given_tag is not None:
+            options["tag"] = self._given_tag
+        return name, path, args, options
+
+    def contribute_to_class(self, cls: Any, name: str, **options: Any) -> None:
+        super().contribute_to_class(cls, name, **options)
+        self._drawing: Any = None
+
+    def get_internal_type(self) -> str:
+        return "BigIntegerField"  # and no counter of the database's
+
+    @property
+    def tag(self) -> str:
+        return str(self.model._meta.db_table) if self._given_tag is None else self._given_tag
+
+    def get_pk_value_on_save(self, instance: Any) -> int:
+        """Called by `save` and `bulk_create` for an object without an id."""
+        return self.next_id()
+
+    def next_id(self) -> int:
+        """The next id of the model, from memory or the database."""
+        ids = allocator()
+        if self._drawing is None or self._drawing[0] is not ids:
+            return self._first(ids)
+        return int(self._drawing[1].next_id())
+
+    def _first(self, ids: Any) -> int:
+        """In a process: above what the table holds, as of a counter that was there before, or of fixtures."""
+        used = self._used(ids)
+        raise_above(ids, self.tag, used)
+        sequence = ids.sequence(self.tag)
+        while (number := int(sequence.next_id())) <= used:
+            pass  # what another model with this tag has left in memory
+        self._drawing = ids, sequence
+        return number
+
+    def _used(self, ids: Any) -> int:
+        if is_testing():  # without a query that comes in the first test alone
+            return IN_TESTS if is_own(ids) else 0
+        rows = self.model._base_manager.using(router.db_for_write(self.model))
+        return rows.aggregate(greatest=models.Max(self.attname))["greatest"] or 0
+
+    def check(self, **options: Any) -> list[Any]:
+        return [*super().check(**options), *self._check_tag()]
+
+    def _check_tag(self) -> list[Any]:
+        try:
+            check_tag(self.tag)
+        except InvalidTag as error:
+            hint = "Give the field a tag of its own, as in AllocatedBigAutoField(tag='order')."
+            words = f"{self.tag!r} cannot be the tag of ids: {error}."
+            return [checks.Error(words, hint=hint, obj=self, id="allocator.E001")]
+        return []
+
+
+def give_ids(objects: Iterable[M]) -> list[M]:
+    """Give ids to those that have none, before they are saved: for parents and children that go into `bulk_create`."""
+    given = list(objects)
+    for one in given:
+        if one.pk is None:
+            one.pk = one._meta.pk.get_pk_value_on_save(one)
+    return given
+
+
+@checks.register()  # type: ignore[untyped-decorator]
+def check_setting(**asked: Any) -> list[Any]:
+    """Whether ids can come from where the settings say; nothing is opened."""
+    try:
+        from_settings()
+        shared = shares_file()
+    except AllocatorError as error:
+        return [checks.Error(str(error), id="allocator.E002")]
+    hint = "Leave the file out of ALLOCATOR, and ids come from one beside it, or name another."
+    warning = "Ids come from a file of SQLite that Django writes to: a transaction that has written keeps them waiting."
+    return [checks.Warning(warning, hint=hint, id="allocator.W001")] if shared else []
+
+
+class AllocatorConfig(AppConfig):  # type: ignore[misc]
+    """Has `manage.py migrate` make the allocator's tables, or upgrade them, before it migrates the application's."""
+
+    name = "allocator.integrations.django"
+    label = "allocator"
+
+    def import_models(self) -> None:
+        super().import_models()
+        self.models_module = self.module  # signals of migrations go to applications with models
+
+    def ready(self) -> None:
+        pre_migrate.connect(upgrade, sender=self)

@@ -1,0 +1,143 @@
+"""Where the ids of a Django application come from: its settings, and what its tables hold already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings  # type: ignore[import-untyped]
+from django.core import mail  # type: ignore[import-untyped]
+from django.core.signals import setting_changed  # type: ignore[import-untyped]
+from django.db import DEFAULT_DB_ALIAS, connections  # type: ignore[import-untyped]
+
+from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
+from allocator.integrations.holding import Holder
+from allocator.servers import addresses
+from allocator.sync import Allocator
+
+SETTING = "ALLOCATOR"
+
+PATIENCE = 600.0
+"""Seconds for an upgrade to wait for another one, and for a single statement."""
+
+IN_TESTS = 1_000_000
+"""Ids begin above this in tests, clear of what fixtures bring."""
+
+
+def is_testing() -> bool:
+    """Whether Django's `setup_test_environment` was called, which is when mails go to an outbox too."""
+    return hasattr(mail, "outbox")
+
+
+def arguments() -> dict[str, Any]:
+    """Those of `Allocator`, as the setting has them."""
+    given = getattr(settings, SETTING, None)
+    named = dict(given) if isinstance(given, Mapping) else {"database": given}
+    if named.get("database") is None and named.get("shards") is None:
+        from allocator.database.django import url_of
+
+        connection = connections[DEFAULT_DB_ALIAS]
+        named["database"] = url_of(connection.vendor, connection.settings_dict)
+    return named
+
+
+def from_settings() -> Any:
+    """What the setting says; it may be an allocator itself. Nothing is opened."""
+    given = getattr(settings, SETTING, None)
+    if hasattr(given, "next_id"):
+        return given
+    try:
+        return Allocator(**arguments())
+    except TypeError as error:
+        raise InvalidSetting(f"{SETTING} holds what Allocator does not take: {error}") from error
+
+
+def make() -> Any:
+    if not is_testing():
+        return from_settings()
+    from allocator.database.django import IN_MEMORY
+
+    return Allocator(IN_MEMORY)
+
+
+held = Holder(make)
+
+
+def allocator() -> Any:
+    """The `Allocator` of this process, made of the setting `ALLOCATOR`; in tests one in memory.
+
+    The setting is a URL, a list of addresses of a service, an allocator, or a dict of the arguments of `Allocator`.
+    Without it, or without a database in it, `DATABASES["default"]` is used: PostgreSQL, MySQL or MariaDB itself, and
+    for SQLite a file beside it. Raises `InvalidSetting` and `InvalidDatabase`.
+    """
+    return held.get()
+
+
+@contextmanager
+def use(ids: Any) -> Iterator[Any]:
+    """Draw from `ids` meanwhile, in all threads; for tests. Closing it is the caller's business."""
+    with held.use(ids):
+        yield ids
+
+
+def is_own(ids: Any) -> bool:
+    """Whether it was made here, and not lent by `use`."""
+    return held.has_made(ids)
+
+
+def on_setting(*, setting: str, **more: Any) -> None:
+    if setting == SETTING:
+        held.close()
+
+
+setting_changed.connect(on_setting)
+
+
+def shares_file() -> bool:
+    """Whether ids would come from a file that Django writes to."""
+    from allocator.database.django import is_same_file
+
+    entries = [(connection.vendor, connection.settings_dict) for connection in connections.all()]
+    return any(is_same_file(one, *entry) for one in databases() for entry in entries)
+
+
+def databases() -> list[Any]:
+    """Those whose tables are ours to make: none in tests, and none behind a service."""
+    given = getattr(settings, SETTING, None)
+    if is_testing() or hasattr(given, "next_id"):
+        return []
+    named = arguments()
+    shards = named.get("shards")
+    return list(shards) if shards is not None else [] if addresses(named["database"]) else [named["database"]]
+
+
+def upgrade(**signal: Any) -> None:
+    """Make the tables, or bring them to the revision that this version needs."""
+    from allocator.database.store import Database
+
+    for one in databases():
+        database = Database(one, PATIENCE)
+        try:
+            database.upgrade_schema()
+        finally:
+            database.close()
+
+
+def raise_above(ids: Any, tag: str, greatest: int) -> None:
+    """Let `tag` go on above the greatest id that a table holds already, before the first is drawn in this process."""
+    try:
+        if greatest and greatest > claimed(ids, tag):
+            ids.tags.set(tag, start_after=greatest)
+    except InvalidSetting:
+        if greatest > claimed(ids, tag):  # else another process has raised it meanwhile
+            raise
+    except AccessDenied:
+        pass  # a token of a service that is good for drawing alone: who made the tag has said where it begins
+
+
+def claimed(ids: Any, tag: str) -> int:
+    try:
+        return int(ids.tags.get(tag).max_value)
+    except UnknownTag:
+        return int(ids.reserve(tag, 1)[-1])  # made as by any first use, and nothing of it stays in memory

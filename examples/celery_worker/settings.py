@@ -1,0 +1,9 @@
+"""Where everything is: folders by default, so that no server is needed."""
+
+import os
+from pathlib import Path
+
+FOLDER = Path(os.environ.get("SHOP_FOLDER", "."))
+BROKER = os.environ.get("BROKER_URL", "filesystem://")
+ROWS = os.environ.get("DATABASE_URL", f"sqlite:///{FOLDER}/shop.db")
+IDS = os.environ.get("ALLOCATOR_DATABASE_URL", f"sqlite:///{FOLDER}/ids.db")

@@ -1,0 +1,130 @@
+"""The example of a Django application: a server with workers, its own tests, what it says when it is set wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rig.django_shop import environment, manage, managed, run
+from rig.prefork import Asked, free_port, gunicorn, serving
+
+pytest.importorskip("django")
+
+PRELOADED = """
+from project.wsgi import application
+from shop.models import Order
+before = [Order._meta.pk.next_id() for _ in range(5)]
+"""
+ORDER = json.dumps({"customer": "Ada", "items": ["tea", "milk"]})
+
+
+def test_workers_forked_after_ids_were_drawn_give_every_row_its_own(tmp_path):
+    here = environment(tmp_path)
+    managed("migrate --verbosity 0", here)
+    (tmp_path / "preloaded.py").write_text(PRELOADED)
+    port = free_port()
+    with serving(gunicorn("preloaded", port), tmp_path, port, **here):
+        single = Asked(port, "/orders", "POST", ORDER).answers_of_several(20)
+        awaited = list(Asked(port, "/orders/later", "POST").answers(6))
+        many = list(Asked(port, "/orders/many?count=50", "POST").answers(6))
+        shown = Asked(port, f"/orders/{single[0]['orders'][0]}").answer()
+    found = [*single, *awaited, *many]
+    orders = [number for answer in found for number in answer["orders"]]
+    items = [number for answer in found for number in answer["items"]]
+
+    assert len({answer["process"] for answer in found}) == 2, (tmp_path / "log").read_text()
+    assert len(set(orders)) == len(orders) == len(single) + 6 + 300
+    assert len(set(items)) == len(items) == 2 * len(single) + 6 + 300
+    assert {1, 2, 3, 4, 5}.isdisjoint(orders)
+    assert shown == {"customer": "Ada", "items": ["tea", "milk"]}
+    assert run("from shop.models import Order; print(Order.objects.count())", here).split() == [str(len(orders))]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_its_own_tests_pass_and_leave_nothing(kind: str, new_database: Callable[[str], str], tmp_path: Path):
+    here = environment(tmp_path, new_database(kind))
+
+    assert "Ran 3 tests" in manage("test shop", here).stderr
+    assert manage("test shop", here).returncode == 0  # as where the first left a database, or a connection to it
+    assert list(tmp_path.glob("*.ids.*")) == []
+
+
+def test_its_migrations_are_complete_and_checks_find_nothing(tmp_path):
+    here = environment(tmp_path)
+
+    assert managed("makemigrations --check --dry-run", here).strip() == "No changes detected"
+    assert "no issues" in managed("check --deploy --tag models", here)
+
+
+def wrong(tmp_path: Path, settings: str) -> str:
+    """What `manage.py check` says of other settings."""
+    (tmp_path / "wrong.py").write_text(f"from project.settings import *\n{settings}")
+    done = manage("check", environment(tmp_path, settings="wrong"))
+    return done.stdout + done.stderr
+
+
+TAGLESS = """
+from django.db import models
+from allocator.integrations.django import AllocatedBigAutoField
+
+class Tagless(models.Model):
+    id = AllocatedBigAutoField()
+    class Meta:
+        db_table = 'shop".".tagless'
+"""
+
+
+def test_a_table_whose_name_is_no_tag_is_an_error_of_a_check(tmp_path):
+    (tmp_path / "tagless").mkdir()
+    (tmp_path / "tagless" / "__init__.py").touch()
+    (tmp_path / "tagless" / "models.py").write_text(TAGLESS)
+    said = wrong(tmp_path, "INSTALLED_APPS += ['tagless']")
+
+    assert "tagless.Tagless.id: (allocator.E001)" in said
+    assert "cannot be the tag of ids: a tag is 1 to 64" in said
+    assert "AllocatedBigAutoField(tag='order')" in said
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("'nothing'", "this is not a database URL"),
+        ("{'steps': 5}", "ALLOCATOR holds what Allocator does not take: .*steps"),
+        ("{'step': 0}", "step must be"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_an_error_of_a_check(tmp_path, setting, words):
+    said = wrong(tmp_path, f"ALLOCATOR = {setting}")
+
+    assert "(allocator.E002)" in said
+    assert re.search(words, said)
+
+
+IN_A_TRANSACTION = """
+from django.db import transaction
+from allocator import DatabaseUnavailable
+from shop.models import Order
+with transaction.atomic():
+    Order.objects.create(id=1, customer="given")
+    try:
+        Order.objects.create(customer="drawn")
+        print("saved")
+    except DatabaseUnavailable:
+        print("unavailable")
+"""
+
+
+def test_ids_come_from_a_file_of_their_own_since_a_transaction_would_hold_them_up(tmp_path):
+    here = environment(tmp_path)
+    managed("migrate --verbosity 0", here)
+    shared = here | {"DJANGO_SETTINGS_MODULE": "shared"}
+    (tmp_path / "shared.py").write_text(
+        "from project.settings import *\nALLOCATOR = {'database': f'sqlite:///{FOLDER}/shop.sqlite3', 'timeout': 0.2}"
+    )
+
+    assert "(allocator.W001)" in manage("check", shared).stderr
+    assert run(IN_A_TRANSACTION, shared).split() == ["unavailable"]
+    assert run(IN_A_TRANSACTION, here).split() == ["saved"]

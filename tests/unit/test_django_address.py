@@ -1,0 +1,65 @@
+"""The database of a Django application, as a URL: one row for each way to name it."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import make_url
+
+from allocator.database.address import address_of
+from allocator.database.django import is_same_file, url_of
+from allocator.errors import InvalidDatabase
+
+SERVER = {"NAME": "shop", "USER": "ada", "PASSWORD": "p@ss/%", "HOST": "db.example.org", "PORT": "5433"}
+
+NAMED = [
+    ("sqlite", {"NAME": ":memory:"}, "sqlite://"),
+    ("sqlite", {"NAME": "file:memorydb_default?mode=memory&cache=shared"}, "sqlite://"),
+    ("sqlite", {"NAME": "/srv/db.sqlite3"}, "sqlite:////srv/db.ids.sqlite3"),
+    ("sqlite", {"NAME": "file:/srv/db.sqlite3?mode=rwc"}, "sqlite:////srv/db.ids.sqlite3"),
+    ("postgresql", SERVER, "postgresql://ada:p%40ss%2F%25@db.example.org:5433/shop"),
+    ("postgresql", {"NAME": "shop", "HOST": "", "PORT": "", "USER": ""}, "postgresql:///shop"),
+    ("postgresql", {"NAME": "shop", "HOST": "/run/pg"}, "postgresql:///shop?host=%2Frun%2Fpg"),
+    (
+        "postgresql",
+        {"NAME": "shop", "HOST": "db", "OPTIONS": {"sslmode": "require", "pool": True}},
+        "postgresql://db/shop?sslmode=require",
+    ),
+    ("mysql", {"NAME": "shop", "HOST": "db", "PORT": 3307}, "mysql://db:3307/shop"),
+    ("mysql", {"NAME": "shop", "HOST": "/run/my.sock"}, "mysql:///shop?unix_socket=%2Frun%2Fmy.sock"),
+    (
+        "mysql",
+        {"NAME": "shop", "HOST": "db", "OPTIONS": {"charset": "utf8mb4", "ssl": {"ca": "/ca.pem"}}},
+        "mysql://db/shop?ssl_ca=%2Fca.pem",
+    ),
+]
+
+
+@pytest.mark.parametrize(("vendor", "entry", "url"), NAMED)
+def test_a_database_of_djangos_is_a_url(vendor, entry, url):
+    assert make_url(url_of(vendor, entry)).render_as_string(hide_password=False) == url
+
+
+def test_a_file_with_signs_that_mean_something_in_a_url_is_that_file():
+    assert address_of(url_of("sqlite", {"NAME": "/srv/100%?/db"})).file == "/srv/100%?/db.ids"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "options"), [("mysql", {"ssl_mode": "REQUIRED"}), ("postgresql", {"service": "shop"})]
+)
+def test_an_option_that_would_be_lost_is_refused(vendor, options):
+    with pytest.raises(InvalidDatabase, match=f"the options {next(iter(options))}, .* set ALLOCATOR to a URL"):
+        url_of(vendor, SERVER | {"OPTIONS": options})
+
+
+def test_another_kind_of_database_is_refused():
+    with pytest.raises(InvalidDatabase, match="which is oracle; set ALLOCATOR"):
+        url_of("oracle", SERVER)
+
+
+def test_the_very_file_that_django_writes_to_is_known():
+    entry = {"NAME": "db.sqlite3"}
+
+    assert is_same_file("sqlite:///db.sqlite3", "sqlite", entry)
+    assert not is_same_file("sqlite:///db.ids.sqlite3", "sqlite", entry)
+    assert not is_same_file("sqlite://", "sqlite", {"NAME": ":memory:"})
+    assert not is_same_file("postgresql+psycopg://db/shop", "sqlite", entry)

@@ -1,0 +1,61 @@
+"""Flask's extension: configuration, the application that is being served, and another allocator in tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from allocator import Allocator, InvalidSetting
+
+flask = pytest.importorskip("flask")
+
+from allocator.integrations.flask import Allocation, current_allocator, use  # noqa: E402
+
+
+def app_with(**config: object) -> flask.Flask:
+    app = flask.Flask("shop")
+    app.config.update(config)
+    Allocation(app)
+    return app
+
+
+def test_each_application_has_an_allocator_of_its_own():
+    one, other = app_with(ALLOCATOR_DATABASE_URL="sqlite://"), app_with(ALLOCATOR_DATABASE_URL="sqlite://")
+    with one.app_context():
+        assert current_allocator.next_ids("order", 3) == [1, 2, 3]
+        assert current_allocator.next_id("order") == 4
+    with other.app_context():
+        assert current_allocator.next_id("order") == 1
+
+
+def test_options_are_those_of_the_allocator():
+    options = {"create_missing": False}
+    app = app_with(ALLOCATOR_DATABASE_URL="sqlite://", ALLOCATOR_OPTIONS=options)
+    with app.app_context(), pytest.raises(Exception, match="tag 'order' does not exist"):
+        current_allocator.next_id("order")
+
+
+def test_a_route_draws_and_a_test_lends_another(tmp_path):
+    app = app_with(ALLOCATOR_DATABASE_URL=f"sqlite:///{tmp_path}/ids.db")
+    app.add_url_rule("/", view_func=lambda: str(current_allocator.next_id("order")))
+    with Allocator("sqlite://") as ids, use(app, ids):
+        ids.tags.create("order", start_after=700)
+        assert app.test_client().get("/").text == "701"
+
+    assert app.test_client().get("/").text == "1"
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({}, "ALLOCATOR_DATABASE_URL is missing in the configuration"),
+        ({"ALLOCATOR_DATABASE_URL": "sqlite://", "ALLOCATOR_OPTIONS": {"steps": 5}}, "does not take: .*'steps'"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_refused_with_the_first_id(config, words):
+    with app_with(**config).app_context(), pytest.raises(InvalidSetting, match=words):
+        current_allocator.next_id("order")
+
+
+def test_an_application_without_the_extension_is_told():
+    with flask.Flask("shop").app_context(), pytest.raises(InvalidSetting, match="make one with Allocation"):
+        current_allocator.next_id("order")
