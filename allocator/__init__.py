@@ -1,4 +1,7 @@
-"""Unique 64-bit ids out of the SQL database that you already run."""
+"""Unique 64-bit ids out of the SQL database that you already run.
+
+PYTEST_DONT_REWRITE: there are fixtures for pytest here, and it would warn where this was imported before it started.
+"""
 
 from __future__ import annotations
 

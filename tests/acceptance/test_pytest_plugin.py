@@ -108,3 +108,22 @@ def test_to_load_it_imports_next_to_nothing():
         "allocator.integrations",
         "allocator.integrations.pytest_plugin",
     ]
+
+
+def test_pytest_may_be_started_by_a_program_that_has_imported_the_library(pytester: pytest.Pytester):
+    """As by a runner of Django's tests. pytest rewrites what comes with plugins, and warns where that is too late.
+
+    It knows what comes with them from the list of files that an installed wheel has, and a checkout has not.
+    """
+    installed = pytester.mkdir("installed-1.dist-info")
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1\n")
+    (installed / "RECORD").write_text("allocator/__init__.py,,\nearly/__init__.py,,\n")
+    (installed / "entry_points.txt").write_text("[pytest11]\nsome = allocator.errors\n")
+    pytester.mkpydir("early")
+    words = ["-W", "error", "-q", *ALONE]
+    for imported, warned in (("allocator", False), ("allocator, early", True)):
+        code = f"import {imported}, pytest; raise SystemExit(pytest.main({words}))"
+        done = pytester.run(sys.executable, "-c", code)
+
+        assert ("cannot be rewritten; early" in done.stderr.str()) is warned
+        assert "cannot be rewritten; allocator" not in done.stderr.str()
