@@ -16,7 +16,7 @@ PACKAGE = Path(allocator.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts[len(PACKAGE.parts) :])
 
 LAYERS = (
-    ("errors", "forks", "entry"),
+    ("errors", "forks", "entry", "waiting", "defaults"),
     ("schemes",),
     ("database",),
     ("background", "iterators", "tags", "tokens"),
@@ -35,6 +35,7 @@ LAYERS = (
     ("doctor",),
     ("service",),
     ("cli",),
+    ("integrations",),
     ("__init__", "__main__"),
 )
 """A module imports from its own row and the rows above it."""
@@ -152,6 +153,7 @@ def test_import_allocator_is_cheap():
         "prometheus_client",
         "urllib3",
         "testcontainers",
+        "fastapi",
     }
     code = f"import sys, allocator; print(*({heavy!r} & sys.modules.keys()))"
 

@@ -1,0 +1,1 @@
+"""Optional: how the allocator fits into what an application is made with."""
