@@ -25,7 +25,7 @@ def check_each_row(context: Any, name: str) -> None:
     for statement in (getattr(compiled, "statement", None), *common):
         if getattr(statement, "is_insert", False) and statement.select is not None:
             raise InvalidSetting(
-                f"{name}: all rows of this statement would get the same id, since a query gives them; read the rows and "
+                f"{name}: all rows of this statement would get the same id, as a query gives them; read the rows and "
                 "insert them, or let the query number them from the start of a block of reserve()"
             )
 
