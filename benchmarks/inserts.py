@@ -24,6 +24,7 @@ from .places import RUN, Place
 from .rounds import Measure, Race
 
 ROWS = 10_000
+WARM = 3
 
 Row = dict[str, Any]
 Write = Callable[[Engine, Table, list[Row]], None]
@@ -124,4 +125,7 @@ def races(place: Place) -> Iterator[list[Race]]:
             "objects, our default": tables.timed(flush, tables.by_us["orm"]),
             "objects, the database's own": tables.timed(flush, tables.by_database["orm"]),
         }
+        for warm in ("by hand", "our default"):  # SQLAlchemy has compiled, and a segment is as large as this needs
+            for _ in range(WARM):
+                core[warm]()
         yield [Race(f"insert, {place.name}", "ms", core), Race(f"insert, {place.name}, objects", "ms", orm)]
