@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.background import Background
-from allocator.errors import AllocatorError, Uncopyable
+from allocator.defaults import of_a_row
+from allocator.errors import AllocatorError, InvalidSetting, Uncopyable
 from allocator.forks import catch_up
 from allocator.schemes.epoch import Margin
 from allocator.schemes.limits import check_count
@@ -24,6 +25,7 @@ from allocator.sequence import Sequence
 from allocator.supply import Supply
 from allocator.sync import Allocator
 from allocator.tags import Tags
+from allocator.waiting import ended, look
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -50,6 +52,32 @@ class AsyncSequence(Uncopyable):
             return next(self._supply._values)
         except StopIteration:
             return await refill(self._supply)
+
+    def __call__(self, context: Any = None, /) -> int:
+        """As `Sequence.__call__`, not awaited: for columns that are written by an `AsyncSession`.
+
+        Raises `InvalidSetting` anywhere else.
+        """
+        if context is None or not context.dialect.is_async:
+            raise self._blocking()
+        return self._supply(context)
+
+    @property
+    def __func__(self) -> Callable[[object], int]:
+        """As of `Sequence`."""
+        return of_a_row
+
+    def next_in(self, connection: Any) -> int:
+        """As `Sequence.next_in`."""
+        if not connection.dialect.is_async:
+            raise self._blocking()
+        return self._supply.next_in(connection)
+
+    def _blocking(self) -> InvalidSetting:
+        return InvalidSetting(
+            f"tag {self.tag!r}: a sequence of an AsyncAllocator can be the default of a column under an AsyncSession "
+            "alone; take the sequence of an Allocator, which serves both"
+        )
 
     async def next_ids(self, count: int) -> list[int]:
         """As `Sequence.next_ids`. A cancelled call burns what it had drawn."""
@@ -96,14 +124,6 @@ async def refill(supply: Supply) -> int:
             supply._raise_unless_passing(step.result())
 
 
-async def ended(future: Future[Any], seconds: float) -> bool:
-    """Wait for a thread's work; neither a time-out nor a cancellation of the waiter reaches the work."""
-    wrapped = asyncio.wrap_future(future)
-    wrapped.add_done_callback(look)
-    done, _ = await asyncio.wait([wrapped], timeout=seconds)
-    return bool(done)
-
-
 async def drawn(
     start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
 ) -> T:
@@ -118,12 +138,6 @@ async def drawn(
             future.cancel()  # what has begun is burnt
         if process is background.closed:
             return future.result()
-
-
-def look(future: asyncio.Future[Any]) -> None:
-    """asyncio logs an error that nobody looked at, as of a call that was given up."""
-    if not future.cancelled():
-        future.exception()
 
 
 class AsyncTags:

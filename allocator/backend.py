@@ -75,6 +75,11 @@ class Databases:
     def shown(self) -> str:
         return ", ".join(database.address.shown for database in self.fleet.databases())
 
+    @property
+    def files(self) -> list[str]:
+        """Of embedded databases; a service has none here."""
+        return [file for database in self.fleet.databases() if (file := database.address.file)]
+
     def open_segment(self, template: Tag, create: bool) -> Tag:
         return self._source.open_segment(template, create)
 

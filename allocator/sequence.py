@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from itertools import islice
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from allocator.background import Background
+from allocator.defaults import check_each_row, check_not_held, of_a_row
 from allocator.errors import AllocatorError
 from allocator.forks import catch_up
 from allocator.schemes.limits import check_count
 from allocator.schemes.pace import Wait
 from allocator.segments import SegmentSupply
 from allocator.supply import Ended, Supply
+from allocator.waiting import pause, result_of
 
 T = TypeVar("T")
 
@@ -35,6 +37,35 @@ class Sequence(SegmentSupply):
         try:
             return next(self._values)
         except StopIteration:
+            return refill(self)
+
+    def __call__(self, context: Any = None, /) -> int:
+        """The next id, so that a sequence can be the default of a column: `Column(default=ids.sequence("order"))`.
+
+        SQLAlchemy calls it with the context of the statement, once for each row. Errors as of `next_id`, and
+        `InvalidSetting` for an INSERT from a SELECT; under an `AsyncSession` what would block is awaited.
+        """
+        if context is None:
+            return self.next_id()
+        try:
+            if context.compiled.statement.select is None:
+                return next(self._values)
+        except (AttributeError, StopIteration):  # an UPDATE selects nothing
+            pass
+        check_each_row(context, self._name())
+        return self.next_in(context.root_connection)
+
+    @property
+    def __func__(self) -> Callable[[object], int]:
+        """Where SQLAlchemy looks for how many arguments a default takes: it would not pass its context otherwise."""
+        return of_a_row
+
+    def next_in(self, connection: Any) -> int:
+        """The next id, for a row that is written by this connection of SQLAlchemy's."""
+        try:
+            return next(self._values)
+        except StopIteration:
+            check_not_held(connection, getattr(self._source, "files", ()), self._name())
             return refill(self)
 
     def next_ids(self, count: int) -> list[int]:
@@ -81,14 +112,14 @@ def refill(supply: Supply) -> int:
         if left <= 0:
             raise supply._overdue(step)
         if isinstance(step, Wait):
-            supply._background.closed.wait(min(step.seconds, left))
+            pause(supply._background.closed, min(step.seconds, left))
         else:
             supply._raise_unless_passing(outcome(step, min(left, WAIT_SLICE)))
 
 
 def outcome(ended: Ended, seconds: float) -> AllocatorError | None:
     try:
-        return ended.result(seconds)
+        return result_of(ended, seconds)
     except TimeoutError:
         return None
 
@@ -101,7 +132,7 @@ def drawn(
     while True:
         process, future = background.closed, start()
         try:
-            found = future.result(seconds)
+            found = result_of(future, seconds)
         except TimeoutError:
             future.cancel()
             raise overdue() from None

@@ -32,7 +32,7 @@ class Verdict:
     def place(self) -> str:
         """Of a suite that is run in several, where it was."""
         kind, _, place = self.suite.partition(", ")
-        return place if kind in {"claim", "latency"} else ""
+        return place if kind in {"claim", "latency", "insert"} else ""
 
     @property
     def held(self) -> bool:
@@ -80,4 +80,15 @@ START = (
     Goal("import allocator to import sqlalchemy", "import allocator", "import sqlalchemy", 0.25),
     Goal("memory of an idle tag, in KiB", "an idle tag", "1 KiB", 2.0),
 )
-GOALS = (*CALLS, *CLAIMS, *LATENCY, *START)
+INSERTS = (
+    Goal("10,000 rows with our default to ids by hand", "our default", "by hand", 1.1),
+    Goal(
+        "10,000 rows numbered by the database one by one, to our default",
+        "the database's own, one by one",
+        "our default",
+        3.0,
+        least=True,
+    ),
+    Goal("10,000 objects with our default to keys by hand", "objects, our default", "objects by hand", 1.1),
+)
+GOALS = (*CALLS, *CLAIMS, *LATENCY, *START, *INSERTS)

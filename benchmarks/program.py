@@ -11,12 +11,12 @@ import click
 
 from allocator.cli.bench import SUITES
 
-from . import calls, claims, latency, plots, report, service, start
+from . import calls, claims, inserts, latency, plots, report, service, start
 from .places import Place, places
 from .report import Found
 from .rounds import Race, run, steps
 
-ROUNDS = {"call": (150, 25), "claim": (15, 6), "latency": (9, 5), "http": (5, 3), "start": (11, 5)}
+ROUNDS = {"call": (150, 25), "claim": (15, 6), "latency": (9, 5), "http": (5, 3), "start": (11, 5), "insert": (9, 3)}
 """In full, and quick."""
 README = ("<!-- bench -->\n", "<!-- /bench -->\n")
 
@@ -65,6 +65,11 @@ class Bench:
     def http(self) -> None:
         with service.races(self.quick) as races:
             self.measure("http", races, "http")
+
+    def insert(self) -> None:
+        for place in self.places:
+            with inserts.races(place) as races:
+                self.measure("insert", races, f"insert, {place.name}")
 
     def start(self) -> None:
         click.echo("start: the memory of many tags …", err=True)

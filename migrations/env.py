@@ -11,8 +11,8 @@ from alembic import context
 from sqlalchemy import Connection
 
 from allocator.database.address import address_of
-from allocator.database.schema import CONNECTION
-from allocator.database.tables import VERSION_TABLE, metadata
+from allocator.database.schema import ADDRESS, CONNECTION
+from allocator.database.tables import PREFIX, VERSION_TABLE, metadata
 
 PATIENCE = 600.0
 """Seconds that an upgrade waits for another one, and for a single statement."""
@@ -24,7 +24,7 @@ def url() -> str:
 
 
 def ours(name: str | None, kind: str, parents: object) -> bool:
-    return kind != "table" or (name or "").startswith("allocator_")
+    return kind != "table" or (name or "").startswith(PREFIX)
 
 
 def migrate(connection: Connection) -> None:
@@ -45,7 +45,7 @@ def main() -> None:
     if given is not None:
         migrate(given)
         return
-    address = address_of(url())
+    address = context.config.attributes.get(ADDRESS) or address_of(url())
     if context.is_offline_mode():
         context.configure(dialect_name=address.dialect.name, version_table=VERSION_TABLE, literal_binds=True)
         with context.begin_transaction():

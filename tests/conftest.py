@@ -13,8 +13,9 @@ import pytest
 from rig.faces import FACES, Faces
 from rig.servers import KINDS, SERVERS, server
 from rig.service import Served
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, text
 
+from allocator import Allocator
 from allocator.database.store import Database
 from allocator.database.tables import metadata
 
@@ -96,6 +97,27 @@ def fresh(empty: str) -> str:
     """The URL of a database of this test alone, with the schema."""
     upgrade(empty)
     return empty
+
+
+@pytest.fixture
+def ids(fresh: str) -> Iterator[Allocator]:
+    """An allocator on a database of this test alone."""
+    with Allocator(fresh) as made:
+        yield made
+
+
+@pytest.fixture
+def rows(kind: str, fresh: str, new_database: Callable[[str], str]) -> str:
+    """Where an application keeps its rows: beside the ids on a server, in a file of its own on SQLite."""
+    return new_database(kind) if kind == "sqlite" else fresh
+
+
+@pytest.fixture
+def engine(rows: str) -> Iterator[Engine]:
+    """Of the application."""
+    made = create_engine(rows)
+    yield made
+    made.dispose()
 
 
 @pytest.fixture

@@ -15,7 +15,15 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 SQLALCHEMY = {"2.0": "sqlalchemy==2.0.58", "2.0 oldest": "sqlalchemy==2.0.41", "2.1": "sqlalchemy>=2.1,<2.2"}
 FOLDER = Path(".venv-matrix")
 AT_ONCE = 2
-QUICK = ("tests/unit", "tests/contract/test_ids.py", "tests/migrations/test_schema.py")
+QUICK = (
+    "tests/unit",
+    "tests/contract/test_ids.py",
+    "tests/contract/test_sqlalchemy.py",
+    "tests/contract/test_sqlalchemy_async.py",
+    "tests/contract/test_sqlalchemy_names.py",
+    "tests/migrations/test_hosts.py",
+    "tests/migrations/test_schema.py",
+)
 
 
 def interpreters() -> dict[str, str]:

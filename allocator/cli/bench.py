@@ -12,7 +12,7 @@ import click
 
 from allocator.cli.options import URL_VARIABLE, as_error, from_environment, json_option, only_one
 
-SUITES = ("call", "claim", "latency", "http", "start")
+SUITES = ("call", "claim", "latency", "http", "insert", "start")
 
 
 def program() -> Any:
@@ -57,6 +57,7 @@ def bench(suites: tuple[str, ...], quick: bool, url: str | None, folder: Path, a
         claim     the database: a claim beside the bare driver, and beside its own counters
         latency   80,000 ids a second, claimed in advance and when needed
         http      the service beside a bare ASGI application
+        insert    10,000 rows by SQLAlchemy, beside ids by hand and those of the database
         start     the import, and the memory of many tags
 
     The database needs the tables (allocator db upgrade). Tags and tables made for the run are taken away again. Plots

@@ -36,18 +36,36 @@ def opened(url: str, seconds: float) -> Iterator[Database]:
 
 
 @db.command()
+@click.option("--sql", "as_sql", is_flag=True, help="Print the statements instead, for whoever may run them.")
+@click.option("--since", metavar="REVISION", help="With --sql: what the tables are at, see `allocator db current`.")
 @command
-def upgrade(url: str, as_json: bool) -> None:
+def upgrade(url: str, as_json: bool, as_sql: bool, since: str | None) -> None:
     """Create the tables, or bring them to the revision that this version needs.
 
     Safe to run again, and from several machines at once. Nothing else ever changes the tables of a server.
     """
     from allocator.database import schema
 
+    if as_sql or since:
+        tell_statements(url, as_json, as_sql, since)
+        return
     with opened(url, PATIENCE) as database:
         database.upgrade_schema()
         revision = database.run(schema.current)
         show(as_json, {"revision": revision}, f"{database.address.shown} is at revision {revision}")
+
+
+def tell_statements(url: str, as_json: bool, as_sql: bool, since: str | None) -> None:
+    from allocator.database import schema
+    from allocator.database.address import address_of
+    from allocator.database.tables import REVISIONS
+
+    if not as_sql:
+        raise click.UsageError("--since says where --sql begins, and needs it")
+    if since is not None and since not in REVISIONS:
+        raise click.UsageError(f"--since must be one of {', '.join(REVISIONS)}, got {since}")
+    found = schema.statements(address_of(url), since)
+    show(as_json, {"sql": found}, found)
 
 
 @db.command()

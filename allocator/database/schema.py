@@ -6,8 +6,9 @@ Alembic is imported by `upgrade` and `alembic_config` alone; looking needs only 
 from __future__ import annotations
 
 import threading
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from sqlalchemy import (
     BigInteger,
@@ -31,9 +32,13 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy.engine.interfaces import ReflectedColumn
 
+    from allocator.database.address import Address
+
 HEAD = REVISIONS[-1]
 CONNECTION = "connection"
 """The key of `Config.attributes` under which `migrations/env.py` finds the connection to use."""
+ADDRESS = "address"
+"""As `CONNECTION`, for the statements alone, of a database that is not asked."""
 UPGRADE = "run: allocator db upgrade"
 
 alembic_lock = threading.Lock()
@@ -192,14 +197,27 @@ def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float
             command.upgrade(config, "head")
 
 
+def statements(address: Address, since: str | None) -> str:
+    """What `upgrade` would do to tables at the revision `since`, or to none, as SQL; the database is not asked."""
+    from alembic import command
+
+    told = StringIO()
+    config = alembic_config(told)
+    config.attributes[ADDRESS] = address
+    with alembic_lock:
+        command.upgrade(config, f"{since}:head" if since else "head", sql=True)
+    return told.getvalue().strip()
+
+
 def is_complete(connection: Connection) -> bool:
     return not missing_parts(inspect(connection))
 
 
-def alembic_config() -> Config:
+def alembic_config(told: TextIO | None = None) -> Config:
+    """`told`: where statements are written, if they are not carried out."""
     from alembic.config import Config
 
-    config = Config()
+    config = Config(output_buffer=told)
     # A `%` in a path would be interpolated.
     config.set_main_option("script_location", str(script_folder()).replace("%", "%%"))
     config.set_main_option("path_separator", "os")

@@ -47,6 +47,9 @@ from sqlalchemy.dialects import mysql
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
 
+PREFIX = "allocator_"
+"""The names of all our tables begin so, and nobody else's should."""
+
 VERSION_TABLE = "allocator_schema_version"
 
 INNODB: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}

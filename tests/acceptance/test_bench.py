@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, inspect, text
 
 from allocator import Allocator
 from allocator.cli import main
-from benchmarks import calls, claims, program, service, start
+from benchmarks import calls, claims, inserts, program, service, start
 
 
 @pytest.fixture
@@ -22,6 +22,7 @@ def brief(monkeypatch):
     monkeypatch.setattr(service, "SECONDS", 0.2)
     monkeypatch.setattr(service, "CALLS", 20_000)
     monkeypatch.setattr(start, "COUNTS", (5, 50))
+    monkeypatch.setattr(inserts, "ROWS", 20)
 
 
 def run(*words: str):
@@ -34,13 +35,12 @@ def run(*words: str):
 def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, tmp_path, kind):
     with Allocator(fresh) as ids:
         before = ids.next_id("mine")
-    told = json.loads(
-        run("call", "claim", "latency", "--quick", "--url", fresh, "--to", str(tmp_path / "out"), "--json").stdout
-    )
+    words = ("call", "claim", "latency", "insert", "--quick", "--url", fresh, "--to", str(tmp_path / "out"), "--json")
+    told = json.loads(run(*words).stdout)
 
     named = {name for race in told["races"] for name in race["candidates"]}
-    assert {"bare driver", "claim", "when needed", "in advance"} <= named
-    assert {figure["what"].partition(" ")[0] for figure in told["figures"]} >= {"a", "p99.9"}
+    assert {"bare driver", "claim", "when needed", "in advance", "our default", "objects by hand"} <= named
+    assert {figure["what"].partition(" ")[0] for figure in told["figures"]} >= {"a", "p99.9", "10,000"}
     engine = create_engine(fresh)
     assert not [name for name in inspect(engine).get_table_names() if "bench" in name]
     with engine.connect() as connection:
@@ -62,7 +62,14 @@ def test_all_suites_write_the_table_the_json_and_the_plots(brief, tmp_path, monk
     for path in tmp_path.glob("*.svg"):
         assert ET.parse(path).getroot().tag.endswith("svg")
     told = json.loads((tmp_path / "bench.json").read_text())
-    assert {race["suite"].partition(",")[0] for race in told["races"]} == {"call", "claim", "latency", "http", "start"}
+    assert {race["suite"].partition(",")[0] for race in told["races"]} == {
+        "call",
+        "claim",
+        "latency",
+        "http",
+        "insert",
+        "start",
+    }
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)

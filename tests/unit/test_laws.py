@@ -16,7 +16,7 @@ PACKAGE = Path(allocator.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts[len(PACKAGE.parts) :])
 
 LAYERS = (
-    ("errors", "forks", "entry"),
+    ("errors", "forks", "entry", "waiting", "defaults"),
     ("schemes",),
     ("database",),
     ("background", "iterators", "tags", "tokens"),
@@ -160,6 +160,7 @@ def test_import_allocator_is_cheap():
         "testcontainers",
         "django",
         "flask",
+        "fastapi",
     }
     code = f"import sys, allocator; print(*({heavy!r} & sys.modules.keys()))"
 

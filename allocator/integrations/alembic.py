@@ -1,0 +1,50 @@
+"""For an application that runs Alembic itself on the database in which the allocator's tables are.
+
+Kept apart, brought up to date by `allocator db upgrade`: in `env.py`
+
+    context.configure(..., include_name=include_name())
+
+so that autogenerate leaves them alone. In the application's own history: `target_metadata = [Base.metadata, metadata]`,
+or the allocator's revisions as a branch of it, out of the folder `versions()`. One way alone for a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from allocator.database.schema import script_folder
+from allocator.database.tables import PREFIX, metadata
+
+__all__ = ["include_name", "include_object", "metadata", "versions"]
+
+NameHook = Callable[[str | None, Any, Any], bool]
+ObjectHook = Callable[[Any, str | None, Any, bool, Any], bool]
+
+
+def is_ours(name: str | None, kind: str) -> bool:
+    """By the beginning of its name: a newer version may have made tables that this one does not know."""
+    return kind == "table" and (name or "").startswith(PREFIX)
+
+
+def include_name(own: NameHook | None = None) -> NameHook:
+    """The hook `include_name` of `context.configure`: everything but the allocator's tables, and what `own` leaves."""
+
+    def included(name: str | None, kind: Any, parents: Mapping[str, str | None]) -> bool:
+        return not is_ours(name, kind) and (own is None or own(name, kind, parents))
+
+    return included
+
+
+def include_object(own: ObjectHook | None = None) -> ObjectHook:
+    """As `include_name`, for the hook `include_object`."""
+
+    def included(found: Any, name: str | None, kind: Any, reflected: bool, other: Any) -> bool:
+        return not is_ours(name, kind) and (own is None or own(found, name, kind, reflected, other))
+
+    return included
+
+
+def versions() -> str:
+    """The folder of the allocator's revisions, for `version_locations`: their branch is labelled `allocator`."""
+    return str(script_folder() / "versions")

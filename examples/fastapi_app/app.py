@@ -1,0 +1,89 @@
+"""A shop: orders with their items, whose keys are ids of the allocator. FastAPI and SQLAlchemy, all of it awaited."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, HTTPException
+from pydantic import BaseModel
+from sqlalchemy import ForeignKey
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from allocator import AsyncAllocator
+from allocator.integrations.sqlalchemy import primary_key
+from allocator.integrations.starlette import ids_of, lifespan
+
+# SQLite has one writer for a file, so the ids have a file of their own. On a server both are the same database.
+ids = AsyncAllocator(os.environ.get("SHOP_IDS_URL", "sqlite:///ids.db"))
+engine = create_async_engine(os.environ.get("SHOP_DATABASE_URL", "sqlite+aiosqlite:///shop.db?timeout=60"))
+
+Key = Annotated[int, primary_key(ids)]
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Order(Base):
+    __tablename__ = "order"
+    id: Mapped[Key]
+    customer: Mapped[str]
+    items: Mapped[list["Item"]] = relationship(lazy="selectin")
+
+
+class Item(Base):
+    __tablename__ = "item"
+    id: Mapped[Key]
+    order_id: Mapped[int] = mapped_column(ForeignKey("order.id"))
+    product: Mapped[str]
+
+
+class NewOrder(BaseModel):
+    customer: str
+    products: list[str]
+
+
+@asynccontextmanager
+async def database(app: FastAPI) -> AsyncIterator[None]:
+    async with engine.begin() as connection:
+        await connection.run_sync(Base.metadata.create_all)
+    yield
+    await engine.dispose()
+
+
+async def in_session() -> AsyncIterator[AsyncSession]:
+    async with AsyncSession(engine, expire_on_commit=False) as session:
+        yield session
+
+
+app = FastAPI(lifespan=lifespan(ids, own=database))
+Sessions = Annotated[AsyncSession, Depends(in_session)]
+
+
+def shown(order: Order) -> dict[str, object]:
+    """Ids are text: a browser reads numbers above 2**53 wrongly."""
+    items = [{"id": str(item.id), "product": item.product} for item in order.items]
+    return {"id": str(order.id), "customer": order.customer, "items": items}
+
+
+@app.post("/orders", status_code=201)
+async def make(new: NewOrder, session: Sessions) -> dict[str, object]:
+    order = Order(customer=new.customer, items=[Item(product=product) for product in new.products])
+    session.add(order)
+    await session.commit()  # the order and its items at once, or nothing
+    return shown(order)
+
+
+@app.get("/orders/{number}")
+async def read(number: int, session: Sessions) -> dict[str, object]:
+    if order := await session.get(Order, number):
+        return shown(order)
+    raise HTTPException(404)
+
+
+@app.post("/invoices", status_code=201)
+async def invoice(allocator: Annotated[AsyncAllocator, Depends(ids_of)]) -> dict[str, str]:
+    """Ids for what is not in a table."""
+    return {"number": str(await allocator.ticket("invoice"))}

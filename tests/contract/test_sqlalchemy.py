@@ -1,0 +1,260 @@
+"""Sequences as defaults of columns: every way in which SQLAlchemy inserts rows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rig.mapped import ROWS, keys, models, table_of
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    select,
+)
+from sqlalchemy.exc import IntegrityError, StatementError
+from sqlalchemy.orm import Session
+
+from allocator import Allocator, DatabaseUnavailable, InvalidDatabase, InvalidSetting
+
+SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
+def base(ids: Allocator, engine: Engine) -> Any:
+    made = models(ids)
+    made.metadata.create_all(engine)
+    return made
+
+
+# -- every way to insert
+
+
+def test_a_flush_gives_parents_and_children_their_ids(engine, base):
+    with Session(engine) as session:
+        orders = [base.Order(name="a", items=[base.Item(), base.Item()]), base.Order(name="b", items=[base.Item()])]
+        session.add_all(orders)
+        session.commit()
+
+        assert [order.id for order in orders] == [1, 2]
+        assert {item.order_id for item in session.scalars(select(base.Item))} == {1, 2}
+        assert sorted(session.scalars(select(base.Item.id))) == [1, 2, 3]
+
+
+@TWO
+def test_a_flush_asks_the_database_for_no_key(engine, base):
+    said = []
+    event.listen(engine, "before_cursor_execute", lambda *args: said.append(args[2]))
+    with Session(engine) as session:
+        session.add_all(base.Order(name="x") for _ in range(3))
+        session.commit()
+
+    assert [words for words in said if words.startswith("INSERT") and "RETURNING" in words] == []
+
+
+@TWO
+def test_a_key_that_is_given_by_hand_stays(engine, base):
+    with Session(engine) as session:
+        session.add_all([base.Order(name="a", id=77), base.Order(name="b")])
+        session.commit()
+
+        assert sorted(session.scalars(select(base.Order.id))) == [1, 77]
+
+
+INSERTS: dict[str, Callable[[Session, Any], Any]] = {
+    "executemany": lambda session, order: session.connection().execute(insert(order.__table__), ROWS),
+    "values": lambda session, order: session.connection().execute(insert(order.__table__).values(ROWS)),
+    "one by one": lambda session, order: [session.execute(insert(order).values(**row)) for row in ROWS],
+    "mappings": lambda session, order: session.bulk_insert_mappings(order, ROWS),
+    "objects": lambda session, order: session.bulk_save_objects([order(**row) for row in ROWS]),
+    "bulk": lambda session, order: session.execute(insert(order), ROWS),
+}
+
+
+def test_each_row_has_its_own_id(engine, base):
+    found = {}
+    with Session(engine) as session:
+        for way, act in INSERTS.items():
+            act(session, base.Order)
+            session.commit()
+            found[way] = session.execute(select(base.Order.id, base.Order.name).order_by(base.Order.id)).all()[-3:]
+
+    assert list(found.values()) == [
+        [(number, "a"), (number + 1, "b"), (number + 2, "c")] for number in range(1, 1 + 3 * len(INSERTS), 3)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"], indirect=True)
+def test_returning_gives_the_ids_of_many_rows(engine, base):
+    with Session(engine) as session:
+        found = session.scalars(insert(base.Order).returning(base.Order.id, sort_by_parameter_order=True), ROWS)
+
+        assert list(found) == [1, 2, 3]
+
+
+@TWO
+def test_the_id_of_one_row_is_known_without_asking(engine, base):
+    with engine.begin() as connection:
+        found = connection.execute(insert(base.Order.__table__).values(name="a"))
+
+        assert tuple(found.inserted_primary_key) == (1,)
+
+
+@TWO
+def test_ids_of_a_transaction_that_is_rolled_back_are_a_gap(engine, base, ids):
+    with Session(engine) as session:
+        session.add(base.Order(name="lost"))
+        session.flush()
+        session.rollback()
+        session.add(base.Order(name="kept"))
+        session.commit()
+
+        assert session.scalars(select(base.Order.id)).all() == [2]
+    assert ids.next_id("order") == 3
+
+
+@TWO
+def test_more_rows_than_a_segment_has(engine, base, ids):
+    ids.tags.create("plain", step=10, max_step=10)
+    table = table_of(ids, engine)
+    with engine.begin() as connection:
+        connection.execute(insert(table), [{"name": str(number)} for number in range(1000)])
+
+    assert keys(engine, table) == list(range(1, 1001))
+
+
+@TWO
+def test_many_threads_insert_at_once(engine, ids):
+    table = table_of(ids, engine)
+
+    def work() -> None:
+        for _ in range(5):
+            with engine.begin() as connection:
+                connection.execute(insert(table), ROWS)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert keys(engine, table) == list(range(1, 61))
+
+
+# -- an INSERT from a SELECT
+
+
+def from_select(table: Table) -> Any:
+    return insert(table).from_select(["name"], select(table.c.name))
+
+
+@TWO
+@pytest.mark.parametrize("many", [False, True])
+def test_an_insert_from_a_select_is_refused(engine, ids, many):
+    table = table_of(ids, engine)
+    with engine.begin() as connection:
+        connection.execute(insert(table), ROWS)
+        with pytest.raises(StatementError, match="all rows of this statement would get the same id") as refused:
+            connection.execute(from_select(table), [{}, {}] if many else None)
+
+    assert isinstance(refused.value.orig, InvalidSetting)
+    assert keys(engine, table) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_an_insert_from_a_select_in_a_common_table_is_refused(engine, ids):
+    table = table_of(ids, engine)
+    inserted = from_select(table).returning(table.c.id).cte("inserted")
+    with engine.begin() as connection:
+        connection.execute(insert(table), ROWS)
+        with pytest.raises(StatementError, match="all rows of this statement"):
+            connection.execute(select(inserted))
+
+
+@TWO
+def test_control_what_an_insert_from_a_select_does_with_any_other_default(engine, ids):
+    """One call for all rows: a key is refused by the database, and a column without a unique key has duplicates."""
+    for unique in (True, False):
+        table = Table(
+            f"control{unique:d}",
+            MetaData(),
+            Column("id", Integer, primary_key=True),
+            Column("number", BigInteger, default=lambda: ids.next_id("control"), unique=unique),
+            Column("name", String(20)),
+        )
+        table.create(engine)
+        with engine.begin() as connection:
+            connection.execute(insert(table), ROWS)
+            before = ids.next_id("control")
+        with engine.connect() as connection:
+            if unique:
+                with pytest.raises(IntegrityError):
+                    connection.execute(from_select(table))
+            else:
+                connection.execute(from_select(table))
+                copied = connection.scalars(select(table.c.number).where(table.c.number > before))
+                assert list(copied) == [before + 1] * 3
+
+
+def test_ids_of_a_block_can_be_numbered_in_the_select(engine, ids):
+    """What the refusal advises."""
+    table = table_of(ids, engine)
+    with engine.begin() as connection:
+        connection.execute(insert(table), ROWS)
+        block = ids.reserve("plain", 3)
+        number = func.row_number().over(order_by=table.c.id) + (block.start - 1)
+        connection.execute(insert(table).from_select(["id", "name"], select(number, table.c.name)))
+
+    assert keys(engine, table) == [1, 2, 3, *block]
+
+
+# -- SQLite: one writer
+
+
+@SQLITE
+def test_one_file_for_ids_and_rows_is_refused_while_a_transaction_holds_it(fresh, ids):
+    engine = create_engine(fresh)
+    base = models(ids)
+    base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add(base.Order(name="a", items=[base.Item()]))  # its own INSERT begins the transaction
+        with pytest.raises(InvalidDatabase, match="'item': no ids are in memory, and a claim would wait"):
+            session.commit()
+        session.rollback()
+        ids.next_id("item")
+        session.add(base.Order(name="a", items=[base.Item()]))
+        session.commit()
+
+        assert (session.scalars(select(base.Order.id)).all(), session.scalars(select(base.Item.id)).all()) == ([2], [2])
+    with engine.begin() as connection:
+        table = table_of(ids, engine)
+        connection.execute(base.Order.__table__.delete().where(base.Order.id == 0))
+        with pytest.raises(StatementError, match="give the allocator a file of its own"):
+            connection.execute(insert(table), ROWS)
+    engine.dispose()
+
+
+@SQLITE
+def test_control_one_file_for_ids_and_rows_waits_for_itself(fresh):
+    with Allocator(fresh, timeout=0.3) as ids:
+        engine = create_engine(fresh)
+        table = Table("plain", MetaData(), Column("id", BigInteger, primary_key=True))
+        table.create(engine)
+        with engine.begin() as connection:
+            connection.execute(insert(table).values(id=1))
+            with pytest.raises(DatabaseUnavailable):
+                ids.next_id("plain")
+        engine.dispose()
+    with Allocator(fresh) as ids:
+        assert ids.next_id("plain") > 0

@@ -1,0 +1,198 @@
+"""Sequences as defaults of columns under an event loop, which never waits for a claim."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from rig.mapped import ROWS, keys, models, table_of
+from sqlalchemy import create_engine, insert, select
+from sqlalchemy.exc import StatementError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from allocator import Allocator, AsyncAllocator, DatabaseUnavailable, InvalidDatabase, InvalidSetting
+
+SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+ASYNC = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+
+
+class Stalled:
+    """Holds claims up until the event loop lets them go: one that is blocked never does."""
+
+    def __init__(self, ids: Allocator, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.passed: list[bool] = []
+        self.held: list[threading.Event] = []
+        claim = ids._backend.claim_segment
+
+        def hold(*args: Any, **kwargs: Any) -> range:
+            self.passed.append(self.wait())
+            return claim(*args, **kwargs)
+
+        monkeypatch.setattr(ids._backend, "claim_segment", hold)
+
+    def wait(self) -> bool:
+        go = threading.Event()
+        self.held.append(go)
+        try:
+            self.loop.call_soon_threadsafe(self.loop.call_later, 0.01, go.set)
+        except RuntimeError:  # it is over, and this claim was in advance
+            return True
+        return go.wait(3)
+
+    def run(self, main: Any) -> Any:
+        async def noted() -> Any:
+            self.loop = asyncio.get_running_loop()
+            return await main
+
+        try:
+            return asyncio.run(noted())
+        finally:
+            for go in self.held:
+                go.set()
+
+
+def async_url(kind: str, url: str) -> str:
+    return url.replace("sqlite:", "sqlite+aiosqlite:") if kind == "sqlite" else url
+
+
+@pytest.fixture(params=["Allocator", "AsyncAllocator"])
+def either(request, ids):
+    """An allocator of either face; the database behind it is that of `ids`."""
+    return ids if request.param == "Allocator" else AsyncAllocator(ids)
+
+
+@ASYNC
+def test_an_async_session_draws_without_blocking_the_loop(kind, engine, rows, ids, either, monkeypatch):
+    stalled = Stalled(ids, monkeypatch)
+    base = models(either)
+    base.metadata.create_all(engine)
+
+    async def main() -> tuple[list[int], list[int]]:
+        made = create_async_engine(async_url(kind, rows))
+        async with AsyncSession(made) as session:
+            session.add_all(base.Order(name=name, items=[base.Item(), base.Item()]) for name in "abc")
+            await session.flush()
+            await session.execute(insert(base.Order.__table__), ROWS)
+            await session.execute(insert(base.Order).values(ROWS))
+            await session.commit()
+            found = [sorted(await session.scalars(select(model.id))) for model in (base.Order, base.Item)]
+        await made.dispose()
+        return found[0], found[1]
+
+    assert stalled.run(main()) == (list(range(1, 10)), list(range(1, 7)))
+    assert len(stalled.passed) >= 2
+    assert all(stalled.passed)
+
+
+@ASYNC
+def test_an_async_core_insert_draws_without_blocking_the_loop(kind, engine, rows, ids, either, monkeypatch):
+    stalled = Stalled(ids, monkeypatch)
+    table = table_of(either, engine)
+    ids.tags.create("plain", step=10, max_step=10)
+
+    async def main() -> None:
+        made = create_async_engine(async_url(kind, rows))
+        async with made.begin() as connection:
+            await connection.execute(insert(table), [{"name": str(number)} for number in range(50)])
+        await made.dispose()
+
+    stalled.run(main())
+    assert keys(engine, table) == list(range(1, 51))
+    assert len(stalled.passed) >= 5
+    assert all(stalled.passed)
+
+
+@ASYNC
+def test_other_calls_in_a_session_do_not_block_the_loop_either(kind, rows, ids, monkeypatch):
+    """A hook of the application draws with the blocking face."""
+    stalled = Stalled(ids, monkeypatch)
+
+    async def main() -> Any:
+        made = create_async_engine(async_url(kind, rows))
+        async with AsyncSession(made) as session:
+            found = await session.run_sync(lambda _: (ids.next_id("a"), ids.next_ids("b", 3), ids.reserve("c", 2)))
+        await made.dispose()
+        return found
+
+    assert stalled.run(main()) == (1, [1, 2, 3], range(1, 3))
+    assert len(stalled.passed) >= 3
+    assert all(stalled.passed)
+
+
+@SQLITE
+def test_a_database_that_does_not_answer_is_an_error_in_time_and_a_wait_can_be_cancelled(rows, fresh):
+    engine = create_engine(rows)
+    with Allocator(fresh, timeout=0.2) as ids:
+        table = table_of(ids, engine)
+        holder = create_engine(fresh)
+
+        async def main() -> None:
+            made = create_async_engine(async_url("sqlite", rows))
+            async with made.connect() as connection:
+                with pytest.raises(StatementError) as failed:
+                    await connection.execute(insert(table), ROWS)
+                assert isinstance(failed.value.orig, DatabaseUnavailable)
+            async with made.connect() as connection:
+                asked = asyncio.ensure_future(connection.execute(insert(table), ROWS))
+                await asyncio.sleep(0.05)
+                asked.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asked
+            await made.dispose()
+
+        with holder.connect() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            asyncio.run(main())
+            connection.rollback()
+        holder.dispose()
+    with Allocator(fresh) as ids:
+        assert ids.next_id("plain") > 0
+    assert keys(engine, table) == []
+    engine.dispose()
+
+
+@SQLITE
+def test_one_file_is_refused_under_an_event_loop_too(fresh, ids):
+    engine = create_engine(fresh)
+    base = models(ids)
+    base.metadata.create_all(engine)
+    engine.dispose()
+
+    async def main() -> None:
+        made = create_async_engine(async_url("sqlite", fresh))
+        async with AsyncSession(made) as session:
+            session.add(base.Order(name="a", items=[base.Item()]))
+            with pytest.raises(InvalidDatabase, match="give the allocator a file of its own"):
+                await session.commit()
+        await made.dispose()
+
+    asyncio.run(main())
+
+
+@SQLITE
+def test_the_sequence_of_an_async_allocator_is_refused_by_blocking_code(engine, ids):
+    """Also when ids are in memory: it would fail some other day."""
+    shared = AsyncAllocator(ids)
+    base = models(shared)
+    base.metadata.create_all(engine)
+    ids.next_id("order")
+    sentence = "tag 'order': a sequence of an AsyncAllocator can be the default of a column under an AsyncSession alone"
+    with pytest.raises(InvalidSetting, match=sentence):
+        shared.sequence("order")()
+    with Session(engine) as session:
+        session.add(base.Order(name="a"))
+        with pytest.raises(InvalidSetting, match=sentence):
+            session.flush()
+    with engine.connect() as connection, pytest.raises(StatementError, match=sentence):
+        connection.execute(insert(base.Order.__table__), ROWS)
+
+
+@SQLITE
+def test_a_sequence_is_a_default_of_anything(ids):
+    """Of a field of a dataclass, or wherever else a callable is asked for."""
+    order = ids.sequence("order")
+
+    assert [order(), order(), order.next_id()] == [1, 2, 3]

@@ -1,0 +1,158 @@
+"""Keys whose tag is the name of their table: shared types, mixins, subclasses, dataclasses.
+
+Annotations are not put off here, since SQLAlchemy would look for a local type among the names of the module.
+"""
+
+from typing import Annotated
+
+import pytest
+from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, String, Table, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
+
+from allocator import InvalidTag
+from allocator.integrations.sqlalchemy import FromTable, primary_key
+
+TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+
+
+@TWO
+def test_classes_that_share_a_type_have_tags_of_their_own(engine, ids):
+    key = Annotated[int, primary_key(ids)]
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Keyed(Base):
+        __abstract__ = True
+        id: Mapped[key]
+
+    class Named:
+        id: Mapped[key]
+        name: Mapped[str | None] = mapped_column(String(20))
+
+    class One(Keyed):
+        __tablename__ = "one"
+
+    class Two(Keyed):
+        __tablename__ = "two"
+
+    class Three(Named, Base):
+        __tablename__ = "three"
+
+    class Four(Base):
+        __tablename__ = "four"
+        id: Mapped[key] = mapped_column(name="number", sort_order=5)
+
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        for model, count in ((One, 1), (Two, 2), (Three, 3), (Four, 4)):
+            session.add_all(model() for _ in range(count))
+        session.commit()
+
+    assert {tag.name: ids.next_id(tag.name) for tag in ids.tags.list()} == {"one": 2, "two": 3, "three": 4, "four": 5}
+
+
+@TWO
+def test_subclasses_have_the_ids_of_the_table_that_numbers_them(engine, ids):
+    key = Annotated[int, primary_key(ids)]
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Person(Base):
+        __tablename__ = "person"
+        __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "person"}
+        id: Mapped[key]
+        kind: Mapped[str] = mapped_column(String(20))
+
+    class Employee(Person):
+        __tablename__ = "employee"
+        __mapper_args__ = {"polymorphic_identity": "employee"}
+        id: Mapped[key] = mapped_column(ForeignKey("person.id"))
+
+    class Guest(Person):
+        __mapper_args__ = {"polymorphic_identity": "guest"}
+
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add_all([Person(), Employee(), Guest(), Employee()])
+        session.commit()
+
+        assert sorted(session.scalars(select(Person.id))) == [1, 2, 3, 4]
+        employees = set(session.scalars(select(Employee.__table__.c.id)))
+        assert employees == set(session.scalars(select(Person.id).where(Person.kind == "employee")))
+    assert [tag.name for tag in ids.tags.list()] == ["person"]
+
+
+@SQLITE
+def test_dataclasses(engine, ids):
+    key = Annotated[int, primary_key(ids)]
+
+    class Base(MappedAsDataclass, DeclarativeBase):
+        pass
+
+    class One(Base):
+        __tablename__ = "one"
+        id: Mapped[int] = primary_key(ids, init=False)
+        name: Mapped[str] = mapped_column(String(20), default="one")
+
+    class Two(Base):
+        __tablename__ = "two"
+        id: Mapped[key] = mapped_column(init=False)
+
+    class Three(Base):
+        __tablename__ = "three"
+        id: Mapped[int] = mapped_column(
+            BigInteger, primary_key=True, insert_default=ids.sequence("another"), init=False
+        )
+
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        objects = [One(), One("b"), Two(), Three()]
+        session.add_all(objects)
+        session.commit()
+
+        assert [made.id for made in objects] == [1, 2, 1, 1]
+    assert [tag.name for tag in ids.tags.list()] == ["another", "one", "two"]
+
+
+@SQLITE
+def test_a_schema_is_part_of_the_tag(ids):
+    metadata = MetaData()
+    for schema in (None, "sales"):
+        Table("order", metadata, Column("id", BigInteger, primary_key=True, default=FromTable(ids)), schema=schema)
+
+    assert [table.c.id.default.arg.tag for table in metadata.tables.values()] == ["order", "sales.order"]
+
+
+@SQLITE
+def test_a_copy_of_a_table_goes_on_with_its_tag(ids):
+    original = Table("order", MetaData(), Column("id", BigInteger, primary_key=True, default=FromTable(ids)))
+    copied = original.to_metadata(MetaData(), name="_alembic_tmp_order")
+
+    assert copied.c.id.default.arg is original.c.id.default.arg is ids.sequence("order")
+
+
+@SQLITE
+def test_a_name_that_is_no_tag_is_refused_when_the_class_is_mapped(ids):
+    class Base(DeclarativeBase):
+        pass
+
+    with pytest.raises(InvalidTag, match=r"table 'order items' cannot name its tag: .* primary_key\(ids, tag="):
+
+        class Wrong(Base):
+            __tablename__ = "order items"
+            id: Mapped[int] = primary_key(ids)
+
+    class Right(Base):
+        __tablename__ = "line items"
+        id: Mapped[int] = primary_key(ids, tag="line-items")
+
+    assert Right.__table__.c.id.default.arg is ids.sequence("line-items")
+
+
+@SQLITE
+def test_a_tag_that_is_none_is_refused_at_once(ids):
+    with pytest.raises(InvalidTag):
+        primary_key(ids, tag="order items")

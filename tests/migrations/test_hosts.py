@@ -1,0 +1,246 @@
+"""An application that runs Alembic itself: our tables left alone, in its own history, as a branch of it, or as SQL."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.util import CommandError
+from click.testing import CliRunner
+from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, inspect, text
+
+from allocator import Allocator
+from allocator.cli import main
+from allocator.database import schema
+from allocator.database.store import Database
+from allocator.database.tables import REVISIONS, VERSION_TABLE
+from allocator.integrations import alembic as hooks
+
+TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+
+ENV = """
+from alembic import context
+from allocator.integrations.alembic import include_name, include_object, metadata as allocator_metadata
+from sqlalchemy import BigInteger, Column, MetaData, Table, create_engine
+
+metadata = MetaData()
+Table("orders", metadata, Column("id", BigInteger, primary_key=True))
+
+engine = create_engine(context.config.attributes["url"])
+try:
+    with engine.connect() as connection:
+        context.configure(connection=connection, {options})
+        with context.begin_transaction():
+            context.run_migrations()
+finally:
+    engine.dispose()
+"""
+ALONE = "target_metadata=metadata"
+TOGETHER = "target_metadata=[metadata, allocator_metadata]"
+BY_NAME = f"{ALONE}, include_name=include_name()"
+BY_OBJECT = f"{ALONE}, include_object=include_object()"
+
+
+def host(folder: Path, url: str, options: str, *also: str) -> Config:
+    """An application's `env.py`, with such options, and its revisions beside those in other folders."""
+    (folder / "versions").mkdir(parents=True)
+    (folder / "env.py").write_text(ENV.format(options=options))
+    (folder / "script.py.mako").write_text((schema.script_folder() / "script.py.mako").read_text())
+    config = Config()
+    config.set_main_option("script_location", str(folder))
+    config.set_main_option("path_separator", "newline")
+    config.set_main_option("version_locations", "\n".join([str(folder / "versions"), *also]))
+    config.attributes["url"] = url
+    return config
+
+
+def operations(config: Config) -> str:
+    """What autogenerate writes into the next revision."""
+    made = command.revision(config, message="next", autogenerate=True, head="base", splice=True)
+    return Path(made.path).read_text()
+
+
+def table_names(url: str) -> set[str]:
+    engine = create_engine(url)
+    found = set(inspect(engine).get_table_names())
+    engine.dispose()
+    return found
+
+
+# -- left alone
+
+
+@TWO
+@pytest.mark.parametrize("options", [BY_NAME, BY_OBJECT])
+def test_autogenerate_leaves_our_tables_alone(fresh, tmp_path, options):
+    written = operations(host(tmp_path / "host", fresh, options))
+
+    assert "create_table('orders'" in written
+    assert "allocator_" not in written
+
+
+@TWO
+def test_control_without_the_hook_it_drops_them(fresh, tmp_path):
+    written = operations(host(tmp_path / "host", fresh, ALONE))
+
+    assert "drop_table('allocator_segment')" in written
+    assert f"drop_table('{VERSION_TABLE}')" in written
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+def test_the_hooks_go_together_with_the_hosts_own(fresh):
+    engine = create_engine(fresh)
+    metadata = MetaData()
+    Table("legacy", metadata, Column("id", BigInteger), Column("old", String))
+    Table("forgotten", metadata, Column("id", BigInteger))
+    metadata.create_all(engine)
+
+    def by_name(name, kind, parents):
+        return name != "legacy"
+
+    def by_object(found, name, kind, reflected, other):
+        return name != "legacy"
+
+    for hook in (
+        {"include_name": hooks.include_name(by_name)},
+        {"include_object": hooks.include_object(by_object)},
+    ):
+        with engine.connect() as connection:
+            found = compare_metadata(MigrationContext.configure(connection, opts=hook), MetaData())
+        assert [(what, table.name) for what, table in found] == [("remove_table", "forgotten")]
+    engine.dispose()
+
+
+# -- in the application's own history
+
+
+@TWO
+def test_a_second_metadata(empty, tmp_path):
+    config = host(tmp_path / "host", empty, TOGETHER)
+    command.revision(config, message="with ids", autogenerate=True)
+    command.upgrade(config, "head")
+
+    with Allocator(empty) as ids:
+        assert ids.next_id("order") == 1
+    command.check(config)
+    assert VERSION_TABLE not in table_names(empty)
+
+
+OWN = f"""
+revision = "host0001"
+down_revision = None
+branch_labels = ("host",)
+depends_on = "{REVISIONS[-1]}"
+
+from alembic import op
+import sqlalchemy as sa
+
+def upgrade():
+    op.create_table("orders", sa.Column("id", sa.BigInteger(), primary_key=True))
+    op.execute(sa.text("INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit) "
+                       "VALUES ('orders', 500, 1, 1000000, 9223372036854775807)"))
+
+def downgrade():
+    op.drop_table("orders")
+"""
+
+
+@TWO
+def test_our_revisions_as_a_branch_on_which_the_hosts_depend(empty, tmp_path):
+    config = host(tmp_path / "host", empty, BY_NAME, hooks.versions())
+    (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
+    command.upgrade(config, "host@head")
+
+    assert "orders" in table_names(empty)
+    assert VERSION_TABLE not in table_names(empty)
+    with Allocator(empty) as ids:
+        assert ids.next_id("orders") == 501
+    command.upgrade(config, "heads")
+    made = command.revision(config, message="next", autogenerate=True, head="host@head")
+    assert "allocator_" not in Path(made.path).read_text()
+    assert Path(made.path).parent == tmp_path / "host" / "versions"
+    with pytest.raises(RuntimeError, match="1 tags have given out ids"):
+        command.downgrade(config, "allocator@base")
+
+
+def test_control_without_our_folder_nobody_knows_the_branch(tmp_path):
+    config = host(tmp_path / "host", "sqlite://", BY_NAME)
+    (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
+
+    with pytest.raises((CommandError, KeyError), match=REVISIONS[-1]):
+        command.upgrade(config, "heads")
+
+
+# -- statements for a DBA
+
+
+def run_statements(url: str, words: str) -> None:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for statement in words.split(";\n"):
+            if statement.strip().strip(";"):
+                connection.execute(text(statement.strip().strip(";").replace(":", r"\:")))
+    engine.dispose()
+
+
+def up_to(revision: str, words: str) -> str:
+    before = words.partition(f"-- Running upgrade {revision} ->")[0]
+    return f"{before}COMMIT;" if words.startswith("BEGIN") else before
+
+
+def told(*words: str) -> str:
+    done = CliRunner().invoke(main, ["db", "upgrade", *words])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def problems(url: str) -> list[str]:
+    database = Database(url)
+    found = database.run(schema.problems, database.dialect, "here")
+    database.close()
+    return found
+
+
+@pytest.mark.parametrize("since", [None, *REVISIONS[-2:-1]])
+def test_the_statements_for_a_dba_make_the_schema(empty, since):
+    if since:
+        run_statements(empty, up_to(since, told("--sql", "--url", empty)))
+        assert since in problems(empty)[0]
+    run_statements(empty, told("--sql", "--url", empty, *(["--since", since] if since else [])))
+
+    assert problems(empty) == []
+    with Allocator(empty) as ids:
+        assert ids.next_id("order") == 1
+
+
+def test_the_statements_need_no_database():
+    assert "CREATE TABLE allocator_segment" in told("--sql", "--url", "postgresql://nobody@nowhere.invalid/ids")
+    assert "CREATE TABLE allocator_segment" in told("--sql", "--json", "--url", "mysql://nobody@nowhere.invalid/ids")
+    assert "CREATE" not in told("--sql", "--since", REVISIONS[-1], "--url", "postgresql://nobody@nowhere.invalid/ids")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--sql", "--since", "0815"], f"--since must be one of {', '.join(REVISIONS)}, got 0815"),
+        (["--since", "0001"], "--since says where --sql begins, and needs it"),
+    ],
+)
+def test_what_cannot_be_told_is_one_sentence(words, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["db", "upgrade", *words])
+
+    assert (done.exit_code, sentence in done.output) == (2, True), done.output
+
+
+def test_the_integration_is_the_only_part_that_a_host_imports_for_its_env():
+    code = "import sys, allocator.integrations.alembic; print('alembic' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"
