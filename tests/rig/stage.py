@@ -1,0 +1,121 @@
+"""What a page speaks of, in reality: the databases under the URLs that it names, and the service at its address.
+
+A page names databases as a reader would, `postgresql+psycopg://user:password@host/ids`. Each of these is a new database
+of a real server here, the same one wherever the page names it; outputs are told with the page's names again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from rig.servers import SERVERS, server
+from rig.service import Served
+from sqlalchemy import create_engine, make_url
+
+ADDRESS = "127.0.0.1:8000"
+URL = re.compile(r"(postgresql\+psycopg|mysql\+pymysql|mariadb\+pymysql)://([\w.-]+)(?::([\w.-]+))?@([\w.-]+)/(\w+)")
+KINDS = {"postgresql+psycopg": "postgres", "mysql+pymysql": "mysql", "mariadb+pymysql": "mariadb"}
+ROLE = re.compile(r"CREATE (?:ROLE|USER) '?(\w+)'?(@'%')?", re.IGNORECASE)
+
+numbers = itertools.count(1)
+
+Names = tuple[str, str, str]
+"""Of a database in a page: scheme, host, database."""
+
+
+class Stage:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.served: Served | None = None
+        self._databases: dict[Names, str] = {}
+        self._roles: dict[str, tuple[str, str]] = {}
+        """By name: the URL of its server's administrator, and what drops it."""
+
+    # -- from the words of a page to what there is, and back
+
+    def real(self, text: str) -> str:
+        text = URL.sub(self._real_url, text)
+        return text.replace(ADDRESS, self.served.address.partition("://")[2]) if self.served else text
+
+    def _real_url(self, found: re.Match[str]) -> str:
+        scheme, user, password, host, name = found.groups()
+        url = make_url(self._database((scheme, host, name)))
+        if user in self._roles:
+            url = url.set(username=user, password=password)
+        return url.render_as_string(hide_password=False)
+
+    def _database(self, names: Names) -> str:
+        if names not in self._databases:
+            made = f"allocator_page_{os.getpid()}_{next(numbers)}"
+            self._databases[names] = str(server(KINDS[names[0]]).database(made))
+        return self._databases[names]
+
+    def told(self, text: str) -> str:
+        if self.served:
+            text = text.replace(self.served.address.partition("://")[2], ADDRESS)
+        for (_, host, name), real in self._databases.items():
+            url = make_url(real)
+            place = f"{url.host}:{url.port}" if url.port else str(url.host)
+            text = text.replace(f"{place}/{url.database}", f"{host}/{name}").replace(str(url.database), name)
+        return text
+
+    # -- statements
+
+    def execute(self, url: str, statements: str) -> None:
+        """Statements of a DBA, each in a transaction of its own; `\\i file` reads them from a file, as psql does."""
+        url = self.real(url)
+        for found in ROLE.finditer(statements):
+            self._forget_role(found[1])
+            self._roles[found[1]] = (url, f"'{found[1]}'@'%'" if "mysql" in url or "maria" in url else found[1])
+            self._drop_role(found[1])
+        engine = create_engine(url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            for statement in self._split(statements):
+                connection.exec_driver_sql(statement.replace("%", "%%"))
+        engine.dispose()
+
+    def _split(self, statements: str) -> list[str]:
+        read: Callable[[re.Match[str]], str] = lambda found: (self.folder / found[1]).read_text()  # noqa: E731
+        whole = re.sub(r"^--.*$", "", re.sub(r"^\\i (\S+)$", read, statements, flags=re.MULTILINE), flags=re.MULTILINE)
+        return [statement for part in whole.split(";\n") if (statement := part.strip())]
+
+    def _forget_role(self, name: str) -> None:
+        if name in self._roles:
+            self._drop_role(name)
+            del self._roles[name]
+
+    def _drop_role(self, name: str) -> None:
+        url, role = self._roles[name]
+        engine = create_engine(url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            kind = "ROLE" if engine.dialect.name == "postgresql" else "USER"
+            connection.exec_driver_sql(f"DROP {kind} IF EXISTS {role}".replace("%", "%%"))
+        engine.dispose()
+
+    # -- the service
+
+    def serve(self, words: list[str], environment: dict[str, str]) -> str:
+        """Start `allocator serve` in place of the one before; what it said until it was ready."""
+        self.stop()
+        self.served = Served(options=tuple(words), cwd=self.folder, **environment)
+        return self.served.log()
+
+    def stop(self) -> None:
+        if self.served:
+            self.served.close()
+        self.served = None
+
+    def close(self) -> None:
+        self.stop()
+        for names, url in self._databases.items():
+            SERVERS.get(KINDS[names[0]]).drop(str(make_url(url).database))
+        for name in self._roles:
+            self._roles[name] = (str(SERVERS.get(self._kind_of(name)).url), self._roles[name][1])
+            self._drop_role(name)
+
+    def _kind_of(self, role: str) -> str:
+        return KINDS[self._roles[role][0].partition("://")[0]]
