@@ -96,6 +96,7 @@ def read(tmp_path: Path):
         ("sh", "false\n"),
         ("sh", "allocator next 'no tag'\n"),
         ("sql", "SELECT 1;\n"),
+        ("sql", "-- on sqlite:///a.db\nSELECT 1;  -- 2\n"),
     ],
 )
 def test_control_a_block_that_is_wrong_fails(read, language, text):
@@ -107,6 +108,14 @@ def test_commands_share_a_folder_and_an_environment(read):
     read("sh", "export ALLOCATOR_DATABASE_URL=sqlite:///one.db\nallocator next order\nls one.db\n")
     read("console", "$ allocator next order\n2\n$ allocator next 'no tag'\nerror: ...\n$ echo $((1 + 1)) | cat\n2\n")
     read("python", 'import os\nprint(os.environ["ALLOCATOR_DATABASE_URL"])  # sqlite:///one.db: as exported\n')
+
+
+def test_statements_are_run_one_by_one_and_read_from_files(read):
+    read("sh", "echo 'INSERT INTO numbers VALUES (7);' > more.sql\n")
+    read(
+        "sql",
+        "-- on sqlite:///numbers.db\nCREATE TABLE numbers (n);\n-- and\n\\i more.sql\nSELECT n, 'a' FROM numbers;  -- 7 | a\n",
+    )
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ class Reading:
     def _sql(self, block: Block) -> None:
         first, _, statements = block.text.partition("\n")
         assert first.startswith("-- on "), f"{block} must begin with a line `-- on URL`"
-        self.stage.execute(first.removeprefix("-- on "), statements)
+        for expected, row in self.stage.execute(first.removeprefix("-- on "), statements):
+            self._same(block, "a row", expected, row)
 
     def _same(self, block: Block, what: str, expected: str, said: str) -> None:
         told = self.stage.told(said)

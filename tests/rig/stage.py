@@ -9,22 +9,29 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rig.servers import SERVERS, server
 from rig.service import Served
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import CursorResult, create_engine, make_url
 
 ADDRESS = "127.0.0.1:8000"
 URL = re.compile(r"(postgresql\+psycopg|mysql\+pymysql|mariadb\+pymysql)://([\w.-]+)(?::([\w.-]+))?@([\w.-]+)/(\w+)")
 KINDS = {"postgresql+psycopg": "postgres", "mysql+pymysql": "mysql", "mariadb+pymysql": "mariadb"}
 ROLE = re.compile(r"CREATE (?:ROLE|USER) '?(\w+)'?(@'%')?", re.IGNORECASE)
 
+ENDED = re.compile(r";(?: *-- (.*))?\n")
+
 numbers = itertools.count(1)
 
 Names = tuple[str, str, str]
 """Of a database in a page: scheme, host, database."""
+
+
+def first_row(result: CursorResult[Any]) -> str:
+    row = result.first() if result.returns_rows else None
+    return " | ".join(map(str, row or ()))
 
 
 class Stage:
@@ -65,23 +72,34 @@ class Stage:
 
     # -- statements
 
-    def execute(self, url: str, statements: str) -> None:
-        """Statements of a DBA, each in a transaction of its own; `\\i file` reads them from a file, as psql does."""
-        url = self.real(url)
+    def execute(self, url: str, statements: str) -> list[tuple[str, str]]:
+        """Statements of a DBA, each in a transaction of its own; `\\i file` reads them from a file, as psql does.
+
+        Of those with a comment behind them: what it says, and the first row that came.
+        """
+        url = self.real(re.sub("^sqlite:///(?!/)", f"sqlite:///{self.folder}/", url))
         for found in ROLE.finditer(statements):
             self._forget_role(found[1])
-            self._roles[found[1]] = (url, f"'{found[1]}'@'%'" if "mysql" in url or "maria" in url else found[1])
+            self._roles[found[1]] = (url, f"'{found[1]}'@'%'" if KINDS[url.partition(":")[0]] != "postgres" else found[1])
             self._drop_role(found[1])
         engine = create_engine(url, isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
-            for statement in self._split(statements):
-                connection.exec_driver_sql(statement.replace("%", "%%"))
+            pairs = [
+                (expected, first_row(connection.exec_driver_sql(statement.replace("%", "%%"))))
+                for statement, expected in self._split(statements)
+            ]
         engine.dispose()
+        return [pair for pair in pairs if pair[0]]
 
-    def _split(self, statements: str) -> list[str]:
-        read: Callable[[re.Match[str]], str] = lambda found: (self.folder / found[1]).read_text()  # noqa: E731
-        whole = re.sub(r"^--.*$", "", re.sub(r"^\\i (\S+)$", read, statements, flags=re.MULTILINE), flags=re.MULTILINE)
-        return [statement for part in whole.split(";\n") if (statement := part.strip())]
+    def _split(self, statements: str) -> list[tuple[str, str]]:
+        """Each statement, with the comment behind it."""
+
+        def read(found: re.Match[str]) -> str:
+            return (self.folder / found[1]).read_text()
+
+        whole = re.sub(r"^\\i (\S+)$", read, statements, flags=re.MULTILINE)
+        parts = ENDED.split(re.sub(r"^--.*$", "", whole, flags=re.MULTILINE))
+        return [(part.strip(), said or "") for part, said in zip(parts[::2], [*parts[1::2], ""]) if part.strip()]
 
     def _forget_role(self, name: str) -> None:
         if name in self._roles:
