@@ -25,11 +25,15 @@ MARK = "-- environment of the page --"
 
 
 def alike(expected: str, found: str) -> bool:
-    lines = [
-        r"(?:.*\n)*?" if line.strip() == ANY else re.escape(line.rstrip()).replace(re.escape(ANY), ".*") + r" *\n"
-        for line in expected.splitlines()
-    ]
-    return re.fullmatch("".join(lines), ending(found)) is not None
+    return re.fullmatch("".join(map(pattern, expected.splitlines())), ending(found)) is not None
+
+
+def pattern(line: str) -> str:
+    """Of a line of output; the blanks between columns are as many as it takes."""
+    if line.strip() == ANY:
+        return r"(?:.*\n)*?"
+    exact = re.sub(r"(\\ )+", " +", re.escape(line.rstrip()))
+    return exact.replace(re.escape(ANY), ".*") + r" *\n"
 
 
 def ending(text: str) -> str:
