@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 import allocator
 
@@ -16,7 +17,7 @@ PARSED = ("toml", "ini", "yaml", "json")
 NOT_RUN = "text"
 """Needs a reason, in a comment on the line before: `<!-- not run: … -->`."""
 
-FENCE = re.compile(r"^```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^(?P<in> *)```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^(?P=in)```$", re.DOTALL | re.MULTILINE)
 REASON = re.compile(r"<!-- not run: (.+?) -->\n+\Z", re.DOTALL)
 HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -50,7 +51,7 @@ def block_at(page: Path, source: str, found: re.Match[str]) -> Block:
     before = source[: found.start()]
     reason = REASON.search(before)
     line = before.count("\n") + 1
-    return Block(page, line, found["language"], found["text"], " ".join(reason[1].split()) if reason else "")
+    return Block(page, line, found["language"], dedent(found["text"]), " ".join(reason[1].split()) if reason else "")
 
 
 def prose(page: Path) -> str:
