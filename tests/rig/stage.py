@@ -17,9 +17,10 @@ from rig.service import Served
 from sqlalchemy import CursorResult, create_engine, make_url
 
 ADDRESS = "127.0.0.1:8000"
+TLS = "--certificate"
 URL = re.compile(r"(postgresql\+psycopg|mysql\+pymysql|mariadb\+pymysql)://([\w.-]+)(?::([\w.-]+))?@([\w.-]+)/(\w+)")
 KINDS = {"postgresql+psycopg": "postgres", "mysql+pymysql": "mysql", "mariadb+pymysql": "mariadb"}
-ROLE = re.compile(r"CREATE (?:ROLE|USER) '?(\w+)'?(@'%')?", re.IGNORECASE)
+ROLE = re.compile(r"CREATE (?:ROLE|USER) '?(\w+)", re.IGNORECASE)
 
 ENDED = re.compile(r";(?: *-- (.*))?\n")
 
@@ -27,6 +28,11 @@ numbers = itertools.count(1)
 
 Names = tuple[str, str, str]
 """Of a database in a page: scheme, host, database."""
+
+
+def own(role: str) -> str:
+    """A role belongs to a server, on which other runs may be."""
+    return f"p{os.getpid()}_{role}"
 
 
 def first_row(result: CursorResult[Any]) -> str:
@@ -39,25 +45,27 @@ class Stage:
         self.folder = folder
         self.served: Served | None = None
         self._databases: dict[Names, str] = {}
-        self._roles: dict[str, tuple[str, str]] = {}
-        """By name: the URL of its server's administrator, and what drops it."""
+        self._roles: dict[str, str] = {}
+        """By name: the URL of the database where it was made."""
 
     # -- from the words of a page to what there is, and back
 
     def real(self, text: str) -> str:
+        for role in self._roles:
+            text = re.sub(rf"\b{role}\b", own(role), text)
         text = URL.sub(self._real_url, text)
         return text.replace(ADDRESS, self.served.address.partition("://")[2]) if self.served else text
 
     def _real_url(self, found: re.Match[str]) -> str:
         scheme, user, password, host, name = found.groups()
         url = make_url(self._database((scheme, host, name)))
-        if user in self._roles:
+        if user in map(own, self._roles):
             url = url.set(username=user, password=password)
         return url.render_as_string(hide_password=False)
 
     def _database(self, names: Names) -> str:
         if names not in self._databases:
-            made = f"allocator_page_{os.getpid()}_{next(numbers)}"
+            made = f"allocator_page_{os.getpid()}_{next(numbers):03}"  # none is the beginning of another
             self._databases[names] = str(server(KINDS[names[0]]).database(made))
         return self._databases[names]
 
@@ -68,6 +76,8 @@ class Stage:
             url = make_url(real)
             place = f"{url.host}:{url.port}" if url.port else str(url.host)
             text = text.replace(f"{place}/{url.database}", f"{host}/{name}").replace(str(url.database), name)
+        for role in self._roles:
+            text = text.replace(own(role), role)
         return text
 
     # -- statements
@@ -78,15 +88,12 @@ class Stage:
         Of those with a comment behind them: what it says, and the first row that came.
         """
         url = self.real(re.sub("^sqlite:///(?!/)", f"sqlite:///{self.folder}/", url))
-        for found in ROLE.finditer(statements):
-            self._forget_role(found[1])
-            self._roles[found[1]] = (url, f"'{found[1]}'@'%'" if KINDS[url.partition(":")[0]] != "postgres" else found[1])
-            self._drop_role(found[1])
+        self._roles |= dict.fromkeys(ROLE.findall(statements), url)
         engine = create_engine(url, isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
             pairs = [
                 (expected, first_row(connection.exec_driver_sql(statement.replace("%", "%%"))))
-                for statement, expected in self._split(statements)
+                for statement, expected in self._split(self.real(statements))
             ]
         engine.dispose()
         return [pair for pair in pairs if pair[0]]
@@ -101,17 +108,12 @@ class Stage:
         parts = ENDED.split(re.sub(r"^--.*$", "", whole, flags=re.MULTILINE))
         return [(part.strip(), said or "") for part, said in zip(parts[::2], [*parts[1::2], ""]) if part.strip()]
 
-    def _forget_role(self, name: str) -> None:
-        if name in self._roles:
-            self._drop_role(name)
-            del self._roles[name]
-
-    def _drop_role(self, name: str) -> None:
-        url, role = self._roles[name]
-        engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    def _drop_role(self, name: str, url: str) -> None:
+        kind = KINDS[url.partition(":")[0]]
+        drop = f"DROP ROLE IF EXISTS {own(name)}" if kind == "postgres" else f"DROP USER IF EXISTS '{own(name)}'"
+        engine = create_engine(SERVERS.get(kind).url, isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
-            kind = "ROLE" if engine.dialect.name == "postgresql" else "USER"
-            connection.exec_driver_sql(f"DROP {kind} IF EXISTS {role}".replace("%", "%%"))
+            connection.exec_driver_sql(drop)
         engine.dispose()
 
     # -- the service
@@ -119,7 +121,8 @@ class Stage:
     def serve(self, words: list[str], environment: dict[str, str]) -> str:
         """Start `allocator serve` in place of the one before; what it said until it was ready."""
         self.stop()
-        self.served = Served(options=tuple(words), cwd=self.folder, **environment)
+        ca = str(self.folder / words[words.index(TLS) + 1]) if TLS in words else None
+        self.served = Served(options=tuple(words), cwd=self.folder, ca=ca, **environment)
         return self.served.log()
 
     def stop(self) -> None:
@@ -131,9 +134,5 @@ class Stage:
         self.stop()
         for names, url in self._databases.items():
             SERVERS.get(KINDS[names[0]]).drop(str(make_url(url).database))
-        for name in self._roles:
-            self._roles[name] = (str(SERVERS.get(self._kind_of(name)).url), self._roles[name][1])
-            self._drop_role(name)
-
-    def _kind_of(self, role: str) -> str:
-        return KINDS[self._roles[role][0].partition("://")[0]]
+        for role, url in self._roles.items():
+            self._drop_role(role, url)
