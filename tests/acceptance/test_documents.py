@@ -19,7 +19,7 @@ MAX_NOT_RUN = 20
 
 
 def ini(text: str) -> None:
-    configparser.ConfigParser().read_string(text)
+    configparser.ConfigParser(strict=False).read_string(text)  # of systemd, where an option may come again
 
 
 PARSERS: dict[str, Callable[[str], object]] = {

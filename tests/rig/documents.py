@@ -75,3 +75,13 @@ def slug(heading: str) -> str:
 def all_words() -> str:
     """Everything that is said anywhere."""
     return "\n".join(page.read_text() for page in pages())
+
+
+def commands_named() -> list[str]:
+    """What comes behind `allocator` in blocks, and in code within sentences."""
+    in_blocks = [block.text for page in pages() for block in blocks(page) if block.language != "python"]
+    in_sentences = "\n".join(map(prose, pages()))
+    return [
+        *re.findall(r"(?:^(?:\$ )?|\$\(|/bin/)allocator ([a-z][^\n]*)", "\n".join(in_blocks), re.MULTILINE),
+        *re.findall(r"`allocator ([a-z][^`\n]*)", in_sentences),
+    ]
