@@ -92,7 +92,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.sweep_later()
 
     def look(self, now: float) -> None:
-        """End what waits for too long: for the rest of a request, a client that does not read its answer, a farewell."""
+        """End what waits too long: for the rest of a request, for its answer to be read, for a farewell."""
         unread = self.transport.get_write_buffer_size()
         idle = self.timeout_keep_alive_task is not None
         if not unread and self.transport.is_closing():

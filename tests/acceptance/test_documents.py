@@ -114,7 +114,8 @@ def test_statements_are_run_one_by_one_and_read_from_files(read):
     read("sh", "echo 'INSERT INTO numbers VALUES (7);' > more.sql\n")
     read(
         "sql",
-        "-- on sqlite:///numbers.db\nCREATE TABLE numbers (n);\n-- and\n\\i more.sql\nSELECT n, 'a' FROM numbers;  -- 7 | a\n",
+        "-- on sqlite:///numbers.db\nCREATE TABLE numbers (n);\n-- and\n\\i more.sql\n"
+        "SELECT n, 'a' FROM numbers;  -- 7 | a\n",
     )
 
 

@@ -132,7 +132,7 @@ class Reading:
         """Bash, which leaves behind what it has exported; the progress of curl is no output."""
         ended = f"code=$?; echo; echo '{MARK}'; env -0; exit $code"
         done = subprocess.run(
-            ["bash", "-c", f"trap \"{ended}\" EXIT\nset -a\ncurl() {{ command curl -sS \"$@\"; }}\n{command}"],
+            ["bash", "-c", f'trap "{ended}" EXIT\nset -a\ncurl() {{ command curl -sS "$@"; }}\n{command}'],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -142,7 +142,10 @@ class Reading:
         )
         said, _, variables = done.stdout.rpartition(f"\n{MARK}\n")
         self.environment = {
-            name: value for part in variables.split("\0") if part for name, _, value in [part.partition("=")]
+            name: value
+            for part in variables.split("\0")
+            if part
+            for name, _, value in [part.partition("=")]
             if not name.startswith("BASH_FUNC_")
         }
         return said, done.returncode

@@ -12,9 +12,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import CursorResult, create_engine, make_url
+
 from rig.servers import SERVERS, server
 from rig.service import Served
-from sqlalchemy import CursorResult, create_engine, make_url
 
 ADDRESS = "127.0.0.1:8000"
 TLS = "--certificate"
@@ -105,8 +106,9 @@ class Stage:
             return (self.folder / found[1]).read_text()
 
         whole = re.sub(r"^\\i (\S+)$", read, statements, flags=re.MULTILINE)
-        parts = ENDED.split(re.sub(r"^--.*$", "", whole, flags=re.MULTILINE))
-        return [(part.strip(), said or "") for part, said in zip(parts[::2], [*parts[1::2], ""]) if part.strip()]
+        parts = [part or "" for part in ENDED.split(re.sub(r"^--.*$", "", whole, flags=re.MULTILINE))]
+        pairs = zip(parts[::2], [*parts[1::2], ""], strict=True)
+        return [(statement.strip(), said) for statement, said in pairs if statement.strip()]
 
     def _drop_role(self, name: str, url: str) -> None:
         kind = KINDS[url.partition(":")[0]]
