@@ -255,6 +255,7 @@ def test_every_line_of_the_log_is_json(tmp_path):
         lines = service.lines()
 
     assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
+    assert all(datetime.fromisoformat(line["time"]).utcoffset() == timedelta(0) for line in lines)
     assert [line["error"] for line in lines if line.get("status") == 400] == ["InvalidTag"]
 
 
