@@ -38,10 +38,18 @@ def test_links_lead_somewhere(page: Path):
         assert not anchor or anchor in anchors(target), f"{page.name}: {link}"
 
 
-def test_every_page_is_linked_from_the_index_or_the_readme():
-    linked = {(page.parent / link.partition("#")[0]).resolve() for page in (README, INDEX) for link in links(page)}
+def linked(*from_pages: Path) -> set[Path]:
+    return {(page.parent / link.partition("#")[0]).resolve() for page in from_pages for link in links(page)}
 
-    assert [str(page.relative_to(ROOT)) for page in pages() if page not in linked | {README}] == []
+
+def test_every_page_is_linked_from_the_index_or_the_readme():
+    assert set((ROOT / "docs").glob("*.md")) - linked(README, INDEX) == set()
+
+
+def test_every_example_is_linked_from_some_page():
+    found = linked(*pages())
+
+    assert [page for page in (ROOT / "examples").glob("*/README.md") if not {page, page.parent} & found] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
