@@ -70,7 +70,9 @@ def check(connection: Connection, where: str) -> None:
     if found is not None:
         raise newer(found, where)
     # Without our version table the tables may stand in the history of the host application.
-    missing = list(missing_parts(inspect(connection)))
+    missing = missing_parts(inspect(connection))
+    if missing == [f"table {expected.name}" for expected in metadata.sorted_tables]:
+        raise SchemaOutOfDate(f"{where} has none of the tables yet; {UPGRADE}")
     if missing:
         raise SchemaOutOfDate(f"{where} lacks {', '.join(missing)}; {UPGRADE}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-FIELDS = "%(asctime)s %(levelname)s %(name)s %(message)s"
+FIELDS = "%(levelname)s %(name)s %(message)s"
 
 
 def config_of(form: str) -> dict[str, Any]:
@@ -16,7 +16,8 @@ def config_of(form: str) -> dict[str, Any]:
             "()": "pythonjsonlogger.json.JsonFormatter",
             "fmt": FIELDS,
             "reserved_attrs": [*RESERVED_ATTRS, "color_message"],  # uvicorn's, for terminals
-            "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
+            "rename_fields": {"levelname": "level", "name": "logger"},
+            "timestamp": "time",  # of UTC, and says so: lines of several machines are read together
         },
         "text": {"format": "%(asctime)s %(levelname)s %(message)s"},
     }

@@ -17,6 +17,8 @@ from allocator.service.forms import MAX_BODY
 MAX_HEAD = 32_768
 MAX_UNENDED = MAX_BODY + MAX_HEAD
 MAX_SECONDS = 15.0
+FAREWELL = 1.0
+"""Seconds for a client to answer that a connection is closed: over TLS the loop would wait for half a minute."""
 SWEEP = 1.0
 
 
@@ -47,6 +49,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """When the sweep first saw that this connection makes no headway."""
     headway: Any = None
     """What it had come to by then."""
+    closing: float | None = None
+    """When the sweep first saw that this connection was closed here."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -88,12 +92,20 @@ class BoundedProtocol(HttpToolsProtocol):
             self.sweep_later()
 
     def look(self, now: float) -> None:
-        """End what waits for too long: for the rest of a request, or for a client that does not read its answer."""
+        """End what waits too long: for the rest of a request, for its answer to be read, for a farewell."""
         unread = self.transport.get_write_buffer_size()
         idle = self.timeout_keep_alive_task is not None
-        if not unread and (idle or self.is_answering()):
+        if not unread and self.transport.is_closing():
+            self.await_farewell(now)
+        elif not unread and (idle or self.is_answering()):
             self.since = None
         elif self.since is None or self.headway != (self.cycle, unread):
             self.since, self.headway = now, (self.cycle, unread)
         elif now - self.since > MAX_SECONDS:
             self.end(SLOW)
+
+    def await_farewell(self, now: float) -> None:
+        if self.closing is None:
+            self.closing = now
+        elif now - self.closing >= FAREWELL:
+            self.transport.abort()

@@ -255,6 +255,7 @@ def test_every_line_of_the_log_is_json(tmp_path):
         lines = service.lines()
 
     assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
+    assert all(datetime.fromisoformat(line["time"]).utcoffset() == timedelta(0) for line in lines)
     assert [line["error"] for line in lines if line.get("status") == 400] == ["InvalidTag"]
 
 
@@ -264,7 +265,8 @@ def test_it_serves_https(tmp_path):
     with Served(f"sqlite:///{tmp_path}/ids.db", options=options, ca=str(certificate)) as service:
         assert service.address.startswith("https://")
         assert service.post("/v1/sequences/order/ids").ids == ["1"]
-        service.process.kill()  # urllib3 says no goodbye over TLS, for which a graceful end would wait
+        assert service.stop() == 0
+        assert "exceeded" not in service.log()  # urllib3 says no goodbye over TLS, for which the end does not wait
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:

@@ -46,6 +46,7 @@ class Served:
         options: tuple[str, ...] = (),
         ready: bool = True,
         ca: str | None = None,
+        cwd: Path | None = None,
         **environment: str,
     ) -> None:
         self.folder = tempfile.TemporaryDirectory()
@@ -55,7 +56,7 @@ class Served:
             command += ["--url", url]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=self.folder.name, env={**os.environ, **environment}
+                command, stdout=log, stderr=log, cwd=cwd or self.folder.name, env={**os.environ, **environment}
             )
         self.pool = urllib3.PoolManager(maxsize=16, ca_certs=ca)
         self.address = ""

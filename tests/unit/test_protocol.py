@@ -72,6 +72,20 @@ def test_a_connection_that_is_kept_alive_is_uvicorns_to_end(connection):
     assert looks(connection, 0.0, 1000.0, 2000.0).ended == ""
 
 
+def test_a_connection_that_is_closed_here_is_ended_when_the_client_says_nothing(connection):
+    connection.transport.close()
+
+    assert looks(connection, 5.0).ended == "closed"
+    assert looks(connection, 6.0).ended == "aborted"
+
+
+def test_a_connection_that_is_closed_here_first_brings_its_answer(connection):
+    connection.cycle, connection.transport.unread = Request(answered=True), 500
+    connection.transport.close()
+
+    assert looks(connection, 0.0, 1.0, 2.0).ended == "closed"
+
+
 def test_every_request_has_its_own_time(connection):
     connection.cycle = Request(answered=True)
     looks(connection, 0.0, 10.0)

@@ -1,0 +1,175 @@
+"""Everything public is said somewhere in the documents, what they name exists, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from prometheus_client import CollectorRegistry
+from rig.documents import INDENTED, README, ROOT, all_words, anchors, blocks, commands_named, links, pages, prose
+
+import allocator
+from allocator.cli import main
+from allocator.service import leaf, routes, tinyid
+from allocator.service.figures import Figures
+
+INDEX = ROOT / "docs" / "index.md"
+PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
+WORDS = all_words()
+SOURCE = "\n".join(path.read_text() for path in (ROOT / "allocator").rglob("*.py"))
+ALWAYS = {"-h", "--help", "--version"}
+
+
+# -- links
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: Path):
+    for link in links(page):
+        if link.startswith(("https://", "http://")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), f"{page.name}: {link}"
+        assert not anchor or anchor in anchors(target), f"{page.name}: {link}"
+
+
+def linked(*from_pages: Path) -> set[Path]:
+    return {(page.parent / link.partition("#")[0]).resolve() for page in from_pages for link in links(page)}
+
+
+def test_every_page_is_linked_from_the_index_or_the_readme():
+    assert set((ROOT / "docs").glob("*.md")) - linked(README, INDEX) == set()
+
+
+def test_every_example_is_linked_from_some_page():
+    found = linked(*pages())
+
+    assert [page for page in (ROOT / "examples").glob("*/README.md") if not {page, page.parent} & found] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_stands_in_fences_where_it_is_run(page: Path):
+    assert INDENTED.findall(prose(page)) == []
+
+
+# -- whatever is public is said
+
+
+def leaves(group: click.Group, *path: str) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from leaves(command, *path, name)
+        else:
+            yield " ".join((*path, name)), command
+
+
+COMMANDS = dict(leaves(main))
+
+
+def options(command: click.Command) -> set[str]:
+    return {word for option in command.params if isinstance(option, click.Option) for word in option.opts}
+
+
+def test_every_public_name_is_said():
+    assert [name for name in allocator.__all__ if not re.search(rf"\b{name}\b", WORDS)] == []
+
+
+def test_every_command_and_option_is_said():
+    said = "\n".join(commands_named())
+
+    assert [name for name in COMMANDS if name not in said] == []
+    assert sorted({one for command in COMMANDS.values() for one in options(command) if one not in WORDS}) == []
+
+
+class Nothing:
+    """For what is not called."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self
+
+    def __call__(self, *args: object) -> Any:
+        return self
+
+
+def test_every_route_is_said():
+    table = [(route.method, route.path) for route in routes.table(Nothing(), Nothing())]  # type: ignore[arg-type]
+    compatible = [*leaf.routes(Nothing(), Nothing()), *tinyid.routes(Nothing(), Nothing(), Nothing())]  # type: ignore[arg-type]
+    page = (ROOT / "docs" / "http.md").read_text()
+
+    assert [f"{method} {path}" for method, path in table if f"`{method} {path}`" not in page] == []
+    assert [route.path for route in compatible if route.path.partition("{")[0] not in page] == []
+    assert {"/healthz", "/readyz", "/metrics", "/docs", "/openapi.json"} <= set(re.findall(r"`GET (/\S*)`", page))
+
+
+def test_every_parameter_of_a_route_is_said():
+    table = routes.table(Nothing(), Nothing())  # type: ignore[arg-type]
+    named = {field.name for route in table for field in (*route.query, *route.body)}
+    page = (ROOT / "docs" / "http.md").read_text()
+
+    assert sorted(name for name in named if f"`{name}`" not in page) == []
+
+
+def test_every_variable_of_the_environment_is_said_and_no_other():
+    known = set(re.findall(r"\bALLOCATOR_[A-Z_]*[A-Z]\b", SOURCE)) | {"ALLOCATOR_TOKEN_FILE"}
+    said = {name for name in re.findall(r"\bALLOCATOR_[A-Z_]*[A-Z]\b", WORDS) if not name.startswith("ALLOCATOR_TEST")}
+
+    assert said == known
+
+
+def test_every_figure_is_said_and_no_other():
+    figures = {metric.name for metric in registered()}
+    said = set(re.findall(r"\b(allocator_[a-z_]+?)(?:_total|_count)?(?=[{`\[ ])", "\n".join(alerts())))
+
+    assert sorted(name for name in figures if name not in WORDS) == []
+    assert said
+    assert said <= figures
+
+
+def registered() -> list[Any]:
+    registry: CollectorRegistry = Figures()._registry
+    return list(registry.collect())
+
+
+def alerts() -> list[str]:
+    """The lines of settings that ask for figures."""
+    found = [block.text for page in pages() for block in blocks(page) if block.language == "yaml"]
+    return [line for text in found for line in text.splitlines() if "expr:" in line]
+
+
+# -- whatever is said exists
+
+
+def test_every_command_that_is_named_exists_with_its_options():
+    wrong = []
+    for said in commands_named():
+        command = command_of(said)
+        if command is None:
+            wrong.append(said)
+            continue
+        unknown = set(re.findall(r"(?<!\S)--[a-z][a-z-]*", said)) - options(command) - ALWAYS
+        wrong += [f"{said}: {one}" for one in unknown]
+
+    assert wrong == []
+
+
+def command_of(said: str) -> click.Command | None:
+    """The command, or the group where several are named, as in `tags create|set`."""
+    words = said.split()
+    found: click.Command = main
+    while isinstance(found, click.Group) and words:
+        names = re.split(r"[|]", words.pop(0).strip(".,:;)"))
+        if not set(names) <= set(found.commands):
+            return None
+        found = found.commands[names[0]]
+    return found
+
+
+def test_control_a_command_that_does_not_exist_is_noticed():
+    assert command_of("nexxt order") is None
+    assert command_of("tags create|sett") is None
+    assert command_of("tags create order --step 5") is COMMANDS["tags create"]

@@ -1,0 +1,57 @@
+"""A process that does what a page says: Python and `allocator` commands, one after the other, in one folder.
+
+A process for each page and not for each block, since to import SQLAlchemy costs more than most blocks. A request is a
+line of JSON, `{"code": …}` or `{"words": […]}` with the `environment`; the answer is `{"text": …, "code": …}`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+import traceback
+from typing import Any, TextIO
+
+
+def run_python(code: str) -> tuple[str, int]:
+    """What it prints, with the traceback behind it where it fails; each block begins with nothing imported."""
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        try:
+            exec(compile(code, "page", "exec"), {"__name__": "__main__"})
+        except BaseException:
+            return told.getvalue() + traceback.format_exc(), 1
+    return told.getvalue(), 0
+
+
+def run_command(words: list[str]) -> tuple[str, int]:
+    from click.testing import CliRunner
+
+    from allocator.cli import main
+
+    done = CliRunner().invoke(main, words, prog_name="allocator")
+    if done.exception and not isinstance(done.exception, SystemExit):
+        traceback.print_exception(done.exception)
+    return done.output, done.exit_code
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    text, code = run_command(asked["words"]) if "words" in asked else run_python(asked["code"])
+    return {"text": text, "code": code}
+
+
+def main(asked: TextIO, told: TextIO) -> None:
+    for line in asked:
+        told.write(json.dumps(answer(json.loads(line))) + "\n")
+        told.flush()
+
+
+if __name__ == "__main__":
+    protocol = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a block writes past `sys.stdout`
+    with protocol:
+        main(sys.stdin, protocol)
