@@ -67,6 +67,7 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     metavar="leaf,tinyid",
     help="Answer the routes of these servers too.",
 )
+@click.option("--no-console", envvar="ALLOCATOR_NO_CONSOLE", is_flag=True, help="No pages for people at /.")
 @click.option("--certificate", envvar="ALLOCATOR_CERTIFICATE", type=Path, help="For https: the file of the chain.")
 @click.option("--key", envvar="ALLOCATOR_KEY", type=Path, help="For https: the file of its private key.")
 @click.option(
@@ -83,13 +84,14 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
 def serve(
     urls: tuple[str, ...],
     no_create: bool,
+    no_console: bool,
     timeout: float,
     certificate: Path | None,
     key: Path | None,
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Serve ids over HTTP, described at /docs.
+    """Serve ids over HTTP, described at /docs, with a console for people at /.
 
     Every option can stand in the environment, as ALLOCATOR_HOST and so on, and the database also in a file that
     ALLOCATOR_DATABASE_URL_FILE names. Without any token the service listens on this machine only.
@@ -105,7 +107,7 @@ def serve(
 
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key belong together")
-    settings |= {"certificate": file(certificate), "key": file(key)}
+    settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
     run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings))
 
 
