@@ -41,7 +41,7 @@ class Pulse:
 
     def tick(self, now: float, clock: float) -> None:
         """Measure what went since the last time: `now` is the monotonic clock, `clock` that of the wall."""
-        passed, self._at = now - self._at, now
+        is_first, passed, self._at = self._at == -inf, now - self._at, now
         slowest, self._slowest = self._slowest, {}
         second, everything = int(clock), 0.0
         for name, total, has_history in self._given():
@@ -50,7 +50,8 @@ class Pulse:
             everything += rate
             if has_history:
                 self._keep(name, second, rate, slowest.get(name, 0.0))
-        self._all.put(second, everything, max(list(slowest.values()), default=0.0))
+        if not is_first:  # nothing is known of the time before
+            self._all.put(second, everything, max(list(slowest.values()), default=0.0))
 
     def _given(self) -> Iterator[tuple[str, int, bool]]:
         """Whatever gives ids, how many it gave, and whether it is a tag."""

@@ -33,6 +33,8 @@ from allocator.service.watch import Watch
 log = logging.getLogger("allocator.service")
 
 TAG = "/console/tags/{tag}"
+LATE = 0.02
+"""Seconds: a timer may fire a little early, and that would be in the second before."""
 
 
 class Console:
@@ -55,7 +57,7 @@ class Console:
     async def run(self) -> None:
         """Until it is cancelled: measure at each full second, so that the seconds of all workers are the same."""
         while True:
-            await asyncio.sleep(1.0 - time() % 1.0)
+            await asyncio.sleep(1.0 - time() % 1.0 + LATE)
             try:
                 self._pulse.tick(monotonic(), time())
                 if self._peers.are_there:

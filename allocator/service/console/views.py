@@ -53,6 +53,7 @@ class Views:
         listing, held = await self._board.listing(visitor, asked)
         template = "tags_live.html" if is_part(request) else "tags.html"
         about: dict[str, Any] = {"asked": asked, "listing": listing, "held": held, "workers": self._board.workers}
+        about["is_part"] = is_part(request)
         about["address"] = str(request.base_url).rstrip("/")
         rate = await self._board.rate() if visitor.sees_all else listing.rate
         return self._frames.show(request, visitor, template, **about, rate=rate)

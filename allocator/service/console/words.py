@@ -54,6 +54,10 @@ def duration(seconds: float) -> str:
     return f"{count(round(seconds / DAY))}{THIN}days"
 
 
+def ago(seconds: float) -> str:
+    return "just now" if seconds < 1 else f"{duration(seconds)} ago"
+
+
 def days(value: float | None) -> str:
     """Until a limit."""
     if value is None:

@@ -22,19 +22,19 @@
     values: (plot, marks) => marks.map((mark) => short.format(mark)),
   });
 
-  const options = (box) => ({
+  const options = (box, caption) => ({
     width: box.clientWidth,
     height: height(box),
-    legend: { show: true, live: true },
+    legend: { live: true, mount: (plot, legend) => caption.append(legend) },
     cursor: { y: false, points: { size: 6 } },
     scales: { x: { time: true }, rate: { range: upTo(1) }, ms: { range: upTo(5) } },
     axes: [
-      { stroke: colour("--soft"), font: "12px system-ui, sans-serif", grid: { show: false }, ticks: { show: false }, size: 28 },
+      { stroke: colour("--soft"), font: "12px system-ui, sans-serif", grid: { show: false }, ticks: { show: false }, size: 28, space: 80, values: (plot, marks) => marks.map((at) => clock(new Date(at * 1000))) },
       axis("rate", 3, true),
       axis("ms", 1, false),
     ],
     series: [
-      { label: "at", value: (plot, at) => (at == null ? "–" : clock(new Date(at * 1000))) },
+      { label: "", value: (plot, at) => (at == null ? "–" : clock(new Date(at * 1000))) },
       {
         label: "ids/s",
         scale: "rate",
@@ -60,9 +60,11 @@
     let plot = null;
     let data = [[], [], []];
 
+    const last = () => plot.setLegend({ idx: Math.max(0, data[0].length - 1) }); // where nothing is pointed at
     const draw = () => {
       if (plot) plot.destroy();
-      plot = new uPlot(options(box), data, box);
+      plot = new uPlot(options(box, figure.querySelector("figcaption")), data, box);
+      plot.over.addEventListener("mouseleave", () => setTimeout(last));
       figure.dataset.points = data[0].length;
     };
     const ask = async () => {
@@ -73,6 +75,7 @@
       data = [found.seconds, found.rates, found.refills];
       figure.dataset.points = found.seconds.length;
       plot.setData(data);
+      if (plot.cursor.idx == null) last();
     };
     const again = () => ask().catch(() => {}).finally(() => setTimeout(again, EVERY));
 
