@@ -91,9 +91,8 @@ def demo(folder: str) -> tuple[Served, str]:
 
 def take(visit: Visit, path: str, name: str) -> None:
     visit.page.goto(path)
-    visit.page.wait_for_function(
-        "!document.querySelector('[data-series]') || +document.querySelector('[data-series]').dataset.points > 20"
-    )
+    points = "(document.querySelector('[data-series]') || {dataset: {points: 99}}).dataset.points"
+    visit.until(f"+{points} > 20")
     visit.page.wait_for_timeout(600)
     target = FIGURES / f"{name}.png"
     visit.page.screenshot(path=target)

@@ -58,6 +58,8 @@ def application(settings: ServeSettings) -> Front:
         yield
         for task in tasks:
             task.cancel()
+        if console:
+            console.close()
         with suppress(Exception):
             watch.look()  # what was given since it looked last
         await asyncio.to_thread(blocking.close)

@@ -439,5 +439,3 @@ def test_while_the_database_is_away_what_is_in_memory_is_shown(shared_database, 
         assert "Memory lasts" in one
         assert "not reached" in seat.text("/console/fleet") or "could not be asked" in seat.text("/console/fleet")
         assert seat.get("/console/doctor").status == 200
-
-

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,17 @@ class Visit:
         self.page.get_by_label("Token").fill(secret)
         self.page.get_by_role("button", name="Sign in").click()
         self.page.wait_for_load_state()
+
+    def until(self, script: str) -> None:
+        """Until an expression holds. Playwright's own way is put together by `eval`, which the pages forbid."""
+        end = time.monotonic() + PATIENCE / 1000
+        while not self.page.evaluate(script):
+            assert time.monotonic() < end, script
+            self.page.wait_for_timeout(50)
+
+    def tags(self) -> list[str]:
+        """Those that are listed."""
+        return self.page.locator("tbody th[scope=row] a").all_inner_texts()
 
     def sideways(self) -> int:
         """By how many pixels the page is wider than the window."""

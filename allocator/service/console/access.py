@@ -11,12 +11,12 @@ token ends its sessions, wherever they are.
 
 What an attacker can do, by where he is:
 
-- **A foreign page** (CSRF): the cookie is SameSite=Strict and is not sent from there. A change needs a proof that only our
-  own pages hold, bound to the session, and a request that says it comes from us (`Sec-Fetch-Site`, else `Origin`).
+- **A foreign page** (CSRF): the cookie is SameSite=Strict and is not sent from there. A change needs a proof that only
+  our own pages hold, bound to the session, and a request that says it comes from us (`Sec-Fetch-Site`, else `Origin`).
   A GET changes nothing.
-- **Script in our pages** (XSS): all that is shown is escaped, and the content security policy allows our own files alone,
-  no inline script and no `eval`. Script that runs nevertheless could do what the session may until it ends; the cookie
-  is HttpOnly, so that it cannot carry it away, and it never sees the token.
+- **Script in our pages** (XSS): all that is shown is escaped, and the content security policy allows our own files
+  alone, no inline script and no `eval`. Script that runs nevertheless could do what the session may until it ends; the
+  cookie is HttpOnly, so that it cannot carry it away, and it never sees the token.
 - **The network**: with https the cookie is Secure and bound to the host by its name's prefix. Without, whoever listens
   between reads cookie and token, as with the API; the sign-in page says so.
 - **Another port of the same host** is sent the cookie by browsers, and could use it here until it ends.
@@ -54,7 +54,7 @@ class Seal:
     def opened(self, cookie: str, now: float) -> bytes | None:
         """The digest of the token that the session was made with, while the session lasts."""
         said, _, mac = cookie.rpartition(".")
-        if not said.isascii() or not compare_digest(mac.encode(), self._mac("session", said).encode()):
+        if not cookie.isascii() or not compare_digest(mac.encode(), self._mac("session", said).encode()):
             return None
         digest, ends, _ = said.split(".")
         return bytes.fromhex(digest) if now < int(ends) else None
@@ -64,7 +64,7 @@ class Seal:
         return self._mac("proof", cookie)
 
     def is_proof(self, given: str, cookie: str) -> bool:
-        return compare_digest(given.encode(), self.proof(cookie).encode())
+        return given.isascii() and compare_digest(given.encode(), self.proof(cookie).encode())
 
 
 def is_from_us(headers: Mapping[str, str]) -> bool:

@@ -115,14 +115,16 @@ class Board:
         return by_tag(one.figures for one in self._told((tag,)))
 
     async def _tag(self, tag: str) -> tuple[Tag | None, AllocatorError | None]:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                return await self._sequences.get(tag), None
-        except TimeoutError:
-            error: AllocatorError = DatabaseUnavailable("the databases do not answer")
-        except DatabaseUnavailable as away:
-            error = away
-        known = (await self.tags.get(0)).value or {}
+        error = self.tags.failure
+        if error is None:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    return await self._sequences.get(tag), None
+            except TimeoutError:
+                error = DatabaseUnavailable("the databases do not answer")
+            except DatabaseUnavailable as away:
+                error = away
+        known = (await self.tags.get(0.0)).value or {}
         return known.get(tag), error
 
 

@@ -40,19 +40,22 @@ class Cached(Generic[T]):
         self._clock = clock
         self._value: T | None = None
         self._read_at = self._tried_at = -float("inf")
-        self._error: AllocatorError | None = None
+        self.failure: AllocatorError | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def get(self, patience: float = PATIENCE, within: float | None = None) -> Held[T]:
-        """What is known, not older than `within` seconds if that can be had within `patience`."""
+        """What is known, not older than `within` seconds if that can be had within `patience`.
+
+        While the databases fail nobody waits for them, but for the next try to begin.
+        """
         now, most = self._clock(), self._lasts if within is None else within
         is_due = now - self._read_at >= most and now - self._tried_at >= PAUSE
         if self._task is None and is_due:
             self._tried_at = now
             self._task = asyncio.create_task(self._read())
         if self._task is not None:
-            await asyncio.wait([self._task], timeout=patience)
-        return Held(self._value, self._clock() - self._read_at, self._error, self._task is not None)
+            await asyncio.wait([self._task], timeout=0.0 if self.failure and self._value is not None else patience)
+        return Held(self._value, self._clock() - self._read_at, self.failure, self._task is not None)
 
     def forget(self) -> None:
         """It was changed: the next who asks reads it anew."""
@@ -62,10 +65,10 @@ class Cached(Generic[T]):
         began = self._clock()
         try:
             self._value = await self._load()
-            self._read_at, self._error = began, None
+            self._read_at, self.failure = began, None
         except AllocatorError as error:
-            self._error = error
+            self.failure = error
         except Exception as error:  # as when the system has no more threads: a page says so and goes on
-            self._error = DatabaseUnavailable(f"{type(error).__name__}: {error}")
+            self.failure = DatabaseUnavailable(f"{type(error).__name__}: {error}")
         finally:
             self._task = None

@@ -65,6 +65,9 @@ class Console:
             except Exception:
                 log.exception("the figures of the console are not complete")
 
+    def close(self) -> None:
+        self._views.background.close(0.0)
+
     def routes(self) -> list[BaseRoute]:
         views, changes, signing, guarded = self._views, self._changes, self._signing, self._frames.guarded
 

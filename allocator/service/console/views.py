@@ -11,6 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from allocator.background import Background
 from allocator.doctor import examine
 from allocator.errors import InvalidId, InvalidSetting
 from allocator.inspection import inspect_id
@@ -39,12 +40,17 @@ class Views:
     def __init__(self, frames: Frames, board: Board, settings: ServeSettings) -> None:
         self._frames = frames
         self._board = board
-        urls = list(settings.urls)
-        look = partial(asyncio.to_thread, look_at, urls, QUICK)
-        self._fleet: Cached[State] = Cached(look, FLEET_FOR)
-        self.findings: Cached[list[Finding]] = Cached(
-            partial(asyncio.to_thread, examine, urls, timeout=QUICK), FINDINGS_FOR
-        )
+        self._urls = list(settings.urls)
+        self.background = Background()
+        """Threads that keep no process from ending, and no claim waiting."""
+        self._fleet: Cached[State] = Cached(self._look, FLEET_FOR)
+        self.findings: Cached[list[Finding]] = Cached(self._examine, FINDINGS_FOR)
+
+    async def _look(self) -> State:
+        return await asyncio.wrap_future(self.background.submit(look_at, self._urls, QUICK))
+
+    async def _examine(self) -> list[Finding]:
+        return await asyncio.wrap_future(self.background.submit(examine, self._urls, timeout=QUICK))
 
     async def tags(self, request: Request) -> Response:
         visitor = await self._frames.visitor(request)
