@@ -106,7 +106,7 @@ def shrink(path: Path) -> None:
     except ImportError:
         return
     with Image.open(path) as image:
-        small = image.convert("RGB").quantize(200, dither=Image.Dither.NONE)
+        small = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
     small.save(path, optimize=True)
 
 

@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 from math import inf
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from allocator.service.console.cached import PAUSE, Cached
 from allocator.service.console.changes import settings_of
 from allocator.service.console.history import Ring, Sample, together
 from allocator.service.console.peers import ASKED_FOR, FRESH, Peers, Told
+from allocator.service.console.pulse import ALL, STRIDE, TAG_SECONDS, Pulse
 from allocator.service.console.rows import PAGE, Figure, days_left, lasting, page_of, row_of, sorting, sum_of
 from allocator.service.console.views import asked_of
 
@@ -80,6 +83,52 @@ def test_histories_of_several_workers_add_up_as_far_as_all_have_told():
 
     assert together([ours, theirs, []]) == [(1, 5.0, 0.5), (2, 16.0, 0.25)]
     assert together([]) == []
+
+
+def fake_service(*given: int) -> Any:
+    """Tags that gave so many ids."""
+    draws = [SimpleNamespace(tag=f"tag-{at}", scheme="segment", given=total) for at, total in enumerate(given)]
+    for draw in draws:
+        draw.supply = SimpleNamespace(_in_memory=lambda: 50)
+    every = SimpleNamespace(all=lambda: draws, sequences=lambda: draws)
+    return SimpleNamespace(draws=every, sequences=SimpleNamespace(blocks={}), tickets={})
+
+
+def measured(pulse: Pulse, now: float, clock: float) -> int:
+    return sum(1 for _ in pulse.measure(now, clock))
+
+
+def test_what_is_measured_is_the_rate_between_two_looks():
+    service = fake_service(100, 0)
+    pulse = Pulse(service)
+    measured(pulse, 1.0, 500.0)
+    service.draws.all()[0].given += 30
+    service.sequences.blocks["tag-1"] = 8
+    service.tickets["invoice"] = 4
+    pulse.refilled(["tag-0"], 0.25)
+    measured(pulse, 3.0, 502.0)
+
+    assert [sample[1:] for sample in pulse.samples("tag-0")] == [(15.0, 0.25)]
+    assert [sample[1:] for sample in pulse.samples("tag-1")] == [(4.0, 0.0)]
+    assert pulse.samples(ALL) == [(502, 21.0, 0.25)]
+    assert pulse.rate() == 21.0
+    assert pulse.figures()["tag-0"] == Figure(15.0, 50, 50 / 15, 0.25)
+
+
+def test_a_tag_that_is_drawn_no_more_is_forgotten_in_time():
+    service = fake_service(0)
+    pulse = Pulse(service)
+    measured(pulse, 0.0, 0.0)
+    service.draws.all()[0].given = 5
+    for second in range(1, TAG_SECONDS + 1):
+        measured(pulse, float(second), float(second))
+    assert pulse.samples("tag-0")
+    measured(pulse, TAG_SECONDS + 1.0, TAG_SECONDS + 1.0)
+    assert pulse.samples("tag-0") == []
+
+
+def test_between_many_tags_others_have_their_turn():
+    assert measured(Pulse(fake_service(*range(10 * STRIDE))), 1.0, 1.0) >= 9
 
 
 # -- rows

@@ -19,6 +19,8 @@ TAG_SECONDS, ALL_SECONDS = 180, 900
 MEAN = 5
 """Seconds over which the rate of the moment is taken."""
 MOST = 10_000
+STRIDE = 250
+"""Tags that are measured in one go: a request waits for a millisecond at most."""
 
 
 class Pulse:
@@ -39,12 +41,17 @@ class Pulse:
             self._refills[tag] = seconds
             self._slowest[tag] = max(seconds, self._slowest.get(tag, 0.0))
 
-    def tick(self, now: float, clock: float) -> None:
-        """Measure what went since the last time: `now` is the monotonic clock, `clock` that of the wall."""
+    def measure(self, now: float, clock: float) -> Iterator[None]:
+        """What went since the last time: `now` is the monotonic clock, `clock` that of the wall.
+
+        Run it to its end; between its steps others may have their turn.
+        """
         is_first, passed, self._at = self._at == -inf, now - self._at, now
         slowest, self._slowest = self._slowest, {}
         second, everything = int(clock), 0.0
-        for name, total, has_history in self._given():
+        for at, (name, total, has_history) in enumerate(self._given()):
+            if at % STRIDE == STRIDE - 1:
+                yield
             rate = (total - self._totals.get(name, 0)) / passed
             self._totals[name] = total
             everything += rate

@@ -59,7 +59,8 @@ class Console:
         while True:
             await asyncio.sleep(1.0 - time() % 1.0 + LATE)
             try:
-                self._pulse.tick(monotonic(), time())
+                for _ in self._pulse.measure(monotonic(), time()):
+                    await asyncio.sleep(0)
                 if self._peers.are_there:
                     await asyncio.to_thread(self._peers.tell, self._board.told)
             except Exception:
