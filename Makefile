@@ -10,7 +10,7 @@ CHAOS ?=
 MUTANTS ?=
 PORT ?= 8000
 
-.PHONY: run test soak simulate mutants chaos failover cluster matrix bench capacity lint format clean
+.PHONY: run test soak simulate mutants chaos failover cluster matrix bench capacity screenshots lint format clean
 
 run: $(READY)  ## ids from the embedded SQLite, then the service before it
 	@$(BIN)/allocator next order -n 5
@@ -55,6 +55,9 @@ bench: $(READY)  ## how fast it is, beside what people would take instead; the r
 
 capacity: $(READY)  ## what the database would see of ten thousand processes: a model, on the real rules
 	$(BIN)/python -m benchmarks.capacity --to reports/capacity
+
+screenshots: $(READY)  ## the pictures of docs/console.md, of a service with traffic; needs Chromium, and Pillow to keep them small
+	PYTHONPATH=tests $(BIN)/python -m screenshots
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -33,6 +33,11 @@ class Found:
     def told(self) -> str:
         return self.database.address.told
 
+    @property
+    def is_well(self) -> bool:
+        """Whether it serves, or will with its first ticket."""
+        return self.error is None and (self.row is None or serves(self.row, self.server))
+
 
 class Roster:
     """Of the fleet that `databases` belong to; shards that are not among them are reached as these are."""
@@ -82,6 +87,26 @@ class Roster:
                     "restored; if not, add a database to it or draw a ticket from it first"
                 )
         return rows
+
+
+def serves(row: Shard, server: str) -> bool:
+    return not row.joining and row.server == server and row.numbering.ceiling is None
+
+
+def state_of(one: Found) -> str:
+    """What a person should know of it, and the command to run if there is one."""
+    row = one.row
+    if one.error:
+        return f"not reached: {one.error}"
+    if row is None:
+        return "no shard yet: nothing has drawn a ticket there"
+    if row.joining:
+        return "joining: run allocator shards grow"
+    if row.server != one.server:
+        return f"on another server since: run allocator shards adopt {one.where}"
+    if row.numbering.ceiling is not None:
+        return f"growing: ends below {row.numbering.ceiling}; run allocator shards grow"
+    return "serving"
 
 
 def look(database: Database) -> Found:

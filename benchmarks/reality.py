@@ -44,7 +44,7 @@ class Counted(Observed):
     """Counts what is claimed."""
 
     def __init__(self, backend: Backend, counts: Counts) -> None:
-        super().__init__(backend, lambda what, outcome, seconds: None)
+        super().__init__(backend, lambda what, outcome, seconds, tags: None)
         self.counts = counts
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:

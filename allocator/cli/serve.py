@@ -85,6 +85,7 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     show_default=True,
     help="For how long that is kept.",
 )
+@click.option("--no-console", envvar="ALLOCATOR_NO_CONSOLE", is_flag=True, help="No pages for people at /.")
 @click.option("--certificate", envvar="ALLOCATOR_CERTIFICATE", type=Path, help="For https: the file of the chain.")
 @click.option("--key", envvar="ALLOCATOR_KEY", type=Path, help="For https: the file of its private key.")
 @click.option(
@@ -101,6 +102,7 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
 def serve(
     urls: tuple[str, ...],
     no_create: bool,
+    no_console: bool,
     timeout: float,
     certificate: Path | None,
     key: Path | None,
@@ -109,7 +111,7 @@ def serve(
     ledger_days: float,
     **settings: Any,
 ) -> None:
-    """Serve ids over HTTP, described at /docs.
+    """Serve ids over HTTP, described at /docs, with a console for people at /.
 
     Every option can stand in the environment, as ALLOCATOR_HOST and so on, and the database also in a file that
     ALLOCATOR_DATABASE_URL_FILE names. Without any token the service listens on this machine only.
@@ -125,7 +127,7 @@ def serve(
 
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key belong together")
-    settings |= {"certificate": file(certificate), "key": file(key)}
+    settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
     if ledger != "off":
         settings["ledger"] = LedgerSettings(ledger_days, ledger == "required").checked()
     run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings))

@@ -121,31 +121,20 @@ def adopt_shard(shard: str, margin: int, above: int | None, urls: tuple[str, ...
 
 
 def cells(one: Found) -> tuple[str, ...]:
+    from allocator.roster import state_of
+
     place = f"{one.row.numbering.offset} of {one.row.numbering.step}" if one.row and not one.row.joining else "-"
-    return (place, one.where, str(one.last) if one.row else "-", state(one))
+    return (place, one.where, str(one.last) if one.row else "-", state_of(one))
 
 
 def described(one: Found) -> dict[str, object]:
+    from allocator.roster import state_of
+
     numbering = one.row.numbering if one.row else None
     return {
         "offset": numbering.offset if numbering else None,
         "step": numbering.step if numbering else None,
         "database": one.where,
         "last": str(one.last),
-        "state": state(one),
+        "state": state_of(one),
     }
-
-
-def state(one: Found) -> str:
-    row = one.row
-    if one.error:
-        return f"not reached: {one.error}"
-    if row is None:
-        return "no shard yet: nothing has drawn a ticket there"
-    if row.joining:
-        return "joining: run allocator shards grow"
-    if row.server != one.server:
-        return f"on another server since: run allocator shards adopt {one.where}"
-    if row.numbering.ceiling is not None:
-        return f"growing: ends below {row.numbering.ceiling}; run allocator shards grow"
-    return "serving"

@@ -18,6 +18,7 @@ from allocator.aio import AsyncAllocator
 from allocator.backend import Databases
 from allocator.service import leaf, pages, routes, tinyid
 from allocator.service.administration import Administration
+from allocator.service.console.routes import Console
 from allocator.service.dispatch import Dispatch
 from allocator.service.draws import Draws
 from allocator.service.figures import Figures
@@ -47,20 +48,25 @@ def application(settings: ServeSettings) -> Front:
     watch = Watch(service, book, databases, figures)
     refusals = Refusals(figures.refused)
     dispatch = Dispatch(book, refusals)
+    console = Console(settings, service, book, watch, figures, refusals) if settings.console else None
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(book.keep_fresh()), asyncio.create_task(watch.run())]
+        running = [book.keep_fresh(), watch.run(), *([console.run()] if console else [])]
+        tasks = [asyncio.create_task(one) for one in running]
         await until_useful(book, Path(settings.folder))
         yield
         for task in tasks:
             task.cancel()
+        if console:
+            console.close()
         with suppress(Exception):
             watch.look()  # what was given since it looked last
         await asyncio.to_thread(blocking.close)
 
+    home = console.routes() if console else [Route("/", pages.to_docs)]
     framework = Starlette(
-        routes=all_routes(service, dispatch, book, watch, figures, settings.compat),
+        routes=home + all_routes(service, dispatch, book, watch, figures, settings.compat),
         exception_handlers={HTTPException: dispatch.of_framework, Exception: dispatch.of_framework},
         lifespan=life,
     )

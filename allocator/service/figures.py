@@ -6,7 +6,7 @@ However many tags callers make up, there are at most `MAX_TAGS` series of each k
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -20,11 +20,20 @@ OTHERS = "(others)"
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
+Refilled = Callable[[Collection[str], float], None]
+
+
+def nobody(tags: Collection[str], seconds: float) -> None:
+    """Hears nothing."""
+
+
 class Figures:
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         self._tags: set[str] = set()
         self._told: dict[tuple[str, str], int] = {}
+        self.refilled: Refilled = nobody
+        """Who else is told of the tags that a claim brought."""
         self.ids = Counter("allocator_ids", "Ids given out", ["scheme", "tag"], registry=registry)
         self.refusals = Counter("allocator_refusals", "Requests refused", ["status", "error"], registry=registry)
         self.claims = Histogram(
@@ -47,8 +56,9 @@ class Figures:
     def _gauge(self, name: str, about: str, mode: str, *labels: str) -> Gauge:
         return Gauge(name, about, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]
 
-    def claimed(self, what: str, outcome: str, seconds: float) -> None:
+    def claimed(self, what: str, outcome: str, seconds: float, tags: Collection[str] = ()) -> None:
         self.claims.labels(what, outcome).observe(seconds)
+        self.refilled(tags, seconds)
 
     def refused(self, status: int, error: str) -> None:
         self.refusals.labels(str(status), error).inc()

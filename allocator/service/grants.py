@@ -119,7 +119,10 @@ class Book:
         return self._with_secret(secret) if scheme == b"Bearer" or scheme.lower() == b"bearer" else None
 
     def _with_secret(self, secret: bytes) -> Grant | None:
-        digest = sha256(secret).digest()
+        return self.with_digest(sha256(secret).digest())
+
+    def with_digest(self, digest: bytes) -> Grant | None:
+        """The token with this digest, while it is valid."""
         grant = self._grants.get(digest)
         if grant is None or not compare_digest(grant.digest, digest):
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
@@ -19,8 +19,10 @@ from allocator.tags import Tags
 
 T = TypeVar("T")
 
-Told = Callable[[str, str, float], None]
-"""What was asked for, "ok" or the name of the error, and the seconds it took. Called on the threads of the claims."""
+Told = Callable[[str, str, float, Collection[str]], None]
+"""What was asked for, "ok" or the name of the error, the seconds it took, and the tags that were brought by it.
+
+Called on the threads of the claims."""
 
 
 class Observed:
@@ -36,27 +38,31 @@ class Observed:
     def shown(self) -> str:
         return self.backend.shown
 
-    def _timed(self, what: str, work: Callable[[], T]) -> T:
+    def _timed(self, what: str, work: Callable[[], T], brought: Callable[[T], Collection[str]] | None = None) -> T:
         began, outcome = perf_counter(), "ok"
+        tags: Collection[str] = ()
         try:
-            return work()
+            result = work()
+            tags = brought(result) if brought else ()
+            return result
         except AllocatorError as error:
             outcome = type(error).__name__
             raise
         finally:
-            self._told(what, outcome, perf_counter() - began)
+            self._told(what, outcome, perf_counter() - began, tags)
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
         return self._timed("tag", partial(self.backend.open_segment, template, create))
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
-        return self._timed("segment", partial(self.backend.claim_segment, name, size, seen, exact=exact))
+        claim = partial(self.backend.claim_segment, name, size, seen, exact=exact)
+        return self._timed("segment", claim, lambda _: (name,))
 
     def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
         return self._timed("tag", partial(self.backend.open_segments, templates, create))
 
     def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
-        return self._timed("segment", partial(self.backend.claim_segments, claims))
+        return self._timed("segment", partial(self.backend.claim_segments, claims), dict.keys)
 
     def register_node(self) -> int:
         return self._timed("node", self.backend.register_node)

@@ -38,9 +38,6 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
         watch.look()
         return Response(figures.text(), 200, dict(NO_STORE), FIGURES_TYPE)
 
-    async def to_docs(request: Request) -> Response:
-        return RedirectResponse("/docs")
-
     def fixed(body: bytes, kind: str) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             return Response(body, 200, {"content-security-policy": POLICY}, kind)
@@ -53,11 +50,15 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
         Route("/readyz", guarded(ready)),
         Route("/metrics", guarded(metrics)),
         Route("/openapi.json", guarded(fixed(json.dumps(description).encode(), "application/json"))),
-        Route("/", guarded(to_docs)),
         Route("/docs", guarded(fixed(PAGE, "text/html"))),
         Route("/docs/start.js", guarded(fixed(START, "text/javascript"))),
         Mount("/docs", StaticFiles(directory=assets())),
     ]
+
+
+async def to_docs(request: Request) -> Response:
+    """What stands at / where no console does, and for who wants no page."""
+    return RedirectResponse("/docs")
 
 
 class NotReady(HttpRefusal):

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 from logging.config import dictConfig
 from pathlib import Path
+from secrets import token_bytes
 from socket import socket
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("allocator.service")
 
-NEEDED = ("httptools", "prometheus_client", "pythonjsonlogger", "starlette", "swagger_ui_bundle", "uvicorn")
+NEEDED = ("httptools", "jinja2", "prometheus_client", "pythonjsonlogger", "starlette", "swagger_ui_bundle", "uvicorn")
 
 LOOPBACK = "127.0.0.1"
 FILES = 65_536
@@ -51,7 +52,7 @@ def serve(given: ServeSettings) -> None:
         os.environ[FIGURES] = str(figures)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, ignored)  # uvicorn has its own while it serves, and raises it again afterwards
-        run(replace(settings, folder=folder))
+        run(replace(settings, folder=folder, console_key=token_bytes(32)))
 
 
 def check_installed() -> None:

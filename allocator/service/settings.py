@@ -22,6 +22,7 @@ class ServeSettings:
     create, max_tags: whether a tag is made when it is first used, and how many tags there may be for that.
     is_open: no token was there at the start, so that everybody on this machine may do everything until one is.
     folder: of this run, for what the workers share: the state of the rate limits, and the figures.
+    console, console_key: whether there are pages for people, and the key of their sessions, drawn by each run.
     """
 
     urls: tuple[str, ...] = field(repr=False)
@@ -38,3 +39,5 @@ class ServeSettings:
     logs: str = "json"
     certificate: str | None = None
     key: str | None = None
+    console: bool = True
+    console_key: bytes = field(default=b"", repr=False)

@@ -40,6 +40,8 @@ class Watch:
         self._figures = figures
         self._horizons: dict[str, Horizon] = {}
         self._measured_at = monotonic()
+        self.days: dict[str, float] = {}
+        """Until a tag runs out, as far as that can be told by now."""
 
     async def run(self) -> None:
         """Until it is cancelled. Nothing that goes wrong here may stop it, or the ids."""
@@ -115,7 +117,7 @@ class Watch:
         ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
         self._days("snowflake timestamp", ends.timestamp())
         for tag in (await self._service.sequences.list())[:MAX_TAGS]:
-            self._lasts(f"tag {tag.name}", tag.max_value, tag.limit)
+            self.days[tag.name] = self._lasts(f"tag {tag.name}", tag.max_value, tag.limit)
         nodes = await self._ids._on_thread(self._last_node)
         self._lasts("meteor node", nodes, meteor.layout.limit("node"))
 
@@ -127,11 +129,13 @@ class Watch:
     def _days(self, what: str, end: float) -> None:
         self._figures.days.labels(what).set((end - time()) / DAY)
 
-    def _lasts(self, what: str, value: int, limit: int) -> None:
+    def _lasts(self, what: str, value: int, limit: int) -> float:
         now = monotonic()
         horizon = self._horizons.setdefault(what, Horizon(value, now))
         horizon.saw(value, now)
-        self._figures.days.labels(what).set(horizon.days_left(value, limit, now))
+        left = horizon.days_left(value, limit, now)
+        self._figures.days.labels(what).set(left)
+        return left
 
 
 def is_failing(draw: SequenceDraw) -> bool:

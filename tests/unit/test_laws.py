@@ -154,6 +154,7 @@ def test_import_allocator_is_cheap():
         "pymysql",
         "pydantic",
         "starlette",
+        "jinja2",
         "uvicorn",
         "prometheus_client",
         "urllib3",

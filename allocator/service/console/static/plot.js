@@ -1,0 +1,89 @@
+// Rates and refills over the last minutes, asked for every two seconds.
+"use strict";
+(() => {
+  const EVERY = 2000;
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+  const long = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
+  const clock = uPlot.fmtDate("{HH}:{mm}:{ss}");
+
+  const upTo = (least) => (plot, low, high) => [0, Math.max(least, (high || 0) * 1.15)];
+  const height = (box) => (box.clientWidth < 480 ? 150 : 190);
+
+  const axis = (scale, side, grid) => ({
+    scale,
+    side,
+    size: 52,
+    stroke: colour("--soft"),
+    font: "12px system-ui, sans-serif",
+    grid: { show: grid, stroke: colour("--line"), width: 1 },
+    ticks: { show: false },
+    values: (plot, marks) => marks.map((mark) => short.format(mark)),
+  });
+
+  const options = (box, caption) => ({
+    width: box.clientWidth,
+    height: height(box),
+    legend: { live: true, mount: (plot, legend) => caption.append(legend) },
+    cursor: { y: false, points: { size: 6 } },
+    scales: { x: { time: true }, rate: { range: upTo(1) }, ms: { range: upTo(5) } },
+    axes: [
+      { stroke: colour("--soft"), font: "12px system-ui, sans-serif", grid: { show: false }, ticks: { show: false }, size: 28, space: 80, values: (plot, marks) => marks.map((at) => clock(new Date(at * 1000))) },
+      axis("rate", 3, true),
+      axis("ms", 1, false),
+    ],
+    series: [
+      { label: "", value: (plot, at) => (at == null ? "–" : clock(new Date(at * 1000))) },
+      {
+        label: "ids/s",
+        scale: "rate",
+        stroke: colour("--rate"),
+        fill: colour("--rate-fill"),
+        width: 1.75,
+        points: { show: false },
+        value: (plot, rate) => (rate == null ? "–" : long.format(rate)),
+      },
+      {
+        label: "refill ms",
+        scale: "ms",
+        stroke: colour("--refill"),
+        paths: () => null,
+        points: { show: true, size: 5, fill: colour("--refill"), stroke: colour("--refill") },
+        value: (plot, ms) => (ms == null ? "–" : long.format(ms)),
+      },
+    ],
+  });
+
+  const start = (figure) => {
+    const box = figure.querySelector(".canvas");
+    let plot = null;
+    let data = [[], [], []];
+
+    const last = () => plot.setLegend({ idx: Math.max(0, data[0].length - 1) }); // where nothing is pointed at
+    const draw = () => {
+      if (plot) plot.destroy();
+      plot = new uPlot(options(box, figure.querySelector("figcaption")), data, box);
+      plot.over.addEventListener("mouseleave", () => setTimeout(last));
+      figure.dataset.points = data[0].length;
+    };
+    const ask = async () => {
+      if (window.consoleRests && window.consoleRests() && data[0].length) return;
+      const answer = await fetch(figure.dataset.series, { headers: { "HX-Request": "true" }, credentials: "same-origin" });
+      if (!answer.ok) return;
+      const found = await answer.json();
+      data = [found.seconds, found.rates, found.refills];
+      figure.dataset.points = found.seconds.length;
+      plot.setData(data);
+      if (plot.cursor.idx == null) last();
+    };
+    const again = () => ask().catch(() => {}).finally(() => setTimeout(again, EVERY));
+
+    draw();
+    again();
+    dark.addEventListener("change", draw);
+    new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: height(box) })).observe(box);
+  };
+
+  document.querySelectorAll("[data-series]").forEach(start);
+})();

@@ -1,0 +1,77 @@
+"""Numbers as people read them. Pure."""
+
+from __future__ import annotations
+
+from math import isinf
+
+THIN = "\u202f"
+"""A space that does not break, between thousands."""
+NONE = "\u2013"
+
+MINUTE, HOUR, DAY, YEAR = 60.0, 3600.0, 86_400.0, 365.25
+CENTURY = 100 * YEAR
+
+
+def count(number: int | None) -> str:
+    return NONE if number is None else f"{number:,}".replace(",", THIN)
+
+
+def rate(value: float | None) -> str:
+    """Ids a second."""
+    if value is None or value < 0.005:
+        return NONE
+    if value < 10:
+        return f"{value:.1f}" if value >= 0.1 else f"{value:.2f}"
+    return count(round(value))
+
+
+def latency(seconds: float | None) -> str:
+    if not seconds:
+        return NONE
+    if seconds >= 1:
+        return f"{seconds:.1f}{THIN}s"
+    return f"{seconds * 1000:.1f}{THIN}ms" if seconds < 0.0995 else f"{seconds * 1000:.0f}{THIN}ms"
+
+
+def lasting(seconds: float | None) -> str:
+    """For how long something lasts; for ever where nobody draws."""
+    if seconds is None:
+        return NONE
+    if isinf(seconds):
+        return "idle"
+    return duration(seconds)
+
+
+def duration(seconds: float) -> str:
+    if seconds < 10:
+        return f"{seconds:.1f}{THIN}s"
+    if seconds < 2 * MINUTE:
+        return f"{seconds:.0f}{THIN}s"
+    if seconds < 2 * HOUR:
+        return f"{seconds / MINUTE:.0f}{THIN}min"
+    if seconds < 2 * DAY:
+        return f"{seconds / HOUR:.0f}{THIN}h"
+    return f"{count(round(seconds / DAY))}{THIN}days"
+
+
+def ago(seconds: float) -> str:
+    return "just now" if seconds < 1 else f"{duration(seconds)} ago"
+
+
+def days(value: float | None) -> str:
+    """Until a limit."""
+    if value is None:
+        return NONE
+    if value > CENTURY:
+        return f">{THIN}100{THIN}years"
+    if value > 2 * YEAR:
+        return f"{value / YEAR:.0f}{THIN}years"
+    return f"{value:.1f}{THIN}days" if value < 10 else f"{value:.0f}{THIN}days"
+
+
+def part(value: int, limit: int) -> str:
+    """How much of a limit is used, in percent."""
+    share = 100 * value / limit
+    if share == 0:
+        return f"0{THIN}%"
+    return f"<{THIN}0.01{THIN}%" if share < 0.01 else f"{share:.2f}{THIN}%"

@@ -1,0 +1,441 @@
+"""The console over HTTP: who may come in, who sees and changes what, and what every page says to a browser."""
+
+from __future__ import annotations
+
+import html
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pytest
+from rig.seat import Seat
+from rig.service import Served
+from rig.wire import Wire
+from sqlalchemy import create_engine, insert
+
+from allocator.database.store import Database
+from allocator.database.tables import segment
+from allocator.schemes.tag import Tag
+from allocator.tokens import Tokens
+
+PAGES = ("/", "/console/inspect", "/console/inspect?id=5", "/console/fleet", "/console/doctor", "/console/new")
+MANY = 10_000
+FIRST_PAGE = 200 * 1024
+EVIL = "<script>alert(1)</script>"
+
+
+class Guarded:
+    """A service of two workers that has tokens, and many tags."""
+
+    def __init__(self, folder: str) -> None:
+        self.url = f"sqlite:///{folder}/ids.db"
+        self.database = Database(self.url)
+        self.database.upgrade_schema()
+        self.tokens = Tokens(lambda: self.database)
+        self.admin = self.make("operations", "draw", "read", "administer")
+        self.reader = self.make("reader", "read", tags=("seen-*",))
+        self.some = self.make("some", "read", "administer", tags=("seen-*",))
+        self.drawer = self.make("drawer", "draw")
+        dialect = self.database.dialect
+        fill(self.url)
+        for name in ("seen-1", "seen-2", "hidden-1"):
+            self.database.run(dialect.create_segment, Tag(name))
+        self.database.run(dialect.register_node, f"{EVIL}.example", 7, "1<b>", datetime(2026, 1, 2, tzinfo=UTC))
+        self.service = Served(self.url, options=("--workers", "2"))
+
+    def make(self, name: str, *verbs: str, tags: tuple[str, ...] = ("*",)) -> str:
+        return self.tokens.create(name, verbs=verbs, tags=tags)[0]
+
+
+def fill(url: str) -> None:
+    """Tags in one transaction, since each alone would be a write to the disk."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        rows = [values_of(f"tag-{number:05}", number) for number in range(MANY)]
+        connection.execute(insert(segment), rows)
+    engine.dispose()
+
+
+def values_of(name: str, value: int) -> dict[str, object]:
+    tag = Tag(name)
+    settings = {"step": tag.step, "max_step": tag.max_step, "id_limit": tag.limit, "margin": tag.margin}
+    return {"tag": name, "max_value": value, **settings}
+
+
+def until(holds: Callable[[], bool], seconds: float = 15.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    made = Guarded(str(tmp_path_factory.mktemp("console")))
+    yield made
+    made.service.close()
+    made.database.close()
+
+
+@pytest.fixture(scope="module")
+def open_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(f"sqlite:///{tmp_path_factory.mktemp('open')}/ids.db") as service:
+        yield service
+
+
+@pytest.fixture
+def seat(guarded: Guarded) -> Seat:
+    return Seat(guarded.service)
+
+
+@pytest.fixture
+def admin(guarded: Guarded, seat: Seat) -> Seat:
+    seat.sign_in(guarded.admin)
+    return seat
+
+
+def tags_in(page: str) -> list[str]:
+    return re.findall(r'<th scope="row"><a href="/console/tags/([^"]+)"', page)
+
+
+# -- coming in
+
+
+def test_without_a_token_every_page_leads_to_the_sign_in_and_back(seat):
+    for path in PAGES:
+        answer = seat.get(path)
+        assert answer.status == 303, path
+        assert answer.headers["Location"].startswith("/console/sign-in")
+    assert seat.get("/console/inspect?id=5").headers["Location"].endswith("?next=%2Fconsole%2Finspect%3Fid%3D5")
+    part = seat.get("/", HX_Request="true")
+    assert (part.status, part.headers["HX-Redirect"]) == (401, "/console/sign-in")
+    assert seat.get("/console/sign-in").status == 200
+
+
+def test_the_cookie_is_kept_from_scripts_and_other_sites_and_holds_no_token(guarded, seat):
+    answer = seat.sign_in(guarded.admin, "/console/fleet")
+    said = answer.headers["Set-Cookie"].lower()
+
+    assert (answer.status, answer.headers["Location"]) == (303, "/console/fleet")
+    assert "httponly" in said
+    assert "samesite=strict" in said
+    assert "path=/;" in said
+    assert "max-age=28800" in said
+    assert guarded.admin.removeprefix("allocator_") not in answer.headers["Set-Cookie"]
+
+
+def test_every_worker_takes_the_session(guarded, admin):
+    """Each request on a connection of its own, so that both are asked."""
+    assert {admin.get("/console/inspect", Connection="close").status for _ in range(12)} == {200}
+
+
+def test_a_token_that_is_not_known_is_refused_in_words(seat):
+    answer = seat.sign_in("allocator_no-such")
+
+    assert answer.status == 401
+    assert "not known here" in answer.body.decode()
+    assert "Set-Cookie" not in answer.headers
+
+
+def test_nobody_is_led_to_another_site(guarded, seat):
+    for there in ("//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"):
+        assert seat.sign_in(guarded.admin, there).headers["Location"] == "/"
+
+
+def test_a_forged_session_is_none(guarded, admin):
+    name, _, value = admin.cookie.partition("=")
+    digest, ends, nonce, mac = value.split(".")
+    for forged in (
+        f"{digest}.{int(ends) + 9}.{nonce}.{mac}",
+        f"{'0' * 64}.{ends}.{nonce}.{mac}",
+        f"{digest}.{ends}.{nonce}.",
+        "",
+        "....",
+    ):
+        admin.cookie = f"{name}={forged}"
+        assert admin.get("/console/inspect").status == 303
+
+
+def test_signing_out_takes_the_cookie_back(admin):
+    answer = admin.post("/console/new", "/console/sign-out")
+
+    assert (answer.status, answer.headers["Location"]) == (303, "/console/sign-in")
+    assert "max-age=0" in answer.headers["Set-Cookie"].lower()
+
+
+def test_a_session_ends_with_its_token(guarded, seat):
+    secret = guarded.make("passing", "read")
+    number = next(one.number for one in guarded.tokens.list() if one.name == "passing")
+    seat.sign_in(secret)
+    assert seat.get("/console/inspect").status == 200
+    guarded.tokens.revoke(number)
+
+    assert until(lambda: seat.get("/console/inspect", Connection="close").status == 303)
+
+
+def test_a_session_is_good_for_no_id(guarded, admin):
+    """The API knows bearer tokens alone, so that no page of a foreign site can draw with a cookie."""
+    for method, path in (("POST", "/v1/sequences/seen-1/ids"), ("GET", "/v1/sequences"), ("GET", "/metrics")):
+        assert guarded.service.ask(method, path, Cookie=admin.cookie, Sec_Fetch_Site="same-origin").status == 401
+
+
+def test_without_a_token_configured_it_is_open_to_this_machine_by_its_own_names(open_service):
+    """A page of the web cannot look at it, also by a name that it has pointed here."""
+    assert open_service.get("/").status == 200
+    for headers in (
+        {"Host": f"evil.example:{open_service.port}"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Origin": "https://evil.example"},
+    ):
+        assert open_service.get("/", **headers).status == 303
+        assert open_service.get("/console/series", **headers).status == 303
+
+
+# -- what a browser is told
+
+
+def test_every_page_has_its_headers(admin):
+    for path in (*PAGES, "/console/tags/seen-1", "/console/tags/no-such", "/console/sign-in", "/console/doctor"):
+        headers = admin.get(path).headers
+        policy = dict(part.strip().partition(" ")[::2] for part in headers["Content-Security-Policy"].split(";"))
+        assert policy["default-src"] == "'none'"
+        assert policy["frame-ancestors"] == "'none'"
+        assert {policy[name] for name in ("script-src", "style-src", "connect-src", "form-action")} == {"'self'"}
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "same-origin"
+        assert headers["Cache-Control"] == "no-store"
+
+
+def test_no_page_has_script_or_style_of_its_own(admin):
+    for path in (*PAGES, "/console/tags/seen-1"):
+        page = admin.get(path).body.decode()
+        assert not re.search(
+            r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=|javascript:|https?://",
+            page.lower().replace("http://127.0.0.1", "").replace("http://www.w3.org", ""),
+        ), path
+
+
+def test_files_are_kept_for_ever_under_names_that_change(admin):
+    page = admin.get("/").body.decode()
+    names = re.findall(r'(?:src|href)="(/console/static/[^"]+)"', page)
+    assert len(set(names)) == 7
+    for name in names:
+        answer = admin.get(name)
+        assert answer.status == 200
+        assert "immutable" in answer.headers["Cache-Control"]
+        assert admin.get(re.sub("static/[0-9a-f]+", "static/000000000000", name)).status == 404
+    packed = admin.get(names[0], Accept_Encoding="gzip")
+    assert packed.headers["Content-Encoding"] == "gzip"
+
+
+def test_the_first_page_of_ten_thousand_tags_is_small(admin):
+    """As a browser asks for it that has nothing yet: page, scripts and styles."""
+    page = admin.get("/")
+    files = set(re.findall(r'(?:src|href)="(/console/static/[^"]+)"', page.body.decode()))
+    plain = admin.service.pool.request
+    sizes = [
+        len(plain("GET", admin.service.address + name, headers={"Accept-Encoding": "gzip"}, decode_content=False).data)
+        for name in files
+    ]
+
+    assert f"of {MANY + 3:,}".replace(",", "\u202f") in page.body.decode()
+    assert len(page.body) + sum(sizes) < FIRST_PAGE
+    assert sum(sizes) < sum(len(admin.get(name).body) for name in files) / 2  # they come compressed
+
+
+# -- what is shown
+
+
+def test_ten_thousand_tags_are_found_sorted_and_paged(admin):
+    assert tags_in(admin.text("/?q=tag-0999"))[:3] == ["tag-09990", "tag-09991", "tag-09992"]
+    assert tags_in(admin.text("/?q=TAG-*7")) == [f"tag-{number:05}" for number in range(7, 500, 10)]
+    assert tags_in(admin.text("/?sort=claimed"))[:2] == ["tag-09999", "tag-09998"]
+    assert tags_in(admin.text("/?q=tag-&page=2"))[0] == "tag-00050"
+    assert tags_in(admin.text("/?q=tag-&page=99999"))[-1] == "tag-09999"
+    assert "No tag fits <q>nothing-like-this</q>" in admin.text("/?q=nothing-like-this")
+
+
+def test_a_part_of_the_list_is_a_part(admin):
+    part = admin.text("/?q=seen-1", HX_Request="true")
+
+    assert tags_in(part) == ["seen-1"]
+    assert "<html" not in part
+
+
+def test_what_is_drawn_is_seen_whichever_worker_gave_it(guarded, admin):
+    for _ in range(20):
+        guarded.service.post("/v1/sequences/seen-2/ids?count=25", token=guarded.admin, Connection="close")
+    found: dict[str, list[float]] = {}
+
+    def is_told() -> bool:
+        found.update(admin.get("/console/series?tag=seen-2", Connection="close").json)
+        return sum(found["rates"]) >= 450
+
+    assert until(is_told)
+    assert sum(found["rates"]) <= 550  # a second is never quite one
+    assert any(found["refills"])
+    assert "In memory" in admin.text("/?q=seen-2")
+
+
+def test_looking_changes_and_makes_nothing(guarded, admin):
+    before = guarded.database.run(guarded.database.dialect.read_segment, "seen-1")
+    for path in (*PAGES, "/console/tags/seen-1", "/console/series?tag=seen-1", "/console/series?tag=made-up"):
+        admin.get(path)
+    assert admin.get("/console/tags/made-up").status == 404
+    assert admin.get("/console/sign-out").status == 405
+
+    assert guarded.database.run(guarded.database.dialect.read_segment, "seen-1") == before
+    assert guarded.database.run(guarded.database.dialect.read_segment, "made-up") is None
+
+
+def test_what_comes_from_outside_is_escaped(guarded, admin):
+    for path in (f"/?q={EVIL}", f"/console/inspect?id={EVIL}", "/console/fleet", f"/console/sign-in?next=/{EVIL}"):
+        page = admin.get(path.replace("<", "%3C").replace(">", "%3E")).body.decode()
+        assert EVIL not in page, path
+        assert html.escape(EVIL, quote=False) in page, path
+    assert "1<b>" not in admin.get("/console/fleet").body.decode()
+
+
+def test_the_fleet_and_the_doctor_are_shown_to_who_may_do_everything(admin):
+    fleet = admin.text("/console/fleet")
+
+    assert "no shard yet: nothing has drawn a ticket there" in fleet
+    assert f"{EVIL}.example" in fleet
+    assert "Meteor nodes" in fleet
+    assert until(lambda: "The doctor is looking" not in admin.text("/console/doctor"))
+    assert " found, " in admin.text("/console/doctor")
+    assert admin.post("/console/doctor", "/console/doctor").status == 303
+
+
+def test_an_id_is_taken_apart(admin):
+    page = admin.text("/console/inspect?id=5016762319896585", HX_Request="true")
+
+    assert "2020-12-13 09:06:54 UTC" in page
+    assert "an id is a number" in admin.text("/console/inspect?id=nonsense")
+
+
+# -- who sees what
+
+
+def test_a_reader_sees_its_own_tags_alone(guarded, seat):
+    seat.sign_in(guarded.reader)
+    page = seat.text("/")
+
+    assert tags_in(page) == ["seen-1", "seen-2"]
+    assert "hidden-1" not in page
+    assert "/console/new" not in page
+    assert seat.get("/console/tags/seen-1").status == 200
+    assert '<form method="post" action="/console/tags' not in seat.text("/console/tags/seen-1")
+    for path in (
+        "/console/tags/hidden-1",
+        "/console/tags/no-such",
+        "/console/series",
+        "/console/series?tag=hidden-1",
+        "/console/fleet",
+        "/console/doctor",
+        "/console/new",
+    ):
+        assert seat.get(path).status == 403, path
+
+
+def test_who_only_draws_is_told_so(guarded, seat):
+    seat.sign_in(guarded.drawer)
+
+    assert seat.get("/").status == 403
+    assert "may not read" in seat.get("/").body.decode()
+    assert seat.get("/console/inspect?id=7").status == 200
+
+
+# -- changes
+
+
+def test_an_administrator_of_some_tags_changes_these_alone(guarded, seat):
+    seat.sign_in(guarded.some)
+    made = seat.post("/console/new", "/console/new", tag="seen-made", start_after="41", step="10")
+    assert (made.status, made.headers["Location"]) == (303, "/console/tags/seen-made?done=created")
+    refused = seat.post("/console/new", "/console/new", tag="other")
+    assert refused.status == 403
+    assert "may not administer 'other'" in html.unescape(refused.body.decode())
+    assert seat.post("/console/new", "/console/tags/hidden-1", step="5").status == 403
+    found = guarded.database.run(guarded.database.dialect.read_segment, "seen-made")
+    assert (found.max_value, found.step) == (41, 10)
+    assert guarded.database.run(guarded.database.dialect.read_segment, "other") is None
+    assert guarded.database.run(guarded.database.dialect.read_segment, "hidden-1").step == 1000
+
+
+def test_only_what_was_changed_in_the_form_is_changed(guarded, admin):
+    """What somebody else has set meanwhile stays."""
+    read = guarded.database.dialect.read_segment
+    guarded.service.put("/v1/sequences/tag-00001", token=guarded.admin, json={"max_step": 5000})
+    form = {"step": "20", "was_step": "1000", "max_step": "1000000", "was_max_step": "1000000", "limit": ""}
+    answer = admin.post("/console/tags/tag-00001", "/console/tags/tag-00001", **form)
+    found = guarded.database.run(read, "tag-00001")
+
+    assert answer.headers["Location"].endswith("?done=changed")
+    assert (found.step, found.max_step) == (20, 5000)
+
+
+def test_a_form_that_cannot_be_is_shown_again_with_the_reason(admin):
+    for page, fields, words in (
+        ("/console/new", {"tag": "a b"}, "InvalidTag"),
+        ("/console/new", {"tag": "seen-1"}, "exists already"),
+        ("/console/new", {"tag": "fine", "step": "0"}, "step must be 1 to"),
+        ("/console/tags/seen-1", {"start_after": "x"}, "start_after must be"),
+        ("/console/tags/seen-1", {"step": "9", "max_step": "5"}, "step must be at most max_step"),
+    ):
+        answer = admin.post(page, page, **fields)
+        assert answer.status in {400, 409}
+        shown = html.unescape(answer.body.decode())
+        assert 'role="alert"' in shown
+        assert words in shown or words == "InvalidTag"
+        assert all(f'value="{value}"' in shown for value in fields.values())
+
+
+def test_a_change_must_come_from_our_own_page_with_its_proof(guarded, admin):
+    """Each of the guards alone holds it up."""
+    proof, host = admin.proof("/console/new"), f"127.0.0.1:{guarded.service.port}"
+    other = Seat(guarded.service)
+    other.sign_in(guarded.admin)
+    fields = {"tag": "forged", "proof": proof}
+    for sent, headers in (
+        ({"tag": "forged"}, {"Sec-Fetch-Site": "same-origin"}),
+        ({"tag": "forged", "proof": other.proof("/console/new")}, {"Sec-Fetch-Site": "same-origin"}),
+        (fields, {"Sec-Fetch-Site": "cross-site"}),
+        (fields, {"Sec-Fetch-Site": "same-site"}),
+        (fields, {"Origin": "https://evil.example"}),
+        (fields, {"Origin": "null"}),
+        (fields, {}),
+    ):
+        assert admin.send("/console/new", sent, headers).status == 403, (sent, headers)
+    assert admin.send("/console/sign-in", {"token": guarded.admin}, {"Origin": "https://evil.example"}).status == 403
+    assert guarded.database.run(guarded.database.dialect.read_segment, "forged") is None
+    assert admin.send("/console/new", fields, {"Origin": f"http://{host}"}).status == 303
+
+
+# -- without it, and without the database
+
+
+def test_it_can_be_switched_off_and_the_root_leads_to_the_description(tmp_path, open_service):
+    with Served(f"sqlite:///{tmp_path}/ids.db", options=("--no-console",)) as service:
+        assert service.get("/").headers["Location"] == "/docs"
+        assert service.get("/console/inspect").status == 404
+        assert service.get("/console/sign-in").status == 404
+    assert open_service.get("/", Accept="application/json").headers["Location"] == "/docs"
+
+
+def test_while_the_database_is_away_what_is_in_memory_is_shown(shared_database, tag):
+    with Wire(shared_database("postgres")) as wire, Served(wire.url, options=("--timeout", "1")) as service:
+        seat = Seat(service)
+        service.post(f"/v1/sequences/{tag}/ids")
+        assert tag in tags_in(seat.text(f"/?q={tag}"))
+        wire.refuse()
+        assert until(lambda: "The database does not answer" in seat.text(f"/?q={tag}"))
+        assert tag in tags_in(seat.text(f"/?q={tag}"))
+        one = seat.text(f"/console/tags/{tag}")
+        assert "The database does not answer" in one
+        assert "Memory lasts" in one
+        assert "not reached" in seat.text("/console/fleet") or "could not be asked" in seat.text("/console/fleet")
+        assert seat.get("/console/doctor").status == 200

@@ -1,0 +1,198 @@
+"""The console in a real browser: what scripts do, how it fits a phone, and that its policy holds up nothing of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from rig.browser import DARK, DESKTOP, LIGHT, PHONE, Visit, browser
+from rig.service import Served
+
+from allocator.database.store import Database
+from allocator.tokens import Tokens
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+PAGES = (
+    "/",
+    "/console/tags/order",
+    "/console/inspect?id=5016762319896585",
+    "/console/fleet",
+    "/console/doctor",
+    "/console/new",
+)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as found:
+        yield found
+
+
+class Place:
+    def __init__(self, folder: str) -> None:
+        url = f"sqlite:///{folder}/ids.db"
+        database = Database(url)
+        database.upgrade_schema()
+        tokens = Tokens(lambda: database)
+        self.admin, _ = tokens.create("operations", verbs=("draw", "read", "administer"), tags=("*",))
+        self.reader, _ = tokens.create("reader", verbs=("read",), tags=("order*",))
+        database.close()
+        self.service = Served(url)
+        for tag in ("order", "order-line", "invoice"):
+            self.service.put(f"/v1/sequences/{tag}", token=self.admin, json={})
+        self.service.post("/v1/sequences/order/ids?count=500", token=self.admin)
+        self.service.post("/v1/snowflake", token=self.admin)
+        self.service.post("/v1/meteor", token=self.admin)
+
+
+@pytest.fixture(scope="module")
+def place(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    made = Place(str(tmp_path_factory.mktemp("browser")))
+    yield made
+    made.service.close()
+
+
+@pytest.fixture
+def visits(chromium: Browser, place: Place) -> Iterator[object]:
+    """Opens windows; none of them may have anything to complain of."""
+    opened: list[Visit] = []
+
+    def visit(size: dict[str, int] = DESKTOP, scheme: str = LIGHT, **options: object) -> Visit:
+        opened.append(Visit(chromium, place.service.address, size, scheme, **options))
+        return opened[-1]
+
+    yield visit
+    trouble = [found for one in opened for found in one.trouble]
+    elsewhere = [url for one in opened for url in one.asked if not url.startswith(place.service.address)]
+    for one in opened:
+        one.close()
+    assert trouble == []
+    assert elsewhere == []
+
+
+def test_from_signing_in_to_a_tag_that_was_made_and_changed(visits, place):
+    visit = visits()
+    page = visit.page
+    visit.sign_in(place.admin)
+    page.get_by_role("link", name="order-line").wait_for()
+
+    page.keyboard.press("/")
+    page.keyboard.type("invo")
+    page.get_by_role("link", name="order-line").wait_for(state="detached")
+    assert visit.tags() == ["invoice"]
+    assert page.evaluate("document.activeElement.id") == "q"
+    assert page.url.endswith("/?q=invo&sort=name")
+
+    page.get_by_role("link", name="New tag").click()
+    page.get_by_label("Name").fill("parcel")
+    page.get_by_label("Start after").fill("4100")
+    page.get_by_role("button", name="Create").click()
+    page.get_by_text("The tag was created.").wait_for()
+    assert page.locator("dt:has-text('Claimed up to') + dd").inner_text() == "4\u202f100"
+
+    page.get_by_label("Step", exact=True).fill("77")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("The tag was changed.").wait_for()
+    assert page.get_by_label("Step", exact=True).input_value() == "77"
+
+    page.get_by_label("Go on after").fill("5")
+    page.get_by_role("button", name="Save").click()
+    assert "start_after must be at least 4100" in page.get_by_role("alert").filter(visible=True).inner_text()
+    visit.trouble.remove(next(one for one in visit.trouble if "400" in one))  # the browser tells of it too
+
+
+def test_the_plot_of_a_tag_is_drawn_and_goes_on(visits, place):
+    visit = visits()
+    visit.sign_in(place.admin, "/console/tags/order")
+    page = visit.page
+    place.service.post("/v1/sequences/order/ids?count=500", token=place.admin)
+    visit.until("+document.querySelector('[data-series]').dataset.points >= 3")
+    before = int(page.locator("[data-series]").get_attribute("data-points"))
+    visit.until(f"+document.querySelector('[data-series]').dataset.points > {before}")
+    inked = page.evaluate(
+        """() => {
+            const canvas = document.querySelector(".canvas canvas");
+            const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+            return pixels.filter((value, at) => at % 4 === 3 && value > 0).length;
+        }"""
+    )
+
+    assert inked > 2000
+    page.get_by_role("button", name="Live").click()
+    assert page.locator("#live-switch").inner_text() == "Held"
+
+
+def test_an_id_is_taken_apart_as_it_is_typed(visits, place):
+    visit = visits()
+    visit.sign_in(place.reader, "/console/inspect")
+    page = visit.page
+    page.get_by_label("An id").press_sequentially("5016762319896585", delay=5)
+    page.get_by_text("2020-12-13 09:06:54 UTC").wait_for()
+
+    assert page.get_by_role("heading", name="meteor").is_visible()
+    page.get_by_label("An id").fill("neither")
+    page.get_by_text("an id is a number, 24 hex digits or a UUID").wait_for()
+
+
+def test_a_lesser_token_is_refused(visits, place):
+    visit = visits()
+    visit.sign_in(place.reader)
+    page = visit.page
+    assert visit.tags() == ["order", "order-line"]
+    assert page.get_by_role("link", name="New tag").count() == 0
+    assert page.get_by_role("link", name="Doctor").count() == 0
+    page.goto("/console/new")
+    assert "This token may not administer" in page.get_by_role("main").inner_text()
+    visit.trouble.remove(next(one for one in visit.trouble if "403" in one))
+    page.get_by_role("link", name="To the tags").click()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Token").wait_for()
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, DARK), (PHONE, LIGHT)], ids=["desktop-dark", "phone-light"])
+def test_every_page_fits_and_is_within_its_policy(visits, place, size, scheme):
+    """No complaint of the browser at all, which also tells of what the content security policy refuses."""
+    visit = visits(size, scheme)
+    visit.sign_in(place.admin)
+    for path in PAGES:
+        visit.page.goto(path)
+        visit.until("!document.querySelector('[data-series]') || document.querySelector('canvas')")
+        assert visit.sideways() <= 0, path
+    back = visit.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert (sum(map(int, back[4:-1].split(","))) < 200) == (scheme == DARK)
+
+
+def test_the_keyboard_reaches_what_there_is(visits, place):
+    visit = visits()
+    visit.sign_in(place.admin)
+    page = visit.page
+    page.locator("[data-poll]").wait_for()
+    page.get_by_role("button", name="Live").click()  # so that nothing moves meanwhile
+    page.goto("/")
+    reached = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement === document.body"):
+            break
+        reached.append(page.evaluate("document.activeElement.innerText || document.activeElement.id"))
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none", reached[-1]
+
+    assert reached[0] == "Skip to the content"
+    for name in ("Inspect", "Live", "Sign out", "New tag", "q", "Find", "order"):
+        assert name in reached
+
+
+def test_it_can_be_read_and_used_without_scripts(visits, place):
+    visit = visits(java_script_enabled=False)
+    page = visit.page
+    visit.sign_in(place.admin)
+    page.get_by_label("Find tags").fill("line")
+    page.get_by_role("button", name="Find").click()
+    assert visit.tags() == ["order-line"]
+    page.goto("/console/inspect")
+    page.get_by_label("An id").fill("507f1f77bcf86cd799439011")
+    page.get_by_role("button", name="Take apart").click()
+    assert "2012-10-17 21:13:27 UTC" in page.get_by_role("main").inner_text()
