@@ -12,17 +12,24 @@ import json
 import os
 import sys
 import traceback
+from types import ModuleType
 from typing import Any, TextIO
 
 
 def run_python(code: str) -> tuple[str, int]:
-    """What it prints, with the traceback behind it where it fails; each block begins with nothing imported."""
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told):
-        try:
-            exec(compile(code, "page", "exec"), {"__name__": "__main__"})
-        except BaseException:
-            return told.getvalue() + traceback.format_exc(), 1
+    """What it prints, with the traceback behind it where it fails; each block begins with nothing imported.
+
+    As the main module, where annotations that are text are looked up.
+    """
+    told, block, ours = io.StringIO(), ModuleType("__main__"), sys.modules["__main__"]
+    sys.modules["__main__"] = block
+    try:
+        with contextlib.redirect_stdout(told):
+            exec(compile(code, "page", "exec"), vars(block))
+    except BaseException:
+        return told.getvalue() + traceback.format_exc(), 1
+    finally:
+        sys.modules["__main__"] = ours
     return told.getvalue(), 0
 
 
