@@ -67,7 +67,7 @@ class Reading:
         for name in [name for name in self.environment if name.startswith("ALLOCATOR_")]:
             del self.environment[name]
         self._pupil = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", Path(pupil.__file__).read_text()],  # its folder is not to be searched
+            [sys.executable, "-c", Path(pupil.__file__).read_text()],  # its folder is not to be searched
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=folder,
@@ -75,8 +75,10 @@ class Reading:
         )
 
     def close(self) -> None:
-        self._pupil.communicate()
-        self.stage.close()
+        try:
+            self._pupil.communicate()
+        finally:
+            self.stage.close()
 
     # -- blocks
 
