@@ -83,6 +83,7 @@ def test_subclasses_have_the_ids_of_the_table_that_numbers_them(engine, ids):
         employees = set(session.scalars(select(Employee.__table__.c.id)))
         assert employees == set(session.scalars(select(Person.id).where(Person.kind == "employee")))
     assert [tag.name for tag in ids.tags.list()] == ["person"]
+    assert Employee.__table__.c.id.default is None
 
 
 @SQLITE
