@@ -47,7 +47,7 @@ def test_workers_forked_after_ids_were_drawn_give_every_row_its_own(tmp_path):
 def test_its_own_tests_pass_and_leave_nothing(kind: str, new_database: Callable[[str], str], tmp_path: Path):
     here = environment(tmp_path, new_database(kind))
 
-    assert "Ran 3 tests" in manage("test shop", here).stderr
+    assert "Ran 4 tests" in manage("test shop", here).stderr
     assert manage("test shop", here).returncode == 0  # as where the first left a database, or a connection to it
     assert list(tmp_path.glob("*.ids.*")) == []
 
