@@ -26,9 +26,9 @@ from allocator.errors import AllocatorError, InvalidTag
 from allocator.integrations.django_ids import (
     IN_TESTS,
     allocator,
-    from_settings,
     is_own,
     is_testing,
+    make,
     raise_above,
     shares_file,
     upgrade,
@@ -98,8 +98,7 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
 
     def _first(self, ids: Any) -> int:
         """In a process: above what the table holds, as of a counter that was there before, or of fixtures."""
-        used = self._used(ids)
-        raise_above(ids, self.tag, used)
+        used = raise_above(ids, self.tag, self._used(ids))
         sequence = ids.sequence(self.tag)
         while (number := int(sequence.next_id())) <= used:
             pass  # what another model with this tag has left in memory
@@ -138,7 +137,7 @@ def give_ids(objects: Iterable[M]) -> list[M]:
 def check_setting(**asked: Any) -> list[Any]:
     """Whether ids can come from where the settings say; nothing is opened."""
     try:
-        from_settings()
+        make()
         shared = shares_file()
     except AllocatorError as error:
         return [checks.Error(str(error), id="allocator.E002")]

@@ -11,6 +11,8 @@ from django.core import mail  # type: ignore[import-untyped]
 from django.core.signals import setting_changed  # type: ignore[import-untyped]
 from django.db import DEFAULT_DB_ALIAS, connections  # type: ignore[import-untyped]
 
+from allocator.database.django import IN_MEMORY, is_same_file, url_of
+from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
 from allocator.integrations.holding import Holder
 from allocator.servers import addresses
@@ -20,6 +22,9 @@ SETTING = "ALLOCATOR"
 
 PATIENCE = 600.0
 """Seconds for an upgrade to wait for another one, and for a single statement."""
+
+PLACE = {"database", "shards", "fleet", "token"}
+"""The arguments of `Allocator` that say where ids come from."""
 
 IN_TESTS = 1_000_000
 """Ids begin above this in tests, clear of what fixtures bring."""
@@ -31,34 +36,31 @@ def is_testing() -> bool:
 
 
 def arguments() -> dict[str, Any]:
-    """Those of `Allocator`, as the setting has them."""
-    given = getattr(settings, SETTING, None)
-    named = dict(given) if isinstance(given, Mapping) else {"database": given}
+    """Those of `Allocator`, as the setting has them; in tests the place is the memory of this process."""
+    found = getattr(settings, SETTING, None)
+    named = dict(found) if isinstance(found, Mapping) else {"database": found}
+    if is_testing():
+        return {name: value for name, value in named.items() if name not in PLACE} | {"database": IN_MEMORY}
     if named.get("database") is None and named.get("shards") is None:
-        from allocator.database.django import url_of
-
         connection = connections[DEFAULT_DB_ALIAS]
         named["database"] = url_of(connection.vendor, connection.settings_dict)
     return named
 
 
-def from_settings() -> Any:
-    """What the setting says; it may be an allocator itself. Nothing is opened."""
-    given = getattr(settings, SETTING, None)
-    if hasattr(given, "next_id"):
-        return given
+def given() -> Any:
+    """The allocator that is the setting itself, None where it says how to make one."""
+    found = getattr(settings, SETTING, None)
+    return found if hasattr(found, "next_id") else None
+
+
+def make() -> Any:
+    """What the setting says; nothing is opened."""
+    if (found := given()) is not None:
+        return found
     try:
         return Allocator(**arguments())
     except TypeError as error:
         raise InvalidSetting(f"{SETTING} holds what Allocator does not take: {error}") from error
-
-
-def make() -> Any:
-    if not is_testing():
-        return from_settings()
-    from allocator.database.django import IN_MEMORY
-
-    return Allocator(IN_MEMORY)
 
 
 held = Holder(make)
@@ -82,13 +84,13 @@ def use(ids: Any) -> Iterator[Any]:
 
 
 def is_own(ids: Any) -> bool:
-    """Whether it was made here, and not lent by `use`."""
-    return held.has_made(ids)
+    """Whether it was made here, and not given by the setting or lent by `use`."""
+    return held.has_made(ids) and ids is not given()
 
 
 def on_setting(*, setting: str, **more: Any) -> None:
     if setting == SETTING:
-        held.close()
+        held.forget()
 
 
 setting_changed.connect(on_setting)
@@ -96,16 +98,13 @@ setting_changed.connect(on_setting)
 
 def shares_file() -> bool:
     """Whether ids would come from a file that Django writes to."""
-    from allocator.database.django import is_same_file
-
     entries = [(connection.vendor, connection.settings_dict) for connection in connections.all()]
     return any(is_same_file(one, *entry) for one in databases() for entry in entries)
 
 
 def databases() -> list[Any]:
     """Those whose tables are ours to make: none in tests, and none behind a service."""
-    given = getattr(settings, SETTING, None)
-    if is_testing() or hasattr(given, "next_id"):
+    if is_testing() or given() is not None:
         return []
     named = arguments()
     shards = named.get("shards")
@@ -114,8 +113,6 @@ def databases() -> list[Any]:
 
 def upgrade(**signal: Any) -> None:
     """Make the tables, or bring them to the revision that this version needs."""
-    from allocator.database.store import Database
-
     for one in databases():
         database = Database(one, PATIENCE)
         try:
@@ -124,8 +121,8 @@ def upgrade(**signal: Any) -> None:
             database.close()
 
 
-def raise_above(ids: Any, tag: str, greatest: int) -> None:
-    """Let `tag` go on above the greatest id that a table holds already, before the first is drawn in this process."""
+def raise_above(ids: Any, tag: str, greatest: int) -> int:
+    """Let `tag` go on above the greatest id that a table holds already; returns what the next id will be above."""
     try:
         if greatest and greatest > claimed(ids, tag):
             ids.tags.set(tag, start_after=greatest)
@@ -133,7 +130,8 @@ def raise_above(ids: Any, tag: str, greatest: int) -> None:
         if greatest > claimed(ids, tag):  # else another process has raised it meanwhile
             raise
     except AccessDenied:
-        pass  # a token of a service that is good for drawing alone: who made the tag has said where it begins
+        return 0  # a token of a service that is good for drawing alone: who made the tag has said where it begins
+    return greatest
 
 
 def claimed(ids: Any, tag: str) -> int:

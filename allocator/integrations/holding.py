@@ -49,9 +49,9 @@ class Holder:
         finally:
             self._lent = before
 
-    def close(self) -> None:
-        """Close what was made; another is made when it is asked for again."""
-        close_all(self._made)
+    def forget(self) -> None:
+        """Make another when it is asked for again; whoever draws from the one before may go on."""
+        self._made.clear()
 
 
 def close_all(made: dict[str, Any]) -> None:

@@ -49,12 +49,13 @@ def test_migrations_are_stable_and_make_a_plain_bigint(story):
     found = story["migrations"]
 
     assert found["types"] == ["bigint", "bigint"]
+    assert found["written"] == ["primary_key", "serialize"]
     assert found["column"] == "BigIntegerField"
     assert found["counters"] == []
 
 
 def test_fixtures_keep_their_ids_and_the_tag_goes_on_above_them(story):
-    assert story["fixtures"] == {"loaded": [5000], "next": 5001}
+    assert story["fixtures"] == {"loaded": [10_000_000], "next": 10_000_001, "claimed": 10_001_000}
 
 
 def test_a_new_object_is_saved_by_one_statement(story):

@@ -108,6 +108,7 @@ def migrations() -> dict:
         kinds = {one.name: connection.introspection.get_field_type(one.type_code, one) for one in described}
     key = Order._meta.pk
     return {
+        "written": sorted(key.deconstruct()[3]),
         "column": kinds["order_id"],
         "types": [key.db_type(connection), key.rel_db_type(connection)],
         "counters": counters("shop_order"),
@@ -121,10 +122,15 @@ def counters(table: str) -> list[str]:
 
 
 def fixtures(folder: Path) -> dict:
-    rows = [{"model": "shop.order", "pk": 5000, "fields": {"customer": "f", "placed_at": "2026-01-01T00:00:00Z"}}]
+    rows = [{"model": "shop.order", "pk": 10_000_000, "fields": {"customer": "f", "placed_at": "2026-01-01T00:00:00Z"}}]
     (folder / "orders.json").write_text(json.dumps(rows))
     call_command("loaddata", str(folder / "orders.json"), verbosity=0)
-    return {"loaded": list(Order.objects.values_list("pk", flat=True)), "next": Order.objects.create().pk}
+    loaded = list(Order.objects.values_list("pk", flat=True))
+    return {
+        "loaded": loaded,
+        "next": Order.objects.create().pk,
+        "claimed": allocator().tags.get("shop_order").max_value,
+    }
 
 
 def saving() -> dict:

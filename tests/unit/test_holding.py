@@ -59,17 +59,16 @@ def test_another_is_lent_and_left_open():
     assert not other.closed
 
 
-def test_it_is_closed_by_hand_and_with_its_holder():
+def test_it_is_forgotten_open_and_closed_with_its_holder():
     holder = Holder(Fake)
     first = holder.get()
-    holder.close()
+    holder.forget()
     second = holder.get()
 
-    assert first.closed
     assert second is not first
-    assert not second.closed
+    assert [first.closed, second.closed] == [False, False]
 
     del holder
     gc.collect()
 
-    assert second.closed
+    assert [first.closed, second.closed] == [False, True]

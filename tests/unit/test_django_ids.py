@@ -1,0 +1,53 @@
+"""Where a tag goes on for a table that holds ids already: above them, whoever else raises it meanwhile."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from allocator import AccessDenied, Allocator, InvalidSetting
+
+pytest.importorskip("django")
+
+from allocator.integrations.django_ids import raise_above
+
+
+def test_a_tag_is_raised_above_what_a_table_holds_and_never_lowered():
+    with Allocator("sqlite://") as ids:
+        assert raise_above(ids, "order", 0) == 0
+        assert ids.tags.list() == []
+        assert raise_above(ids, "order", 500) == 500
+        assert ids.next_id("order") == 501
+        assert raise_above(ids, "order", 20) == 20
+        assert ids.next_id("order") == 502
+
+
+def test_a_table_beyond_the_limit_of_its_tag_is_refused():
+    with Allocator("sqlite://") as ids:
+        ids.tags.create("order", limit=100)
+        with pytest.raises(InvalidSetting, match="500"):
+            raise_above(ids, "order", 500)
+
+
+def refusing(error: Exception, *claimed: int) -> SimpleNamespace:
+    """An allocator that refuses to raise a tag, which is found claimed so far, one time after the other."""
+    found = iter(claimed)
+
+    def get(tag: str) -> SimpleNamespace:
+        return SimpleNamespace(max_value=next(found))
+
+    def refuse(tag: str, start_after: int) -> None:
+        raise error
+
+    return SimpleNamespace(tags=SimpleNamespace(get=get, set=refuse))
+
+
+def test_another_process_may_raise_it_first():
+    assert raise_above(refusing(InvalidSetting("it was changed"), 10, 600), "order", 500) == 500
+    with pytest.raises(InvalidSetting):
+        raise_above(refusing(InvalidSetting("it was changed"), 10, 499), "order", 500)
+
+
+def test_a_token_that_is_good_for_drawing_alone_leaves_the_tag_to_whoever_made_it():
+    assert raise_above(refusing(AccessDenied("no"), 10), "order", 500) == 0
