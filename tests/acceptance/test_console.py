@@ -127,6 +127,15 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites_and_holds_no_token(guar
     assert guarded.admin.removeprefix("allocator_") not in answer.headers["Set-Cookie"]
 
 
+def test_behind_a_proxy_with_https_the_cookie_is_bound_to_it_and_to_the_host(guarded, seat):
+    headers = {"Sec-Fetch-Site": "same-origin", "X-Forwarded-Proto": "https"}
+    said = seat.send("/console/sign-in", {"token": guarded.admin}, headers).headers["Set-Cookie"]
+
+    assert said.startswith("__Host-allocator-")
+    assert "; secure" in said.lower()
+    assert "domain" not in said.lower()
+
+
 def test_every_worker_takes_the_session(guarded, admin):
     """Each request on a connection of its own, so that both are asked."""
     assert {admin.get("/console/inspect", Connection="close").status for _ in range(12)} == {200}
@@ -180,6 +189,20 @@ def test_a_session_is_good_for_no_id(guarded, admin):
     """The API knows bearer tokens alone, so that no page of a foreign site can draw with a cookie."""
     for method, path in (("POST", "/v1/sequences/seen-1/ids"), ("GET", "/v1/sequences"), ("GET", "/metrics")):
         assert guarded.service.ask(method, path, Cookie=admin.cookie, Sec_Fetch_Site="same-origin").status == 401
+
+
+def test_the_anonymous_token_says_what_is_shown_without_signing_in(tmp_path):
+    database = Database(f"sqlite:///{tmp_path}/ids.db")
+    database.upgrade_schema()
+    Tokens(lambda: database).create("anonymous", verbs=("read",), tags=("open-*",))
+    for name in ("open-1", "closed-1"):
+        database.run(database.dialect.create_segment, Tag(name))
+    database.close()
+    with Served(f"sqlite:///{tmp_path}/ids.db") as service:
+        page = Seat(service).text("/")
+        assert tags_in(page) == ["open-1"]
+        assert "Sign in" in page
+        assert service.get("/console/tags/closed-1").status == 303
 
 
 def test_without_a_token_configured_it_is_open_to_this_machine_by_its_own_names(open_service):

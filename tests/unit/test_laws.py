@@ -61,6 +61,10 @@ PURE = {
 PURE |= {"math", "operator", "re", "types", "typing", "uuid"}
 """Of the standard library. hashlib is: the same bytes in give the same bytes out; keys and randomness are arguments."""
 
+CONSOLE = ("access", "bits", "history", "rows", "words")
+"""The pure files of the room `service/console`."""
+DIGESTS = {"base64", "hmac"}
+
 STATEMENT = re.compile(r"\b(SELECT\s|INSERT\s+INTO|UPDATE\s+\w|DELETE\s+FROM|REPLACE\s+INTO|CREATE\s+TABLE|ALTER\s)")
 DIALECTS = {"sqlite", "postgresql", "mysql", "mariadb", "psycopg", "pymysql"}
 
@@ -135,6 +139,18 @@ def test_schemes_are_pure(path: Path):
     outside = {name.split(".")[0] for name, _ in imports(ast.parse(path.read_text()))} - PURE
 
     assert outside <= {"allocator"}
+
+
+@pytest.mark.parametrize("name", CONSOLE)
+def test_what_the_console_decides_is_pure(name: str):
+    """So that it is tested with plain calls: clocks, keys and figures are arguments."""
+    tree = ast.parse((PACKAGE / "service" / "console" / f"{name}.py").read_text())
+    imported = [one for one, _ in imports(tree)]
+    inside = [one.split(".") for one in imported if one.startswith("allocator.")]
+
+    assert {one.split(".")[0] for one in imported} <= PURE | DIGESTS | {"allocator"}
+    assert [one for one in inside if one[1] != "schemes" and one[:3] != ["allocator", "service", "console"]] == []
+    assert {one[3] for one in inside if one[1] == "service"} <= set(CONSOLE)
 
 
 def test_controls_each_law_can_be_broken():

@@ -33,7 +33,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """`rate` is that of all tags shown to the visitor together, `shortest` the tag that runs dry first."""
+    """rate: of ids of every kind for who sees all, else of the visitor's tags. shortest: the tag that runs dry first.
+    workers: how many told their figures."""
 
     page: Page
     rows: list[Row]
@@ -62,10 +63,6 @@ class Board:
     def _told(self, names: Iterable[str] = ()) -> list[Told]:
         others = self._peers.ask(names) if self._peers.are_there else []
         return [Told(self._pulse.rate(), dict(self._pulse.figures()), {}), *others]
-
-    async def rate(self) -> float:
-        """Ids a second, of whatever kind."""
-        return sum(one.rate for one in await asyncio.to_thread(self._told, (ALL,)))
 
     async def history(self, name: str) -> list[Sample]:
         others = await asyncio.to_thread(self._peers.ask, (name,)) if self._peers.are_there else []
@@ -98,7 +95,7 @@ class Board:
         return Listing(
             page,
             rows,
-            sum(figure.rate for figure in figures.values()),
+            sum(one.rate for one in (told if visitor.sees_all else figures.values())),
             None if shown is None else row_of(shown, tags.get(shown), figures[shown], days.get(shown)),
             len(told),
         )

@@ -61,8 +61,7 @@ class Views:
         about: dict[str, Any] = {"asked": asked, "listing": listing, "held": held, "workers": self._board.workers}
         about["is_part"] = is_part(request)
         about["address"] = str(request.base_url).rstrip("/")
-        rate = await self._board.rate() if visitor.sees_all else listing.rate
-        return self._frames.show(request, visitor, template, **about, rate=rate)
+        return self._frames.show(request, visitor, template, **about)
 
     async def tag(self, request: Request) -> Response:
         visitor = await self._frames.visitor(request)
