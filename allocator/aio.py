@@ -11,21 +11,21 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
+from allocator.aio_tags import AsyncTags
 from allocator.background import Background
 from allocator.defaults import of_a_row
 from allocator.errors import AllocatorError, InvalidSetting, Uncopyable
 from allocator.forks import catch_up
 from allocator.schemes.epoch import Margin
+from allocator.schemes.ledger import LedgerSettings
 from allocator.schemes.limits import check_count
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.pace import Wait
 from allocator.schemes.snowflake import SnowflakeSettings
-from allocator.schemes.tag import Tag
 from allocator.sequence import Sequence
 from allocator.supply import Supply
 from allocator.sync import Allocator
-from allocator.tags import Tags
-from allocator.waiting import ended, look
+from allocator.waiting import ended
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -140,64 +140,6 @@ async def drawn(
             return future.result()
 
 
-class AsyncTags:
-    """The tags of one database. Reached as `AsyncAllocator.tags`; the methods are those of `Tags`, awaited."""
-
-    def __init__(self, tags: Tags, background: Background) -> None:
-        self._tags = tags
-        self._background = background
-
-    async def create(
-        self,
-        tag: str,
-        *,
-        step: int | None = None,
-        max_step: int | None = None,
-        limit: int | None = None,
-        start_after: int = 0,
-        start_after_column: str | None = None,
-        margin: Margin | None = None,
-    ) -> Tag:
-        return await self._on_thread(
-            self._tags.create,
-            tag,
-            step=step,
-            max_step=max_step,
-            limit=limit,
-            margin=margin,
-            start_after=start_after,
-            start_after_column=start_after_column,
-        )
-
-    async def list(self) -> list[Tag]:
-        return await self._on_thread(self._tags.list)
-
-    async def get(self, tag: str) -> Tag:
-        return await self._on_thread(self._tags.get, tag)
-
-    async def set(
-        self,
-        tag: str,
-        *,
-        step: int | None = None,
-        max_step: int | None = None,
-        limit: int | None = None,
-        start_after: int | None = None,
-        margin: Margin | None = None,
-    ) -> Tag:
-        return await self._on_thread(
-            self._tags.set, tag, step=step, max_step=max_step, limit=limit, start_after=start_after, margin=margin
-        )
-
-    async def repair(self, tag: str, *, above: int | None = None) -> Tag:
-        return await self._on_thread(self._tags.repair, tag, above=above)
-
-    async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        future = asyncio.wrap_future(self._background.submit(work, *args, **kwargs))
-        future.add_done_callback(look)
-        return await future
-
-
 class Settings(TypedDict, total=False):
     """The settings of `Allocator`."""
 
@@ -214,6 +156,7 @@ class Settings(TypedDict, total=False):
     timeout: float
     meteor: MeteorSettings | None
     snowflake: SnowflakeSettings | None
+    ledger: LedgerSettings | bool | None
 
 
 class AsyncAllocator(Uncopyable):

@@ -33,6 +33,7 @@ LAYERS = (
     ("backend",),
     ("sequence",),
     ("sync",),
+    ("aio_tags",),
     ("aio",),
     ("testing",),
     ("integrations",),

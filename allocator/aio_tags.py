@@ -1,0 +1,74 @@
+"""Administration of tags, awaited: it runs on threads of the allocator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from allocator.background import Background
+from allocator.schemes.epoch import Margin
+from allocator.schemes.tag import Tag
+from allocator.tags import Tags
+from allocator.waiting import look
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncTags:
+    """The tags of one database. Reached as `AsyncAllocator.tags`; the methods are those of `Tags`, awaited."""
+
+    def __init__(self, tags: Tags, background: Background) -> None:
+        self._tags = tags
+        self._background = background
+
+    async def create(
+        self,
+        tag: str,
+        *,
+        step: int | None = None,
+        max_step: int | None = None,
+        limit: int | None = None,
+        start_after: int = 0,
+        start_after_column: str | None = None,
+        margin: Margin | None = None,
+    ) -> Tag:
+        return await self._on_thread(
+            self._tags.create,
+            tag,
+            step=step,
+            max_step=max_step,
+            limit=limit,
+            margin=margin,
+            start_after=start_after,
+            start_after_column=start_after_column,
+        )
+
+    async def list(self) -> list[Tag]:
+        return await self._on_thread(self._tags.list)
+
+    async def get(self, tag: str) -> Tag:
+        return await self._on_thread(self._tags.get, tag)
+
+    async def set(
+        self,
+        tag: str,
+        *,
+        step: int | None = None,
+        max_step: int | None = None,
+        limit: int | None = None,
+        start_after: int | None = None,
+        margin: Margin | None = None,
+    ) -> Tag:
+        return await self._on_thread(
+            self._tags.set, tag, step=step, max_step=max_step, limit=limit, start_after=start_after, margin=margin
+        )
+
+    async def repair(self, tag: str, *, above: int | None = None) -> Tag:
+        return await self._on_thread(self._tags.repair, tag, above=above)
+
+    async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        future = asyncio.wrap_future(self._background.submit(work, *args, **kwargs))
+        future.add_done_callback(look)
+        return await future
