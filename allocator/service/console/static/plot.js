@@ -73,8 +73,8 @@
       if (!answer.ok) return;
       const found = await answer.json();
       data = [found.seconds, found.rates, found.refills];
-      figure.dataset.points = found.seconds.length;
       plot.setData(data);
+      figure.dataset.points = plot.data[0].length;
       if (plot.cursor.idx == null) last();
     };
     const again = () => ask().catch(() => {}).finally(() => setTimeout(again, EVERY));
