@@ -82,7 +82,7 @@ def test_the_grants_are_sql_and_nothing_is_looked_at(fresh, kind):
     assert lines[0] == "-- what the service calls"
     assert all(line.startswith(("-- ", "GRANT ")) for line in lines if line)
     assert any("INSERT, UPDATE ON" in line and "allocator_segment" in line and "billing" in line for line in lines)
-    assert sum("DELETE" in line for line in lines) == (0 if kind == "postgres" else 2)
+    assert sum("DELETE" in line for line in lines) == (1 if kind == "postgres" else 3)
     assert "allocator_service" in doctor("--grants", "--url", fresh).output
 
 

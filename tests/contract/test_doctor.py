@@ -17,6 +17,7 @@ from rig.wire import Wire
 from sqlalchemy import create_engine
 
 from allocator import Allocator, AsyncAllocator, InvalidDatabase, InvalidSetting, MeteorSettings
+from allocator.database.tables import REVISIONS
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, examine, is_healthy
 from allocator.schemes.layout import Layout
 
@@ -167,7 +168,7 @@ def test_tables_that_are_behind_or_missing(kind, patient, new_database):
     behind = patient.shows(
         "schema-out-of-date",
         "UPDATE allocator_schema_version SET version_num = '0003'",
-        "UPDATE allocator_schema_version SET version_num = '0005'",
+        f"UPDATE allocator_schema_version SET version_num = '{REVISIONS[-1]}'",
     )
     assert "is at revision 0003" in behind.found
     if kind != "sqlite":
