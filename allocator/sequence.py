@@ -48,7 +48,7 @@ class Sequence(SegmentSupply):
         if context is None:
             return self.next_id()
         try:
-            if context.compiled.statement.select is None:
+            if context.compiled.statement.select is None and not context.compiled.ctes:
                 return next(self._values)
         except (AttributeError, StopIteration):  # an UPDATE selects nothing
             pass

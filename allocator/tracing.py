@@ -38,9 +38,10 @@ def trace(databases: Databases, value: object, tag: str | None = None) -> Traced
 
 def number_of(value: object) -> int:
     text = str(value).strip()
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:30]) <= MAX_ID:
+    digits = text.lstrip("0")
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > len(str(MAX_ID)) or int(digits) > MAX_ID:
         raise InvalidId(f"a claimed id is a whole number from 1 to {MAX_ID}, got {ascii(text)[:60]}")
-    return int(text)
+    return int(digits)
 
 
 def registered(database: Any, number: int) -> Node | None:

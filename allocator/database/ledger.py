@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -27,8 +28,8 @@ from allocator.schemes.epoch import Crossing
 from allocator.schemes.lane import Lane
 from allocator.schemes.ledger import Author, Entry
 
-HOUR = 3600
-"""What one statement deletes at most: the entries of so many seconds."""
+AT_ONCE = 1000
+"""So many entries one statement deletes, and all of the second in which the oldest was written."""
 
 
 class LedgerVerbs(BatchVerbs):
@@ -53,6 +54,11 @@ class LedgerVerbs(BatchVerbs):
                 connection, recorded(statement, self.clock), parameters | written(author, size * lane.step)
             )
             return only_row(result.all(), name)
+
+    def claim_within(self, connection: Connection, patience: float, *claim: Any) -> int | None:
+        """As `claim_segment`, given up after so many seconds."""
+        with self.patient(connection, patience):
+            return self.claim_segment(connection, *claim)
 
     @contextmanager
     def patient(self, connection: Connection, seconds: float) -> Iterator[None]:
@@ -85,11 +91,13 @@ class LedgerVerbs(BatchVerbs):
 
     def sweep_ledger(self, connection: Connection, before: int) -> bool:
         """Delete the oldest of the entries from before a moment, in seconds since 1970; False when none is left."""
-        oldest = connection.scalar(select(func.min(ledger.c.claimed_s)))
+        moments = select(ledger.c.claimed_s).order_by(ledger.c.claimed_s)
+        oldest = connection.scalar(moments.limit(1))
         if oldest is None or oldest >= before:
             return False
-        self.see_the_newest(connection)
-        connection.execute(delete(ledger).where(ledger.c.claimed_s < min(oldest + HOUR, before)))
+        later = connection.scalar(moments.offset(AT_ONCE).limit(1))
+        end = before if later is None else min(before, max(later, oldest + 1))
+        connection.execute(delete(ledger).where(ledger.c.claimed_s < end))
         return True
 
 

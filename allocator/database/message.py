@@ -7,7 +7,7 @@ whoever listens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -30,15 +30,20 @@ class Answer(NamedTuple):
     """What `LAST_INSERT_ID(…)` was set to by it, out of the OK packet."""
 
 
-def sent(connection: Connection, statements: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
-    """The answers to all of them; the first error ends the message, and an open transaction stays open then."""
+def sent(
+    connection: Connection, statements: Sequence[str], parameters: Mapping[str, object], misplaced: Container[str] = ()
+) -> list[Answer]:
+    """The answers to all of them; the first error ends the message, and an open transaction stays open then.
+
+    misplaced: the codes of a server that another one has followed, which is left then.
+    """
     allow(connection)
     result = connection.exec_driver_sql(FIRST + "; ".join(statements), dict(parameters))
     cursor: Any = result.cursor
     try:
         answers = [answer(cursor) for _ in iter(cursor.nextset, None)]
     except connection.dialect.loaded_dbapi.Error as error:
-        raise wrapped(connection, error, cursor) from error
+        raise wrapped(connection, error, cursor, misplaced) from error
     finally:
         cursor.close()
     return answers
@@ -56,16 +61,21 @@ def allow(connection: Connection) -> None:
         return
     from pymysql.constants import COMMAND  # type: ignore[import-untyped]
 
-    raw._execute_command(COMMAND.COM_SET_OPTION, ALLOW)
-    raw._read_packet()
+    try:
+        raw._execute_command(COMMAND.COM_SET_OPTION, ALLOW)
+        raw._read_packet()
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise wrapped(connection, error, None, ()) from error
     connection.info["several"] = True
 
 
-def wrapped(connection: Connection, error: Exception, cursor: Any) -> Exception:
-    """As SQLAlchemy does it for the first statement."""
+def wrapped(connection: Connection, error: Exception, cursor: Any, misplaced: Container[str]) -> Exception:
+    """As SQLAlchemy does it for the first statement: of a server that is lost, no connection is used again."""
     dialect = connection.dialect
     lost = dialect.is_disconnect(error, connection.connection.dbapi_connection, cursor)  # type: ignore[arg-type]
+    lost = lost or (bool(error.args) and str(error.args[0]) in misplaced)
     if lost:
+        connection.engine.pool._invalidate(connection.connection, error)
         connection.invalidate(error)
     base = dialect.loaded_dbapi.Error
     return DBAPIError.instance("", {}, error, base, connection_invalidated=lost, dialect=dialect)

@@ -63,12 +63,12 @@ NAMED = sql_dialect(paramstyle="pyformat")
 SCHEMA_LOCK = "allocator_schema_change"
 
 SESSION = (
-    "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES'), innodb_lock_wait_timeout = {seconds}, "
+    "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES'), innodb_lock_wait_timeout = {half}, "
     "lock_wait_timeout = {half}"
 )
 """Without the strict mode a column that became too small clips the value, and every claim gets the same ids. Who waits
-for a table that is being altered waits for a year, and claims when nobody asks any more; the half is for the ledger,
-without which a claim must still have time."""
+for a table that is being altered waits for a year, and claims when nobody asks any more. Half the time: whoever waits
+longer tries again, and a claim that waits for the ledger holds its row, which the claim without it needs."""
 
 
 class MySQL(Dialect):
@@ -116,7 +116,7 @@ class MySQL(Dialect):
             connection._read_timeout = connection._write_timeout = timeout
         with connection.cursor() as cursor:
             knows = not is_merely_like_it(version_of(connection, cursor))
-            session = SESSION.format(seconds=ceil(timeout), half=ceil(timeout / 2))
+            session = SESSION.format(half=ceil(timeout / 2))
             cursor.execute(", ".join([session, *([RUN] if knows else [])]))
         if knows:
             info["run"] = "@allocator_run"
@@ -186,12 +186,12 @@ class MySQL(Dialect):
         words = ("START TRANSACTION", "DO LAST_INSERT_ID(0)", named(claim), WRITE, "COMMIT")
         try:
             with self.patient(connection, patience):
-                answers = sent(connection, words, parameters | written(author, size * lane.step))
+                answers = sent(connection, words, parameters | written(author, size * lane.step), self.misplaced)
         except BaseException:
             self.undo(connection)
             raise
-        told = answers[words.index(WRITE) - 1]
-        return end_told(name, told.found, told.warnings > 0, told.last_id)
+        _, _, told, _, _ = answers
+        return end_told(name, told.found, any(answer.warnings for answer in answers), told.last_id)
 
     @contextmanager
     def patient(self, connection: Connection, seconds: float) -> Iterator[None]:
@@ -209,7 +209,7 @@ class MySQL(Dialect):
         of = "" if getattr(connection.dialect, "is_mariadb", False) else "OF s"  # one refuses it, the other needs it
         words = [statement.format(here=self.is_here(connection), of=of) for statement in CLAIM_BATCH]
         try:
-            answers = sent(connection, words, listed(wanted))
+            answers = sent(connection, words, listed(wanted), self.misplaced)
         except BaseException:
             self.undo(connection)
             raise

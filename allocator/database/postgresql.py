@@ -115,12 +115,12 @@ class PostgreSQL(Dialect):
 
     @contextmanager
     def patient(self, connection: Connection, seconds: float) -> Iterator[None]:
-        usual = connection.info["patience"]
-        connection.info["patience"] = seconds
+        info = connection.info  # of a connection that is lost by then, nothing can be asked any more
+        usual, info["patience"] = info["patience"], seconds
         try:
             yield
         finally:
-            connection.info["patience"] = usual
+            info["patience"] = usual
 
     def before(self, connection: Connection) -> None:
         connection.info["warnings"].clear()

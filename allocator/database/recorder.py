@@ -15,8 +15,8 @@ from allocator.schemes.ledger import DAY, LEFT_ALONE, Author, LedgerSettings, St
 
 log = logging.getLogger("allocator")
 
-PART = 0.5
-"""Of the timeout, that a ledger may take for itself; the rest is for the claim without it."""
+PART, LEAST_PART = 0.5, 0.25
+"""Of the timeout, that a ledger may take for itself, and what is left at least for the claim without it."""
 
 
 class Recorder:
@@ -34,7 +34,8 @@ class Recorder:
     def claim(self, database: Runner, *claim: Any) -> int | None:
         """What `claim_segment` returns."""
         required = self._settings.required
-        if not required and not self._standing.is_trusted(monotonic()):
+        began = monotonic()
+        if not required and not self._standing.is_trusted(began):
             return database.run(database.dialect.claim_segment, *claim)
         patience = database.timeout if required else PART * database.timeout
         author = Author(*identity(), our_version())
@@ -45,13 +46,16 @@ class Recorder:
         except AllocatorError as error:
             if required:
                 raise
-            return self._without(database, error, claim)
+            return self._without(database, error, claim, monotonic() - began)
         self._sweep_sometimes(database)
         return end
 
-    def _without(self, database: Runner, error: AllocatorError, claim: tuple[Any, ...]) -> int | None:
+    def _without(self, database: Runner, error: AllocatorError, claim: tuple[Any, ...], passed: float) -> int | None:
         """If this works, the ledger was at fault. A claim whose end nobody knows is burnt like any other."""
-        end = database.run(database.dialect.claim_segment, *claim)
+        if passed >= PART * database.timeout:  # its claim may still hold the row, so that this one must wait as well
+            self._standing.paused(monotonic())
+        rest = max(LEAST_PART * database.timeout, database.timeout - passed)
+        end = database.run_within(rest, database.dialect.claim_within, rest, *claim)
         self._standing.failed(monotonic())
         log.warning(
             "the ledger of %s cannot be written, and claims go on without it for %d seconds: %s",
@@ -72,5 +76,7 @@ class Recorder:
         try:
             while database.run(database.dialect.sweep_ledger, before):
                 pass
+        except AllocatorClosed:
+            pass
         except AllocatorError as error:
             log.warning("old entries of the ledger of %s are not deleted: %s", database.address.shown, error)

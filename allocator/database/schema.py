@@ -6,6 +6,7 @@ Alembic is imported by `upgrade` and `alembic_config` alone; looking needs only 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -24,7 +25,7 @@ from sqlalchemy import (
 )
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
+from allocator.database.tables import REVISIONS, VERSION_TABLE, ledger, metadata
 from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
 from allocator.forks import in_child
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from allocator.database.address import Address
 
 HEAD = REVISIONS[-1]
+NEEDED = tuple(table for table in metadata.sorted_tables if table is not ledger)
+"""No id depends on the ledger."""
 CONNECTION = "connection"
 """The key of `Config.attributes` under which `migrations/env.py` finds the connection to use."""
 ADDRESS = "address"
@@ -70,8 +73,8 @@ def check(connection: Connection, where: str) -> None:
     if found is not None:
         raise newer(found, where)
     # Without our version table the tables may stand in the history of the host application.
-    missing = missing_parts(inspect(connection))
-    if missing == [f"table {expected.name}" for expected in metadata.sorted_tables]:
+    missing = missing_parts(inspect(connection), NEEDED)
+    if missing == [f"table {expected.name}" for expected in NEEDED]:
         raise SchemaOutOfDate(f"{where} has none of the tables yet; {UPGRADE}")
     if missing:
         raise SchemaOutOfDate(f"{where} lacks {', '.join(missing)}; {UPGRADE}")
@@ -99,21 +102,21 @@ def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
 
 
 def check_sound(connection: Connection, where: str) -> None:
-    """Raise `SchemaOutOfDate` or `SchemaDamaged` unless ids can be claimed safely."""
+    """Raise `SchemaOutOfDate` or `SchemaDamaged` unless ids can be claimed safely, with the ledger or without."""
     check(connection, where)
-    found = all_damages(connection)
+    found = all_damages(connection, NEEDED)
     if found:
         raise SchemaDamaged(f"{where}: {found[0]}; see: allocator db check")
 
 
-def all_damages(connection: Connection) -> list[str]:
+def all_damages(connection: Connection, tables: Iterable[Table] = metadata.sorted_tables) -> list[str]:
     inspector = inspect(connection)
-    return [sentence for expected in metadata.sorted_tables for sentence in damages(inspector, expected)]
+    return [sentence for expected in tables for sentence in damages(inspector, expected)]
 
 
-def missing_parts(inspector: Inspector) -> list[str]:
+def missing_parts(inspector: Inspector, tables: Iterable[Table] = metadata.sorted_tables) -> list[str]:
     parts = []
-    for expected in metadata.sorted_tables:
+    for expected in tables:
         if not inspector.has_table(expected.name):
             parts.append(f"table {expected.name}")
             continue

@@ -18,6 +18,8 @@ DAY, MOST_DAYS = 86_400.0, 36_500.0
 
 LEFT_ALONE = 60.0
 """Seconds after which a ledger that could not be written is tried again."""
+MOMENT = 5.0
+"""Seconds for which it is left alone where the whole database may be slow."""
 SWEEP_EVERY = 3600.0
 """Seconds between two times that a process deletes what is too old."""
 
@@ -84,6 +86,10 @@ class Standing:
 
     def failed(self, now: float) -> None:
         self._back_at = now + LEFT_ALONE
+
+    def paused(self, now: float) -> None:
+        """It took its time; whether that is the ledger's fault nobody knows yet."""
+        self._back_at = max(self._back_at, now + MOMENT)
 
     def begins_sweep(self, now: float) -> bool:
         """True once in a while: whoever is told so deletes what is too old."""

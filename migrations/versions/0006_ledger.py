@@ -61,4 +61,5 @@ def make_ledger() -> None:
 
 
 def downgrade() -> None:
-    op.drop_table("allocator_ledger")
+    if op.get_context().as_sql or "allocator_ledger" in parts():
+        op.drop_table("allocator_ledger")

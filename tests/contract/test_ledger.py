@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 import pytest
 from rig.sql import execute, values
 from sqlalchemy import create_engine, event
+from sqlalchemy.exc import DBAPIError
 
 import allocator
 from allocator import (
@@ -23,6 +24,7 @@ from allocator import (
     InvalidSetting,
     LedgerSettings,
     MaxValueWentBack,
+    SchemaOutOfDate,
 )
 from allocator.backend import databases_at
 from allocator.database.recorder import Recorder
@@ -157,6 +159,51 @@ def test_a_ledger_that_cannot_be_written_does_not_stop_ids(face, fresh, caplog):
     assert "claims go on without it for 60 seconds" in caplog.text
 
 
+def test_nor_does_one_that_is_not_there_stop_who_begins_now(fresh):
+    execute(fresh, "DROP TABLE allocator_ledger")
+    with closing(Allocator(fresh)) as ids, closing(Allocator(fresh, ledger=True)) as with_ledger:
+        assert [ids.next_id("order"), with_ledger.next_id("order")] == [1, 1001]
+    with closing(Allocator(fresh, ledger=REQUIRED)) as ids, pytest.raises(SchemaOutOfDate):
+        ids.next_id("order")
+
+
+@SERVERS
+def test_a_connection_that_was_lost_meanwhile_is_none_of_its_ledger(fresh, kind, caplog):
+    """As after a restart: the claim is sent again at once, with its entry."""
+    with closing(Allocator(fresh, ledger=True, step=10, max_step=10)) as ids:
+        ids.reserve("order", 10)
+        end_connections(fresh, kind)
+        ids.reserve("order", 10)
+
+    assert values(fresh, "SELECT upto FROM allocator_ledger ORDER BY upto") == [10, 20]
+    assert "cannot be written" not in caplog.text
+
+
+def end_connections(url: str, kind: str) -> None:
+    """All but the one that ends them."""
+    if kind == "postgres":
+        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> "
+        values(url, f"{others} pg_backend_pid()")
+        return
+    named = "information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+    execute(url, *(f"KILL {number}" for number in values(url, f"SELECT id FROM {named}")))
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+def test_a_server_that_another_one_has_followed_is_left(fresh, monkeypatch):
+    """It refuses to write, and would answer on these connections for good."""
+    with closing(Database(fresh)) as database, closing(Allocator(fresh)) as ids:
+        ids.next_id("order")
+        claim = (Author("h", 1, "v"), 5.0, "order", 10, ALL, 0)
+        database.run(database.dialect.claim_recorded, *claim)
+        monkeypatch.setattr(type(database.dialect), "misplaced", {"1146"})  # as if a missing table were such a refusal
+        execute(fresh, "DROP TABLE allocator_ledger")
+        with database.engine.connect() as connection, pytest.raises(DBAPIError) as refused:
+            database.dialect.claim_recorded(connection, *claim)
+
+    assert refused.value.connection_invalidated
+
+
 def test_one_that_is_required_does(face, fresh):
     ids = face(fresh, ledger=REQUIRED, step=10, max_step=10)
     ids.next_id("order")
@@ -213,7 +260,7 @@ def test_an_outage_of_the_database_is_none_of_its_ledger(tmp_path):
             with pytest.raises(DatabaseUnavailable):
                 recorder.claim(database, *claim)
 
-    assert asked_for == ["claim_recorded", "claim_segment"] * 2
+    assert asked_for == ["claim_recorded", "claim_within"] * 2
 
 
 @SERVERS
@@ -247,8 +294,23 @@ def test_entries_are_kept_for_as_long_as_was_said(fresh):
     assert values(fresh, "SELECT upto FROM allocator_ledger ORDER BY upto") == [30, 40, 50]
 
 
+def test_many_old_entries_are_deleted_a_few_at_a_time(fresh, monkeypatch):
+    monkeypatch.setattr("allocator.database.ledger.AT_ONCE", 3)
+    with closing(Allocator(fresh, ledger=True)) as ids:
+        for _ in range(9):
+            ids.reserve("order", 10)
+    execute(fresh, "UPDATE allocator_ledger SET claimed_s = upto WHERE upto <= 50")
+    execute(fresh, "UPDATE allocator_ledger SET claimed_s = 60 WHERE upto > 50 AND upto <= 70")
+    left = []
+    with closing(Database(fresh)) as database:
+        while database.run(database.dialect.sweep_ledger, 10**6):
+            left += values(fresh, "SELECT count(*) FROM allocator_ledger")
+
+    assert left == [6, 4, 2]
+
+
 def test_of_what_is_asked_nonsense_is_refused(url):
-    for nonsense in ("", "abc", "-1", "0", str(2**63), "1.5", "4df2dcec2cdcd20936a8b817", "٣"):
+    for nonsense in ("", "abc", "-1", "0", str(2**63), "1.5", "4df2dcec2cdcd20936a8b817", "٣", "0" * 29 + "19" * 30):
         with pytest.raises(InvalidId, match="a claimed id is a whole number from 1 to 9223372036854775807, got"):
             asked(url, nonsense)
 

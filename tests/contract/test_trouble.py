@@ -263,7 +263,7 @@ def test_each_guard_against_a_small_column_is_enough(fresh, tag, unchecked, monk
     """Our sessions are strict whatever the server's are, and a value that was clipped comes with a warning."""
     without_key(fresh, "INT")
     execute(fresh, f"{INSERT} ('{tag}', 2147483600, 100, 100, 9223372036854775807)")
-    lax = {"SESSION": "SET SESSION innodb_lock_wait_timeout = {seconds}", "warned": lambda result: False}
+    lax = {"SESSION": "SET SESSION innodb_lock_wait_timeout = {half}", "warned": lambda result: False}
     monkeypatch.setattr(mysql, gone, lax[gone])
     with (
         Allocator(f"{fresh}?init_command=SET SESSION sql_mode = ''") as ids,

@@ -25,7 +25,7 @@ class Awaited:
             return lambda *args, **kwargs: self.loop.run_until_complete(value(*args, **kwargs))
         if callable(value):
             return lambda *args, **kwargs: Awaited(value(*args, **kwargs), self.loop)
-        return Awaited(value, self.loop) if type(value).__module__ == "allocator.aio" else value
+        return Awaited(value, self.loop) if type(value).__module__.startswith("allocator.aio") else value
 
     def __iter__(self) -> Iterator[int]:
         iterator = self.target.__aiter__()

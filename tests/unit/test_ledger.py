@@ -9,7 +9,7 @@ import pytest
 
 from allocator import InvalidSetting, LedgerSettings
 from allocator.schemes.lane import ALL, Lane
-from allocator.schemes.ledger import LEFT_ALONE, SWEEP_EVERY, Author, Entry, Standing
+from allocator.schemes.ledger import LEFT_ALONE, MOMENT, SWEEP_EVERY, Author, Entry, Standing
 
 ME = Author("here", 42, "1")
 
@@ -56,3 +56,14 @@ def test_it_is_swept_at_once_and_then_once_in_a_while():
         False,
         True,
     ]
+
+
+def test_one_that_took_its_time_is_left_alone_for_a_moment_and_no_longer():
+    standing = Standing(100.0)
+    standing.paused(200.0)
+    assert not standing.is_trusted(200.0)
+    assert standing.is_trusted(200.0 + MOMENT)
+
+    standing.failed(300.0)
+    standing.paused(300.0)
+    assert not standing.is_trusted(300.0 + MOMENT)
