@@ -15,6 +15,8 @@ from allocator.schemes.sealed import Seal
 
 KEY_BYTES = range(16, 65)
 NEW_KEY_BYTES = 32
+DIGITS = re.compile(rb"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{64}|[0-9A-Fa-f]{128})")
+"""Of a key of 16, 32 or 64 bytes. As bytes, by a chance of less than 10**-34, they are a key that was drawn."""
 CHECK = 26
 """Bits of the check by default: the most that the 16 characters of base62 have room for."""
 MAX_CHECK = 48
@@ -33,8 +35,8 @@ class PublicIds:
         public.encode(1)                    "ord_" and 16 characters
         public.decode(public.encode(1))     1
 
-    key: 16 to 64 bytes, or the hexadecimal digits of as many; `PublicIds.new_key()` makes one. Keep it: without it
-        no text can be read again.
+    key: 16 to 64 bytes, or the hexadecimal digits of as many as text (such digits as bytes are refused);
+        `PublicIds.new_key()` makes one. Keep it: without it no text can be read again.
     prefix: stands before each text: up to 32 of A-Z a-z 0-9 . _ ~ -. Every prefix has its own mapping, so that order 1
         and customer 1 have nothing in common.
     text: "base62", "crockford" (Base 32, for people who read aloud) or "sqids" (needs `allocator[sqids]`).
@@ -43,6 +45,9 @@ class PublicIds:
         replaced or two neighbours swapped.
     limit: the greatest id, from 1000000; `JAVASCRIPT_MAX_ID` where browsers read the number of `permute`.
     old_keys: keys used before, whose texts are still read.
+
+    One key and prefix are for one format. Text and check do not enter what is derived from the key, so that a text with
+    a long check tells the short check of the same id: whoever has it could make the text of the other format.
 
     Prefix, text, check and limit belong to the format, as the key does: others make other texts. It is version 1, and
     no release will change it. Immutable; safe to use from several threads. Raises `InvalidSetting`.
@@ -108,7 +113,7 @@ class PublicIds:
 
     def _formed(self, got: object) -> str:
         before = f"{self._prefix!r} and " if self._prefix else ""
-        shown = f"{len(got)} characters: {ascii(got)[:60]}" if isinstance(got, str) else f"{got!r:.60}"
+        shown = f"{len(got)} characters: {ascii(got)[:60]}" if isinstance(got, str) else type(got).__name__
         return f"a public id is {before}{self._form.length} characters of {self._form.shown}, got {shown}"
 
     def __repr__(self) -> str:
@@ -118,20 +123,26 @@ class PublicIds:
 def check_key(key: object) -> bytes:
     """The bytes of a key, which no message may show."""
     if isinstance(key, str):
-        try:
-            key = bytes.fromhex(key)
-        except ValueError:
-            raise InvalidSetting(
-                f"a key as text is hexadecimal digits, got {len(key)} characters that are not; give bytes, or make one "
-                "with PublicIds.new_key()"
-            ) from None
-    if not isinstance(key, bytes):
+        key = from_digits(key)
+    elif not isinstance(key, bytes):
         raise InvalidSetting(f"a key is bytes, or hexadecimal digits as text, got {type(key).__name__}")
+    elif DIGITS.fullmatch(key):  # they would be another key than the same digits as text
+        raise InvalidSetting(f"a key of {len(key)} hexadecimal digits as bytes; decode them, or give them as text")
     if len(key) not in KEY_BYTES:
         raise InvalidSetting(
             f"a key has {KEY_BYTES[0]} to {KEY_BYTES[-1]} bytes, got {len(key)}; make one with PublicIds.new_key()"
         )
     return key
+
+
+def from_digits(key: str) -> bytes:
+    try:
+        return bytes.fromhex(key)
+    except ValueError:
+        raise InvalidSetting(
+            f"a key as text is hexadecimal digits, got {len(key)} characters that are not; give bytes, or make one "
+            "with PublicIds.new_key()"
+        ) from None
 
 
 def several(keys: object) -> list[object]:

@@ -24,8 +24,8 @@ except ImportError as error:
 
 from allocator.errors import AllocatorError, InvalidTag
 from allocator.integrations.django_ids import (
-    IN_TESTS,
     allocator,
+    beginning_in_tests,
     is_own,
     is_testing,
     make,
@@ -51,7 +51,8 @@ def at_save() -> None:
 class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
     """A primary key of 64 bits, given to an object when it is saved, or with others by `bulk_create`.
 
-    tag: of the ids; by default the name of the model's table. A table that is renamed goes on above its greatest id.
+    tag: of the ids; by default the name of the model's table. Before a table is renamed, give its old name here: a
+        new tag goes on above the greatest id that is in the table, and could give those of deleted rows again.
 
     The column is a plain bigint: the database counts nothing. As with any key that has a default, an object that is
     made with an id of its own is inserted, and `IntegrityError` raised where that id is there already.
@@ -92,9 +93,10 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
     def next_id(self) -> int:
         """The next id of the model, from memory or the database."""
         ids = allocator()
-        if self._drawing is None or self._drawing[0] is not ids:
+        drawing = self._drawing  # read once: another thread may set it for another allocator meanwhile
+        if drawing is None or drawing[0] is not ids:
             return self._first(ids)
-        return int(self._drawing[1].next_id())
+        return int(drawing[1].next_id())
 
     def _first(self, ids: Any) -> int:
         """In a process: above what the table holds, as of a counter that was there before, or of fixtures."""
@@ -107,7 +109,7 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
 
     def _used(self, ids: Any) -> int:
         if is_testing():  # without a query that comes in the first test alone
-            return IN_TESTS if is_own(ids) else 0
+            return beginning_in_tests() if is_own(ids) else 0
         rows = self.model._base_manager.using(router.db_for_write(self.model))
         return rows.aggregate(greatest=models.Max(self.attname))["greatest"] or 0
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings  # type: ignore[import-untyped]
-from django.core import mail  # type: ignore[import-untyped]
 from django.core.signals import setting_changed  # type: ignore[import-untyped]
 from django.db import DEFAULT_DB_ALIAS, connections  # type: ignore[import-untyped]
 
@@ -27,12 +27,16 @@ PLACE = {"database", "shards", "fleet", "token"}
 """The arguments of `Allocator` that say where ids come from."""
 
 IN_TESTS = 1_000_000
-"""Ids begin above this in tests, clear of what fixtures bring."""
+"""Ids begin above this in tests, clear of what fixtures bring, and for each other setting as much higher."""
 
 
 def is_testing() -> bool:
-    """Whether Django's `setup_test_environment` was called, which is when mails go to an outbox too."""
-    return hasattr(mail, "outbox")
+    """Whether Django's `setup_test_environment` was called.
+
+    An outbox of mails says nothing: the backend `locmem` makes one in any process.
+    """
+    utils = sys.modules.get("django.test.utils")  # whoever called it has imported it
+    return hasattr(getattr(utils, "_TestState", None), "saved_data")
 
 
 def arguments() -> dict[str, Any]:
@@ -81,6 +85,11 @@ def use(ids: Any) -> Iterator[Any]:
     """Draw from `ids` meanwhile, in all threads; for tests. Closing it is the caller's business."""
     with held.use(ids):
         yield ids
+
+
+def beginning_in_tests() -> int:
+    """What ids begin above in tests: also above what was given before the setting changed, up to a million ids."""
+    return IN_TESTS * (1 + held.forgotten)
 
 
 def is_own(ids: Any) -> bool:

@@ -21,6 +21,7 @@ class Holder:
         self._make = make
         self._made: dict[str, Any] = {}
         self._lent: Any = None
+        self.forgotten = 0
         weakref.finalize(self, close_all, self._made)
 
     def get(self) -> Any:
@@ -51,6 +52,7 @@ class Holder:
 
     def forget(self) -> None:
         """Make another when it is asked for again; whoever draws from the one before may go on."""
+        self.forgotten += 1
         self._made.clear()
 
 

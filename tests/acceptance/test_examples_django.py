@@ -105,6 +105,48 @@ def test_a_setting_that_cannot_be_used_is_an_error_of_a_check(tmp_path):
         assert re.match(f"allocator.E002 .*{words}", line)
 
 
+WITH_AN_OUTBOX = """
+from django.core import mail
+from shop.models import Order
+mail.send_mail("words", "words", "a@example.org", ["b@example.org"])
+print(len(mail.outbox), Order.objects.create().id)
+"""
+
+
+def test_a_process_that_keeps_its_mails_in_memory_does_not_draw_ids_from_there(tmp_path):
+    mails = "from project.settings import *\nEMAIL_BACKEND = 'django.core.mail.backends.locmem.EmailBackend'"
+    (tmp_path / "mails.py").write_text(mails)
+    here = environment(tmp_path, settings="mails")
+    managed("migrate --verbosity 0", here)
+
+    assert [run(WITH_AN_OUTBOX, here).split()[0], run(WITH_AN_OUTBOX, here).split()] == ["1", ["1", "1001"]]
+
+
+OVERRIDDEN = """
+from django.test import override_settings
+from django.test.utils import setup_test_environment, teardown_test_environment
+from allocator.integrations.django_ids import is_testing
+from shop.models import Order
+setup_test_environment()
+key = Order._meta.pk
+print(key.next_id(), key.next_id())
+for setting in ["sqlite:///other.db", {"step": 5}]:
+    with override_settings(ALLOCATOR=setting):
+        print(key.next_id())
+print(key.next_id(), is_testing())
+teardown_test_environment()
+print(is_testing())
+"""
+
+
+def test_a_setting_that_is_changed_in_tests_makes_no_id_repeat(tmp_path):
+    *ids, testing, after = run(OVERRIDDEN, environment(tmp_path)).split()
+
+    assert len(set(ids)) == len(ids) == 5
+    assert ids[:2] == ["1000001", "1000002"]
+    assert [testing, after] == ["True", "False"]
+
+
 IN_A_TRANSACTION = """
 from django.core.checks import run_checks
 from django.db import transaction

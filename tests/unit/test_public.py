@@ -145,6 +145,7 @@ REFUSED = {
     "empty": lambda text: "",
     "bytes": lambda text: text.encode(),
     "a number": lambda text: 5,
+    "a number that cannot be shown": lambda text: 10**5000,
     "nothing": lambda text: None,
 }
 
@@ -268,6 +269,10 @@ def test_an_id_beyond_the_limit_is_refused():
         ({"key": ""}, "16 to 64 bytes, got 0"),
         ({"key": "ab" * 15}, "16 to 64 bytes, got 15"),
         ({"key": "correct horse battery"}, "21 characters that are not"),
+        ({"key": KEY.hex().encode()}, "64 hexadecimal digits as bytes; decode them, or give them as text"),
+        ({"key": b"0123456789abcdefABCDEF0123456789"}, "32 hexadecimal digits as bytes"),
+        ({"key": b"ab" * 64}, "128 hexadecimal digits as bytes"),
+        ({"key": KEY, "old_keys": [OTHER.hex().encode()]}, "64 hexadecimal digits as bytes"),
         ({"key": None}, "got NoneType"),
         ({"key": 5}, "got int"),
         ({"prefix": "ord/"}, "a prefix is up to 32"),
@@ -313,6 +318,15 @@ def test_a_key_as_text_is_the_same_as_its_bytes():
     assert len({PublicIds.new_key() for _ in range(5)}) == 5
     assert len(bytes.fromhex(PublicIds.new_key())) == 32
     assert PublicIds(PublicIds.new_key()).encode(1) != PublicIds(PublicIds.new_key()).encode(1)
+
+
+@pytest.mark.parametrize("key", [b"ab" * 17, b"ab" * 31 + b"no", b"ab" * 15 + b"a\n"])
+def test_bytes_that_are_no_key_in_digits_are_one_as_they_are(key: bytes):
+    assert PublicIds(key).encode(1) == PublicIds(key.hex()).encode(1)
+
+
+def test_a_key_in_digits_may_have_bytes_that_are_digits():
+    assert PublicIds((b"ab" * 16).hex()).encode(1)
 
 
 def test_another_list_of_words_of_the_library_is_refused(monkeypatch: pytest.MonkeyPatch):
