@@ -184,6 +184,8 @@ def test_an_insert_from_a_select_in_a_common_table_is_refused(engine, ids):
         connection.execute(insert(table), ROWS)
         with pytest.raises(StatementError, match="all rows of this statement"):
             connection.execute(select(inserted))
+        with pytest.raises(StatementError, match="all rows of this statement"):
+            connection.execute(insert(table).values(name="d").add_cte(inserted))
 
 
 @TWO
