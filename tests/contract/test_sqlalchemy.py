@@ -180,14 +180,14 @@ def test_an_insert_from_a_select_is_refused(engine, ids, many):
 def test_an_insert_from_a_select_in_a_common_table_is_refused(engine, ids):
     table = table_of(ids, engine)
     inserted = from_select(table).returning(table.c.id).cte("inserted")
-    beside = Table("beside", MetaData(), Column("id", Integer, primary_key=True))
+    beside = Table("beside", MetaData(), Column("number", Integer, primary_key=True))
     beside.create(engine)
     with engine.begin() as connection:
         connection.execute(insert(table), ROWS)
         with pytest.raises(StatementError, match="all rows of this statement"):
             connection.execute(select(inserted))
         with pytest.raises(StatementError, match="all rows of this statement"):
-            connection.execute(insert(beside).values(id=1).add_cte(inserted))
+            connection.execute(insert(beside).values(number=1).add_cte(inserted))
 
 
 @TWO
