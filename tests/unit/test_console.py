@@ -265,6 +265,8 @@ def test_only_what_was_filled_in_and_changed_is_set():
         (words.part(25, 100), "25.00 %"),
         (words.ago(0.2), "just now"),
         (words.ago(30), "30 s ago"),
+        (words.ago(inf), "never"),
+        (words.duration(inf), "for ever"),
     ],
 )
 def test_numbers_as_people_read_them(said, words_):
@@ -409,6 +411,44 @@ def test_what_was_read_last_stays_while_it_fails(error):
         await asyncio.sleep(0)
         found = await cached.get()
         assert (found.value, found.error) == ("two", None)
+
+    asyncio.run(run())
+
+
+def test_what_was_forgotten_keeps_its_age_while_it_cannot_be_read_anew():
+    async def run() -> None:
+        source = Source()
+        cached = source.cached()
+        await cached.get()
+        cached.forget()
+        source.now, source.answer = source.now + 1, DatabaseUnavailable("away")
+        found = await cached.get()
+        assert (found.value, found.age, source.asked) == ("one", 1.0, 2)
+        source.now, source.answer = source.now + PAUSE, "two"
+        await cached.get()  # it is still to be read anew, long before its time
+        await asyncio.sleep(0)
+        assert (await cached.get()).value == "two"
+
+    asyncio.run(run())
+
+
+def test_a_reading_that_began_before_a_change_does_not_count_as_one_after_it():
+    async def run() -> None:
+        going, asked = asyncio.Event(), 0
+
+        async def load() -> int:
+            nonlocal asked
+            asked += 1
+            seen = asked
+            await going.wait()
+            return seen
+
+        cached = Cached(load, 10.0)
+        assert (await cached.get(patience=0.0)).is_coming
+        cached.forget()
+        going.set()
+        assert (await cached.get()).value == 1
+        assert (await cached.get()).value == 2
 
     asyncio.run(run())
 

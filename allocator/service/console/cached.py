@@ -40,6 +40,7 @@ class Cached(Generic[T]):
         self._clock = clock
         self._value: T | None = None
         self._read_at = self._tried_at = -float("inf")
+        self._changes = self._seen = 0
         self.failure: AllocatorError | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -49,7 +50,8 @@ class Cached(Generic[T]):
         While the databases fail nobody waits for them, but for the next try to begin.
         """
         now, most = self._clock(), self._lasts if within is None else within
-        is_due = now - self._read_at >= most and now - self._tried_at >= PAUSE
+        is_old = self._changes != self._seen or now - self._read_at >= most
+        is_due = is_old and now - self._tried_at >= PAUSE
         if self._task is None and is_due:
             self._tried_at = now
             self._task = asyncio.create_task(self._read())
@@ -58,14 +60,15 @@ class Cached(Generic[T]):
         return Held(self._value, self._clock() - self._read_at, self.failure, self._task is not None)
 
     def forget(self) -> None:
-        """It was changed: the next who asks reads it anew."""
-        self._read_at = self._tried_at = -float("inf")
+        """It was changed: the next who asks reads it anew. What was read stays, with its age, until that is done."""
+        self._changes += 1
+        self._tried_at = -float("inf")
 
     async def _read(self) -> None:
-        began = self._clock()
+        began, changes = self._clock(), self._changes
         try:
             self._value = await self._load()
-            self._read_at, self.failure = began, None
+            self._read_at, self._seen, self.failure = began, changes, None
         except AllocatorError as error:
             self.failure = error
         except Exception as error:  # as when the system has no more threads: a page says so and goes on
