@@ -42,6 +42,7 @@ class Cached(Generic[T]):
         self._read_at = self._tried_at = -float("inf")
         self._changes = self._seen = 0
         self.failure: AllocatorError | None = None
+        self._failed_at = -float("inf")
         self._task: asyncio.Task[None] | None = None
 
     async def get(self, patience: float = PATIENCE, within: float | None = None) -> Held[T]:
@@ -64,14 +65,21 @@ class Cached(Generic[T]):
         self._changes += 1
         self._tried_at = -float("inf")
 
+    def failing(self, within: float) -> AllocatorError | None:
+        """Why it could not be read, if that was tried within so many seconds: an older failure says nothing."""
+        return self.failure if self._clock() - self._failed_at < within else None
+
     async def _read(self) -> None:
         began, changes = self._clock(), self._changes
         try:
             self._value = await self._load()
             self._read_at, self._seen, self.failure = began, changes, None
         except AllocatorError as error:
-            self.failure = error
+            self._fail(error)
         except Exception as error:  # as when the system has no more threads: a page says so and goes on
-            self.failure = DatabaseUnavailable(f"{type(error).__name__}: {error}")
+            self._fail(DatabaseUnavailable(f"{type(error).__name__}: {error}"))
         finally:
             self._task = None
+
+    def _fail(self, error: AllocatorError) -> None:
+        self.failure, self._failed_at = error, self._clock()

@@ -80,7 +80,7 @@ class Views:
         if name == ALL:
             visitor.grant.check(READ, None if visitor.sees_all else "*")
         else:
-            visitor.check_sees(check_tag(name))
+            visitor.grant.check(READ, check_tag(name))
         samples = await self._board.history(name)
         columns = {
             "seconds": [one.second for one in samples],

@@ -61,7 +61,7 @@ class Visitor:
             raise AccessDenied("this is for tokens that may read and administer all tags")
 
     def check_sees(self, tag: str) -> None:
-        """As the API: who draws from a tag may know its settings."""
+        """As the API: who draws from a tag may know its settings. Its rates and history are for `sees` alone."""
         if not self.sees(tag):
             self.grant.check(DRAW, tag)
 
