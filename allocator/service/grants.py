@@ -41,6 +41,10 @@ RARE_RATE, RARE_BURST = 1.0, 20
 LOCAL = (b"localhost", b"127.0.0.1", b"[::1]")
 """What a browser on this machine may call us; any other name may be a foreign page's, pointed here."""
 OF_ITSELF = (b"none", b"same-origin")
+HANDED_ON = frozenset(
+    (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
+)
+"""A proxy on this machine says so by one of these, and who stands behind it may be anywhere."""
 
 
 class Grant:
@@ -116,7 +120,7 @@ class Book:
             grant = self._anonymous
             return grant if grant is None or grant.token.is_valid(datetime.now(UTC)) else None
         scheme, _, secret = value.partition(b" ")
-        return self._with_secret(secret) if scheme == b"Bearer" or scheme.lower() == b"bearer" else None
+        return self._with_secret(secret) if scheme == b"Bearer" or is_bearer(scheme) else None
 
     def _with_secret(self, secret: bytes) -> Grant | None:
         return self.with_digest(sha256(secret).digest())
@@ -127,6 +131,12 @@ class Book:
         if grant is None or not compare_digest(grant.digest, digest):
             return None
         return grant if not grant.expires or grant.token.is_valid(datetime.now(UTC)) else None
+
+    async def of_digest(self, digest: bytes) -> Grant | None:
+        """As `with_digest`; one that is not known is looked for, since another worker may have read it before us."""
+        if digest not in self._grants:
+            await self._read_since(monotonic())
+        return self.with_digest(digest)
 
     async def of(self, headers: Mapping[bytes, bytes]) -> Grant:
         """Whose request this is. Raises what a caller without a right to anything is told."""
@@ -196,9 +206,13 @@ class Book:
         self._anonymous = public[-1] if public else None
 
 
+def is_bearer(scheme: bytes) -> bool:
+    return scheme.lower() == b"bearer"
+
+
 def is_local(headers: Mapping[bytes, bytes]) -> bool:
     """Whether a request may come from this machine, and from no page of the web that a browser here has opened."""
-    if headers.get(b"sec-fetch-site", b"none") not in OF_ITSELF:
+    if headers.get(b"sec-fetch-site", b"none") not in OF_ITSELF or not HANDED_ON.isdisjoint(headers):
         return False
     origin = headers.get(b"origin")
     return is_here(headers.get(b"host", b"")) and (origin is None or is_here(origin.partition(b"://")[2]))

@@ -212,6 +212,7 @@ def test_without_a_token_configured_it_is_open_to_this_machine_by_its_own_names(
         {"Host": f"evil.example:{open_service.port}"},
         {"Sec_Fetch_Site": "cross-site"},
         {"Origin": "https://evil.example"},
+        {"X_Forwarded_For": "203.0.113.9"},
     ):
         assert open_service.get("/", **headers).status == 303
         assert open_service.get("/console/series", **headers).status == 303
@@ -370,6 +371,21 @@ def test_who_only_draws_is_told_so(guarded, seat):
     assert seat.get("/").status == 403
     assert "may not read" in seat.get("/").body.decode()
     assert seat.get("/console/inspect?id=7").status == 200
+
+
+def test_who_draws_from_a_tag_sees_its_settings_and_no_figures(guarded, seat):
+    """As by the API."""
+    seat.sign_in(guarded.drawer)
+    for part in ({}, {"HX_Request": "true"}):
+        page = seat.text("/console/tags/seen-1", **part)
+        assert "Claimed up to" in page
+        assert "Ids a second" not in page
+        assert "/console/series" not in page
+    assert seat.get("/console/series?tag=seen-1").status == 403
+    seat.sign_in(guarded.reader)
+    assert "Ids a second" in seat.text("/console/tags/seen-1")
+    assert "/console/series" in seat.text("/console/tags/seen-1")
+    assert seat.get("/console/series?tag=seen-1").status == 200
 
 
 # -- changes

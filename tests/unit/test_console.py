@@ -15,14 +15,15 @@ from allocator import DatabaseUnavailable, inspect_id
 from allocator.schemes.tag import Tag
 from allocator.service.console import words
 from allocator.service.console.access import LASTING, Seal, cookie_name, is_from_us, own_path
-from allocator.service.console.assets import FILES, STATIC
+from allocator.service.console.assets import FILES, STATIC, Assets
 from allocator.service.console.bits import bands
 from allocator.service.console.cached import PAUSE, Cached
 from allocator.service.console.changes import settings_of
 from allocator.service.console.history import Ring, Sample, together
-from allocator.service.console.peers import ASKED_FOR, FRESH, Peers, Told
+from allocator.service.console.peers import ASKED_FOR, FRESH, MOST_ASKED, Peers, Told
 from allocator.service.console.pulse import ALL, STRIDE, TAG_SECONDS, Pulse
 from allocator.service.console.rows import PAGE, Figure, days_left, lasting, page_of, row_of, sorting, sum_of
+from allocator.service.console.screen import Screen
 from allocator.service.console.views import asked_of
 
 DIGEST = bytes(range(32))
@@ -265,6 +266,8 @@ def test_only_what_was_filled_in_and_changed_is_set():
         (words.part(25, 100), "25.00 %"),
         (words.ago(0.2), "just now"),
         (words.ago(30), "30 s ago"),
+        (words.ago(inf), "never"),
+        (words.duration(inf), "for ever"),
     ],
 )
 def test_numbers_as_people_read_them(said, words_):
@@ -413,6 +416,57 @@ def test_what_was_read_last_stays_while_it_fails(error):
     asyncio.run(run())
 
 
+def test_what_was_forgotten_keeps_its_age_while_it_cannot_be_read_anew():
+    async def run() -> None:
+        source = Source()
+        cached = source.cached()
+        await cached.get()
+        cached.forget()
+        source.now, source.answer = source.now + 1, DatabaseUnavailable("away")
+        found = await cached.get()
+        assert (found.value, found.age, source.asked) == ("one", 1.0, 2)
+        source.now, source.answer = source.now + PAUSE, "two"
+        await cached.get()  # it is still to be read anew, long before its time
+        await asyncio.sleep(0)
+        assert (await cached.get()).value == "two"
+
+    asyncio.run(run())
+
+
+def test_a_reading_that_began_before_a_change_does_not_count_as_one_after_it():
+    async def run() -> None:
+        going, asked = asyncio.Event(), 0
+
+        async def load() -> int:
+            nonlocal asked
+            asked += 1
+            seen = asked
+            await going.wait()
+            return seen
+
+        cached = Cached(load, 10.0)
+        assert (await cached.get(patience=0.0)).is_coming
+        cached.forget()
+        going.set()
+        assert (await cached.get()).value == 1
+        assert (await cached.get()).value == 2
+
+    asyncio.run(run())
+
+
+def test_a_failure_of_long_ago_says_nothing():
+    async def run() -> None:
+        source = Source()
+        source.answer = DatabaseUnavailable("away")
+        cached = source.cached()
+        await cached.get()
+        assert cached.failing(4.0)
+        source.now += 4
+        assert cached.failing(4.0) is None
+
+    asyncio.run(run())
+
+
 def test_a_page_does_not_wait_for_ever():
     async def run() -> None:
         hanging = asyncio.Event()
@@ -468,12 +522,34 @@ def test_who_is_gone_counts_no_more_and_an_old_question_is_forgotten(tmp_path):
     assert list((tmp_path / "console" / "asked").iterdir()) == []
 
 
+def test_only_so_many_names_are_asked_for_and_these_go_on(tmp_path):
+    peers = Peers(str(tmp_path), 2)
+    names = [f"tag-{at}" for at in range(MOST_ASKED)]
+    peers.ask(names)
+    peers.ask(["one-more", "tag-0"])
+
+    assert sorted(peers.wanted()) == sorted(names)
+    assert peers.is_asked("tag-0")
+    assert not peers.is_asked("one-more")
+    for path in (tmp_path / "console" / "asked").iterdir():
+        os.utime(path, (1, 1))
+    peers.ask(["tag-0"])
+    assert peers.wanted() == ["tag-0"]
+
+
 def test_one_worker_alone_writes_no_files(tmp_path):
     assert not Peers(str(tmp_path), 1).are_there
     assert list(tmp_path.iterdir()) == []
 
 
 # -- what is shipped
+
+
+def test_no_template_is_made_ready_while_somebody_waits(monkeypatch):
+    screen = Screen(Assets())
+    monkeypatch.delattr("jinja2.Environment.compile")
+
+    assert screen.show("refused.html", visitor=None, path="/", is_away=False, detail="no", request_name="x", clock=0.0)
 
 
 def test_what_comes_from_elsewhere_has_its_licence_and_version():

@@ -50,6 +50,12 @@ def bearer(secret: bytes = SECRET, **more: bytes) -> dict[bytes, bytes]:
         ({b"host": b"localhost", b"sec-fetch-site": b"same-origin"}, True),
         ({b"host": b"localhost", b"sec-fetch-site": b"cross-site"}, False),
         ({b"host": b"localhost", b"sec-fetch-site": b"same-site"}, False),
+        ({b"host": b"127.0.0.1:8000", b"x-forwarded-for": b"203.0.113.9"}, False),
+        ({b"host": b"127.0.0.1:8000", b"x-forwarded-proto": b"http"}, False),
+        ({b"host": b"127.0.0.1:8000", b"x-forwarded-host": b"localhost"}, False),
+        ({b"host": b"127.0.0.1:8000", b"x-real-ip": b"127.0.0.1"}, False),
+        ({b"host": b"127.0.0.1:8000", b"forwarded": b"for=127.0.0.1"}, False),
+        ({b"host": b"127.0.0.1:8000", b"via": b"1.1 proxy"}, False),
     ],
 )
 def test_what_may_come_from_this_machine(headers, local):

@@ -20,6 +20,10 @@ from allocator.service.watch import Watch
 
 TAGS_FOR = 3.0
 """Seconds after which the tags are read again."""
+KNOWN_FOR = 60.0
+"""Seconds for which a list of the tags is good enough to tell whether there is one, if no page wants a newer."""
+AWAY_FOR = 4.0
+"""Seconds after a failure for which a page of one tag does not wait for the databases itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,16 @@ class Board:
         return [Told(self._pulse.rate(), dict(self._pulse.figures()), {}), *others]
 
     async def history(self, name: str) -> list[Sample]:
-        others = await asyncio.to_thread(self._peers.ask, (name,)) if self._peers.are_there else []
+        others: list[Told] = []
+        if self._peers.are_there and await self._is_known(name):
+            others = await asyncio.to_thread(self._peers.ask, (name,))
         return together([self._pulse.samples(name), *(one.histories.get(name, []) for one in others)])
+
+    async def _is_known(self, name: str) -> bool:
+        """Whether the others may be asked for it, who keep a file for each name. False for what callers make up."""
+        if name == ALL or self._pulse.samples(name) or await asyncio.to_thread(self._peers.is_asked, name):
+            return True
+        return name in ((await self.tags.get(within=KNOWN_FOR)).value or {})
 
     def told(self, names: list[str]) -> Told:
         """What this worker tells the others."""
@@ -104,15 +116,15 @@ class Board:
 
     async def row(self, tag: str) -> tuple[Row, AllocatorError | None]:
         """A tag as it is now; as it was read last, and why, where the databases do not answer. Raises `UnknownTag`."""
-        figure = (await asyncio.to_thread(self._figures_of, tag)).get(tag)
         found, error = await self._tag(tag)
+        figure = (await asyncio.to_thread(self._figures_of, tag if found else ALL)).get(tag)
         return row_of(tag, found, figure, self._watch.days.get(tag)), error
 
-    def _figures_of(self, tag: str) -> dict[str, Figure]:
-        return by_tag(one.figures for one in self._told((tag,)))
+    def _figures_of(self, name: str) -> dict[str, Figure]:
+        return by_tag(one.figures for one in self._told((name,)))
 
     async def _tag(self, tag: str) -> tuple[Tag | None, AllocatorError | None]:
-        error = self.tags.failure
+        error = self.tags.failing(AWAY_FOR)
         if error is None:
             try:
                 async with asyncio.timeout(PATIENCE):

@@ -40,7 +40,9 @@ class Cached(Generic[T]):
         self._clock = clock
         self._value: T | None = None
         self._read_at = self._tried_at = -float("inf")
+        self._changes = self._seen = 0
         self.failure: AllocatorError | None = None
+        self._failed_at = -float("inf")
         self._task: asyncio.Task[None] | None = None
 
     async def get(self, patience: float = PATIENCE, within: float | None = None) -> Held[T]:
@@ -49,7 +51,8 @@ class Cached(Generic[T]):
         While the databases fail nobody waits for them, but for the next try to begin.
         """
         now, most = self._clock(), self._lasts if within is None else within
-        is_due = now - self._read_at >= most and now - self._tried_at >= PAUSE
+        is_old = self._changes != self._seen or now - self._read_at >= most
+        is_due = is_old and now - self._tried_at >= PAUSE
         if self._task is None and is_due:
             self._tried_at = now
             self._task = asyncio.create_task(self._read())
@@ -58,17 +61,25 @@ class Cached(Generic[T]):
         return Held(self._value, self._clock() - self._read_at, self.failure, self._task is not None)
 
     def forget(self) -> None:
-        """It was changed: the next who asks reads it anew."""
-        self._read_at = self._tried_at = -float("inf")
+        """It was changed: the next who asks reads it anew. What was read stays, with its age, until that is done."""
+        self._changes += 1
+        self._tried_at = -float("inf")
+
+    def failing(self, within: float) -> AllocatorError | None:
+        """Why it could not be read, if that was tried within so many seconds: an older failure says nothing."""
+        return self.failure if self._clock() - self._failed_at < within else None
 
     async def _read(self) -> None:
-        began = self._clock()
+        began, changes = self._clock(), self._changes
         try:
             self._value = await self._load()
-            self._read_at, self.failure = began, None
+            self._read_at, self._seen, self.failure = began, changes, None
         except AllocatorError as error:
-            self.failure = error
+            self._fail(error)
         except Exception as error:  # as when the system has no more threads: a page says so and goes on
-            self.failure = DatabaseUnavailable(f"{type(error).__name__}: {error}")
+            self._fail(DatabaseUnavailable(f"{type(error).__name__}: {error}"))
         finally:
             self._task = None
+
+    def _fail(self, error: AllocatorError) -> None:
+        self.failure, self._failed_at = error, self._clock()

@@ -19,6 +19,8 @@ from allocator.service.console.rows import Figure
 
 ASKED_FOR = 20.0
 """Seconds for which a question is answered; longer than a page waits before it asks again."""
+MOST_ASKED = 256
+"""Names that are asked for at a time; each is a file."""
 FRESH = 5.0
 """Seconds after which figures are those of a worker that is gone."""
 
@@ -46,11 +48,19 @@ class Peers:
         return self.workers > 1
 
     def ask(self, names: Iterable[str]) -> list[Told]:
-        """What the others said lately, and tell them to go on saying it."""
+        """What the others said lately, and tell them to go on saying it.
+
+        Each name makes a file: ask for names of tags that are there, and for no others.
+        """
         for name in names:
-            (self._asked / f"-{name.encode().hex()}").touch()
+            path = self._file_of(name)
+            if path.exists() or sum(1 for _ in self._asked.iterdir()) < MOST_ASKED:
+                path.touch()
         ours, now = self._own().name, time()
         return [read(path) for path in self._said.glob("*.json") if path.name != ours and now - modified(path) < FRESH]
+
+    def is_asked(self, name: str) -> bool:
+        return self._file_of(name).exists()
 
     def wanted(self) -> list[str]:
         """The names that somebody asked for."""
@@ -70,6 +80,9 @@ class Peers:
         draft = path.with_suffix(".new")
         draft.write_text(json.dumps(say(names)))
         draft.replace(path)
+
+    def _file_of(self, name: str) -> Path:
+        return self._asked / f"-{name.encode().hex()}"
 
     def _own(self) -> Path:
         return self._said / f"{os.getpid()}.json"

@@ -42,6 +42,8 @@ class Screen:
             lstrip_blocks=True,
         )
         self._jinja.globals |= {"asset": assets.url, "words": words, "version": allocator.__version__, "when": when}
+        for name in self._jinja.list_templates():
+            self._jinja.get_template(name)  # compiled and kept, so that no request waits while the first page is made
 
     def show(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         return HTMLResponse(self._jinja.get_template(template).render(values), status, dict(HEADERS))

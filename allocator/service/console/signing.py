@@ -29,7 +29,7 @@ class Signing:
 
     def _form(self, request: Request, there: str, refusal: str = "", status: int = 200) -> Response:
         host = request.headers.get("host", "").encode()
-        is_plain = request.url.scheme != "https" and not is_here(host)
+        is_plain = request.scope["scheme"] != "https" and not is_here(host)
         values = {"next": own_path(there), "refusal": refusal, "is_plain": is_plain}
         is_foreign = request.headers.get("sec-fetch-site") == "cross-site"
         return self._frames.show(request, None, "sign_in.html", status, **values, is_foreign=is_foreign)
@@ -61,7 +61,7 @@ class Signing:
             session,
             max_age=seconds,
             path="/",
-            secure=request.url.scheme == "https",
+            secure=request.scope["scheme"] == "https",
             httponly=True,
             samesite="strict",
         )

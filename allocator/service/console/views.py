@@ -60,7 +60,7 @@ class Views:
         template = "tags_live.html" if is_part(request) else "tags.html"
         about: dict[str, Any] = {"asked": asked, "listing": listing, "held": held, "workers": self._board.workers}
         about["is_part"] = is_part(request)
-        about["address"] = str(request.base_url).rstrip("/")
+        about["address"] = address_of(request)
         return self._frames.show(request, visitor, template, **about)
 
     async def tag(self, request: Request) -> Response:
@@ -80,7 +80,7 @@ class Views:
         if name == ALL:
             visitor.grant.check(READ, None if visitor.sees_all else "*")
         else:
-            visitor.check_sees(check_tag(name))
+            visitor.grant.check(READ, check_tag(name))
         samples = await self._board.history(name)
         columns = {
             "seconds": [one.second for one in samples],
@@ -117,6 +117,11 @@ class Views:
 def is_part(request: Request) -> bool:
     """Whether a part of a page is wanted, by one that is shown."""
     return "hx-request" in request.headers
+
+
+def address_of(request: Request) -> str:
+    """As the browser calls us; taken as it is, since parsing a `Host` that is none may fail."""
+    return f"{request.scope['scheme']}://{request.headers.get('host', '')}"
 
 
 def asked_of(query: Mapping[str, Any]) -> Asked:

@@ -13,7 +13,7 @@ from allocator.errors import AccessDenied, DatabaseUnavailable
 from allocator.schemes.token import ADMINISTER, ANONYMOUS, DRAW, READ, Token
 from allocator.service.console.access import Seal, cookie_name, is_from_us
 from allocator.service.dispatch import headers_of
-from allocator.service.grants import EVERYTHING, Book, Grant
+from allocator.service.grants import EVERYTHING, Book, Grant, is_bearer
 
 ALL_TAGS = "*"
 
@@ -61,7 +61,7 @@ class Visitor:
             raise AccessDenied("this is for tokens that may read and administer all tags")
 
     def check_sees(self, tag: str) -> None:
-        """As the API: who draws from a tag may know its settings."""
+        """As the API: who draws from a tag may know its settings. Its rates and history are for `sees` alone."""
         if not self.sees(tag):
             self.grant.check(DRAW, tag)
 
@@ -73,18 +73,18 @@ class Visitors:
 
     async def of(self, request: Request) -> Visitor:
         """Raises `Unauthorized` where signing in would help. Every request counts for the rate of its token."""
-        session = request.cookies.get(name_for(request), "")
-        grant = self._of_session(session) if "authorization" not in request.headers else None
+        session, headers = request.cookies.get(name_for(request), ""), without_foreign(headers_of(request))
+        grant = await self._of_session(session) if b"authorization" not in headers else None
         if grant is None:
-            session, grant = "", await self.book.of(headers_of(request))
+            session, grant = "", await self.book.of(headers)
         grant.admit()
         return Visitor(grant, session, self.seal.proof(session))
 
-    def _of_session(self, session: str) -> Grant | None:
+    async def _of_session(self, session: str) -> Grant | None:
         digest = self.seal.opened(session, time())
         if digest is not None and not self.book.loaded:
             raise DatabaseUnavailable("the tokens could not be read yet")
-        return self.book.with_digest(digest) if digest else None
+        return await self.book.of_digest(digest) if digest else None
 
     async def check_change(self, request: Request, form: Mapping[str, str]) -> Visitor:
         """As `of`, for a POST, which must come from a page of ours."""
@@ -95,10 +95,16 @@ class Visitors:
         return visitor
 
 
+def without_foreign(headers: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """What a browser sends for a proxy before us, as Basic, is no token of ours, and does not stand for one."""
+    scheme = headers.get(b"authorization", b"").partition(b" ")[0]
+    return headers if is_bearer(scheme) else {name: headers[name] for name in headers if name != b"authorization"}
+
+
 def check_source(request: Request) -> None:
     if not is_from_us(request.headers):
         raise AccessDenied("a change must come from a page of this console, as the browser tells; open it again")
 
 
 def name_for(request: Request) -> str:
-    return cookie_name(request.url.scheme, request.headers.get("host", ""))
+    return cookie_name(request.scope["scheme"], request.headers.get("host", ""))

@@ -37,12 +37,12 @@ def lasting(seconds: float | None) -> str:
     """For how long something lasts; for ever where nobody draws."""
     if seconds is None:
         return NONE
-    if isinf(seconds):
-        return "idle"
-    return duration(seconds)
+    return "idle" if isinf(seconds) else duration(seconds)
 
 
 def duration(seconds: float) -> str:
+    if isinf(seconds):
+        return "for ever"
     if seconds < 10:
         return f"{seconds:.1f}{THIN}s"
     if seconds < 2 * MINUTE:
@@ -55,6 +55,8 @@ def duration(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
+    if isinf(seconds):
+        return "never"
     return "just now" if seconds < 1 else f"{duration(seconds)} ago"
 
 
