@@ -22,11 +22,13 @@ from sqlalchemy import (
 )
 
 from allocator.database.batch import BatchVerbs
-from allocator.database.segments import execute, only_row
+from allocator.database.segments import execute
 from allocator.database.tables import ledger, segment
 from allocator.schemes.epoch import Crossing
 from allocator.schemes.lane import Lane
 from allocator.schemes.ledger import Author, Entry
+
+INTO = "INSERT INTO allocator_ledger (tag, above, upto, shard_offset, shard_step, host, process, version, claimed_s)"
 
 AT_ONCE = 1000
 """So many entries one statement deletes, and all of the second in which the oldest was written."""
@@ -44,16 +46,17 @@ class LedgerVerbs(BatchVerbs):
         seen: int,
         crossing: Crossing | None = None,
     ) -> int | None:
-        """As `claim_segment`, and the entry with it: one statement, one round trip.
+        """As `claim_segment`, and the entry with it, in one transaction.
 
         patience: seconds after which a ledger that does not answer has failed.
         """
-        statement, parameters = self.claiming(connection, name, size, lane, seen, crossing)
+        claim, parameters = self.claiming(connection, name, size, lane, seen, crossing)
         with self.patient(connection, patience):
-            result = execute(
-                connection, recorded(statement, self.clock), parameters | written(author, size * lane.step)
-            )
-            return only_row(result.all(), name)
+            return self.record(connection, claim, name, parameters | written(author, size * lane.step))
+
+    def record(self, connection: Connection, claim: Update, name: str, parameters: dict[str, object]) -> int | None:
+        """Carry out a claim together with its entry: one statement, one round trip."""
+        return self.end_of(execute(connection, recorded(claim, self.clock), parameters), name)
 
     def claim_within(self, connection: Connection, patience: float, *claim: Any) -> int | None:
         """As `claim_segment`, given up after so many seconds."""

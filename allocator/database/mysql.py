@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from math import ceil
@@ -15,8 +15,8 @@ from sqlalchemy.dialects.mysql import insert
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.epochs import NOWHERE
-from allocator.database.ledger import written
-from allocator.database.message import sent
+from allocator.database.ledger import INTO
+from allocator.database.message import Answer, sent
 from allocator.database.mysql_run import RUN, cluster_of, is_merely_like_it, times, version_of
 from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
@@ -29,9 +29,7 @@ from allocator.errors import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.schemes.epoch import Crossing, Here, one_of_several, plain
-from allocator.schemes.lane import Lane
-from allocator.schemes.ledger import Author
+from allocator.schemes.epoch import Here, one_of_several, plain
 from allocator.schemes.shard import Shard
 from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import Numbering
@@ -49,8 +47,7 @@ READ = f"SELECT s.tag, s.max_value FROM {CLAIMED} WHERE s.tag = w.name"
 CLAIM_BATCH = ("START TRANSACTION", FREE, RAISE, READ, "COMMIT")
 """Lock what is free and may be claimed, raise it, read what it was raised to."""
 WRITE = (
-    "INSERT INTO allocator_ledger (tag, above, upto, shard_offset, shard_step, host, process, version, claimed_s) "
-    "SELECT %(name)s, LAST_INSERT_ID() - %(own)s, LAST_INSERT_ID(), %(lane_offset)s, %(lane_step)s, %(host)s, "
+    f"{INTO} SELECT %(name)s, LAST_INSERT_ID() - %(own)s, LAST_INSERT_ID(), %(lane_offset)s, %(lane_step)s, %(host)s, "
     "%(process)s, %(version)s, UNIX_TIMESTAMP() FROM DUAL WHERE LAST_INSERT_ID() > 0"
 )
 """Of the claim before it in the message, if that brought anything."""
@@ -171,27 +168,19 @@ class MySQL(Dialect):
     def end_of(self, result: CursorResult[Any], name: str) -> int | None:
         return end_told(name, result.rowcount, warned(result), result.lastrowid)
 
-    def claim_recorded(
-        self,
-        connection: Connection,
-        author: Author,
-        patience: float,
-        name: str,
-        size: int,
-        lane: Lane,
-        seen: int,
-        crossing: Crossing | None = None,
-    ) -> int | None:
-        claim, parameters = self.claiming(connection, name, size, lane, seen, crossing)
+    def record(self, connection: Connection, claim: Update, name: str, parameters: dict[str, object]) -> int | None:
         words = ("START TRANSACTION", "DO LAST_INSERT_ID(0)", named(claim), WRITE, "COMMIT")
+        answers = self.answers(connection, words, parameters)
+        _, _, told, _, _ = answers
+        return end_told(name, told.found, any(answer.warnings for answer in answers), told.last_id)
+
+    def answers(self, connection: Connection, words: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
+        """To a transaction that is one message, and is undone where it ended with an error."""
         try:
-            with self.patient(connection, patience):
-                answers = sent(connection, words, parameters | written(author, size * lane.step), self.misplaced)
+            return sent(connection, words, parameters, self.misplaced)
         except BaseException:
             self.undo(connection)
             raise
-        _, _, told, _, _ = answers
-        return end_told(name, told.found, any(answer.warnings for answer in answers), told.last_id)
 
     @contextmanager
     def patient(self, connection: Connection, seconds: float) -> Iterator[None]:
@@ -208,11 +197,7 @@ class MySQL(Dialect):
     def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
         of = "" if getattr(connection.dialect, "is_mariadb", False) else "OF s"  # one refuses it, the other needs it
         words = [statement.format(here=self.is_here(connection), of=of) for statement in CLAIM_BATCH]
-        try:
-            answers = sent(connection, words, listed(wanted), self.misplaced)
-        except BaseException:
-            self.undo(connection)
-            raise
+        answers = self.answers(connection, words, listed(wanted))
         _, _, raised, read, _ = answers
         if raised.found != len(read.rows) or any(answer.warnings for answer in answers):
             return {}

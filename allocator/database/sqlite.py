@@ -13,8 +13,8 @@ from sqlalchemy.dialects.sqlite import insert
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, rows_of, statement
 from allocator.database.dialect import Dialect
 from allocator.database.files import Replaced, note_claim, run_of
-from allocator.database.ledger import written
-from allocator.database.segments import RAISED, claiming
+from allocator.database.ledger import INTO
+from allocator.database.segments import RAISED, claiming, execute
 from allocator.database.tables import epoch, segment, worker
 from allocator.database.tickets import FENCE
 from allocator.errors import (
@@ -27,7 +27,6 @@ from allocator.errors import (
 )
 from allocator.schemes.epoch import Crossing
 from allocator.schemes.lane import Lane
-from allocator.schemes.ledger import Author
 from allocator.schemes.ticket import Numbering
 
 FROM_JSON = rows_of("json_extract(value, '$.{0}') AS {0}")
@@ -38,8 +37,8 @@ CLAIM_BATCH = (
 )
 
 WRITE = text(
-    "INSERT INTO allocator_ledger (tag, above, upto, shard_offset, shard_step, host, process, version, claimed_s) "
-    "VALUES (:name, :end - :own, :end, :offset, :step, :host, :process, :version, strftime('%s', 'now'))"
+    f"{INTO} VALUES (:name, :end - :own, :end, :lane_offset, :lane_step, :host, :process, :version, "
+    "strftime('%s', 'now'))"
 )
 LEAST = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
 REPLACE = (
@@ -122,23 +121,12 @@ class SQLite(Dialect):
             note_claim(connection.info, name, end)
         return end
 
-    def claim_recorded(
-        self,
-        connection: Connection,
-        author: Author,
-        patience: float,
-        name: str,
-        size: int,
-        lane: Lane,
-        seen: int,
-        crossing: Crossing | None = None,
-    ) -> int | None:
+    def record(self, connection: Connection, claim: Update, name: str, parameters: dict[str, object]) -> int | None:
         # It knows no statement of two tables; but nothing here is a round trip.
         with self.transaction(connection):
-            end = super().claim_segment(connection, name, size, lane, seen, crossing)
+            end = self.end_of(execute(connection, claim, parameters), name)
             if end is not None:
-                entry = written(author, size * lane.step) | {"name": name, "end": end, **lane._asdict()}
-                connection.execute(WRITE, entry)
+                connection.execute(WRITE, parameters | {"end": end})
         if end is not None:
             note_claim(connection.info, name, end)
         return end
