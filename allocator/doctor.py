@@ -92,10 +92,7 @@ def examined(database: Database, clock: Callable[[], float], snowflake: Snowflak
 
 def lane_of(done: Examined) -> Lane:
     """Which ids the rows of tags should say: none while the fleet grows."""
-    if done.shard is None or done.shard.joining:
-        return ALL
-    numbering = done.shard.numbering
-    return Lane(numbering.offset, 0 if numbering.ceiling is not None else numbering.step)
+    return ALL if done.shard is None or done.shard.joining else done.shard.lane
 
 
 def looked(database: Database, done: Examined) -> Looked:

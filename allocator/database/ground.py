@@ -25,7 +25,7 @@ class GroundVerbs(EpochVerbs, NodeVerbs, TicketVerbs):
         """The identity of the server, which a restart does not change."""
         if self.run_here(connection) == NOWHERE:
             return ""
-        return str(connection.exec_driver_sql(f"SELECT {self.server(connection)}").scalar())
+        return self.read_server(connection)
 
     def add_ground(self, connection: Connection, fresh: Ground) -> None:
         """Write the first row, unless somebody else just did."""

@@ -13,7 +13,6 @@ from allocator.database.segments import SegmentVerbs
 from allocator.database.tables import counter, segment, shard, ticket
 from allocator.database.tickets import FLOOR, TicketVerbs
 from allocator.errors import ShardMisconfigured
-from allocator.schemes.lane import Lane
 from allocator.schemes.shard import Member, Shard, Target
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import Numbering
@@ -26,10 +25,6 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
     def read_shard(self, connection: Connection) -> Shard | None:
         rows = connection.execute(select(shard)).all()
         return as_shard(rows[0]) if rows else None
-
-    def read_server(self, connection: Connection) -> str:
-        """The identity of the server and database that this is."""
-        return str(connection.exec_driver_sql(f"SELECT {self.server(connection)}").scalar())
 
     def read_place(self, connection: Connection) -> str:
         """Where this runs, exact enough to tell two servers apart that can be reached at one time."""
@@ -89,15 +84,9 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
                 first = fresh.numbering.following(greatest)
                 self.number_from(connection, fresh.numbering, first)
                 self.count_from(connection, fresh.numbering, first)
-            if tags or claimable(fresh) != claimable(now):
-                self.raise_segments(connection, tags, claimable(fresh))
+            if tags or fresh.lane != now.lane:
+                self.raise_segments(connection, tags, fresh.lane)
             return fresh
-
-
-def claimable(fresh: Shard) -> Lane:
-    """None of the ids while the fleet grows: a segment has no ceiling that would keep it below the next generation."""
-    numbering = fresh.numbering
-    return Lane(numbering.offset, 0 if numbering.ceiling is not None else numbering.step)
 
 
 def as_shard(row: Any) -> Shard:

@@ -48,6 +48,10 @@ class TicketVerbs(Common):
         """An SQL expression for the server and database that this is."""
         raise NotImplementedError
 
+    def read_server(self, connection: Connection) -> str:
+        """The identity of the server and database that this is."""
+        return str(connection.exec_driver_sql(f"SELECT {self.server(connection)}").scalar())
+
     def place(self, connection: Connection) -> str:
         """An SQL expression for where that is at the moment."""
         return self.server(connection)

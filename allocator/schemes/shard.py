@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from allocator.errors import DatabaseUnavailable, ShardMisconfigured
+from allocator.schemes.lane import Lane
 from allocator.schemes.ticket import Numbering
 
 DEFAULT_FLEET = "main"
@@ -66,6 +67,13 @@ class Shard:
     @property
     def joining(self) -> bool:
         return self.generation == JOINING
+
+    @property
+    def lane(self) -> Lane:
+        """What segments may be claimed of: nothing while the fleet grows, since a segment has no ceiling that would
+        keep it below the next generation."""
+        numbering = self.numbering
+        return Lane(numbering.offset, 0 if numbering.ceiling is not None else numbering.step)
 
 
 def lost(where: str) -> ShardMisconfigured:

@@ -63,3 +63,9 @@ def ahead(facts: Facts, theirs: float) -> Facts:
 def listed(names: Sequence[object]) -> str:
     """For a sentence, empty where there are none, so that a rule can ask for it."""
     return few(names, 5)
+
+
+def room_within(limits: Mapping[str, int]) -> Facts:
+    """How many more connections fit, by the tightest of these limits."""
+    tightest = min(limits, key=lambda name: limits[name])
+    return {"room": max(0, limits[tightest]), "room_limit": tightest}

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from allocator.database.health.asking import Facts, Question, ahead, listed, named, pairs, rows
+from allocator.database.health.asking import Facts, Question, ahead, listed, named, pairs, room_within, rows
 from allocator.database.health.tables import NUMBERED, SWEPT, TAG_COLUMNS
 from allocator.database.tables import metadata
 
@@ -123,8 +123,7 @@ def connections(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     limits = {"max_connections": int(facts["max_connections"]) - int(facts["threads_connected"]) + 1}
     if facts["role_connections"]:
         limits["max_user_connections"] = int(facts["role_connections"])
-    tightest = min(limits, key=lambda name: limits[name])
-    return {"room": max(0, limits[tightest]), "room_limit": tightest}
+    return room_within(limits)
 
 
 def encryption(connection: Connection, facts: Facts) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from allocator.database.health.asking import Facts, Question, ahead, listed, named, pairs, rows
+from allocator.database.health.asking import Facts, Question, ahead, listed, named, pairs, room_within, rows
 from allocator.database.health.rights import SEQUENCE, SERVED
 from allocator.database.health.tables import NUMBERED, SWEPT, TAG_COLUMNS
 from allocator.database.tables import metadata
@@ -143,8 +143,7 @@ def connections(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         limits[f"CONNECTION LIMIT of role {facts['role']}"] = facts["role_connections"] - found["used_by_role"]
     if not facts["superuser"] and facts["database_connections"] >= 0:
         limits[f"CONNECTION LIMIT of database {facts['database']}"] = facts["database_connections"] - found["used_here"]
-    tightest = min(limits, key=lambda name: limits[name])
-    return {"room": max(0, limits[tightest]), "room_limit": tightest}
+    return room_within(limits)
 
 
 def encryption(connection: Connection, facts: Facts) -> Mapping[str, Any]:

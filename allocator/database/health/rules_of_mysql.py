@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from allocator.database.health.rules_of_postgresql import LEAST_ROOM
+from allocator.database.health.rules_of_postgresql import CONNECTIONS_FEW
 from allocator.schemes.finding import DANGER, NOTE, OUTAGE, Rule
 
 LEAST_NODES = 3
@@ -123,13 +123,7 @@ RULES = (
         "max_statement_time is {max_statement_time} s: a claim that waits for a slow disk or a row is ended",
         "SET GLOBAL max_statement_time = 10",
     ),
-    Rule(
-        "connections-few",
-        OUTAGE,
-        lambda facts: facts.get("room", LEAST_ROOM) < LEAST_ROOM,
-        "{room} more connections are allowed by {room_limit}, and a process takes up to 8",
-        "raise it, or put a pooler before the server",
-    ),
+    CONNECTIONS_FEW,
     Rule(
         "sql-mode-not-strict",
         NOTE,

@@ -9,6 +9,13 @@ from allocator.schemes.finding import DANGER, NOTE, OUTAGE, Rule
 
 LEAST_ROOM = 16
 """Two processes of the library, of up to eight connections each: the old and the new one of a release."""
+CONNECTIONS_FEW = Rule(
+    "connections-few",
+    OUTAGE,
+    lambda facts: facts.get("room", LEAST_ROOM) < LEAST_ROOM,
+    "{room} more connections are allowed by {room_limit}, and a process takes up to 8",
+    "raise it, or put a pooler before the server",
+)
 LEAST_TIMEOUT_MS = 1000
 
 RELOAD = "SELECT pg_reload_conf()"
@@ -99,13 +106,7 @@ RULES = (
         "refuse each other, and are run again",
         "ALTER ROLE {role} IN DATABASE {database} SET default_transaction_isolation = 'read committed'",
     ),
-    Rule(
-        "connections-few",
-        OUTAGE,
-        lambda facts: facts.get("room", LEAST_ROOM) < LEAST_ROOM,
-        "{room} more connections are allowed by {room_limit}, and a process takes up to 8",
-        "raise it, or put a pooler before the server",
-    ),
+    CONNECTIONS_FEW,
     Rule(
         "table-unlogged",
         DANGER,
