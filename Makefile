@@ -9,8 +9,10 @@ SIMULATE ?=
 CHAOS ?=
 MUTANTS ?=
 PORT ?= 8000
+# Tests wait more than they compute: one more than the cores of a small machine.
+WORKERS ?= 3
 
-.PHONY: run test soak simulate mutants chaos failover cluster matrix bench capacity screenshots lint format clean
+.PHONY: run test again soak simulate mutants chaos failover cluster matrix bench capacity screenshots lint format clean
 
 run: $(READY)  ## ids from the embedded SQLite, then the service before it
 	@$(BIN)/allocator next order -n 5
@@ -27,7 +29,10 @@ run: $(READY)  ## ids from the embedded SQLite, then the service before it
 	@$(BIN)/allocator serve --port $(PORT) --logs text
 
 test: $(READY)  ## everything quick, on every database that can be had
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(TESTS)
+
+again: $(READY)  ## what failed in the last run, one after the other with nothing beside it
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 simulate: $(READY)  ## a hundred thousand simulated worlds of faults; the report is reports/simulate.md
 	PYTHONPATH=tests $(BIN)/python -m simulation $(SIMULATE)

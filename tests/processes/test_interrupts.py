@@ -164,11 +164,13 @@ STORM = """
 import json, signal, sys, time
 from allocator import Allocator, AllocatorError
 ids, drawn, tickets, done = Allocator("sqlite:///" + sys.argv[1], step=20, max_step=20), [], [], {}
+awaited = False  # an interrupt is raised only where it is caught
 
 def count(word):
     done[word] = done.get(word, 0) + 1
 
 def handler(*_):
+    global awaited
     turn = done["signals"] = done.get("signals", 0) + 1
     try:
         if turn % 4 == 0: drawn.append(ids.next_id("order"))
@@ -179,7 +181,8 @@ def handler(*_):
         count(type(error).__name__)
     finally:
         if time.monotonic() < end: signal.setitimer(signal.ITIMER_REAL, 0.0003 + turn % 7 * 0.0002)
-    if turn % 5 == 0:
+    if turn % 5 == 0 and awaited:
+        awaited = False
         raise KeyboardInterrupt
 
 signal.signal(signal.SIGALRM, handler)
@@ -188,8 +191,10 @@ end = time.monotonic() + 1.0
 signal.setitimer(signal.ITIMER_REAL, 0.001)
 while time.monotonic() < end:
     try:
+        awaited = True
         for _ in range(7): drawn.append(ids.next_id("order"))
         tickets.append(ids.ticket("order"))
+        awaited = False
     except KeyboardInterrupt:
         count("interrupted")
 drawn += ids.next_ids("order", 100)

@@ -88,14 +88,27 @@ class GroupReplication(Cluster):
         return int(of_group.rpartition(":")[2].rpartition("-")[2] or 0)
 
     def primary(self) -> int:
-        """The member that writes, of a group with one, as a majority sees it."""
-        for number in range(MEMBERS):
-            rows = self.members(number)
-            online = [host for host, state, _ in rows if state == "ONLINE"]
-            found = [host for host, state, role in rows if role == "PRIMARY" and state == "ONLINE"]
-            if len(online) > MEMBERS // 2 and len(found) == 1:
-                return next(other for other in range(MEMBERS) if self.address(other) == found[0])
-        raise LookupError("no member is primary now")
+        """The member that writes, of a group with one, as soon as a majority knows it."""
+        found: set[str] = set()
+
+        def is_known() -> bool:
+            found.clear()
+            found.update(self.elected())
+            return len(found) == 1
+
+        self.until(is_known, "a majority has one primary")
+        return next(number for number in range(MEMBERS) if self.address(number) in found)
+
+    def elected(self) -> set[str]:
+        """The addresses of the primaries that a majority sees."""
+        views = [self.members(number) for number in range(MEMBERS)]
+        return {
+            host
+            for rows in views
+            if sum(state == "ONLINE" for _, state, _ in rows) > MEMBERS // 2
+            for host, state, role in rows
+            if role == "PRIMARY" and state == "ONLINE"
+        }
 
     def members(self, number: int) -> list[tuple[str, str, str]]:
         columns = "member_host, member_state, member_role"

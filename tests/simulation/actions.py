@@ -163,7 +163,9 @@ def promote(world: World, place: Place, step: Step) -> None:
     world.count("standbys promoted")
     # What crosses to the old run now would be forgotten with its margin: see `Server.kept`.
     stays = step.who % 3 and old.has_crossed()
-    world.had_two = world.had_two or bool(stays)
+    if stays:
+        world.had_two = True
+        world.has_lost = True  # what it is given from now on
     world.scheduler.after(0.3 if stays else 0.0, old.stop)
 
 

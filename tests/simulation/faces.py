@@ -84,7 +84,9 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
 
 @contextmanager
 def faces() -> Iterator[None]:
-    """For as long as worlds are run."""
+    """For as long as worlds are run, which do not look through what others left in memory at every collection."""
+    gc.collect()
+    gc.freeze()
     log = logging.getLogger("allocator")
     level = log.level
     with ExitStack() as stack:
@@ -95,4 +97,5 @@ def faces() -> Iterator[None]:
             yield
         finally:
             log.setLevel(level)
+            gc.unfreeze()
             gc.collect()
