@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import repeat
 from typing import Any
 
-from sqlalchemy import Connection, make_url, text
+from sqlalchemy import Connection, event, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from allocator import Allocator
@@ -80,8 +80,8 @@ def together(acts: list[Act]) -> Measure:
     return measure
 
 
-def bare(place: Place, tag: str, stack: ExitStack) -> Act:
-    """The statement of a claim on the driver itself, in autocommit."""
+def connected(place: Place, stack: ExitStack) -> Any:
+    """A connection of the driver itself, in autocommit."""
     url = make_url(place.url)
     connection: Any
     if place.backend == "sqlite":
@@ -102,23 +102,48 @@ def bare(place: Place, tag: str, stack: ExitStack) -> Act:
             autocommit=True,
         )
     stack.callback(connection.close)
-    cursor = connection.cursor()
-    mark = "?" if place.backend == "sqlite" else "%s"
-    if place.backend in RETURNING:
-        words = BARE.format(SIZE, mark, 1) + RETURNING[place.backend]
-    else:
-        words = BARE.replace("(max_value + {0})", "LAST_INSERT_ID(max_value + {0})").format(SIZE, mark, 1)
+    return connection
+
+
+Sent = tuple[str, Any]
+"""The words of a statement and its parameters, as they go to a driver."""
+
+
+def bare(place: Place, sent: Sent, stack: ExitStack) -> Act:
+    """A statement on the driver itself, and what it brings."""
+    cursor = connected(place, stack).cursor()
 
     def act() -> object:
-        cursor.execute(words, (tag,))
+        cursor.execute(*sent)
         return cursor.fetchall() if place.backend in RETURNING else cursor.lastrowid
 
     return act
 
 
+def unguarded(place: Place, tag: str) -> Sent:
+    """A claim that does not ask which run of the server it is on: for what the guard costs."""
+    mark = "?" if place.backend == "sqlite" else "%s"
+    if place.backend in RETURNING:
+        return BARE.format(SIZE, mark, 1) + RETURNING[place.backend], (tag,)
+    return BARE.replace("(max_value + {0})", "LAST_INSERT_ID(max_value + {0})").format(SIZE, mark, 1), (tag,)
+
+
 def claims(database: Database, name: str) -> Act:
     database.open_segment(Tag(name, max_value=1), create=True)
     return lambda: database.claim_segment(name, SIZE, {})
+
+
+def as_sent(database: Database, claim: Act) -> Sent:
+    """The statement of a claim; said again, it claims again."""
+    sent: list[Sent] = []
+
+    def note(connection: object, cursor: object, words: str, parameters: object, *_: object) -> None:
+        sent.append((words, parameters))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    claim()
+    event.remove(database.engine, "before_cursor_execute", note)
+    return sent[-1]
 
 
 class Owns:
@@ -218,8 +243,9 @@ def races(place: Place, quick: bool = False) -> Iterator[list[Race]]:
         ids = stack.enter_context(Allocator(place.url, timeout=60))
         tags = [place.tag(f"claim{number}") for number in range(max(CONNECTIONS))]
         ours = [claims(databases[number % 2], tag) for number, tag in enumerate(tags)]
-        theirs = [bare(place, tag, stack) for tag in tags]
+        theirs = [bare(place, as_sent(databases[number % 2], act), stack) for number, act in enumerate(ours)]
         alone: dict[str, Measure] = {"bare driver": Timed(theirs[0]), "claim": Timed(ours[0])}
+        alone["bare driver, unguarded"] = Timed(bare(place, unguarded(place, tags[0]), stack))
         per_id = by_the_clock(ids, place.tag("each"), CALLS)
         alone["ids.next_id(tag), all of it"] = lambda: per_id() / 1000
         alone |= {name: Timed(act) for name, act in Owns(place, stack).acts().items()}

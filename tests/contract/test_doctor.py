@@ -14,7 +14,7 @@ from rig.servers import KINDS, SERVERS, server
 from rig.sql import execute
 from rig.throwaway import free_port
 from rig.wire import Wire
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 
 from allocator import Allocator, AsyncAllocator, InvalidDatabase, InvalidSetting, MeteorSettings
 from allocator.database.tables import REVISIONS
@@ -245,6 +245,15 @@ UNNUMBERED = {
 }
 
 
+def has_icu(url: str) -> bool:
+    """PostgreSQL may be built without: then all its collations tell any two texts apart."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        found = connection.scalar(text("SELECT count(*) FROM pg_collation WHERE collprovider = 'i'"))
+    engine.dispose()
+    return bool(found)
+
+
 def of(table: dict, kind: str) -> tuple:
     return table["mysql" if kind == "mariadb" else kind]
 
@@ -262,6 +271,8 @@ def of(table: dict, kind: str) -> tuple:
     ],
 )
 def test_tables_that_were_altered(kind, patient, name, severity, words, statements):
+    if statements is COLLATION and kind == "postgres" and not has_icu(patient.url):
+        pytest.skip("this PostgreSQL was built without ICU")
     found = patient.shows(name, *of(statements, kind))
 
     assert (found.severity, words in found.found) == (severity, True), found

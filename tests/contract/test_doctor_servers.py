@@ -136,6 +136,7 @@ def standby_of(url: str, folder: object, name: str) -> Iterator[None]:
         "-D",
         str(folder),
         "--synchronous",
+        "--status-interval=1",  # or it looks only every ten seconds whether it is to end
         "--no-password",
     ]
     receiver = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -92,10 +92,11 @@ def mysql_like(kind: str, options: tuple[str, ...] = ()) -> Running:
         if not install:
             raise LookupError("mariadbd is here, mariadb-install-db is not")
         auth = "--auth-root-authentication-method=normal"
-        run({}, [install, "--no-defaults", *owner, f"--datadir={data}", auth], folder)
+        run({}, [install, "--no-defaults", *owner, f"--datadir={data}", auth, "--skip-test-db"], folder)
     else:
         run({}, [binary, *common, "--initialize-insecure"], folder)
-    listen = [f"--port={port}", "--bind-address=127.0.0.1"]
+    # The kernel's asynchronous I/O is for a few servers on a machine; and without `test`, nobody is anonymous.
+    listen = [f"--port={port}", "--bind-address=127.0.0.1", "--innodb-use-native-aio=0"]
     server = start({}, [binary, *common, *listen, *options], folder)
 
     def answers() -> bool:
@@ -110,7 +111,7 @@ def mysql_like(kind: str, options: tuple[str, ...] = ()) -> Running:
     with admin.cursor() as cursor:
         cursor.execute("CREATE DATABASE test_start")
         cursor.execute("CREATE USER tester@'127.0.0.1' IDENTIFIED BY 'tester'")
-        cursor.execute("GRANT ALL ON *.* TO tester@'127.0.0.1'")
+        cursor.execute("GRANT ALL ON *.* TO tester@'127.0.0.1' WITH GRANT OPTION")
     admin.close()
     url = f"{kind}+pymysql://tester:tester@127.0.0.1:{port}/test_start"
     return running(url, f"a throw-away {binary}", server, folder)
