@@ -7,7 +7,7 @@ from time import time
 from typing import Any, NamedTuple
 
 from allocator.backend import Databases
-from allocator.errors import InvalidId
+from allocator.errors import DatabaseUnavailable, InvalidId
 from allocator.schemes.inspect import inspect
 from allocator.schemes.ledger import Entry
 from allocator.schemes.limits import MAX_ID, check_tag
@@ -18,22 +18,49 @@ APART = timedelta(minutes=1)
 
 
 class Traced(NamedTuple):
-    """`entries`: the claims that hold the number. `node`: who drew it, if it is a meteor."""
+    """`entries`: the claims that hold the number. `node`: who drew it, if it is a meteor.
+
+    `silent`: why shards that did not answer said nothing; another one may know more.
+    """
 
     entries: list[Entry]
     node: Node | None
+    silent: list[DatabaseUnavailable]
 
 
 def trace(databases: Databases, value: object, tag: str | None = None) -> Traced:
-    """Ask the ledger of every shard. With a `tag`, an id of this tag alone is meant."""
+    """Ask the ledger of every shard. With a `tag`, an id of this tag alone is meant.
+
+    Raises `DatabaseUnavailable` where none answers.
+    """
     number = number_of(value)
     if tag is not None:
         check_tag(tag)
-    found: list[Entry] = []
-    for database in databases.serving():
-        database.check_schema()
-        found += database.run(database.dialect.find_entries, number, tag)
-    return Traced(found, None if tag else registered(databases.first(), number))
+    found = Traced([], None, [])
+    shards = all_of(databases)
+    for database in shards:
+        try:
+            found = ask(database, number, tag, found)
+        except DatabaseUnavailable as error:
+            found.silent.append(error)
+    if len(found.silent) == len(shards):
+        raise found.silent[0]
+    return found
+
+
+def all_of(databases: Databases) -> list[Any]:
+    try:
+        return databases.serving()
+    except DatabaseUnavailable:
+        return databases.fleet.databases()
+
+
+def ask(database: Any, number: int, tag: str | None, found: Traced) -> Traced:
+    """Nodes are registered by the first of a fleet alone; of the others, none is found."""
+    database.check_schema()
+    entries = database.run(database.dialect.find_entries, number, tag)
+    node = found.node or (None if tag else registered(database, number))
+    return Traced(found.entries + entries, node, found.silent)
 
 
 def number_of(value: object) -> int:

@@ -26,7 +26,8 @@ def trace_command(id_: str, tag: str | None, urls: tuple[str, ...], as_json: boo
     """Say which process got ID, and when.
 
     Of segments the ledger tells, where a process kept one: Allocator(…, ledger=True), or allocator serve --ledger. A
-    meteor is told by the node in it. The exit code is 1 when nothing is on record.
+    meteor is told by the node in it. The exit code is 1 when nothing is on record. A shard that does not answer is
+    said to be missing from the answer.
 
     \b
     Examples:
@@ -37,12 +38,18 @@ def trace_command(id_: str, tag: str | None, urls: tuple[str, ...], as_json: boo
     from allocator.tracing import trace
 
     with databases_at(urls, QUICK) as databases:
-        entries, node = trace(databases, id_, tag)
+        entries, node, silent = trace(databases, id_, tag)
+    for why in silent:
+        click.echo(f"one shard was not asked: {why}", err=True)
     lines = [*map(line, entries), *([line_of_node(node)] if node else [])]
     if not lines and not as_json:
         click.echo(NOTHING.format(id_), err=True)
     else:
-        found = {"claims": [described(one) for one in entries], "node": described_node(node) if node else None}
+        found = {
+            "claims": [described(one) for one in entries],
+            "node": described_node(node) if node else None,
+            "not_asked": [str(why) for why in silent],
+        }
         show(as_json, found, "\n".join(lines))
     if not lines:
         sys.exit(REFUSED)

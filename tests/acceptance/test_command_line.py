@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from rig.throwaway import free_port
 
 from allocator import Allocator
 from allocator.cli import main
@@ -232,6 +233,19 @@ def test_an_id_leads_to_its_process(fresh):
     assert re.match(
         r"as a meteor: of node 1, registered at .* UTC by process \d+ on ", run("trace", str(meteor), url=fresh).output
     )
+
+
+@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
+def test_a_shard_that_is_away_is_missing_from_the_answer(shards):
+    urls = shards(2)
+    with closing(Allocator(shards=urls, ledger=True, step=100, max_step=100)) as ids:
+        ids.reserve("order", 10), ids.reserve("order", 10)
+    away = f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/ids"
+    told = [run("trace", "2", "--url", away, "--url", urls[1], *more) for more in ((), ("--json",))]
+
+    assert [one.exit_code for one in told] == [0, 0], told
+    assert "one shard was not asked: " in told[0].stderr
+    assert len(json.loads(told[1].stdout)["not_asked"]) == 1
 
 
 def test_an_id_of_which_nothing_is_on_record(url):

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 from rig.sql import execute, values
+from rig.wire import Wire
 from sqlalchemy import create_engine, event
 from sqlalchemy.exc import DBAPIError
 
@@ -83,6 +84,28 @@ def test_ids_of_several_tags_are_told_apart(fresh):
     assert [entry.tag for entry in asked(fresh, 50, "b").entries] == ["b"]
     assert asked(fresh, 101).entries == []
     assert asked(fresh, 50, "d").entries == []
+
+
+@pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb", "mixed"], indirect=True)
+def test_a_shard_that_is_away_is_named_and_the_others_tell_what_they_know(shards):
+    urls = shards(2)
+    with Wire(urls[0]) as wire:
+        given = [wire.url, urls[1]]
+        with closing(Allocator(shards=given, ledger=True, step=10, max_step=10)) as ids:
+            drawn, meteor = [ids.next_id("order") for _ in range(40)], ids.meteor()
+        wire.refuse()
+        with databases_at(given, 3.0) as databases:
+            told = {number: trace(databases, number) for number in (*drawn[::7], meteor)}
+        with databases_at([wire.url], 3.0) as databases, pytest.raises(DatabaseUnavailable):
+            trace(databases, drawn[0])
+        wire.accept()
+        with databases_at(given, 3.0) as databases:
+            whole = trace(databases, meteor)
+
+    assert {number % 2 for number in told} == {0, 1}
+    assert all(bool(told[number].entries) == (number % 2 == 0) for number in drawn[::7])  # those of the second shard
+    assert [len(one.silent) for one in told.values()] == [1] * len(told)
+    assert (told[meteor].node, whole.node is not None, whole.silent) == (None, True, [])
 
 
 def test_without_a_ledger_nothing_is_written(fresh):
