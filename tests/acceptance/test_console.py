@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from rig.patience import until
 from rig.seat import Seat
 from rig.service import Served
 from rig.wire import Wire
@@ -61,15 +61,6 @@ def values_of(name: str, value: int) -> dict[str, object]:
     tag = Tag(name)
     settings = {"step": tag.step, "max_step": tag.max_step, "id_limit": tag.limit, "margin": tag.margin}
     return {"tag": name, "max_value": value, **settings}
-
-
-def until(holds: Callable[[], bool], seconds: float = 15.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if holds():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 @pytest.fixture(scope="module")

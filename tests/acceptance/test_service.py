@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from rig.patience import until
 from rig.service import Served
 from rig.wire import Wire
 
@@ -158,15 +159,6 @@ def test_ids_and_readiness_while_the_database_is_away(shared_database, kind, tag
 
     assert len({*first, *drawn}) == 62
     assert ready_again < 5  # the figure itself is measured by the long run
-
-
-def until(holds, seconds: float = 15.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if holds():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_a_service_that_starts_without_its_database_gets_ready_when_it_is_there(shared_database, tag):

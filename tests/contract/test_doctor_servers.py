@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import subprocess
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -12,8 +11,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from rig.ailing import Patient, changed, replica_of
+from rig.patience import until
 from rig.servers import own
-from rig.sql import execute
+from rig.sql import execute, values
 from rig.throwaway import postgres_binaries
 from sqlalchemy import create_engine, make_url
 
@@ -84,13 +84,7 @@ def test_a_plain_server_has_no_danger_and_no_outage(patient):
 
 def await_setting(url: str, name: str, value: str) -> None:
     """A reload is told to the processes of a server, and not awaited."""
-    end = time.monotonic() + 10
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        while connection.exec_driver_sql(f"SHOW {name}").scalar() != value:
-            assert time.monotonic() < end
-            time.sleep(0.01)
-    engine.dispose()
+    assert until(lambda: values(url, f"SHOW {name}") == [value], 10)
 
 
 @contextmanager
@@ -149,14 +143,8 @@ def standby_of(url: str, folder: object, name: str) -> Iterator[None]:
 
 
 def await_standby(url: str, name: str) -> None:
-    end = time.monotonic() + 10
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    asked = f"SELECT count(*) FROM pg_stat_replication WHERE application_name = '{name}' AND state = 'streaming'"
-    with engine.connect() as connection:
-        while not connection.exec_driver_sql(asked).scalar():
-            assert time.monotonic() < end
-            time.sleep(0.02)
-    engine.dispose()
+    asked = f"SELECT pid FROM pg_stat_replication WHERE application_name = '{name}' AND state = 'streaming'"
+    assert until(lambda: values(url, asked), 10)
 
 
 @ON_POSTGRES

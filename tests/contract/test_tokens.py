@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
+from rig import patience
 from rig.service import Served
 from sqlalchemy import create_engine, text
 
@@ -163,12 +163,7 @@ def test_a_new_token_is_good_at_once_and_a_revoked_one_soon_no_more(guarded, ser
 
 
 def until(holds: Callable[[], bool], seconds: float = KNOWN_WITHIN) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if holds():
-            return True
-        time.sleep(0.1)
-    return False
+    return patience.until(holds, seconds, every=0.1)
 
 
 def test_a_token_that_has_expired_is_none(guarded, service, tag):

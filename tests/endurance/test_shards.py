@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from rig.containers import IMAGES, killable
+from rig.patience import until
 from rig.servers import KINDS, SERVERS, Server
 from tqdm import tqdm
 
@@ -175,10 +176,10 @@ def one_growth(new_database, kind: str, folder: Path, rnd: random.Random) -> tup
 
 
 def wait_for_tickets(folder: Path) -> None:
-    end = time.monotonic() + 30
-    while len([file for file in folder.glob("*.ids") if file.stat().st_size]) < PROCESSES:
-        assert time.monotonic() < end, "the clients do not start"
-        time.sleep(0.1)
+    def all_draw() -> bool:
+        return len([file for file in folder.glob("*.ids") if file.stat().st_size]) >= PROCESSES
+
+    assert until(all_draw, 30), "the clients do not start"
 
 
 def until_done(rnd: random.Random, *words: str) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -16,6 +15,8 @@ from typing import Any, ClassVar, Self
 from uuid import uuid4
 
 import pymysql
+
+from rig import patience
 
 MEMBERS = 3
 PATIENCE = 120.0
@@ -182,12 +183,9 @@ class Cluster:
         return True
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            if time.monotonic() > end:
-                tails = [self.shell(number, "tail -n 5 /var/log/server") for number in range(len(self._containers))]
-                raise TimeoutError(f"not within {PATIENCE:g} seconds: {what}; {tails}")
-            time.sleep(0.2)
+        if not patience.until(condition, PATIENCE, every=0.2):
+            tails = [self.shell(number, "tail -n 5 /var/log/server") for number in range(len(self._containers))]
+            raise TimeoutError(f"not within {PATIENCE:g} seconds: {what}; {tails}")
 
     def close(self) -> None:
         for container in self._containers:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import random
-import time
 from collections.abc import Mapping
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -12,6 +11,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from rig.drawing import FACES, Told, run
+from rig.patience import until
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["allocator.aio", "allocator.database.store", "psycopg", "pymysql"])
@@ -78,11 +78,14 @@ class Crew:
         self.running[at] = self.start()
 
     def wait_until_all_draw(self) -> None:
-        end = time.monotonic() + START_SECONDS
-        while not all(worker.has_drawn() for worker in self.running):
-            self.replace_the_ended()
-            assert time.monotonic() < end, f"a worker drew nothing within {START_SECONDS} s"
-            time.sleep(0.05)
+        assert until(self.all_draw, START_SECONDS), f"a worker drew nothing within {START_SECONDS} s"
+
+    def all_draw(self) -> bool:
+        """Where one does not, it may have ended, and is replaced."""
+        if all(worker.has_drawn() for worker in self.running):
+            return True
+        self.replace_the_ended()
+        return False
 
     def replace_the_ended(self) -> None:
         for at, worker in enumerate(self.running):

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy import create_engine, text
 
+from rig import patience
 from rig.throwaway import children, free_port, signal_all, start, wait_until
 
 M = TypeVar("M", bound="Machine")
@@ -190,11 +190,8 @@ def made(machine: Machine) -> Machine:
 
 
 def until(happened: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
-    end = time.monotonic() + seconds
-    while not happened():
-        if time.monotonic() > end:
-            raise LookupError(f"waited for {seconds:g} s until {what}")
-        time.sleep(0.05)
+    if not patience.until(happened, seconds):
+        raise LookupError(f"waited for {seconds:g} s until {what}")
 
 
 def rows_of(result: Any) -> Any:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from rig import patience
+
 START_SECONDS = 60.0
 ROUNDS = 20
 
@@ -54,9 +56,7 @@ def running(command: list[str], folder: Path, **settings: str) -> Iterator[subpr
 
 def wait(program: subprocess.Popen, until: Callable[[], object], seconds: float = START_SECONDS) -> None:
     """Until it is so, or the program or the time has ended; whoever looks next says what is missing."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and program.poll() is None and not until():
-        time.sleep(0.1)
+    patience.until(until, seconds, every=0.1, hopeless=lambda: program.poll() is not None)
 
 
 @contextmanager

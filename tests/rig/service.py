@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,8 @@ from types import TracebackType
 from typing import Any
 
 import urllib3
+
+from rig.patience import until
 
 START_SECONDS = 30.0
 LISTENING = re.compile(r"running on (https?)://([^ ]+):(\d+)")
@@ -67,18 +68,23 @@ class Served:
             raise
 
     def _wait(self, path: str) -> None:
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end and self.process.poll() is None:
-            if found := LISTENING.search(self.log()):
-                scheme, host, port = found.groups()
-                self.address = f"{scheme}://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
-                try:
-                    if self.ask("GET", path).status == 200:
-                        return
-                except urllib3.exceptions.HTTPError:
-                    pass
-            time.sleep(0.02)
-        raise RuntimeError(f"the service does not answer:\n{self.log()}")
+        if not until(lambda: self._answers(path), START_SECONDS, every=0.02, hopeless=self._has_ended):
+            raise RuntimeError(f"the service does not answer:\n{self.log()}")
+
+    def _has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def _answers(self, path: str) -> bool:
+        """As it should, at the address that it has said."""
+        found = LISTENING.search(self.log())
+        if not found:
+            return False
+        scheme, host, port = found.groups()
+        self.address = f"{scheme}://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+        try:
+            return self.ask("GET", path).status == 200
+        except urllib3.exceptions.HTTPError:
+            return False
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")
@@ -118,7 +124,7 @@ class Served:
 
     def close(self) -> None:
         self.pool.clear()
-        if self.process.poll() is None:
+        if not self._has_ended():
             self.process.terminate()
             try:
                 self.process.wait(20)

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pytest
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from rig.containers import Killable
+from rig.patience import until
 
 FIRST, EVERY = 10.0, 15.0
 """Seconds: a kill or a freeze in turn, so that each comes every 30."""
@@ -48,16 +49,19 @@ class ServerPlace:
 
 
 def wait_until_it_answers(url: str) -> None:
-    end = time.monotonic() + START_SECONDS
-    engine = create_engine(make_url(url))
-    while True:
-        try:
-            engine.connect().close()
-        except SQLAlchemyError:
-            assert time.monotonic() < end, f"the server did not answer {START_SECONDS} s after its start"
-            time.sleep(0.1)
-        else:
-            return engine.dispose()
+    answers = until(lambda: answers_now(url), START_SECONDS, every=0.1)
+    assert answers, f"the server did not answer {START_SECONDS} s after its start"
+
+
+def answers_now(url: str) -> bool:
+    engine = create_engine(url)
+    try:
+        engine.connect().close()
+    except SQLAlchemyError:
+        return False
+    finally:
+        engine.dispose()
+    return True
 
 
 HOLDER = """

@@ -8,7 +8,7 @@ import sys
 import time
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Self
 from tqdm import tqdm
 
 from rig import writer
+from rig.patience import until
 from rig.writer import RECORD, STEP
 
 END = 60.0
@@ -83,11 +84,11 @@ class Writers:
 
     def wait_for_all(self) -> None:
         """Until each has drawn an id, which on a busy machine takes a process a while."""
-        end = time.monotonic() + END
-        while not all(map(self.has_drawn, self.running)):
-            assert time.monotonic() < end, f"a writer drew nothing within {END:g} seconds"
-            assert all(process.poll() is None for process in self.running.values()), "a writer has ended"
-            time.sleep(0.1)
+        drawn = until(lambda: all(map(self.has_drawn, self.running)), END, every=0.1, hopeless=self.has_lost_one)
+        assert drawn, "a writer has ended" if self.has_lost_one() else f"a writer drew nothing within {END:g} seconds"
+
+    def has_lost_one(self) -> bool:
+        return any(process.poll() is not None for process in self.running.values())
 
     def has_drawn(self, number: str) -> bool:
         return any(path.stat().st_size for path in self.folder.glob(f"{number}-*.ids"))
@@ -131,9 +132,7 @@ class Writers:
         self.kill()
 
 
-def wait(seconds: float, what: str, until: Callable[[], bool] = lambda: False) -> None:
-    """With a bar on the terminal; it may end sooner."""
+def wait(seconds: float, what: str) -> None:
+    """With a bar on the terminal."""
     for _ in tqdm(range(int(seconds * 10)), desc=what, unit="tick", leave=False, disable=None):
-        if until():
-            return
         time.sleep(0.1)

@@ -1,0 +1,22 @@
+"""Waiting until something holds: whoever waits says for how long, and what it means that it did not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def until(
+    holds: Callable[[], object],
+    seconds: float = 15.0,
+    *,
+    every: float = 0.05,
+    hopeless: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Whether it held within the time; asked at least once, and no longer where it is hopeless."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end or hopeless():
+            return False
+        time.sleep(every)
+    return True
