@@ -23,8 +23,9 @@ from typing import Any
 import pytest
 import urllib3
 import yaml
-from rig.containers import IMAGES, free_port
+from rig.containers import IMAGES
 from rig.servers import required
+from rig.throwaway import free_port
 
 import allocator
 from allocator.cli import main

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from rig.django_shop import environment, manage, managed, run
-from rig.prefork import Asked, free_port, gunicorn, serving
+from rig.prefork import Asked, gunicorn, serving
+from rig.throwaway import free_port
 
 pytest.importorskip("django")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from rig.running import Running
+from rig.throwaway import free_port
 
 PORTS = {"postgres": 5432, "mysql": 3306, "mariadb": 3306}
 DATA = {"postgres": "/var/lib/postgresql", "mysql": "/var/lib/mysql", "mariadb": "/var/lib/mysql"}
@@ -86,11 +86,6 @@ def pause(engine) -> None:
             if "unable to freeze" not in str(error):
                 raise
     return engine.pause()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def make(kind: str, image: str):

@@ -22,12 +22,6 @@ START_SECONDS = 60.0
 ROUNDS = 20
 
 
-def free_port() -> int:
-    with closing(socket.socket()) as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
-
-
 def gunicorn(application: str, port: int, workers: int = 2) -> list[str]:
     """The command: the application is loaded once, before the workers are forked."""
     words = ["--preload", "--workers", str(workers), "--bind", f"127.0.0.1:{port}"]
