@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rig.databases import databases, with_schema
 from rig.faces import FACES, Faces
-from rig.servers import KINDS, SERVERS, server
+from rig.servers import KINDS, SERVERS
 from rig.service import Served
-from sqlalchemy import Engine, create_engine, text
+from rig.sql import execute
+from sqlalchemy import Engine, create_engine, make_url
 
 from allocator import Allocator
-from allocator.database.store import Database
 from allocator.database.tables import metadata
 
 os.environ["SSL_CERT_FILE"] = os.devnull
@@ -74,19 +75,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def new_database(tmp_path: Path) -> Iterator[Callable[[str], str]]:
     """Makes an empty database of a kind and returns its URL; dropped after the test."""
-    made: list[tuple[str, str]] = []
+    with databases() as made:
 
-    def make(kind: str) -> str:
-        name = f"allocator_test_{os.getpid()}_{next(numbers)}"
-        if kind == "sqlite":
-            return f"sqlite:///{tmp_path}/{name}.db"
-        url = str(server(kind).database(name))
-        made.append((kind, name))
-        return url
+        def make(kind: str) -> str:
+            number = next(numbers)
+            return f"sqlite:///{tmp_path}/allocator_test_{number}.db" if kind == "sqlite" else made.new(kind, number)
 
-    yield make
-    for kind, name in made:
-        SERVERS.get(kind).drop(name)
+        yield make
 
 
 @pytest.fixture
@@ -98,8 +93,7 @@ def empty(kind: str, new_database: Callable[[str], str]) -> str:
 @pytest.fixture
 def fresh(empty: str) -> str:
     """The URL of a database of this test alone, with the schema."""
-    upgrade(empty)
-    return empty
+    return with_schema(empty)
 
 
 @pytest.fixture
@@ -132,18 +126,15 @@ def url(kind: str, shared_database: Callable[[str], str]) -> str:
 @pytest.fixture(scope="session")
 def shared_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
     made: dict[str, str] = {}
-    name = f"allocator_test_{os.getpid()}_shared"
+    with databases() as found:
 
-    def get(kind: str) -> str:
-        if kind not in made:
-            sqlite = f"sqlite:///{tmp_path_factory.mktemp('shared')}/ids.db"
-            made[kind] = sqlite if kind == "sqlite" else server(kind).database(name)
-            upgrade(made[kind])
-        return made[kind]
+        def get(kind: str) -> str:
+            if kind not in made:
+                sqlite = f"sqlite:///{tmp_path_factory.mktemp('shared')}/ids.db"
+                made[kind] = with_schema(sqlite if kind == "sqlite" else found.new(kind, "shared"))
+            return made[kind]
 
-    yield get
-    for kind in made.keys() - {"sqlite"}:
-        SERVERS.get(kind).drop(name)
+        yield get
 
 
 @pytest.fixture(scope="session")
@@ -184,12 +175,6 @@ def place(
     return shared_service() if request.param == "service" else shared_database(str(request.param))
 
 
-def upgrade(url: str) -> None:
-    database = Database(url, timeout=60)
-    database.upgrade_schema()
-    database.close()
-
-
 @pytest.fixture
 def tag() -> str:
     """A tag that no other test uses."""
@@ -226,9 +211,7 @@ def shards(fleet_kind: str, shard_pool: Pool, tmp_path: Path) -> Callable[..., l
     def one(kind: str) -> str:
         used[kind] = used.get(kind, 0) + 1
         if kind == "sqlite":
-            url = f"sqlite:///{tmp_path}/shard{used[kind]}.db"
-            upgrade(url)
-            return url
+            return with_schema(f"sqlite:///{tmp_path}/shard{used[kind]}.db")
         return shard_pool(kind, used[kind])
 
     return get
@@ -241,32 +224,30 @@ Pool = Callable[[str, int], str]
 def shard_pool() -> Iterator[Pool]:
     """Databases of servers that are emptied and used again, which is quicker than to make them."""
     made: dict[tuple[str, int], str] = {}
+    with databases() as found:
 
-    def get(kind: str, number: int) -> str:
-        name = f"allocator_test_{os.getpid()}_shard{number}"
-        if (kind, number) in made:
-            empty_tables(made[kind, number])
-        else:
-            made[kind, number] = server(kind).database(name)
-            upgrade(made[kind, number])
-        return made[kind, number]
+        def get(kind: str, number: int) -> str:
+            if (kind, number) in made:
+                empty_tables(made[kind, number])
+            else:
+                made[kind, number] = with_schema(found.new(kind, f"shard{number}"))
+            return made[kind, number]
 
-    yield get
-    for kind, number in made:
-        SERVERS.get(kind).drop(f"allocator_test_{os.getpid()}_shard{number}")
+        yield get
+
+
+RESTARTED = (
+    "ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY 1 SET START WITH 1 RESTART WITH 1",
+    "ALTER TABLE allocator_node ALTER COLUMN id RESTART WITH 1",
+)
+"""Counters that PostgreSQL keeps when it empties a table."""
 
 
 def empty_tables(url: str) -> None:
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        for table in metadata.sorted_tables:
-            connection.execute(text(f"TRUNCATE TABLE {table.name}"))
-        if engine.dialect.name == "postgresql":
-            connection.execute(
-                text("ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY 1 SET START WITH 1 RESTART WITH 1")
-            )
-            connection.execute(text("ALTER TABLE allocator_node ALTER COLUMN id RESTART WITH 1"))
-    engine.dispose()
+    statements = [f"TRUNCATE TABLE {table.name}" for table in metadata.sorted_tables]
+    if make_url(url).get_backend_name() == "postgresql":
+        statements += RESTARTED
+    execute(url, *statements)
 
 
 @pytest.fixture(autouse=True)

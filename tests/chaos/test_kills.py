@@ -18,13 +18,13 @@ import pytest
 from rig.account import Audit, audited
 from rig.containers import killable
 from rig.crew import TAGS, Crew
+from rig.databases import with_schema
 from rig.proxy import Proxy
 from rig.trouble import FilePlace, Place, ServerPlace, planned, skipping, troubled
 from sqlalchemy import make_url
 from tqdm import tqdm
 
 from allocator import Allocator
-from allocator.database.store import Database
 
 SETTINGS = {"step": 100, "max_step": 5000, "timeout": 3.0}
 """Small segments make many claims, and the ids of ten minutes must be drawn on a busy machine too."""
@@ -44,14 +44,8 @@ def place(kind: str, long: bool, new_database: Callable[[str], str]) -> Iterator
             server = skipping(lambda: killable(kind))
             stack.callback(server.stop)
             url, found = server.url, ServerPlace(server)
-        upgraded(url)
+        with_schema(url)
         yield url, found
-
-
-def upgraded(url: str) -> None:
-    database = Database(url, timeout=60)
-    database.upgrade_schema()
-    database.close()
 
 
 def max_values(url: str) -> list[int]:

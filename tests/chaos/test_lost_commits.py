@@ -15,12 +15,12 @@ import pytest
 from rig.account import Audit, audited
 from rig.containers import Killable, killable
 from rig.crew import TAGS, Crew
+from rig.databases import with_schema
+from rig.sql import execute
 from rig.trouble import ServerPlace, skipping
-from sqlalchemy import create_engine, text
 from tqdm import tqdm
 
 from allocator import Allocator
-from allocator.database.store import Database
 
 ROUNDS = 10
 RATE = 30_000
@@ -31,18 +31,13 @@ Lossy = tuple[Killable, ServerPlace]
 
 
 def forgetful(url: str) -> None:
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(FORGET))
-    engine.dispose()
+    execute(url, FORGET)
 
 
 @pytest.fixture
 def lossy(kind: str) -> Iterator[Lossy]:
     server = skipping(lambda: killable(kind))
-    database = Database(server.url, timeout=60)
-    database.upgrade_schema()
-    database.close()
+    with_schema(server.url)
     forgetful(server.url)
     yield server, ServerPlace(server, forgetful)
     server.stop()

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 from rig.containers import killable
+from rig.databases import with_schema
 from rig.drawing import AccountedAllocator
 from rig.trouble import FilePlace, skipping
 from rig.wire import Wire
 from sqlalchemy import make_url
 from tqdm import tqdm
-
-from allocator.database.store import Database
 
 RATE, FROZEN = 20_000, 60
 QUICK_RATE, QUICK_FROZEN = 2_000, 2
@@ -50,9 +49,7 @@ def freezing(kind: str, long: bool, new_database: Callable[[str], str]) -> Itera
         else:
             place = stack.enter_context(Wire(new_database(kind)))
             url = place.url
-        database = Database(url, timeout=60)
-        database.upgrade_schema()
-        database.close()
+        with_schema(url)
         yield url, place
 
 

@@ -7,25 +7,19 @@ from pathlib import Path
 
 import pytest
 from rig.cluster import Cluster
+from rig.databases import with_schema
 from rig.galera import Galera
 from rig.grouped import GroupReplication
 from rig.reports import reporting
+from rig.trouble import skipping
 from rig.writers import Writers
-
-from allocator.database.store import Database
 
 report = reporting("cluster")
 
 
 def running(make: Callable[[], Cluster]) -> Iterator[Cluster]:
-    try:
-        made = make()
-    except LookupError as error:
-        pytest.skip(str(error))
-    with made as cluster:
-        database = Database(cluster.url(0), timeout=60)
-        database.upgrade_schema()
-        database.close()
+    with skipping(make) as cluster:
+        with_schema(cluster.url(0))
         yield cluster
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from click.testing import CliRunner, Result
+from rig.databases import with_schema
 from rig.sql import execute
 from sqlalchemy import Engine, create_engine, text
 
@@ -211,12 +212,7 @@ def theirs(kind: str, new_database: Callable[[str], str]) -> Iterator[Callable[[
 @pytest.fixture
 def two(kind: str, new_database: Callable[[str], str]) -> list[str]:
     """Two databases with the schema, for a fleet."""
-    urls = [new_database(kind), new_database(kind)]
-    for url in urls:
-        database = Database(url, timeout=60)
-        database.upgrade_schema()
-        database.close()
-    return urls
+    return [with_schema(new_database(kind)) for _ in range(2)]
 
 
 def adopt(server: str, ours: str | list[str], *databases: Theirs, as_json: bool = False) -> Result:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 from rig.ailing import Patient, changed, named
-from rig.servers import KINDS, SERVERS, server
+from rig.databases import databases
+from rig.servers import KINDS, server
 from rig.sql import execute, values
 from rig.throwaway import free_port
 from rig.wire import Wire
@@ -26,17 +26,15 @@ from allocator.schemes.layout import Layout
 def patients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Patient]]:
     """One database of each kind for all these tests, each of which leaves it as it was."""
     made: dict[str, Patient] = {}
-    name = f"allocator_test_{os.getpid()}_doctor"
+    with databases() as found:
 
-    def get(kind: str) -> Patient:
-        if kind not in made:
-            file = f"sqlite:///{tmp_path_factory.mktemp('doctor')}/ids.db"
-            made[kind] = Patient(file if kind == "sqlite" else server(kind).database(name))
-        return made[kind]
+        def get(kind: str) -> Patient:
+            if kind not in made:
+                file = f"sqlite:///{tmp_path_factory.mktemp('doctor')}/ids.db"
+                made[kind] = Patient(file if kind == "sqlite" else found.new(kind, "doctor"))
+            return made[kind]
 
-    yield get
-    for kind in made.keys() - {"sqlite"}:
-        SERVERS.get(kind).drop(name)
+        yield get
 
 
 @pytest.fixture

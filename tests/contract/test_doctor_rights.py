@@ -11,7 +11,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from click.testing import CliRunner
 from rig.ailing import changed, named
-from rig.servers import KINDS, SERVERS, server
+from rig.databases import databases, with_schema
+from rig.servers import KINDS
 from rig.sql import execute
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import DBAPIError
@@ -57,14 +58,11 @@ def granted(url: str, name: str) -> dict[str, list[str]]:
 def services() -> Iterator[Callable[[str], User]]:
     """A user on each kind with the rights that are printed for it, in a database of their own."""
     made: dict[str, User] = {}
-    name = f"allocator_test_{os.getpid()}_rights"
-    with ExitStack() as stack:
+    with databases() as found, ExitStack() as stack:
 
         def get(kind: str) -> User:
             if kind not in made:
-                url = server(kind).database(name)
-                stack.callback(SERVERS.get(kind).drop, name)
-                upgrade(url)
+                url = with_schema(found.new(kind, "rights"))
                 user = stack.enter_context(User(kind, url, "service").there())
                 user.allow(granted(url, user.name)["service"])
                 made[kind] = user
@@ -87,12 +85,6 @@ def healthy(service: User) -> set[str]:
     if service.url not in known:
         known[service.url] = set(named(examine(service.url)))
     return known[service.url]
-
-
-def upgrade(url: str) -> None:
-    database = Database(url, timeout=60)
-    database.upgrade_schema()
-    database.close()
 
 
 @pytest.fixture(params=KINDS)
@@ -189,7 +181,7 @@ def test_the_rights_for_an_upgrade_are_others(kind, empty):
     with User(kind, empty, "bare").there() as bare, User(kind, empty, "upgrading").there() as owner:
         rights = granted(empty, bare.name)
         owner.allow([one.replace(f"{bare.name}_owner", owner.name) for one in rights["upgrade"]])
-        upgrade(owner.url)
+        with_schema(owner.url)
         bare.allow(granted(empty, bare.name)["service"])
         with Allocator(bare.url) as ids:
             assert ids.next_id("order") == 1

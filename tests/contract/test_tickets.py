@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 
 import pytest
+from rig.ailing import changed
 from rig.sql import execute
 from rig.wire import Wire
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import make_url
 
 from allocator import (
     Allocator,
@@ -797,15 +798,9 @@ def test_numbers_that_are_not_the_shards_own_are_burnt(face, shards, fleet_kind,
 @on_mysql
 def test_the_servers_own_increment_does_not_matter(shards, fleet_kind):
     (url,) = shards(1)
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text("SET GLOBAL auto_increment_increment = 7"))
-        try:
-            with Allocator(url) as ids:
-                drawn = [ids.ticket("invoice") for _ in range(5)]
-        finally:
-            connection.execute(text("SET GLOBAL auto_increment_increment = 1"))
-    engine.dispose()
+    seven, one = "SET GLOBAL auto_increment_increment = 7", "SET GLOBAL auto_increment_increment = 1"
+    with changed(url, seven, one), Allocator(url) as ids:
+        drawn = [ids.ticket("invoice") for _ in range(5)]
 
     assert drawn == [1, 2, 3, 4, 5]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from rig.containers import killable
+from rig.databases import with_schema
 from rig.load import Load, Readiness
 from rig.servers import server
 from rig.service import Served
@@ -20,8 +21,6 @@ from rig.wire import Wire
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 from tqdm import tqdm
-
-from allocator.database.store import Database
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="workers are found in /proc")
 
@@ -63,7 +62,7 @@ def test_killed_workers_and_a_stopped_database_fail_no_request(postgres, report)
     while it is away (see `WITHOUT_SEGMENTS`). The seconds are those of a machine that has nothing else to do.
     """
     wait_for(postgres.url)
-    upgrade(postgres.url)
+    with_schema(postgres.url)
     with Served(postgres.url, options=("--workers", str(WORKERS))) as service:
         run = Run(service, postgres)
         asyncio.run(run.all())
@@ -186,9 +185,3 @@ def wait_for(url: str) -> None:
             time.sleep(0.02)
         finally:
             engine.dispose()
-
-
-def upgrade(url: str) -> None:
-    database = Database(url, timeout=60)
-    database.upgrade_schema()
-    database.close()

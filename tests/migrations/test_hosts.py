@@ -13,6 +13,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.util import CommandError
 from click.testing import CliRunner
+from rig.sql import administrator
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, inspect, text
 
 from allocator import Allocator
@@ -181,12 +182,10 @@ def test_control_without_our_folder_nobody_knows_the_branch(tmp_path):
 
 
 def run_statements(url: str, words: str) -> None:
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
+    with administrator(url) as connection:
         for statement in words.split(";\n"):
             if statement.strip().strip(";"):
                 connection.execute(text(statement.strip().strip(";").replace(":", r"\:")))
-    engine.dispose()
 
 
 def up_to(revision: str, words: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import pymysql
 from sqlalchemy import make_url
 
-from allocator.database.store import Database
 from allocator.doctor import Finding, examine
+from rig.databases import with_schema
 from rig.sql import execute
 
 REGISTER_REPLICA = 0x15
@@ -34,10 +34,7 @@ class Patient:
     """A database with the schema, and what is found of it while nothing is changed."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
-        database = Database(url, timeout=60)
-        database.upgrade_schema()
-        database.close()
+        self.url = with_schema(url)
         self.healthy = set(self.found())
 
     def found(self, **settings: Any) -> dict[str, Finding]:

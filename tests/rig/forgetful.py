@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from allocator.database.store import Database
+from rig.databases import with_schema
 from rig.machines import Machine, Templates, until
 from rig.wire import Wire
 
@@ -38,12 +38,6 @@ class Forgetful:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-def with_schema(url: str) -> None:
-    database = Database(url, timeout=60)
-    database.upgrade_schema()
-    database.close()
 
 
 class Served(Forgetful):

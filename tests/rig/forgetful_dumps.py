@@ -10,7 +10,8 @@ from pathlib import Path
 from sqlalchemy import make_url
 
 from allocator.database.tables import VERSION_TABLE, metadata
-from rig.forgetful import Served, with_schema
+from rig.databases import with_schema
+from rig.forgetful import Served
 from rig.machine_images import MySQLImage
 from rig.machine_mysql import MariaDB
 from rig.machine_postgres import Postgres

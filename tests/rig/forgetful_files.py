@@ -10,7 +10,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from rig.forgetful import Forgetful, with_schema
+from rig.databases import with_schema
+from rig.forgetful import Forgetful
 from rig.machines import until
 
 QUIET = 0.3

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 
 from rig import patience
+from rig.sql import administrator
 from rig.throwaway import children, free_port, signal_all, start, wait_until
 
 M = TypeVar("M", bound="Machine")
@@ -148,12 +149,8 @@ class Machine:
 
     @contextmanager
     def administrator(self) -> Iterator[Callable[..., Any]]:
-        engine = create_engine(self.url, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 5})
-        try:
-            with engine.connect() as connection:
-                yield lambda statement, **parameters: rows_of(connection.execute(text(statement), parameters))
-        finally:
-            engine.dispose()
+        with administrator(self.url, connect_timeout=5) as connection:
+            yield lambda statement, **parameters: rows_of(connection.execute(text(statement), parameters))
 
     def close(self) -> None:
         if self.process is not None:

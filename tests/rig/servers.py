@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import make_url
 
 from rig.containers import from_container
 from rig.running import Running
+from rig.sql import execute, values
 from rig.throwaway import from_binary
 
 KINDS = ("postgres", "mysql", "mariadb")
@@ -41,28 +42,20 @@ class Server:
         return self.running.url
 
     def ask_version(self) -> None:
-        engine = create_engine(self.url)
-        with engine.connect() as connection:
-            self.version = str(connection.scalar(text("SELECT version()"))).split(" (")[0].split(" on ")[0]
-        engine.dispose()
+        (version,) = values(self.url, "SELECT version()")
+        self.version = str(version).split(" (")[0].split(" on ")[0]
         is_mariadb = "mariadb" in self.version.lower()
         if self.kind in {"mysql", "mariadb"} and is_mariadb != (self.kind == "mariadb"):
             raise Absent(f"{self.running.origin} is {self.version}, which is not {self.kind}")
 
     def database(self, name: str) -> str:
         """The URL of a new, empty database on this server."""
-        engine = create_engine(self.url, isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name}"))
-        engine.dispose()
+        execute(self.url, f"CREATE DATABASE {name}")
         return make_url(self.url).set(database=name).render_as_string(hide_password=False)
 
     def drop(self, name: str) -> None:
-        engine = create_engine(self.url, isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            force = " WITH (FORCE)" if self.kind == "postgres" else ""
-            connection.execute(text(f"DROP DATABASE IF EXISTS {name}{force}"))
-        engine.dispose()
+        force = " WITH (FORCE)" if self.kind == "postgres" else ""
+        execute(self.url, f"DROP DATABASE IF EXISTS {name}{force}")
 
 
 def required() -> set[str]:

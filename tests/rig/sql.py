@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, create_engine, text
+
+
+@contextmanager
+def administrator(url: str, **connect: object) -> Iterator[Connection]:
+    """Each statement is committed for itself. connect: what the driver is given besides."""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT", connect_args=connect)
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
 
 
 def execute(url: str, *statements: str) -> None:
     """Each committed for itself, by a connection of its own."""
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    percent = "%%" if engine.driver == "pymysql" else "%"  # it fills in what was not given
-    try:
-        with engine.connect() as connection:
-            for statement in statements:
-                connection.exec_driver_sql(statement.replace("%", percent))
-    finally:
-        engine.dispose()
+    with administrator(url) as connection:
+        percent = "%%" if connection.engine.driver == "pymysql" else "%"  # it fills in what was not given
+        for statement in statements:
+            connection.exec_driver_sql(statement.replace("%", percent))
 
 
 def values(url: str, question: str) -> list[Any]:

@@ -12,10 +12,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import CursorResult, create_engine, make_url
+from sqlalchemy import CursorResult, make_url
 
-from rig.servers import SERVERS, server
+from rig.databases import Databases
+from rig.servers import SERVERS
 from rig.service import Served
+from rig.sql import administrator, execute
 
 ADDRESS = "127.0.0.1:8000"
 TLS = "--certificate"
@@ -45,6 +47,7 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.served: Served | None = None
+        self._made = Databases()
         self._databases: dict[Names, str] = {}
         self._roles: dict[str, str] = {}
         """By name: the URL of the database where it was made."""
@@ -66,8 +69,8 @@ class Stage:
 
     def _database(self, names: Names) -> str:
         if names not in self._databases:
-            made = f"allocator_page_{os.getpid()}_{next(numbers):03}"  # none is the beginning of another
-            self._databases[names] = str(server(KINDS[names[0]]).database(made))
+            name = f"page{next(numbers):03}"  # none is the beginning of another
+            self._databases[names] = self._made.new(KINDS[names[0]], name)
         return self._databases[names]
 
     def told(self, text: str) -> str:
@@ -90,13 +93,11 @@ class Stage:
         """
         url = self.real(re.sub("^sqlite:///(?!/)", f"sqlite:///{self.folder}/", url))
         self._roles |= dict.fromkeys(ROLE.findall(statements), url)
-        engine = create_engine(url, isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
+        with administrator(url) as connection:
             pairs = [
                 (expected, first_row(connection.exec_driver_sql(statement.replace("%", "%%"))))
                 for statement, expected in self._split(self.real(statements))
             ]
-        engine.dispose()
         return [pair for pair in pairs if pair[0]]
 
     def _split(self, statements: str) -> list[tuple[str, str]]:
@@ -113,10 +114,7 @@ class Stage:
     def _drop_role(self, name: str, url: str) -> None:
         kind = KINDS[url.partition(":")[0]]
         drop = f"DROP ROLE IF EXISTS {own(name)}" if kind == "postgres" else f"DROP USER IF EXISTS '{own(name)}'"
-        engine = create_engine(SERVERS.get(kind).url, isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            connection.exec_driver_sql(drop)
-        engine.dispose()
+        execute(SERVERS.get(kind).url, drop)
 
     # -- the service
 
@@ -134,7 +132,6 @@ class Stage:
 
     def close(self) -> None:
         self.stop()
-        for names, url in self._databases.items():
-            SERVERS.get(KINDS[names[0]]).drop(str(make_url(url).database))
+        self._made.drop()
         for role, url in self._roles.items():
             self._drop_role(role, url)

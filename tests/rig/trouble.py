@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import pytest
 from sqlalchemy import create_engine
@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from rig.containers import Killable
 from rig.patience import until
 
+T = TypeVar("T")
 FIRST, EVERY = 10.0, 15.0
 """Seconds: a kill or a freeze in turn, so that each comes every 30."""
 START_SECONDS = 90
@@ -145,7 +146,8 @@ def troubled(place: Place | None, plan: list[Blow]) -> Iterator[tuple[Counter[st
     following.result()
 
 
-def skipping(make: Callable[[], Killable]) -> Killable:
+def skipping(make: Callable[[], T]) -> T:
+    """What is made, or a skip that says why it cannot be had."""
     try:
         return make()
     except LookupError as error:

@@ -1,0 +1,47 @@
+"""Databases that a run makes under names of its own process, gives the schema, and drops."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from allocator.database.store import Database
+from rig.servers import SERVERS, server
+
+
+class Databases:
+    """Those of one user; no two processes share a name, since they may share a server."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[str, str]] = []
+
+    def new(self, kind: str, name: object) -> str:
+        """The URL of an empty one on the server of a kind; the test is skipped where there is none."""
+        full = f"allocator_test_{os.getpid()}_{name}"
+        url = server(kind).database(full)
+        self._made.append((kind, full))
+        return url
+
+    def drop(self) -> None:
+        """All of them; what else is connected is cut off where the database can do so."""
+        while self._made:
+            kind, name = self._made.pop()
+            SERVERS.get(kind).drop(name)
+
+
+@contextmanager
+def databases() -> Iterator[Databases]:
+    made = Databases()
+    try:
+        yield made
+    finally:
+        made.drop()
+
+
+def with_schema(url: str) -> str:
+    """Of a database that may be busy for a while; the same URL."""
+    database = Database(url, timeout=60)
+    database.upgrade_schema()
+    database.close()
+    return url
