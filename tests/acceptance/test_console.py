@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from rig.guarded import Guarded
 from rig.patience import until
 from rig.seat import Seat
 from rig.service import Served
@@ -25,15 +26,10 @@ FIRST_PAGE = 200 * 1024
 EVIL = "<script>alert(1)</script>"
 
 
-class Guarded:
-    """A service of two workers that has tokens, and many tags."""
+class Crowded(Guarded):
+    """Many tags, and one token of each kind."""
 
-    def __init__(self, folder: str) -> None:
-        self.url = f"sqlite:///{folder}/ids.db"
-        self.database = Database(self.url)
-        self.database.upgrade_schema()
-        self.tokens = Tokens(lambda: self.database)
-        self.admin = self.make("operations", "draw", "read", "administer")
+    def prepare(self) -> None:
         self.reader = self.make("reader", "read", tags=("seen-*",))
         self.some = self.make("some", "read", "administer", tags=("seen-*",))
         self.drawer = self.make("drawer", "draw")
@@ -42,10 +38,6 @@ class Guarded:
         for name in ("seen-1", "seen-2", "hidden-1"):
             self.database.run(dialect.create_segment, Tag(name))
         self.database.run(dialect.register_node, f"{EVIL}.example", 7, "1<b>", datetime(2026, 1, 2, tzinfo=UTC))
-        self.service = Served(self.url, options=("--workers", "2"))
-
-    def make(self, name: str, *verbs: str, tags: tuple[str, ...] = ("*",)) -> str:
-        return self.tokens.create(name, verbs=verbs, tags=tags)[0]
 
 
 def fill(url: str) -> None:
@@ -64,11 +56,10 @@ def values_of(name: str, value: int) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    made = Guarded(str(tmp_path_factory.mktemp("console")))
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowded]:
+    made = Crowded(str(tmp_path_factory.mktemp("console")), "--workers", "2", admin="operations")
     yield made
-    made.service.close()
-    made.database.close()
+    made.close()
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from click.testing import CliRunner
 from rig import patience
+from rig.guarded import Guarded
 from rig.service import Served
 from sqlalchemy import create_engine, text
 
@@ -64,27 +65,11 @@ def test_two_of_one_name_are_valid_at_a_time(tokens):
 # -- a service that has tokens
 
 
-class Guarded:
-    """A service on an embedded database, and tokens made for it."""
-
-    def __init__(self, folder: str) -> None:
-        self.url = f"sqlite:///{folder}/ids.db"
-        self.database = Database(self.url)
-        self.database.upgrade_schema()
-        self.tokens = Tokens(lambda: self.database)
-        self.admin = self.make("admin", "draw", "read", "administer")
-        self.service = Served(self.url)
-
-    def make(self, name: str, *verbs: str, tags: tuple[str, ...] = ("*",), **settings: object) -> str:
-        return self.tokens.create(name, verbs=verbs or ("draw",), tags=tags, **settings)[0]
-
-
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     made = Guarded(str(tmp_path_factory.mktemp("guarded")))
     yield made
-    made.service.close()
-    made.database.close()
+    made.close()
 
 
 @pytest.fixture
