@@ -15,6 +15,7 @@ import pytest
 from rig.containers import IMAGES, killable
 from rig.patience import until
 from rig.servers import KINDS, SERVERS, Server
+from rig.trouble import skipping
 from tqdm import tqdm
 
 from allocator import Allocator, AllocatorError
@@ -28,10 +29,7 @@ SECONDS, EVERY, DOWN, THREADS, DEADLINE = 120, 10, 4, 8, 5.0
 @pytest.fixture
 def killable_servers() -> Iterator[list]:
     """Three servers in containers of their own, which keep port and data when they are killed and started again."""
-    try:
-        servers = [killable(kind) for kind in IMAGES]
-    except LookupError as error:
-        pytest.skip(str(error))
+    servers = skipping(lambda: [killable(kind) for kind in IMAGES])
     yield servers
     for server in servers:
         server.stop()
