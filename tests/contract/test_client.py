@@ -375,5 +375,5 @@ def test_a_format_that_is_not_the_services_own_is_refused(shared_service):
 def test_a_lease_of_a_worker_that_cannot_be_is_refused(made):
     now = int(time.time() * 1000)
     made.says(200, {"worker": 2**40, "holder": "0" * 32, "since": now, "until": now + 60_000})
-    with Allocator(made.address, timeout=1) as ids, pytest.raises(DatabaseRefused, match="worker must be 0 to 1023"):
+    with Allocator(made.address, timeout=5) as ids, pytest.raises(DatabaseRefused, match="worker must be 0 to 1023"):
         ids.snowflake()

@@ -736,7 +736,7 @@ def test_another_fleet_than_asked_for_is_refused(face, shards):
 @once
 def test_a_server_that_is_another_one_is_left_alone_until_it_is_adopted(face, shards, caplog):
     urls = shards(2)
-    ids = face(shards=urls, timeout=1)
+    ids = face(shards=urls, timeout=5)
     drawn = [ids.ticket("invoice") for _ in range(4)]
     execute(urls[0], "UPDATE allocator_shard SET server = 'elsewhere'")
     drawn += [ids.ticket("invoice") for _ in range(4)]
@@ -755,7 +755,7 @@ def test_a_server_that_is_another_one_is_left_alone_until_it_is_adopted(face, sh
 @pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
 def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind):
     (url,) = shards(1)
-    ids = face(url, timeout=1)
+    ids = face(url, timeout=5)
     drawn = [ids.ticket("invoice") for _ in range(5)]
     execute(
         url,
@@ -866,7 +866,7 @@ LAST = {
 @pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
 def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(face, shards, fleet_kind):
     (url,) = shards(1)
-    ids = face(url, timeout=1)
+    ids = face(url, timeout=5)
     drawn = [ids.ticket("invoice")]
     execute(url, LAST[fleet_kind])
     with pytest.raises(AllocatorError) as caught:
