@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import repeat
 from typing import Any
 
-from sqlalchemy import Connection, event, make_url, text
+from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from allocator import Allocator
@@ -80,43 +80,30 @@ def together(acts: list[Act]) -> Measure:
     return measure
 
 
-def connected(place: Place, stack: ExitStack) -> Any:
-    """A connection of the driver itself, in autocommit."""
-    url = make_url(place.url)
-    connection: Any
-    if place.backend == "sqlite":
-        connection = importlib.import_module("sqlite3").connect(
-            url.database, isolation_level=None, timeout=60, check_same_thread=False
-        )
-        connection.execute("PRAGMA synchronous = EXTRA")
-    elif place.backend == "postgresql":
-        raw = url.set(drivername="postgresql").render_as_string(hide_password=False)
-        connection = importlib.import_module("psycopg").connect(raw, autocommit=True, prepare_threshold=None)
-    else:
-        connection = importlib.import_module("pymysql").connect(
-            host=url.host,
-            port=url.port,
-            user=url.username,
-            password=url.password,
-            database=url.database,
-            autocommit=True,
-        )
-    stack.callback(connection.close)
-    return connection
+def connected(database: Database, stack: ExitStack) -> Any:
+    """A connection of the driver, as ours are: in autocommit, durable, and knowing on which run of the server it is."""
+    lent = database.engine.raw_connection()
+    stack.callback(lent.close)
+    driver = lent.driver_connection
+    lent.detach()  # from the pool, which is small
+    return driver
 
 
 Sent = tuple[str, Any]
 """The words of a statement and its parameters, as they go to a driver."""
 
 
-def bare(place: Place, sent: Sent, stack: ExitStack) -> Act:
+def bare(database: Database, sent: Sent, stack: ExitStack) -> Act:
     """A statement on the driver itself, and what it brings."""
-    cursor = connected(place, stack).cursor()
+    cursor = connected(database, stack).cursor()
+    returns = "RETURNING" in sent[0]
 
     def act() -> object:
         cursor.execute(*sent)
-        return cursor.fetchall() if place.backend in RETURNING else cursor.lastrowid
+        return cursor.fetchall() if returns else cursor.lastrowid
 
+    if not act():
+        raise RuntimeError(f"this claims nothing: {sent[0]}")
     return act
 
 
@@ -243,9 +230,9 @@ def races(place: Place, quick: bool = False) -> Iterator[list[Race]]:
         ids = stack.enter_context(Allocator(place.url, timeout=60))
         tags = [place.tag(f"claim{number}") for number in range(max(CONNECTIONS))]
         ours = [claims(databases[number % 2], tag) for number, tag in enumerate(tags)]
-        theirs = [bare(place, as_sent(databases[number % 2], act), stack) for number, act in enumerate(ours)]
+        theirs = [bare(databases[0], as_sent(databases[number % 2], act), stack) for number, act in enumerate(ours)]
         alone: dict[str, Measure] = {"bare driver": Timed(theirs[0]), "claim": Timed(ours[0])}
-        alone["bare driver, unguarded"] = Timed(bare(place, unguarded(place, tags[0]), stack))
+        alone["bare driver, unguarded"] = Timed(bare(databases[0], unguarded(place, tags[0]), stack))
         per_id = by_the_clock(ids, place.tag("each"), CALLS)
         alone["ids.next_id(tag), all of it"] = lambda: per_id() / 1000
         alone |= {name: Timed(act) for name, act in Owns(place, stack).acts().items()}
