@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from allocator.database import schema
 from allocator.database.address import Address, address_of
 from allocator.database.failures import is_contended, is_stale, translate, unforeseen
+from allocator.database.forking import GATE
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, SchemaOutOfDate
 from allocator.forks import catch_up
 
@@ -59,7 +60,7 @@ class Runner:
         began, pause = monotonic(), CONTENDED_PAUSE
         for attempt in count():
             try:
-                with self.engine.connect() as connection:
+                with self._whole(), self.engine.connect() as connection:
                     self.dialect.before(connection)
                     result = verb(connection, *args, **kwargs)
                     self.dialect.after(connection)
@@ -77,6 +78,10 @@ class Runner:
             except Exception as error:
                 raise unforeseen(error, self.address.shown) from error
         raise AssertionError("unreachable")
+
+    def _whole(self) -> AbstractContextManager[None]:
+        """What no fork may fall into the middle of."""
+        return GATE.statement() if self.dialect.embedded else nullcontext()
 
     def _check_there(self) -> None:
         catch_up()

@@ -6,13 +6,16 @@ import multiprocessing
 import os
 import pickle
 import threading
+import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 
 import pytest
 from rig.forking import found_in_child
 
 from allocator import Allocator, NotCopyable, ObjectId
 from allocator.database import schema
+from allocator.database.forking import Gate
 from allocator.objectid import generator
 
 inherited: Allocator
@@ -104,3 +107,44 @@ def test_a_fork_while_another_thread_holds_a_lock(drawn_before, url, tag, lock):
     thread.join()
 
     assert set(theirs[:-1]).isdisjoint([*drawn_before, *draw(tag, 10)[1]])
+
+
+def drawn_after_a_fork_within(ids: Allocator, tag: str, words: str) -> int:
+    """By a child that is forked while another thread is in the middle of a transaction."""
+    inside = threading.Event()
+
+    def verb(connection) -> None:
+        connection.exec_driver_sql(words)
+        inside.set()
+        time.sleep(0.3)
+        connection.exec_driver_sql("COMMIT")
+
+    thread = threading.Thread(target=ids._backend.database.run, args=(verb,))
+    thread.start()
+    assert inside.wait(5)
+    try:
+        return found_in_child(lambda: ids.reserve(tag, 1)[0])
+    finally:
+        thread.join()
+
+
+@pytest.mark.parametrize("words", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+def test_a_fork_in_the_middle_of_a_statement_leaves_no_file_locked(fresh_file, tag, words):
+    with Allocator(fresh_file, timeout=5) as ids:
+        first = ids.reserve(tag, 1)[0]
+        theirs = [drawn_after_a_fork_within(ids, tag, words) for _ in range(2)]
+
+        assert [first, *theirs, ids.reserve(tag, 1)[0]] == [1, 2, 3, 4]
+
+
+def test_control_where_forks_do_not_wait_the_child_gets_nothing(fresh_file, tag, monkeypatch):
+    monkeypatch.setattr(Gate, "statement", lambda self: nullcontext())
+    with Allocator(fresh_file, timeout=1) as ids:
+        ids.reserve(tag, 1)
+        with pytest.raises(AssertionError, match="DatabaseUnavailable: .* did not answer"):
+            drawn_after_a_fork_within(ids, tag, "BEGIN IMMEDIATE")
+
+
+@pytest.fixture
+def fresh_file(new_database):
+    return new_database("sqlite")
