@@ -6,7 +6,8 @@ import socket
 import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
+from typing import Any
 
 import pytest
 from rig.sql import execute
@@ -198,6 +199,32 @@ def test_the_pool_of_the_users_engine_may_be_used_up(face, url, tag):
     engine = create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.2)
     with engine.connect():
         assert face(engine).next_id(tag) == 1
+    engine.dispose()
+
+
+SETTINGS = {
+    "postgres": ("SET application_name = 'shop'", "SELECT current_setting('application_name')"),
+    "mysql": ("SET @shop = 'shop'", "SELECT @shop"),
+    "mariadb": ("SET @shop = 'shop'", "SELECT @shop"),
+    "sqlite": ("CREATE TEMP TABLE shop AS SELECT 'shop'", "SELECT * FROM shop"),
+}
+
+
+def test_what_a_listener_of_the_users_sets_lasts(face, fresh, kind, tag):
+    """It may begin a transaction, in which psycopg refuses that autocommit is set."""
+    engine, (change, question) = create_engine(fresh), SETTINGS[kind]
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: Any, record: object) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("SELECT 1")
+            cursor.fetchall()
+            cursor.execute(change)
+
+    ids = face(engine)
+    assert [ids.next_id(tag), *ids.reserve(tag, 1)] == [1, 1001]
+    with closing(Database(engine, 5)) as database:
+        assert database.run(lambda connection: connection.exec_driver_sql(question).scalar()) == "shop"
     engine.dispose()
 
 
