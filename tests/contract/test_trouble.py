@@ -13,6 +13,7 @@ import pytest
 from rig.sql import execute
 from rig.wire import Wire
 from sqlalchemy import create_engine, event, make_url, text
+from sqlalchemy.pool import StaticPool
 
 from allocator import (
     Allocator,
@@ -226,6 +227,31 @@ def test_what_a_listener_of_the_users_sets_lasts(face, fresh, kind, tag):
     with closing(Database(engine, 5)) as database:
         assert database.run(lambda connection: connection.exec_driver_sql(question).scalar()) == "shop"
     engine.dispose()
+
+
+SHARED: dict[str, dict[str, Any]] = {
+    "one connection": {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}},
+    "one for each thread": {"connect_args": {"check_same_thread": False}},
+}
+
+
+@pytest.mark.parametrize("options", SHARED.values(), ids=SHARED)
+def test_an_engine_of_a_memory_that_threads_may_share_is_used(face, options, tag):
+    engine = create_engine("sqlite://", **options)
+    ids = face(engine)
+
+    assert [ids.next_id(tag), *ids.reserve(tag, 2), len(ids.tags.list())] == [1, 1001, 1002, 1]
+
+
+def test_an_engine_of_which_each_connection_is_for_one_thread_is_refused(face, tag, caplog):
+    """As SQLAlchemy makes it for a database in memory; ids are claimed on threads of their own."""
+    ids = face(create_engine("sqlite://"))
+    for call in (lambda: ids.next_id(tag), lambda: ids.reserve(tag, 1), ids.tags.list):
+        with pytest.raises(InvalidDatabase, match="for the thread that made it; give the URL, or .*check_same_thread"):
+            call()
+    ids.close()
+
+    assert caplog.records == []
 
 
 def test_a_hook_of_the_users_that_fails_is_a_clear_error(face, tmp_path, tag):
