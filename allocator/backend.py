@@ -12,7 +12,7 @@ from allocator.meteor import NodeRegistry
 from allocator.schemes.lane import Seen
 from allocator.schemes.layout import Layout
 from allocator.schemes.ledger import LedgerSettings
-from allocator.schemes.limits import check_tag
+from allocator.schemes.limits import check_tag, shown
 from allocator.schemes.segment import Claim
 from allocator.schemes.shard import STATEMENTS
 from allocator.schemes.snowflake import Lease, LeaseClaim
@@ -169,7 +169,7 @@ def chosen(database: Any, shards: Iterable[Any] | None) -> list[Any]:
     if shards is None:
         return [database]
     if isinstance(shards, str) or not isinstance(shards, Iterable):
-        raise InvalidSetting(f"shards must be a list of databases, got {shards!r:.40}")
+        raise InvalidSetting(f"shards must be a list of databases, got {shown(shards, 40)}")
     given = list(shards)
     if not 1 <= len(given) <= MAX_SHARDS:
         raise InvalidSetting(f"shards must be 1 to {MAX_SHARDS} databases, got {len(given)}")
@@ -185,5 +185,5 @@ def check_fleet(name: object) -> str | None:
 
 def check_statement(tickets: Any) -> str | None:
     if tickets not in (None, *STATEMENTS):
-        raise InvalidSetting(f"tickets must be {' or '.join(map(repr, STATEMENTS))}, got {tickets!r:.40}")
+        raise InvalidSetting(f"tickets must be {' or '.join(map(repr, STATEMENTS))}, got {shown(tickets, 40)}")
     return str(tickets) if tickets else None

@@ -1,7 +1,7 @@
 """What SQLAlchemy passes to the default of a column, looked at without importing it.
 
 A default is called with the context of its statement, once for each row; but only once for all rows of an INSERT from a
-SELECT, which therefore is refused.
+SELECT or of an UPDATE, which therefore are refused.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ def of_a_row(context: object) -> int:
 def check_each_row(context: Any, name: str) -> None:
     """Raise `InvalidSetting` where all rows of a statement would get one id. `name` is of what is drawn."""
     compiled = getattr(context, "compiled", None)
+    check_inserted(compiled, name)
     common = [element.element for element in getattr(compiled, "ctes", None) or ()]
     for statement in (getattr(compiled, "statement", None), *common):
         if getattr(statement, "is_insert", False) and statement.select is not None:
@@ -28,6 +29,15 @@ def check_each_row(context: Any, name: str) -> None:
                 f"{name}: all rows of this statement would get the same id, as a query gives them; read the rows and "
                 "insert them, or let the query number them from the start of a block of reserve()"
             )
+
+
+def check_inserted(compiled: Any, name: str) -> None:
+    """SQLAlchemy calls the defaults of an INSERT, or where a statement has none of these, what is set `onupdate`."""
+    if getattr(compiled, "update_prefetch", None) and not compiled.insert_prefetch:
+        raise InvalidSetting(
+            f"{name}: a sequence is the default of a column, not its onupdate: all rows of this statement would get "
+            "the same id; draw one for each row, and write the rows one by one"
+        )
 
 
 def check_not_held(connection: Any, files: Sequence[str], name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from allocator.errors import InvalidId, InvalidSetting
 from allocator.schemes.alphabets import Base62, Crockford, Form
-from allocator.schemes.limits import MAX_ID, check_whole
+from allocator.schemes.limits import MAX_ID, check_whole, shown
 from allocator.schemes.permutation import LEAST_LIMIT
 from allocator.schemes.sealed import Seal
 
@@ -113,8 +113,8 @@ class PublicIds:
 
     def _formed(self, got: object) -> str:
         before = f"{self._prefix!r} and " if self._prefix else ""
-        shown = f"{len(got)} characters: {ascii(got)[:60]}" if isinstance(got, str) else type(got).__name__
-        return f"a public id is {before}{self._form.length} characters of {self._form.shown}, got {shown}"
+        found = f"{len(got)} characters: {ascii(got)[:60]}" if isinstance(got, str) else type(got).__name__
+        return f"a public id is {before}{self._form.length} characters of {self._form.shown}, got {found}"
 
     def __repr__(self) -> str:
         return f"<PublicIds {self._prefix}… in {self._text}, {self._length} characters>"
@@ -154,7 +154,7 @@ def several(keys: object) -> list[object]:
 def check_prefix(prefix: object) -> str:
     if isinstance(prefix, str) and (match := PREFIX.fullmatch(prefix)):
         return match.group()
-    raise InvalidSetting(f"a prefix is up to 32 of the characters A-Z a-z 0-9 . _ ~ -, got {prefix!a:.60}")
+    raise InvalidSetting(f"a prefix is up to 32 of the characters A-Z a-z 0-9 . _ ~ -, got {shown(prefix, 60, ascii)}")
 
 
 def form_of(text: object, limit: int, bits: int) -> Form:
@@ -167,4 +167,4 @@ def form_of(text: object, limit: int, bits: int) -> Form:
         from allocator.sqids_text import SqidsText  # its library is optional
 
         return SqidsText(limit, bits)
-    raise InvalidSetting(f"text must be one of {', '.join(TEXTS)}, got {text!r:.40}")
+    raise InvalidSetting(f"text must be one of {', '.join(TEXTS)}, got {shown(text, 40)}")

@@ -43,14 +43,15 @@ class Sequence(SegmentSupply):
         """The next id, so that a sequence can be the default of a column: `Column(default=ids.sequence("order"))`.
 
         SQLAlchemy calls it with the context of the statement, once for each row. Errors as of `next_id`, and
-        `InvalidSetting` for an INSERT from a SELECT; under an `AsyncSession` what would block is awaited.
+        `InvalidSetting` for an UPDATE and an INSERT from a SELECT; under an `AsyncSession` what would block is awaited.
         """
         if context is None:
             return self.next_id()
         try:
-            if context.compiled.statement.select is None and not context.compiled.ctes:
+            compiled = context.compiled
+            if compiled.statement.select is None and not compiled.update_prefetch and not compiled.ctes:
                 return next(self._values)
-        except (AttributeError, StopIteration):  # an UPDATE selects nothing
+        except (AttributeError, StopIteration):  # or a context of another kind
             pass
         check_each_row(context, self._name())
         return self.next_in(context.root_connection)

@@ -13,6 +13,7 @@ from allocator.entry import check_entry
 from allocator.errors import AllocatorError, InvalidSetting, NotCopyable, Uncopyable
 from allocator.iterators import iterator
 from allocator.schemes.layout import Layout
+from allocator.schemes.limits import shown
 from allocator.schemes.pace import Pace, Wait
 from allocator.schemes.snowflake import (
     EPOCH,
@@ -50,8 +51,8 @@ class Snowflake(Uncopyable):
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        if on_clock_back not in {"refuse", "wait"}:
-            raise InvalidSetting(f"on_clock_back must be 'refuse' or 'wait', got {on_clock_back!r:.40}")
+        if on_clock_back not in ("refuse", "wait"):
+            raise InvalidSetting(f"on_clock_back must be 'refuse' or 'wait', got {shown(on_clock_back, 40)}")
         self._blocks = SnowflakeBlocks(datacenter, worker, epoch, layout)
         self._waits = on_clock_back == "wait"
         self._clock, self._sleep = clock, sleep

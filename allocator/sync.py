@@ -17,7 +17,7 @@ from allocator.meteor import MeteorSupply
 from allocator.refills import Refills
 from allocator.schemes.epoch import Margin, margin_of
 from allocator.schemes.ledger import LedgerSettings
-from allocator.schemes.limits import MAX_ID, check_seconds, check_tag
+from allocator.schemes.limits import MAX_ID, check_seconds, check_tag, shown
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
@@ -35,7 +35,7 @@ S = TypeVar("S")
 
 def settings_of(given: S | None, kind: type[S]) -> S:
     if given is not None and not isinstance(given, kind):
-        raise InvalidSetting(f"{kind.__name__} is needed, got {given!r:.80}")
+        raise InvalidSetting(f"{kind.__name__} is needed, got {shown(given)}")
     return kind() if given is None else given
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagExists
 from allocator.schemes.epoch import Margin, margin_of
 from allocator.schemes.lane import Lane
-from allocator.schemes.limits import MAX_ID, check_tag, check_whole
+from allocator.schemes.limits import MAX_ID, check_tag, check_whole, shown
 from allocator.schemes.tag import Tag, unknown
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Tags:
     def _highest(self, name: str) -> int:
         table, _, column = name.rpartition(".") if isinstance(name, str) else ("", "", "")
         if not table or not column:
-            raise InvalidSetting(f"a column is named table.column or schema.table.column, got {name!r:.80}")
+            raise InvalidSetting(f"a column is named table.column or schema.table.column, got {shown(name)}")
         values = []
         for database in self.databases():
             try:
@@ -216,7 +216,7 @@ def whole(name: str, value: object) -> int:
     if value is None:
         return 0
     if type(value) is not int and not (isinstance(value, Decimal) and value.is_finite() and value == int(value)):
-        raise InvalidSetting(f"the greatest value of {name} is no whole number: {value!r:.80}")
+        raise InvalidSetting(f"the greatest value of {name} is no whole number: {shown(value)}")
     return max(0, int(value))
 
 

@@ -1,6 +1,7 @@
 """The command line: a file for each group of commands.
 
-Exit codes: 0, or 1 when something was refused (one sentence on stderr), or 2 when the command was not understood.
+Exit codes: 0, or 1 when something was refused or could not be printed (one sentence on stderr), or 2 when the
+command was not understood.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from allocator.cli.doctor import doctor
 from allocator.cli.draw import next_ids
 from allocator.cli.inspect import inspect_command
 from allocator.cli.nodes import nodes
+from allocator.cli.output import Commands
 from allocator.cli.public import public
 from allocator.cli.serve import serve
 from allocator.cli.shards import shards
@@ -23,7 +25,7 @@ from allocator.cli.tokens import tokens
 from allocator.cli.trace import trace_command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(allocator.__version__, prog_name="allocator")
 def main() -> None:
     """Unique 64-bit ids out of the SQL database that you already run.

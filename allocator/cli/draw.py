@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import click
 
 from allocator.cli.options import fleet_command, ids_of, show
+from allocator.cli.output import check_open
 from allocator.objectid import ObjectId
 from allocator.schemes.limits import check_reserve
 
@@ -37,6 +38,7 @@ def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tu
     """
     if (tag is None) == (scheme in TAGGED):
         raise click.UsageError("a TAG is needed" if tag is None else f"the scheme {scheme} has no TAG")
+    check_open()
     check_reserve(count)
     if scheme == "objectid":
         write(tag, (str(ObjectId()) for _ in range(count)), as_json)

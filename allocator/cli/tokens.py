@@ -11,6 +11,7 @@ import click
 from allocator.backend import databases_at
 from allocator.cli.db import QUICK
 from allocator.cli.options import fleet_command, show, table
+from allocator.cli.output import check_open
 from allocator.schemes.token import DRAW, VERBS, Token
 from allocator.tokens import Tokens
 
@@ -56,6 +57,7 @@ def create(
         allocator tokens create billing --tags 'invoice*' --tags order
         allocator tokens create operations --may read --may administer
     """
+    check_open()
     with opened(urls) as found:
         secret, token = found.create(
             name, verbs=may, tags=tags, ids_rate=ids_rate, requests_rate=requests_rate, days=days
@@ -68,6 +70,7 @@ def create(
 @fleet_command
 def rotate(number: int, urls: tuple[str, ...], as_json: bool) -> None:
     """Make and print another token that is good for the same as the one with this NUMBER; then revoke that one."""
+    check_open()
     with opened(urls) as found:
         secret, token = found.rotate(number)
         tell(secret, token, found, as_json)

@@ -115,13 +115,14 @@ def of_engine(engine: Engine) -> Address:
     dialect = dialect_named(engine.url.get_backend_name(), shown(engine.url))
     # Same creator and events as the user's pool, but none of its connections and nothing of its capacity.
     pool = engine.pool.recreate()
-    return Address(dialect, engine.url, shown(engine.url), partial(create_from_pool, engine.url, pool))
+    return Address(dialect, engine.url, shown(engine.url), partial(create_from_pool, dialect, engine.url, pool))
 
 
-def create_from_pool(url: URL, pool: Pool, *, connect_args: object, **options: Any) -> Engine:
+def create_from_pool(dialect: Dialect, url: URL, pool: Pool, *, connect_args: object, **options: Any) -> Engine:
     def creator() -> Any:
         connection = pool.connect()
         connection.detach()
+        dialect.on_given(connection.dbapi_connection)
         return connection.dbapi_connection
 
     return create_engine(url, creator=creator, **options)

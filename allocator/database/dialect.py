@@ -51,6 +51,10 @@ class Dialect(LedgerVerbs, ShardVerbs, GroundVerbs, TokenVerbs):
     def on_engine(self, engine: Engine) -> None:
         """Prepare a new engine, before anything is connected."""
 
+    def on_given(self, connection: Any) -> None:
+        """Let last what a listener of the user's has set; autocommit cannot be set in a transaction that it began."""
+        connection.commit()
+
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         """Prepare a new connection of the driver; `info` stays with it. A round trip here is one per connection."""
 

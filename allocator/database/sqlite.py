@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from threading import Thread
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Update, func, text
@@ -21,6 +22,7 @@ from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
+    InvalidDatabase,
     MaxValueWentBack,
     SchemaDamaged,
     SchemaOutOfDate,
@@ -46,6 +48,22 @@ REPLACE = (
     f"{FENCE} RETURNING id"
 )
 """AUTOINCREMENT remembers the greatest id ever; the next one that is this shard's own is arithmetic."""
+
+
+def is_for_all_threads(connection: Any) -> bool:
+    """The driver tells it to another thread alone."""
+    refused: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            connection.commit()
+        except Exception as error:
+            refused.append(error)
+
+    asking = Thread(target=ask)
+    asking.start()
+    asking.join()
+    return not refused
 
 
 class SQLite(Dialect):
@@ -75,6 +93,15 @@ class SQLite(Dialect):
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         return {"timeout": timeout, "check_same_thread": False}
+
+    def on_given(self, connection: Any) -> None:
+        super().on_given(connection)
+        if not is_for_all_threads(connection):
+            connection.close()
+            raise InvalidDatabase(
+                "a connection of this engine is for the thread that made it; give the URL, or make the engine with "
+                "connect_args={'check_same_thread': False}"
+            )
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         # A commit must survive a power cut: FULL in WAL mode, and with a rollback journal EXTRA.

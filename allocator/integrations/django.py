@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 try:
     from django.apps import AppConfig  # type: ignore[import-untyped]
     from django.core import checks  # type: ignore[import-untyped]
-    from django.db import models, router  # type: ignore[import-untyped]
+    from django.db import models  # type: ignore[import-untyped]
     from django.db.models.signals import pre_migrate  # type: ignore[import-untyped]
 except ImportError as error:
     raise ImportError(
@@ -26,6 +26,7 @@ from allocator.errors import AllocatorError, InvalidTag
 from allocator.integrations.django_ids import (
     allocator,
     beginning_in_tests,
+    greatest_of,
     is_own,
     is_testing,
     make,
@@ -110,8 +111,7 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
     def _used(self, ids: Any) -> int:
         if is_testing():  # without a query that comes in the first test alone
             return beginning_in_tests() if is_own(ids) else 0
-        rows = self.model._base_manager.using(router.db_for_write(self.model))
-        return rows.aggregate(greatest=models.Max(self.attname))["greatest"] or 0
+        return greatest_of(self.model, self.attname)
 
     def check(self, **options: Any) -> list[Any]:
         return [*super().check(**options), *self._check_tag()]

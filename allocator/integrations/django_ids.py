@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from django.conf import settings  # type: ignore[import-untyped]
+from django.core.exceptions import ImproperlyConfigured  # type: ignore[import-untyped]
 from django.core.signals import setting_changed  # type: ignore[import-untyped]
-from django.db import DEFAULT_DB_ALIAS, connections  # type: ignore[import-untyped]
+from django.db import DEFAULT_DB_ALIAS, Error, connections, models, router, transaction  # type: ignore[import-untyped]
 
 from allocator.database.django import IN_MEMORY, is_same_file, url_of
 from allocator.database.store import Database
@@ -128,6 +129,32 @@ def upgrade(**signal: Any) -> None:
             database.upgrade_schema()
         finally:
             database.close()
+
+
+def greatest_of(model: Any, column: str) -> int:
+    """The greatest id that the model has in any database: an object is given its own before `using` is known.
+
+    Other databases than the one that the router names are asked as far as they answer: they may be out of order.
+    """
+    chosen = router.db_for_write(model)
+    found = [greatest_in(chosen, model, column)]
+    for alias in connections:
+        if alias != chosen and router.allow_migrate_model(alias, model):
+            with suppress(Error, ImproperlyConfigured):
+                found.append(greatest_in(alias, model, column))
+    return max(found)
+
+
+def greatest_in(alias: str, model: Any, column: str) -> int:
+    """0 where a database has no such table; a transaction of the caller's goes on there."""
+    try:
+        with transaction.atomic(using=alias):
+            rows = model._base_manager.using(alias)
+            return int(rows.aggregate(greatest=models.Max(column))["greatest"] or 0)
+    except Error:
+        if model._meta.db_table in connections[alias].introspection.table_names():
+            raise
+        return 0
 
 
 def raise_above(ids: Any, tag: str, greatest: int) -> int:

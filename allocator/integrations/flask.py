@@ -42,8 +42,12 @@ class Allocation:
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Make the allocator of `app` known as `current_allocator`; its configuration is read with the first id."""
-        app.extensions[NAME] = Holder(lambda: from_config(app))
+        """Make the allocator of `app` known as `current_allocator`; its configuration is read with the first id.
+
+        A second time changes nothing: the end of another holder would close the allocator under its users.
+        """
+        if not isinstance(app.extensions.get(NAME), Holder):
+            app.extensions[NAME] = Holder(lambda: from_config(app))
 
 
 def from_config(app: Flask) -> Allocator:

@@ -53,10 +53,10 @@ class Inspection:
 def inspect(value: object, now: float, scheme: str | None = None, epoch: int | None = None) -> Inspection:
     """Take an id apart; `now` is seconds since 1970. The epoch is in the scheme's own unit."""
     if scheme is not None and scheme not in SCHEMES:
-        raise InvalidSetting(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r:.40}")
+        raise InvalidSetting(f"scheme must be one of {', '.join(SCHEMES)}, got {shown(scheme, 40)}")
     if epoch is not None:
         check_whole("epoch", epoch, 0, MAX_ID)
-    text = str(value).strip() if not isinstance(value, int) else shown(value)
+    text = (value if isinstance(value, str) else shown(value, form=str)).strip()
     readings = [found for found in read_all(value, text, now, epoch) if scheme is None or found.scheme == scheme]
     if not readings:
         raise InvalidId(f"{ascii(text)[:60]} is no id of the scheme {scheme}")

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
 from allocator.errors import InvalidId, InvalidSetting
-from allocator.schemes.limits import check_whole
+from allocator.schemes.limits import check_whole, shown
 
 BITS = 64
 MAX_EPOCH = 253_402_300_799
@@ -94,7 +94,7 @@ def check_layout(layout: object, like: Layout) -> Layout:
     """A layout with the fields of `like` in their order, of whatever widths: ids are counted up in the last ones."""
     if not isinstance(layout, Layout) or list(layout.widths) != list(like.widths):
         fields = ", ".join(f"{name}=…" for name in like.widths)
-        raise InvalidSetting(f"the layout must be one of {fields}, in this order, got {layout!r:.100}")
+        raise InvalidSetting(f"the layout must be one of {fields}, in this order, got {shown(layout, 100)}")
     return layout
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import isfinite
 from typing import NamedTuple, Self
 
 from allocator.errors import InvalidSetting
 from allocator.schemes.lane import Lane
+from allocator.schemes.limits import shown
 
 DAY, MOST_DAYS = 86_400.0, 36_500.0
 
@@ -37,12 +37,12 @@ class LedgerSettings:
 
     def checked(self) -> Self:
         days = self.keep_days
-        if isinstance(days, bool) or not isinstance(days, int | float) or not isfinite(days):
-            raise InvalidSetting(f"keep_days must be a number, got {days!r:.40}")
-        if not 0 < days <= MOST_DAYS:
-            raise InvalidSetting(f"keep_days must be more than 0 and {MOST_DAYS:g} at most, got {days:g}")
+        if isinstance(days, bool) or not isinstance(days, int | float):
+            raise InvalidSetting(f"keep_days must be a number, got {shown(days, 40)}")
+        if not 0 < days <= MOST_DAYS:  # not-a-number fails too
+            raise InvalidSetting(f"keep_days must be more than 0 and {MOST_DAYS:g} at most, got {shown(days)}")
         if not isinstance(self.required, bool):
-            raise InvalidSetting(f"required must be True or False, got {self.required!r:.40}")
+            raise InvalidSetting(f"required must be True or False, got {shown(self.required, 40)}")
         return self
 
 

@@ -7,6 +7,7 @@ id       1 to 2**63 - 1 (a signed 64-bit column), or to 2**53 - 1 where JavaScri
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from allocator.errors import InvalidArgument, InvalidCount, InvalidSetting, InvalidTag
 
@@ -19,6 +20,7 @@ MAX_IDS_A_CALL = 10_000
 MAX_RESERVE = 10_000_000
 MAX_STEP = 100_000_000
 MAX_SECONDS = 86_400.0
+SHOWN_BITS = 128
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", re.ASCII)
 
@@ -26,10 +28,10 @@ TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", re.ASCII)
 def check_tag(tag: object) -> str:
     if isinstance(tag, str) and (match := TAG.fullmatch(tag)):
         return match.group()  # a plain str, also for a StrEnum
-    shown = ascii(tag)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    got = shown(tag, 81, ascii)
+    got = got if len(got) <= 80 else f"{got[:77]}..."
     raise InvalidTag(
-        f"a tag is 1 to 64 of the characters A-Z a-z 0-9 _ . : - and begins with a letter or digit, got {shown}"
+        f"a tag is 1 to 64 of the characters A-Z a-z 0-9 _ . : - and begins with a letter or digit, got {got}"
     )
 
 
@@ -37,15 +39,20 @@ def check_whole(
     name: str, value: object, low: int, high: int, error: type[InvalidArgument] = InvalidSetting, hint: str = ""
 ) -> int:
     if type(value) is not int:  # True is an int, and "5" would compare with neither bound
-        raise error(f"{name} must be a whole number from {low} to {high}, got {value!r:.80}")
+        raise error(f"{name} must be a whole number from {low} to {high}, got {shown(value)}")
     if not low <= value <= high:
         raise error(f"{name} must be {low} to {high}, got {shown(value)}{hint}")
     return value
 
 
-def shown(value: int) -> str:
-    """A number for a message; str() refuses integers of more than 4300 digits."""
-    return str(value) if value.bit_length() <= 128 else f"a number of {value.bit_length()} bits"
+def shown(value: object, most: int = 80, form: Callable[[object], str] = repr) -> str:
+    """What was given, for a message: cut short, and whatever repr() refuses, as integers of more than 4300 digits."""
+    if isinstance(value, int) and value.bit_length() > SHOWN_BITS:
+        return f"a number of {value.bit_length()} bits"
+    try:
+        return form(value)[:most]
+    except Exception:  # of what it holds, or a __repr__ of the user's own
+        return f"a {type(value).__name__} that cannot be shown"
 
 
 def check_count(count: object) -> int:
@@ -58,8 +65,7 @@ def check_reserve(count: object) -> int:
 
 def check_seconds(name: str, value: object, low: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidSetting(f"{name} must be a number of seconds, got {value!r:.80}")
+        raise InvalidSetting(f"{name} must be a number of seconds, got {shown(value)}")
     if not low <= value <= MAX_SECONDS:  # not-a-number fails both comparisons
-        got = shown(value) if isinstance(value, int) else repr(value)
-        raise InvalidSetting(f"{name} must be {low:g} to {MAX_SECONDS:g} seconds, got {got}")
+        raise InvalidSetting(f"{name} must be {low:g} to {MAX_SECONDS:g} seconds, got {shown(value)}")
     return float(value)

@@ -10,6 +10,7 @@ from typing import Any, Unpack, cast
 from allocator.aio import AsyncAllocator, Settings
 from allocator.backend import check_statement
 from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting
+from allocator.schemes.limits import shown
 from allocator.sync import Allocator
 from allocator.testing.backend import MemoryBackend
 from allocator.testing.supplies import AtOnce, MemoryMeteors, MemorySequence, MemorySnowflakes
@@ -54,7 +55,7 @@ class MemoryAllocator(Allocator):
         No id is lost: what is in memory is served afterwards.
         """
         if not isinstance(error, AllocatorError):
-            raise InvalidSetting(f"fail needs an AllocatorError, as DatabaseUnavailable('...'), got {error!r:.80}")
+            raise InvalidSetting(f"fail needs an AllocatorError, as DatabaseUnavailable('...'), got {shown(error)}")
         self._memory.failure = error
         return until_the_end(self.recover)
 

@@ -49,6 +49,46 @@ def test_the_embedded_database_is_made_on_first_use(here):
     assert (here / "allocator.db").exists()
 
 
+def typed(words: str, here: Path) -> subprocess.CompletedProcess[str]:
+    line = f"{sys.executable} -m allocator {words}"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(  # a shell opens and closes what a program writes to
+        line, shell=True, cwd=here, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize(
+    "words", ["next order", "next order -n 9999", "next order --json", "next --scheme objectid", "tags list", "--help"]
+)
+def test_an_output_that_cannot_be_written_is_one_sentence(here, words):
+    done = typed(f"{words} > /dev/full", here)
+
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "the output cannot be written: No space left on device" in done.stderr
+    assert done.stderr.startswith('{"error"' if "--json" in words else "error: ")
+
+
+@pytest.mark.parametrize("words", ["next order", "next order --json", "tokens create shop"])
+def test_an_output_that_is_closed_has_nothing_drawn_for_it(here, words):
+    done = typed(f"{words} >&-", here)
+
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "the standard output is closed, so nothing was drawn or made" in done.stderr
+    assert not (here / "allocator.db").exists()
+
+
+@pytest.mark.parametrize("count", [1, 100_000])
+def test_a_reader_that_has_gone_is_no_error_to_tell(here, count):
+    os.mkfifo(here / "reader")
+    typed(f"next order -n {count} 2> words > reader & : < reader; wait $!; echo $? > code", here)
+
+    assert (here / "words").read_text() == ""
+    assert (here / "code").read_text() == "1\n"
+
+
 def test_an_option_wins_over_the_environment(here):
     run("next", "order", "--url", "sqlite:///mine.db", url="sqlite:///theirs.db")
 

@@ -21,11 +21,13 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    update,
 )
 from sqlalchemy.exc import IntegrityError, StatementError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from allocator import Allocator, DatabaseUnavailable, InvalidDatabase, InvalidSetting
+from allocator.integrations.sqlalchemy import FromTable, primary_key
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
@@ -213,6 +215,71 @@ def test_control_what_an_insert_from_a_select_does_with_any_other_default(engine
                 connection.execute(from_select(table))
                 copied = connection.scalars(select(table.c.number).where(table.c.number > before))
                 assert list(copied) == [before + 1] * 3
+
+
+def versioned(engine: Engine, onupdate: Any) -> Table:
+    """A table with three rows, of which each change is to draw a version."""
+    version = Column("version", BigInteger, server_default="0", onupdate=onupdate)
+    table = Table("versioned", MetaData(), Column("id", Integer, primary_key=True), Column("name", String(20)), version)
+    table.create(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(table), ROWS)
+    return table
+
+
+DRAWN: dict[str, Callable[[Allocator], Any]] = {"sequence": lambda ids: ids.sequence("versioned"), "table": FromTable}
+
+
+@TWO
+@pytest.mark.parametrize("drawn", DRAWN.values(), ids=DRAWN)
+def test_an_update_is_refused_also_while_ids_are_in_memory(engine, ids, drawn):
+    ids.next_id("versioned")
+    table = versioned(engine, drawn(ids))
+    change = update(table).values(name="x")
+    with engine.begin() as connection:
+        for rows in (None, [{}, {}]):
+            with pytest.raises(StatementError, match="not its onupdate: all rows of this statement") as refused:
+                connection.execute(change, rows)
+            assert isinstance(refused.value.orig, InvalidSetting)
+
+        assert set(connection.scalars(select(table.c.version))) == {0}
+
+
+@TWO
+def test_a_flush_that_updates_is_refused_too(engine, ids):
+    class Base(DeclarativeBase):
+        pass
+
+    class Named(Base):
+        __tablename__ = "named"
+        id: Mapped[int] = primary_key(ids)
+        version: Mapped[int] = mapped_column(BigInteger, default=0, onupdate=ids.sequence("version"))
+        name: Mapped[str] = mapped_column(String(20))
+
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add(one := Named(name="a"))
+        session.commit()
+        one.name = "b"
+        with pytest.raises((StatementError, InvalidSetting), match="not its onupdate"):
+            session.commit()
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_an_update_in_a_common_table_is_refused(engine, ids):
+    table = versioned(engine, ids.sequence("version"))
+    changed = update(table).values(name="x").returning(table.c.id).cte("changed")
+    with engine.connect() as connection, pytest.raises(StatementError, match="not its onupdate"):
+        connection.execute(select(changed))
+
+
+@TWO
+def test_control_what_an_update_does_with_any_other_onupdate(engine, ids):
+    table = versioned(engine, lambda: ids.next_id("version"))
+    with engine.begin() as connection:
+        connection.execute(update(table).values(name="x"))
+
+        assert list(connection.scalars(select(table.c.version))) == [1, 1, 1]
 
 
 def test_ids_of_a_block_can_be_numbered_in_the_select(engine, ids):

@@ -6,12 +6,14 @@ import socket
 import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
+from typing import Any
 
 import pytest
 from rig.sql import execute
 from rig.wire import Wire
 from sqlalchemy import create_engine, event, make_url, text
+from sqlalchemy.pool import StaticPool
 
 from allocator import (
     Allocator,
@@ -199,6 +201,57 @@ def test_the_pool_of_the_users_engine_may_be_used_up(face, url, tag):
     with engine.connect():
         assert face(engine).next_id(tag) == 1
     engine.dispose()
+
+
+SETTINGS = {
+    "postgres": ("SET application_name = 'shop'", "SELECT current_setting('application_name')"),
+    "mysql": ("SET @shop = 'shop'", "SELECT @shop"),
+    "mariadb": ("SET @shop = 'shop'", "SELECT @shop"),
+    "sqlite": ("CREATE TEMP TABLE shop AS SELECT 'shop'", "SELECT * FROM shop"),
+}
+
+
+def test_what_a_listener_of_the_users_sets_lasts(face, fresh, kind, tag):
+    """It may begin a transaction, in which psycopg refuses that autocommit is set."""
+    engine, (change, question) = create_engine(fresh), SETTINGS[kind]
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: Any, record: object) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("SELECT 1")
+            cursor.fetchall()
+            cursor.execute(change)
+
+    ids = face(engine)
+    assert [ids.next_id(tag), *ids.reserve(tag, 1)] == [1, 1001]
+    with closing(Database(engine, 5)) as database:
+        assert database.run(lambda connection: connection.exec_driver_sql(question).scalar()) == "shop"
+    engine.dispose()
+
+
+SHARED: dict[str, dict[str, Any]] = {
+    "one connection": {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}},
+    "one for each thread": {"connect_args": {"check_same_thread": False}},
+}
+
+
+@pytest.mark.parametrize("options", SHARED.values(), ids=SHARED)
+def test_an_engine_of_a_memory_that_threads_may_share_is_used(face, options, tag):
+    engine = create_engine("sqlite://", **options)
+    ids = face(engine)
+
+    assert [ids.next_id(tag), *ids.reserve(tag, 2), len(ids.tags.list())] == [1, 1001, 1002, 1]
+
+
+def test_an_engine_of_which_each_connection_is_for_one_thread_is_refused(face, tag, caplog):
+    """As SQLAlchemy makes it for a database in memory; ids are claimed on threads of their own."""
+    ids = face(create_engine("sqlite://"))
+    for call in (lambda: ids.next_id(tag), lambda: ids.reserve(tag, 1), ids.tags.list):
+        with pytest.raises(InvalidDatabase, match="for the thread that made it; give the URL, or .*check_same_thread"):
+            call()
+    ids.close()
+
+    assert caplog.records == []
 
 
 def test_a_hook_of_the_users_that_fails_is_a_clear_error(face, tmp_path, tag):

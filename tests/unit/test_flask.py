@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from allocator import Allocator, InvalidSetting
@@ -42,6 +44,16 @@ def test_a_route_draws_and_a_test_lends_another(tmp_path):
         assert app.test_client().get("/").text == "701"
 
     assert app.test_client().get("/").text == "1"
+
+
+def test_an_application_that_is_given_a_second_time_keeps_its_allocator():
+    app = app_with(ALLOCATOR_DATABASE_URL="sqlite://")
+    with app.app_context():
+        sequence = current_allocator.sequence("order")
+        assert sequence.next_id() == 1
+        Allocation(app)
+        gc.collect()
+        assert [sequence.next_id(), current_allocator.next_id("order"), *sequence.reserve(1)] == [2, 3, 1001]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 import pytest
 
-from allocator.errors import FleetGrowing, InvalidCount, InvalidSetting, InvalidTag, MaxValueWentBack
+from allocator import Allocator, LedgerSettings, PublicIds, Snowflake, inspect_id
+from allocator.errors import FleetGrowing, InvalidArgument, InvalidCount, InvalidSetting, InvalidTag, MaxValueWentBack
 from allocator.schemes.lane import ALL, Lane
 from allocator.schemes.limits import check_count, check_reserve, check_seconds, check_tag
 from allocator.schemes.tag import Tag, settle
@@ -72,6 +75,56 @@ def test_the_refused_number_is_in_the_sentence():
 def test_seconds_may_not_be(value):
     with pytest.raises(InvalidSetting, match="timeout must be"):
         check_seconds("timeout", value, 0.0)
+
+
+class Unshown:
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+HUGE = 10**5000
+PUBLIC = PublicIds(b"k" * 16)
+ARGUMENTS: dict[str, Callable[[Any], object]] = {
+    "next_id": lambda value: Allocator("sqlite://").next_id(value),
+    "sequence": lambda value: Allocator("sqlite://").sequence(value),
+    "start_after_column": lambda value: Allocator("sqlite://").tags.create("order", start_after_column=value),
+    "margin": lambda value: Allocator("sqlite://").tags.create("order", margin=value),
+    "fleet": lambda value: Allocator("sqlite://", fleet=value),
+    "tickets": lambda value: Allocator("sqlite://", tickets=value),
+    "shards": lambda value: Allocator(shards=value),
+    "timeout": lambda value: Allocator("sqlite://", timeout=value),
+    "meteor": lambda value: Allocator("sqlite://", meteor=value),
+    "keep_days": lambda value: Allocator("sqlite://", ledger=LedgerSettings(keep_days=value)),
+    "required": lambda value: Allocator("sqlite://", ledger=LedgerSettings(required=value)),
+    "layout": lambda value: Snowflake(layout=value),
+    "on_clock_back": lambda value: Snowflake(on_clock_back=value),
+    "an id": inspect_id,
+    "scheme": lambda value: inspect_id(5, scheme=value),
+    "epoch": lambda value: inspect_id(5, epoch=value),
+    "encode": PUBLIC.encode,
+    "permute": PUBLIC.permute,
+    "restore": PUBLIC.restore,
+    "decode": PUBLIC.decode,
+    "prefix": lambda value: PublicIds(b"k" * 16, prefix=value),
+    "text": lambda value: PublicIds(b"k" * 16, text=value),
+}
+
+
+@pytest.mark.parametrize(
+    "value", [HUGE, -HUGE, 10**400, [HUGE], Unshown()], ids=["huge", "low", "float", "list", "odd"]
+)
+@pytest.mark.parametrize("refused", ARGUMENTS.values(), ids=ARGUMENTS)
+def test_what_repr_refuses_is_refused_in_a_sentence_too(refused, value):
+    """Python writes no integer of more than 4300 digits, and no float of more than 308."""
+    with pytest.raises(InvalidArgument) as caught:
+        refused(value)
+
+    assert len(str(caught.value)) < 250
+
+
+def test_a_number_that_is_too_long_is_told_by_its_length():
+    with pytest.raises(InvalidTag, match="got a number of 16610 bits$"):
+        check_tag(HUGE)
 
 
 @pytest.mark.parametrize(
