@@ -11,10 +11,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Update, text
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import DBAPIError
 
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, statement
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.epochs import NOWHERE
+from allocator.database.ledger import unwritten
 from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
 from allocator.database.tickets import FENCE, FLOOR
@@ -60,6 +62,9 @@ SCHEMA_LOCK = 0x616C6C6F6361746F
 
 REFUSALS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """A refused connection has no SQLSTATE in psycopg, only the server's words."""
+
+UNWRITTEN = "22012"
+"""A division by zero: see `ledger.recorded`."""
 
 LEAST = (13,)
 """The version that is assumed of a server which tells none."""
@@ -158,6 +163,14 @@ class PostgreSQL(Dialect):
         return ends_of(
             connection.execute(statement(CLAIM_BATCH, lasting(self.is_here(connection))), listed(wanted)).all()
         )
+
+    def record(self, connection: Connection, claim: Update, name: str, parameters: dict[str, object]) -> int | None:
+        try:
+            return super().record(connection, claim, name, parameters)
+        except DBAPIError as error:
+            if error.orig is not None and self.code(error.orig) == UNWRITTEN:
+                raise unwritten(name) from error
+            raise
 
     def skip_nodes(self, connection: Connection, count: int) -> None:
         drawn = text("SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, :n)")

@@ -25,6 +25,7 @@ from allocator import (
     InvalidSetting,
     LedgerSettings,
     MaxValueWentBack,
+    SchemaDamaged,
     SchemaOutOfDate,
 )
 from allocator.backend import databases_at
@@ -237,6 +238,56 @@ def test_one_that_is_required_does(face, fresh):
     entries = values(fresh, "SELECT max(upto) FROM away")
 
     assert entries == [claimed], "what was claimed has its entry, and the claim without one was undone"
+
+
+DROPS = {
+    "sqlite": (
+        "CREATE TRIGGER parted BEFORE INSERT ON allocator_ledger BEGIN SELECT RAISE(IGNORE); END",
+        "DROP TRIGGER parted",
+    ),
+    "postgres": (
+        (
+            "CREATE FUNCTION parted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
+            "CREATE TRIGGER parted BEFORE INSERT ON allocator_ledger FOR EACH ROW EXECUTE FUNCTION parted()"
+        ),
+        "DROP TRIGGER parted ON allocator_ledger",
+    ),
+}
+"""A trigger that keeps entries from the table, and away with it; others than these two know no such."""
+DROPPING = pytest.mark.parametrize("kind", list(DROPS), indirect=True)
+
+
+@DROPPING
+def test_nor_does_one_whose_trigger_drops_the_entries(face, fresh, kind, caplog):
+    """As where it is parted by a trigger. What was claimed for an entry in vain is claimed anew, and not left out."""
+    execute(fresh, DROPS[kind][0])
+    ids = face(fresh, ledger=True, step=10, max_step=10)
+
+    assert ids.next_ids("order", 50) == list(range(1, 51))
+    assert caplog.text.count("claims go on without it for 60 seconds") == 1
+    assert "allocator_ledger kept no entry of a claim of tag 'order'" in caplog.text
+
+
+@DROPPING
+def test_one_that_is_required_and_drops_the_entries_claims_nothing(fresh, kind):
+    with closing(Allocator(fresh, ledger=REQUIRED, step=10, max_step=10)) as ids:
+        ids.reserve("order", 10)
+        execute(fresh, DROPS[kind][0])
+        for _ in range(2):
+            with pytest.raises(SchemaDamaged, match="kept no entry of a claim of tag 'order'"):
+                ids.reserve("order", 10)
+        assert values(fresh, "SELECT max_value FROM allocator_segment WHERE tag = 'order'") == [10]
+        execute(fresh, DROPS[kind][1])
+        assert ids.reserve("order", 10) == range(11, 21)
+
+
+@DROPPING
+def test_a_claim_that_matches_no_row_is_none_of_the_trigger(fresh, kind):
+    with closing(Allocator(fresh, ledger=REQUIRED, limit=10)) as ids:
+        ids.reserve("order", 10)
+        execute(fresh, DROPS[kind][0])
+        with pytest.raises(Exhausted):
+            ids.reserve("order", 1)
 
 
 @contextmanager
