@@ -6,7 +6,7 @@ import socket
 import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 from rig.sql import execute
@@ -284,6 +284,25 @@ def test_a_value_that_became_a_fraction_is_refused(face, fresh, tag, unchecked):
 
     with pytest.raises(SchemaDamaged, match=r"max_value is 9\.3"):
         face(fresh).next_id(tag)
+
+
+@pytest.mark.parametrize("column", ["max_value", "id_limit"])
+def test_a_column_that_became_numeric_is_refused_by_whoever_reads_it(fresh, kind, column, unchecked):
+    """Not by claims alone: the console, and what counts days from it, compares these numbers with others."""
+    with closing(Allocator(fresh)) as ids:
+        ids.tags.create("order", start_after=7)
+        execute(fresh, BECAME_NUMERIC[kind].format(column=column))
+        for read in (ids.tags.list, lambda: ids.tags.get("order"), lambda: ids.tags.set("order", step=5)):
+            with pytest.raises(SchemaDamaged, match=f"for tag 'order' {column} is .*; no id was given out; see: alloc"):
+                read()
+
+
+BECAME_NUMERIC = {
+    "sqlite": "UPDATE allocator_segment SET {column} = 7.5",
+    "postgres": "ALTER TABLE allocator_segment ALTER COLUMN {column} TYPE NUMERIC",
+    "mysql": "ALTER TABLE allocator_segment MODIFY {column} DECIMAL(20, 0) NOT NULL",
+    "mariadb": "ALTER TABLE allocator_segment MODIFY {column} DECIMAL(20, 0) NOT NULL",
+}
 
 
 @pytest.mark.parametrize("rows", [[(9.3e18,)], [("10",)], [(1,), (2,)]])
