@@ -25,6 +25,7 @@ from allocator import (
     InvalidSetting,
     LedgerSettings,
     MaxValueWentBack,
+    MeteorSettings,
     SchemaDamaged,
     SchemaOutOfDate,
 )
@@ -32,6 +33,7 @@ from allocator.backend import databases_at
 from allocator.database.recorder import Recorder
 from allocator.database.store import Database
 from allocator.schemes.lane import ALL
+from allocator.schemes.layout import Layout
 from allocator.schemes.ledger import DAY, Author
 from allocator.tracing import trace
 
@@ -39,9 +41,9 @@ REQUIRED = LedgerSettings(required=True)
 SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 
 
-def asked(url: str, number: object, tag: str | None = None):
+def asked(url: str, number: object, tag: str | None = None, meteor: MeteorSettings | None = None):
     with databases_at([url], 5.0) as databases:
-        return trace(databases, number, tag)
+        return trace(databases, number, tag, meteor)
 
 
 def test_every_id_leads_to_the_process_that_got_it(face, fresh):
@@ -397,6 +399,31 @@ def test_a_meteor_leads_to_the_process_that_registered_its_node(fresh):
     assert node is not None
     assert (node.host, node.process) == (platform.node(), os.getpid())
     assert asked(fresh, 5016762319896585).node is None  # of node 0, which nobody has
+
+
+def test_a_meteor_of_another_format_is_read_as_that(fresh):
+    """In the usual one it would be of another node, or of none."""
+    other = MeteorSettings(1735689600, Layout(sign=1, second=31, node=18, sequence=11, random=3))
+    for settings in (None, None, other):
+        with closing(Allocator(fresh, meteor=settings)) as ids:
+            number = ids.meteor()
+    found = asked(fresh, number, meteor=other)
+    usual = asked(fresh, number).node
+
+    assert found.node is not None
+    assert found.node.number == 3
+    assert abs(found.at.timestamp() - time.time()) < 60
+    assert found.meteor == other
+    assert usual is None or usual.number != 3
+    with pytest.raises(InvalidSetting, match="epoch must be 0 to"):
+        asked(fresh, number, meteor=MeteorSettings(-1))
+
+
+def test_a_number_whose_random_field_no_meteor_has_is_none(fresh):
+    with closing(Allocator(fresh)) as ids:
+        number = ids.meteor()
+
+    assert asked(fresh, number | 7).node is None
 
 
 def test_a_client_of_a_service_cannot_ask_for_one():
