@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -16,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, statement
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.epochs import NOWHERE
+from allocator.database.failures import MISSTATED, NO_SCHEMA, code_of
 from allocator.database.ledger import unwritten
 from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
@@ -24,6 +26,7 @@ from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
+    InvalidSetting,
     MaxValueWentBack,
     SchemaDamaged,
     SchemaOutOfDate,
@@ -62,6 +65,10 @@ SCHEMA_LOCK = 0x616C6C6F6361746F
 
 REFUSALS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """A refused connection has no SQLSTATE in psycopg, only the server's words."""
+WRONG = re.compile(
+    r"invalid connection option|bad value for|invalid (\w+ value|port)|definition of service .* not found"
+)
+"""What libpq and psycopg say of an argument that they do not take, before any server is asked."""
 
 UNWRITTEN = "22012"
 """A division by zero: see `ledger.recorded`."""
@@ -90,6 +97,8 @@ class PostgreSQL(Dialect):
         "28000": DatabaseRefused,
         "28P01": DatabaseRefused,
         "3D000": DatabaseRefused,
+        MISSTATED: DatabaseRefused,
+        NO_SCHEMA: DatabaseRefused,
         "42501": DatabaseRefused,
         "42601": DatabaseRefused,
         "42883": DatabaseRefused,
@@ -139,7 +148,7 @@ class PostgreSQL(Dialect):
         code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
         if code is None and any(words in str(error) for words in REFUSALS):
             return "28000"
-        return code or ""
+        return code or (MISSTATED if WRONG.search(str(error)) else "")
 
     @contextmanager
     def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
@@ -168,8 +177,16 @@ class PostgreSQL(Dialect):
         try:
             return super().record(connection, claim, name, parameters)
         except DBAPIError as error:
-            if error.orig is not None and self.code(error.orig) == UNWRITTEN:
+            if code_of(error, self) == UNWRITTEN:
                 raise unwritten(name) from error
+            raise
+
+    def greatest_in(self, connection: Connection, table_name: str, column_name: str) -> object:
+        try:
+            return super().greatest_in(connection, table_name, column_name)
+        except DBAPIError as error:
+            if code_of(error, self) == "42883":  # there is no greatest of truth values and the like
+                raise InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers") from error
             raise
 
     def skip_nodes(self, connection: Connection, count: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import sqlite3
 import threading
@@ -218,6 +219,29 @@ def test_a_hook_of_the_users_that_fails_is_a_clear_error(face, tmp_path, tag):
 def test_an_argument_that_the_driver_does_not_take_is_a_clear_error(argument, tag):
     with pytest.raises((DatabaseRefused, InvalidDatabase), match="cannot be used"):
         Allocator(f"mysql+pymysql://root@127.0.0.1:1/x?{argument}").next_id(tag)
+
+
+@pytest.mark.parametrize(
+    "argument", ["sslmode=bogus", "nosuch=1", "connect_timeout=abc", "keepalives=no", "port=99999"]
+)
+def test_nor_one_that_postgresql_does_not_take(argument, tag):
+    """Trying again would never help."""
+    sentence = "cannot be used: .*(sslmode|nosuch|timeout|keepalives|port).*; check the URL and its arguments"
+    url = f"postgresql+psycopg://root@127.0.0.1/x?{argument}"
+    with Allocator(url) as ids, pytest.raises(DatabaseRefused, match=sentence):
+        ids.next_id(tag)
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_search_path_without_a_schema_is_refused(empty):
+    sentence = "no schema has been selected .*; check that the search_path"
+    with (
+        closing(Database(f"{empty}?options=-csearch_path%3Dnowhere")) as database,
+        pytest.raises(DatabaseRefused) as no,
+    ):
+        database.upgrade_schema()
+
+    assert re.search(sentence, str(no.value))
 
 
 def test_a_url_that_names_no_database_is_refused():
