@@ -13,6 +13,7 @@ from allocator.errors import ShardMisconfigured
 from allocator.roster import Found, Roster, lead_of, look
 from allocator.schemes import growth
 from allocator.schemes.growth import LEAD, MARGIN, Again, TooLow
+from allocator.schemes.limits import MAX_ID, check_whole
 from allocator.schemes.shard import JOINING, Member, Shard, Target
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import Numbering
@@ -168,6 +169,8 @@ class Growth(Roster):
 
         above: how far ids went, where the other shards cannot tell because there are none, or not all can be reached.
         """
+        if above is not None:
+            check_whole("above", above, 0, MAX_ID)
         found = [one for one in self.shards() if one.row and not one.row.joining]
         here = next((one for one in found if one.database.address.told == database.address.told), None)
         if here is None or here.row is None:

@@ -25,13 +25,20 @@ ADVICE: dict[type[AllocatorError], str] = {
     SchemaDamaged: "{where} holds a table that was altered by hand: {words}; see: allocator db check",
 }
 
+MISSTATED, NO_SCHEMA = "misstated", "3F000"
+OF_CODE = {
+    MISSTATED: "{where} cannot be used: {words}; check the URL and its arguments",
+    NO_SCHEMA: "{where} refuses: {words}; check that the search_path of the user or the URL names a schema that exists",
+}
+"""Advice that is more exact than that of the kind. The first is no code of a server: its driver refused an argument."""
 
 FILE_REFUSED = "{where} refuses: {words}; check that the folder exists, and who may read and write there"
 
 
 def translate(error: SQLAlchemyError, dialect: Dialect, where: str) -> AllocatorError:
-    kind = dialect.errors.get(code_of(error, dialect), DatabaseUnavailable)
-    advice = FILE_REFUSED if dialect.embedded and kind is DatabaseRefused else ADVICE[kind]
+    code = code_of(error, dialect)
+    kind = dialect.errors.get(code, DatabaseUnavailable)
+    advice = FILE_REFUSED if dialect.embedded and kind is DatabaseRefused else OF_CODE.get(code, ADVICE[kind])
     return kind(advice.format(where=where, words=words_of(error)))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Connection,
-    Insert,
+    Select,
     String,
     Update,
     bindparam,
@@ -24,6 +24,7 @@ from sqlalchemy import (
 from allocator.database.batch import BatchVerbs
 from allocator.database.segments import execute
 from allocator.database.tables import ledger, segment
+from allocator.errors import SchemaDamaged
 from allocator.schemes.epoch import Crossing
 from allocator.schemes.lane import Lane
 from allocator.schemes.ledger import Author, Entry
@@ -55,7 +56,10 @@ class LedgerVerbs(BatchVerbs):
             return self.record(connection, claim, name, parameters | written(author, size * lane.step))
 
     def record(self, connection: Connection, claim: Update, name: str, parameters: dict[str, object]) -> int | None:
-        """Carry out a claim together with its entry: one statement, one round trip."""
+        """Carry out a claim together with its entry: one statement, one round trip.
+
+        Where the claim matched a row and no entry was written, it fails, and nothing is claimed.
+        """
         return self.end_of(execute(connection, recorded(claim, self.clock), parameters), name)
 
     def claim_within(self, connection: Connection, patience: float, *claim: Any) -> int | None:
@@ -105,8 +109,11 @@ class LedgerVerbs(BatchVerbs):
 
 
 @cache
-def recorded(claim: Update, clock: str) -> Insert:
-    """A claim that returns what it claimed, as the source of its own entry."""
+def recorded(claim: Update, clock: str) -> Select[Any]:
+    """A claim that returns what it claimed, as the source of its own entry; a division by zero where that is not kept.
+
+    What is read is the claim's, since a trigger may have changed the entry.
+    """
     claimed = claim.cte("claimed")
     upto = claimed.c.max_value
     values = {
@@ -120,7 +127,17 @@ def recorded(claim: Update, clock: str) -> Insert:
         "version": bindparam("version", type_=String),
         "claimed_s": literal_column(clock),
     }
-    return insert(ledger).from_select(list(values), select(*values.values())).returning(ledger.c.upto)
+    entry = insert(ledger).from_select(list(values), select(*values.values())).returning(ledger.c.upto).cte("written")
+    kept = select(func.count()).select_from(entry).scalar_subquery()
+    return select(upto, literal_column("1").op("/")(kept))
+
+
+def unwritten(name: str) -> SchemaDamaged:
+    """The claim that this ends is undone."""
+    return SchemaDamaged(
+        f"allocator_ledger kept no entry of a claim of tag {name!r}, as where a trigger drops or redirects what is "
+        "inserted; nothing was claimed; see: allocator doctor"
+    )
 
 
 def written(author: Author, own: int) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -11,10 +12,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Update, text
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import DBAPIError
 
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, statement
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.epochs import NOWHERE
+from allocator.database.failures import MISSTATED, NO_SCHEMA, code_of
+from allocator.database.ledger import unwritten
 from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
 from allocator.database.tickets import FENCE, FLOOR
@@ -22,6 +26,7 @@ from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
+    InvalidSetting,
     MaxValueWentBack,
     SchemaDamaged,
     SchemaOutOfDate,
@@ -60,6 +65,13 @@ SCHEMA_LOCK = 0x616C6C6F6361746F
 
 REFUSALS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """A refused connection has no SQLSTATE in psycopg, only the server's words."""
+WRONG = re.compile(
+    r"invalid connection option|bad value for|invalid (\w+ value|port)|definition of service .* not found"
+)
+"""What libpq and psycopg say of an argument that they do not take, before any server is asked."""
+
+UNWRITTEN = "22012"
+"""A division by zero: see `ledger.recorded`."""
 
 LEAST = (13,)
 """The version that is assumed of a server which tells none."""
@@ -85,6 +97,8 @@ class PostgreSQL(Dialect):
         "28000": DatabaseRefused,
         "28P01": DatabaseRefused,
         "3D000": DatabaseRefused,
+        MISSTATED: DatabaseRefused,
+        NO_SCHEMA: DatabaseRefused,
         "42501": DatabaseRefused,
         "42601": DatabaseRefused,
         "42883": DatabaseRefused,
@@ -134,7 +148,7 @@ class PostgreSQL(Dialect):
         code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
         if code is None and any(words in str(error) for words in REFUSALS):
             return "28000"
-        return code or ""
+        return code or (MISSTATED if WRONG.search(str(error)) else "")
 
     @contextmanager
     def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
@@ -158,6 +172,22 @@ class PostgreSQL(Dialect):
         return ends_of(
             connection.execute(statement(CLAIM_BATCH, lasting(self.is_here(connection))), listed(wanted)).all()
         )
+
+    def record(self, connection: Connection, claim: Update, name: str, parameters: dict[str, object]) -> int | None:
+        try:
+            return super().record(connection, claim, name, parameters)
+        except DBAPIError as error:
+            if code_of(error, self) == UNWRITTEN:
+                raise unwritten(name) from error
+            raise
+
+    def greatest_in(self, connection: Connection, table_name: str, column_name: str) -> object:
+        try:
+            return super().greatest_in(connection, table_name, column_name)
+        except DBAPIError as error:
+            if code_of(error, self) == "42883":  # there is no greatest of truth values and the like
+                raise InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers") from error
+            raise
 
     def skip_nodes(self, connection: Connection, count: int) -> None:
         drawn = text("SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, :n)")

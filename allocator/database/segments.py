@@ -12,6 +12,7 @@ from sqlalchemy import (
     Connection,
     CursorResult,
     Insert,
+    Select,
     String,
     Update,
     bindparam,
@@ -62,6 +63,7 @@ def claiming(max_value: ColumnElement[int], here: str) -> Update:
     )
 
 
+NUMBERS = tuple(part.name for part in segment.c if isinstance(part.type, BigInteger))
 RAISED = segment.c.max_value + bindparam("span", type_=BigInteger)
 CROSSING = {"epoch": bindparam("epoch", type_=String)}
 WAS = "epoch = :was AND {server} = :server"
@@ -113,6 +115,10 @@ class SegmentVerbs(EpochVerbs):
 
     def list_segments(self, connection: Connection) -> list[Tag]:
         return [as_tag(row) for row in connection.execute(READ_ALL)]
+
+    def look_at_segments(self, connection: Connection) -> list[Tag]:
+        """The same, damaged or not, for whoever examines them."""
+        return [as_it_is(row) for row in connection.execute(READ_ALL)]
 
     def count_segments(self, connection: Connection) -> int:
         return connection.scalar(select(func.count()).select_from(segment)) or 0
@@ -193,13 +199,15 @@ def crossed(claim: Callable[[str], Update], server: str) -> Update:
 
 
 @lru_cache(64)
-def words_of(statement: Update | Insert, dialect: SQLDialect) -> tuple[str, Sequence[str] | None]:
+def words_of(statement: Update | Select[Any], dialect: SQLDialect) -> tuple[str, Sequence[str] | None]:
     """A statement as the driver takes it, and the order of its parameters where they have no names."""
     compiled = statement.compile(dialect=dialect)
     return str(compiled), compiled.positiontup if compiled.positional else None
 
 
-def execute(connection: Connection, statement: Update | Insert, parameters: dict[str, object]) -> CursorResult[Any]:
+def execute(
+    connection: Connection, statement: Update | Select[Any], parameters: dict[str, object]
+) -> CursorResult[Any]:
     """As `connection.execute`, whose way from a statement to its words is a sixth of what a claim costs us."""
     words, order = words_of(statement, connection.dialect)
     return connection.exec_driver_sql(words, parameters if order is None else tuple(map(parameters.get, order)))
@@ -239,6 +247,14 @@ def crossed_by(crossing: Crossing, claim: Mapping[str, Any]) -> dict[str, object
 
 
 def as_tag(row: Any) -> Tag:
+    """Raises `SchemaDamaged` where a number is none, as of a column that became NUMERIC."""
+    for name in NUMBERS:
+        if type(value := getattr(row, name)) is not int:
+            raise damaged(row.tag, f"{name} is {value!r:.80}")
+    return as_it_is(row)
+
+
+def as_it_is(row: Any) -> Tag:
     lane = Lane(row.shard_offset, row.shard_step)
     return Tag(row.tag, row.max_value, row.step, row.max_step, row.id_limit, lane, row.margin, row.epoch)
 

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.sqlite import insert
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, rows_of, statement
 from allocator.database.dialect import Dialect
 from allocator.database.files import Replaced, note_claim, run_of
-from allocator.database.ledger import INTO
+from allocator.database.ledger import INTO, unwritten
 from allocator.database.segments import RAISED, claiming, execute
 from allocator.database.tables import epoch, segment, worker
 from allocator.database.tickets import FENCE
@@ -152,8 +152,8 @@ class SQLite(Dialect):
         # It knows no statement of two tables; but nothing here is a round trip.
         with self.transaction(connection):
             end = self.end_of(execute(connection, claim, parameters), name)
-            if end is not None:
-                connection.execute(WRITE, parameters | {"end": end})
+            if end is not None and connection.execute(WRITE, parameters | {"end": end}).rowcount != 1:
+                raise unwritten(name)
         if end is not None:
             note_claim(connection.info, name, end)
         return end

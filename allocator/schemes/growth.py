@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from allocator.errors import AllocatorError, ShardMisconfigured
+from allocator.errors import AllocatorError, Exhausted, ShardMisconfigured
+from allocator.schemes.limits import MAX_ID, shown
 from allocator.schemes.shard import Member, Shard, Target
 from allocator.schemes.ticket import MAX_SHARDS, Numbering
 
@@ -70,7 +71,7 @@ def decided(lead: Shard, key: str, floor: int) -> Shard | None:
         return None
     if target.turning:
         raise Again
-    return replace(lead, target=replace(target, floor=floor))
+    return replace(lead, target=replace(target, floor=within(floor, target.step)))
 
 
 def fenced(shard: Shard, target: Target, greatest: int) -> Shard | None:
@@ -138,7 +139,8 @@ def adopted(shard: Shard, floor: int) -> Shard:
     ceiling = shard.numbering.ceiling
     if ceiling is not None and floor >= ceiling:
         raise ShardMisconfigured(f"the fleet is growing, and this shard ends at {ceiling}: run allocator shards grow")
-    return later(shard, numbering=replace(shard.numbering, floor=max(floor, shard.numbering.floor)))
+    fresh = within(max(floor, shard.numbering.floor), shard.numbering.step)
+    return later(shard, numbering=replace(shard.numbering, floor=fresh))
 
 
 def moved(shard: Shard, key: str, url: str, epoch: int) -> Shard:
@@ -149,6 +151,16 @@ def moved(shard: Shard, key: str, url: str, epoch: int) -> Shard:
 
     target = replace(shard.target, members=told(shard.target.members)) if shard.target else None
     return later(shard, members=told(shard.members), target=target)
+
+
+def within(floor: int, step: int) -> int:
+    """A floor above which each shard has a ticket left. Raises `Exhausted` for another."""
+    if floor > MAX_ID - step:
+        raise Exhausted(
+            f"tickets in steps of {step} would go on from {shown(floor)}, and end at {MAX_ID}; a smaller margin "
+            "(--margin) leaves fewer out"
+        )
+    return floor
 
 
 def wanted(lead: Shard, key: str) -> Target:

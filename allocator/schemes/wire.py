@@ -102,13 +102,12 @@ def seen_from_text(text: str) -> dict[Lane, int]:
     return seen
 
 
-def layout_from_text(text: object) -> Layout:
-    """A layout of snowflakes from its widths, as in 1/41/5/5/12."""
+def layout_from_text(text: object, like: Layout = SNOWFLAKE) -> Layout:
+    """A layout with the fields of `like` from its widths, as in 1/41/5/5/12."""
     widths = text.split("/") if isinstance(text, str) else []
-    if len(widths) != len(SNOWFLAKE.widths) or not all(NUMBER.fullmatch(width) for width in widths):
-        raise InvalidSetting(f"a layout is five widths, as in {SNOWFLAKE}, got {text!a:.80}")
-    named = zip(SNOWFLAKE.widths, map(int, widths), strict=True)
-    return check_layout(Layout(**dict(named)), SNOWFLAKE)
+    if len(widths) != len(like.widths) or not all(NUMBER.fullmatch(width) for width in widths):
+        raise InvalidSetting(f"a layout is five widths, as in {like}, got {text!a:.80}")
+    return check_layout(Layout(**dict(zip(like.widths, map(int, widths), strict=True))), like)
 
 
 def inspection_to_json(found: Inspection) -> dict[str, object]:

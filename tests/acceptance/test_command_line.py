@@ -18,6 +18,8 @@ from rig.throwaway import free_port
 from allocator import Allocator
 from allocator.cli import main
 from allocator.database.tables import REVISIONS
+from allocator.schemes.layout import Layout
+from allocator.schemes.meteor import METEOR
 
 
 def run(*words: str, url: str | None = None) -> Result:
@@ -271,8 +273,40 @@ def test_an_id_leads_to_its_process(fresh):
     )
     assert (found["claims"][0]["first"], found["claims"][0]["last"], found["node"]) == ("1", "100", None)
     assert re.match(
-        r"as a meteor: of node 1, registered at .* UTC by process \d+ on ", run("trace", str(meteor), url=fresh).output
+        r"read as a meteor of the usual format, it is of node 1, registered at .* UTC by process \d+ on [^;]*\n$",
+        run("trace", str(meteor), url=fresh).output,
     )
+
+
+def test_a_meteor_is_read_as_of_the_format_that_is_said_and_a_time_in_the_future_is_named(fresh):
+    with closing(Allocator(fresh)) as ids:
+        ids.meteor()
+    later, settings = METEOR.pack(second=2**29 - 1, node=1), ["--epoch", "1735689600", "--layout", "1/31/18/11/3"]
+    other = Layout(sign=1, second=31, node=18, sequence=11, random=3).pack(second=2**30, node=1, sequence=1)
+    told = run("trace", str(other), *settings, url=fresh).output
+    found = json.loads(run("trace", str(other), *settings, "--json", url=fresh).output)["node"]
+
+    assert "; its time lies in the future, 2037-12-14 " in run("trace", str(later), url=fresh).output
+    assert told.startswith(
+        "read as a meteor of layout 1/31/18/11/3 and epoch 1735689600, it is of node 1, registered at"
+    )
+    assert (found["layout"], found["epoch"], found["in_the_future"]) == ("1/31/18/11/3", 1735689600, True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (["--layout", "1/31"], "error: a layout is five widths, as in 1/29/20/11/3, got '1/31'"),
+        (["--layout", "1/31/18/11/x"], "error: a layout is five widths, as in 1/29/20/11/3, got '1/31/18/11/x'"),
+        (["--layout", "1/31/18/11/4"], "error: a layout has 64 bits, got 1 + 31 + 18 + 11 + 4 = 65"),
+        (["--layout", f"1/31/18/11/{'9' * 5000}"], "error: a layout is five widths, as in 1/29/20/11/3, got "),
+        (["--epoch", "-1"], "error: epoch must be 0 to 253402300799, got -1"),
+    ],
+)
+def test_a_format_that_is_none_is_refused(url, wrong, words):
+    done = run("trace", "5", *wrong, url=url)
+
+    assert (done.exit_code, done.stderr.startswith(words)) == (1, True), done.stderr
 
 
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)

@@ -12,6 +12,7 @@ from rig.guarded import Guarded
 from rig.patience import until
 from rig.seat import Seat
 from rig.service import Served
+from rig.sql import execute
 from rig.wire import Wire
 from sqlalchemy import create_engine, insert
 
@@ -201,6 +202,16 @@ def test_without_a_token_configured_it_is_open_to_this_machine_by_its_own_names(
 
 
 # -- what a browser is told
+
+
+def test_the_first_page_stands_where_a_number_in_the_database_is_none(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    with Served(url) as service:
+        service.post("/v1/sequences/order/ids")
+        execute(url, "UPDATE allocator_segment SET max_value = 1007.5")
+        page = Seat(service).text("/")
+
+    assert "The tags could not be read anew." in page
 
 
 def test_every_page_has_its_headers(admin):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from rig.sql import execute
 from sqlalchemy import create_engine, text
 
 from allocator import (
     JAVASCRIPT_MAX_ID,
+    Allocator,
     AllocatorClosed,
     Exhausted,
     InvalidCount,
@@ -209,6 +211,13 @@ def test_a_tag_may_start_after_the_greatest_id_of_a_table(face, fresh, tag):
         ids.tags.create("named", start_after_column="orders.name")
     with pytest.raises(InvalidSetting, match=r"named table\.column"):
         ids.tags.create("bare", start_after_column="orders")
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_column_that_has_no_greatest_value_holds_no_whole_numbers(fresh):
+    execute(fresh, "CREATE TABLE orders (paid BOOLEAN)")
+    with Allocator(fresh) as ids, pytest.raises(InvalidSetting, match=r"orders\.paid holds no whole numbers"):
+        ids.tags.create("order", start_after_column="orders.paid")
 
 
 def test_after_close_every_call_says_so(face, place, tag):

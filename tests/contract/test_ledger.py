@@ -25,12 +25,15 @@ from allocator import (
     InvalidSetting,
     LedgerSettings,
     MaxValueWentBack,
+    MeteorSettings,
+    SchemaDamaged,
     SchemaOutOfDate,
 )
 from allocator.backend import databases_at
 from allocator.database.recorder import Recorder
 from allocator.database.store import Database
 from allocator.schemes.lane import ALL
+from allocator.schemes.layout import Layout
 from allocator.schemes.ledger import DAY, Author
 from allocator.tracing import trace
 
@@ -38,9 +41,9 @@ REQUIRED = LedgerSettings(required=True)
 SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 
 
-def asked(url: str, number: object, tag: str | None = None):
+def asked(url: str, number: object, tag: str | None = None, meteor: MeteorSettings | None = None):
     with databases_at([url], 5.0) as databases:
-        return trace(databases, number, tag)
+        return trace(databases, number, tag, meteor)
 
 
 def test_every_id_leads_to_the_process_that_got_it(face, fresh):
@@ -239,6 +242,56 @@ def test_one_that_is_required_does(face, fresh):
     assert entries == [claimed], "what was claimed has its entry, and the claim without one was undone"
 
 
+DROPS = {
+    "sqlite": (
+        "CREATE TRIGGER parted BEFORE INSERT ON allocator_ledger BEGIN SELECT RAISE(IGNORE); END",
+        "DROP TRIGGER parted",
+    ),
+    "postgres": (
+        (
+            "CREATE FUNCTION parted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
+            "CREATE TRIGGER parted BEFORE INSERT ON allocator_ledger FOR EACH ROW EXECUTE FUNCTION parted()"
+        ),
+        "DROP TRIGGER parted ON allocator_ledger",
+    ),
+}
+"""A trigger that keeps entries from the table, and away with it; others than these two know no such."""
+DROPPING = pytest.mark.parametrize("kind", list(DROPS), indirect=True)
+
+
+@DROPPING
+def test_nor_does_one_whose_trigger_drops_the_entries(face, fresh, kind, caplog):
+    """As where it is parted by a trigger. What was claimed for an entry in vain is claimed anew, and not left out."""
+    execute(fresh, DROPS[kind][0])
+    ids = face(fresh, ledger=True, step=10, max_step=10)
+
+    assert ids.next_ids("order", 50) == list(range(1, 51))
+    assert caplog.text.count("claims go on without it for 60 seconds") == 1
+    assert "allocator_ledger kept no entry of a claim of tag 'order'" in caplog.text
+
+
+@DROPPING
+def test_one_that_is_required_and_drops_the_entries_claims_nothing(fresh, kind):
+    with closing(Allocator(fresh, ledger=REQUIRED, step=10, max_step=10)) as ids:
+        ids.reserve("order", 10)
+        execute(fresh, DROPS[kind][0])
+        for _ in range(2):
+            with pytest.raises(SchemaDamaged, match="kept no entry of a claim of tag 'order'"):
+                ids.reserve("order", 10)
+        assert values(fresh, "SELECT max_value FROM allocator_segment WHERE tag = 'order'") == [10]
+        execute(fresh, DROPS[kind][1])
+        assert ids.reserve("order", 10) == range(11, 21)
+
+
+@DROPPING
+def test_a_claim_that_matches_no_row_is_none_of_the_trigger(fresh, kind):
+    with closing(Allocator(fresh, ledger=REQUIRED, limit=10)) as ids:
+        ids.reserve("order", 10)
+        execute(fresh, DROPS[kind][0])
+        with pytest.raises(Exhausted):
+            ids.reserve("order", 1)
+
+
 @contextmanager
 def held(url: str, words: str):
     """A transaction of somebody else that keeps a lock."""
@@ -346,6 +399,31 @@ def test_a_meteor_leads_to_the_process_that_registered_its_node(fresh):
     assert node is not None
     assert (node.host, node.process) == (platform.node(), os.getpid())
     assert asked(fresh, 5016762319896585).node is None  # of node 0, which nobody has
+
+
+def test_a_meteor_of_another_format_is_read_as_that(fresh):
+    """In the usual one it would be of another node, or of none."""
+    other = MeteorSettings(1735689600, Layout(sign=1, second=31, node=18, sequence=11, random=3))
+    for settings in (None, None, other):
+        with closing(Allocator(fresh, meteor=settings)) as ids:
+            number = ids.meteor()
+    found = asked(fresh, number, meteor=other)
+    usual = asked(fresh, number).node
+
+    assert found.node is not None
+    assert found.node.number == 3
+    assert abs(found.at.timestamp() - time.time()) < 60
+    assert found.meteor == other
+    assert usual is None or usual.number != 3
+    with pytest.raises(InvalidSetting, match="epoch must be 0 to"):
+        asked(fresh, number, meteor=MeteorSettings(-1))
+
+
+def test_a_number_whose_random_field_no_meteor_has_is_none(fresh):
+    with closing(Allocator(fresh)) as ids:
+        number = ids.meteor()
+
+    assert asked(fresh, number | 7).node is None
 
 
 def test_a_client_of_a_service_cannot_ask_for_one():

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 from rig.ailing import changed
 from rig.sql import execute
+from rig.throwaway import free_port
 from rig.wire import Wire
 from sqlalchemy import make_url
 
@@ -521,6 +522,30 @@ def test_a_shard_that_waits_for_adoption_stops_growth(face, shards):
         growth.adopt(database, 10, above=500)
 
     assert face(urls[0]).ticket("invoice") == 501
+
+
+def test_a_number_that_no_id_can_have_is_refused_before_anything_is_asked():
+    away = f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/ids"
+    with growing([away]) as growth, closing(Database(away)) as database:
+        for above in (10**23, 2**63, -1):
+            with pytest.raises(InvalidSetting, match=f"above must be 0 to 9223372036854775807, got {above}"):
+                growth.adopt(database, above=above)
+
+
+@once
+def test_tickets_that_would_go_on_past_the_last_are_refused(face, shards):
+    urls = shards(2)
+    face(urls[0]).ticket("invoice")
+    with growing(urls[:1]) as growth, closing(Database(urls[0])) as database:
+        with pytest.raises(Exhausted, match="would go on from 9223372036854775808, and end at 9223372036854775807"):
+            growth.adopt(database, 0, above=2**63 - 1)
+        growth.adopt(database, 0, above=2**63 - 10)
+        for margin in (10, 10**12):
+            with pytest.raises(Exhausted, match="would go on from 922337.*; a smaller margin"):
+                growth.grow(margin, "count")
+        growth.take_back()
+
+    assert 2**63 - 10 < face(urls[0]).ticket("invoice") < 2**63
 
 
 @once

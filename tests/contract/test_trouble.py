@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import sqlite3
 import threading
@@ -273,6 +274,29 @@ def test_an_argument_that_the_driver_does_not_take_is_a_clear_error(argument, ta
         Allocator(f"mysql+pymysql://root@127.0.0.1:1/x?{argument}").next_id(tag)
 
 
+@pytest.mark.parametrize(
+    "argument", ["sslmode=bogus", "nosuch=1", "connect_timeout=abc", "keepalives=no", "port=99999"]
+)
+def test_nor_one_that_postgresql_does_not_take(argument, tag):
+    """Trying again would never help."""
+    sentence = "cannot be used: .*(sslmode|nosuch|timeout|keepalives|port).*; check the URL and its arguments"
+    url = f"postgresql+psycopg://root@127.0.0.1/x?{argument}"
+    with Allocator(url) as ids, pytest.raises(DatabaseRefused, match=sentence):
+        ids.next_id(tag)
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_search_path_without_a_schema_is_refused(empty):
+    sentence = "no schema has been selected .*; check that the search_path"
+    with (
+        closing(Database(f"{empty}?options=-csearch_path%3Dnowhere")) as database,
+        pytest.raises(DatabaseRefused) as no,
+    ):
+        database.upgrade_schema()
+
+    assert re.search(sentence, str(no.value))
+
+
 def test_a_url_that_names_no_database_is_refused():
     with pytest.raises(InvalidDatabase, match="names no database"):
         Allocator("mysql://root@127.0.0.1/")
@@ -337,6 +361,25 @@ def test_a_value_that_became_a_fraction_is_refused(face, fresh, tag, unchecked):
 
     with pytest.raises(SchemaDamaged, match=r"max_value is 9\.3"):
         face(fresh).next_id(tag)
+
+
+@pytest.mark.parametrize("column", ["max_value", "id_limit"])
+def test_a_column_that_became_numeric_is_refused_by_whoever_reads_it(fresh, kind, column, unchecked):
+    """Not by claims alone: the console, and what counts days from it, compares these numbers with others."""
+    with closing(Allocator(fresh)) as ids:
+        ids.tags.create("order", start_after=7)
+        execute(fresh, BECAME_NUMERIC[kind].format(column=column))
+        for read in (ids.tags.list, lambda: ids.tags.get("order"), lambda: ids.tags.set("order", step=5)):
+            with pytest.raises(SchemaDamaged, match=f"for tag 'order' {column} is .*; no id was given out; see: alloc"):
+                read()
+
+
+BECAME_NUMERIC = {
+    "sqlite": "UPDATE allocator_segment SET {column} = 7.5",
+    "postgres": "ALTER TABLE allocator_segment ALTER COLUMN {column} TYPE NUMERIC",
+    "mysql": "ALTER TABLE allocator_segment MODIFY {column} DECIMAL(20, 0) NOT NULL",
+    "mariadb": "ALTER TABLE allocator_segment MODIFY {column} DECIMAL(20, 0) NOT NULL",
+}
 
 
 @pytest.mark.parametrize("rows", [[(9.3e18,)], [("10",)], [(1,), (2,)]])

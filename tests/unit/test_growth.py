@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from rig.fleet import MemoryShard
 
 from allocator.background import Background
-from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
+from allocator.errors import AllocatorError, DatabaseUnavailable, Exhausted, ShardMisconfigured
 from allocator.growth import Growth
 from allocator.schemes import growth as rules
 from allocator.schemes.lane import Lane
+from allocator.schemes.limits import MAX_ID
 from allocator.schemes.shard import Member, Shard, Target
 from allocator.schemes.ticket import Numbering
 from allocator.shard import Handle
@@ -224,6 +225,18 @@ def test_no_shard_enters_before_the_fleet_turns():
         rules.entered(SECOND, TARGET)
 
     assert rules.entered(SECOND, replace(TARGET, turning=True)).numbering == Numbering(2, 2, 100)
+
+
+@pytest.mark.parametrize("floor", [MAX_ID - 1, 2**80])
+def test_a_floor_leaves_a_ticket_to_each_shard(floor):
+    lead, last = replace(SECOND, key="one", numbering=Numbering(1, 2), target=TARGET), MAX_ID - 2
+    decided = rules.decided(lead, TARGET.key, last)
+
+    assert decided.target.floor == last
+    assert rules.adopted(SECOND, last).numbering.following(0) <= MAX_ID
+    for ask in (lambda: rules.decided(lead, TARGET.key, floor), lambda: rules.adopted(SECOND, floor)):
+        with pytest.raises(Exhausted, match=f"tickets in steps of 2 would go on from {floor}, and end at {MAX_ID}"):
+            ask()
 
 
 def test_a_ticket_drawn_at_the_ceiling_is_burnt_whatever_the_row_says_next(monkeypatch):

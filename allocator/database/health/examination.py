@@ -97,7 +97,7 @@ def shape(connection: Connection, dialect: Dialect, done: Examined) -> None:
 
 
 def rows(connection: Connection, dialect: Dialect, done: Examined) -> None:
-    done.tags = dialect.list_segments(connection)
+    done.tags = dialect.look_at_segments(connection)
     done.workers = dialect.list_workers(connection)
     done.newest_node = max((node.number for node in dialect.list_nodes(connection, 1)), default=0)
     done.shard = dialect.read_shard(connection)
