@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import select
+import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +17,15 @@ def fork_in_c() -> int:
     return int(ctypes.PyDLL(None).fork())
 
 
+PATIENCE = 60.0
+"""Seconds that a child may take: after a fork in C, Python may wait for ever for a thread that it starts."""
+
+
 def in_child(work: Callable[[], object], fork: Callable[[], int] = os.fork) -> str:
-    """Run `work` in a forked child and return what it said, or the error that it ended with."""
+    """Run `work` in a forked child and return what it said, or the error that it ended with.
+
+    A child that says nothing for too long is killed, and "" is returned.
+    """
     reader, writer = os.pipe()
     if (child := fork()) == 0:
         try:
@@ -25,10 +35,23 @@ def in_child(work: Callable[[], object], fork: Callable[[], int] = os.fork) -> s
         os.write(writer, said.encode())
         os._exit(0)
     os.close(writer)
-    with os.fdopen(reader) as said_there:
-        text = said_there.read()
-    os.waitpid(child, 0)
-    return text
+    try:
+        return said_by(reader, time.monotonic() + PATIENCE)
+    except TimeoutError:
+        os.kill(child, signal.SIGKILL)
+        return ""
+    finally:
+        os.close(reader)
+        os.waitpid(child, 0)
+
+
+def said_by(reader: int, end: float) -> str:
+    parts = []
+    while select.select([reader], [], [], max(0.0, end - time.monotonic()))[0]:
+        if not (part := os.read(reader, 65536)):
+            return b"".join(parts).decode()
+        parts.append(part)
+    raise TimeoutError
 
 
 def found_in_child(work: Callable[[], object], fork: Callable[[], int] = os.fork) -> Any:
@@ -37,4 +60,4 @@ def found_in_child(work: Callable[[], object], fork: Callable[[], int] = os.fork
     try:
         return json.loads(said)
     except ValueError:
-        raise AssertionError(said) from None
+        raise AssertionError(said or f"the child said nothing within {PATIENCE:g} seconds") from None
