@@ -13,7 +13,12 @@ from typing import Any
 
 
 def fork_in_c() -> int:
-    """As uWSGI forks, with the GIL held."""
+    """As uWSGI forks, with the GIL held.
+
+    A thread that is about to wait for the GIL may have the lock of it, which in the child nobody would give back. So
+    those that have just answered may come to rest first.
+    """
+    time.sleep(0.02)
     return int(ctypes.PyDLL(None).fork())
 
 
