@@ -42,16 +42,25 @@ def trace(databases: Databases, value: object, tag: str | None = None, meteor: M
     if tag is not None:
         check_tag(tag)
     form = (meteor or MeteorSettings()).checked()
-    found = Traced([], None, [], form, moment(form.epoch + form.layout.unpack(number)["second"]))
+    fields = form.layout.unpack(number)
+    at = moment(form.epoch + fields["second"])
+    is_meteor = tag is None and fields["random"] < RANDOMS
+    entries: list[Entry] = []
+    node: Node | None = None
+    silent: list[DatabaseUnavailable] = []
     shards = all_of(databases)
     for database in shards:
         try:
-            found = ask(database, number, tag, found)
+            claims = claims_of(database, number, tag)
+            # Nodes are registered by the first of a fleet alone; of the others, none is found.
+            node = node or (registered(database, fields["node"], at) if is_meteor else None)
         except DatabaseUnavailable as error:
-            found.silent.append(error)
-    if len(found.silent) == len(shards):
-        raise found.silent[0]
-    return found
+            silent.append(error)
+        else:
+            entries += claims
+    if len(silent) == len(shards):
+        raise silent[0]
+    return Traced(entries, node, silent, form, at)
 
 
 def all_of(databases: Databases) -> list[Any]:
@@ -61,12 +70,10 @@ def all_of(databases: Databases) -> list[Any]:
         return databases.fleet.databases()
 
 
-def ask(database: Any, number: int, tag: str | None, found: Traced) -> Traced:
-    """Nodes are registered by the first of a fleet alone; of the others, none is found."""
+def claims_of(database: Any, number: int, tag: str | None) -> list[Entry]:
     database.check_schema()
-    entries = database.run(database.dialect.find_entries, number, tag)
-    node = found.node or (None if tag else registered(database, number, found))
-    return found._replace(entries=found.entries + entries, node=node)
+    found: list[Entry] = database.run(database.dialect.find_entries, number, tag)
+    return found
 
 
 def number_of(value: object) -> int:
@@ -77,10 +84,7 @@ def number_of(value: object) -> int:
     return int(digits)
 
 
-def registered(database: Any, number: int, found: Traced) -> Node | None:
-    """The node that a number names as a meteor, if that can be one and was registered by the time that it tells."""
-    fields = found.meteor.layout.unpack(number)
-    if fields["random"] >= RANDOMS:
-        return None
-    node: Node | None = database.run(database.dialect.find_node, fields["node"])
-    return node if node is not None and found.at >= node.started_at - APART else None
+def registered(database: Any, number: int, at: datetime) -> Node | None:
+    """The node of this number, if it was registered by then."""
+    node: Node | None = database.run(database.dialect.find_node, number)
+    return node if node is not None and at >= node.started_at - APART else None

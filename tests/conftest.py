@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig.databases import databases, with_schema
+from rig.databases import databases, one_of_each, with_schema
 from rig.faces import FACES, Faces
 from rig.servers import KINDS, SERVERS
 from rig.service import Served
@@ -125,15 +125,7 @@ def url(kind: str, shared_database: Callable[[str], str]) -> str:
 
 @pytest.fixture(scope="session")
 def shared_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    made: dict[str, str] = {}
-    with databases() as found:
-
-        def get(kind: str) -> str:
-            if kind not in made:
-                sqlite = f"sqlite:///{tmp_path_factory.mktemp('shared')}/ids.db"
-                made[kind] = with_schema(sqlite if kind == "sqlite" else found.new(kind, "shared"))
-            return made[kind]
-
+    with one_of_each("shared", tmp_path_factory.mktemp("shared"), with_schema) as get:
         yield get
 
 

@@ -77,8 +77,12 @@ def told(found: Traced) -> dict[str, object]:
 def read_as(found: Traced) -> dict[str, object]:
     """What the number was taken for."""
     form = found.meteor
-    told = {"layout": str(form.layout), "epoch": form.epoch, "time": found.at.isoformat()}
-    return {**told, "in_the_future": is_ahead(found)}
+    return {
+        "layout": str(form.layout),
+        "epoch": form.epoch,
+        "time": found.at.isoformat(),
+        "in_the_future": is_ahead(found),
+    }
 
 
 def is_ahead(found: Traced) -> bool:

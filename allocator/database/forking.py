@@ -54,9 +54,9 @@ class Gate:
             self._changed.wait_for(lambda: self._under_way <= {threading.get_ident()}, PATIENCE)
 
     def after_fork(self) -> None:
-        """In the parent, also where there is no child since the fork failed."""
+        """In the parent, also where there is no child since the fork failed, or `before_fork` was interrupted."""
         with self._changed:
-            self._forks -= 1
+            self._forks = max(0, self._forks - 1)
             self._changed.notify_all()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from rig.ailing import Patient, changed, named
-from rig.databases import databases
+from rig.databases import one_of_each
 from rig.servers import KINDS, server
 from rig.sql import execute, values
 from rig.throwaway import free_port
@@ -25,15 +25,7 @@ from allocator.schemes.layout import Layout
 @pytest.fixture(scope="module")
 def patients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Patient]]:
     """One database of each kind for all these tests, each of which leaves it as it was."""
-    made: dict[str, Patient] = {}
-    with databases() as found:
-
-        def get(kind: str) -> Patient:
-            if kind not in made:
-                file = f"sqlite:///{tmp_path_factory.mktemp('doctor')}/ids.db"
-                made[kind] = Patient(file if kind == "sqlite" else found.new(kind, "doctor"))
-            return made[kind]
-
+    with one_of_each("doctor", tmp_path_factory.mktemp("doctor"), Patient) as get:
         yield get
 
 
@@ -245,7 +237,7 @@ UNNUMBERED = {
 
 def has_icu(url: str) -> bool:
     """PostgreSQL may be built without: then all its collations tell any two texts apart."""
-    return values(url, "SELECT count(*) FROM pg_collation WHERE collprovider = 'i'") != [0]
+    return values(url, "SELECT count(*) FROM pg_collation WHERE collname = 'und-x-icu'") != [0]
 
 
 def of(table: dict, kind: str) -> tuple:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
 
 from allocator.database.store import Database
 from rig.servers import SERVERS, server
+
+T = TypeVar("T")
 
 
 class Databases:
@@ -37,6 +42,18 @@ def databases() -> Iterator[Databases]:
         yield made
     finally:
         made.drop()
+
+
+@contextmanager
+def one_of_each(name: str, folder: Path, make: Callable[[str], T]) -> Iterator[Callable[[str], T]]:
+    """Gives for a kind what `make` makes of the URL of an empty database, the same one each time."""
+    with databases() as found:
+
+        @cache
+        def get(kind: str) -> T:
+            return make(f"sqlite:///{folder}/ids.db" if kind == "sqlite" else found.new(kind, name))
+
+        yield get
 
 
 def with_schema(url: str) -> str:

@@ -97,6 +97,17 @@ def test_a_statement_that_fails_is_not_waited_for(gate):
     gate.before_fork()
 
 
+def test_a_fork_that_was_interrupted_before_it_was_counted_leaves_nothing_behind(gate):
+    gate.after_fork()
+    gate.before_fork()
+    statement = Statement(gate)
+
+    assert not statement.is_under_way.wait(0.02)
+    gate.after_fork()
+    assert statement.is_under_way.wait(1)
+    statement.end()
+
+
 def test_in_the_child_nothing_is_under_way(gate):
     statement = Statement(gate)
     statement.is_under_way.wait(5)
