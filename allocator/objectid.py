@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -10,6 +11,7 @@ from os import urandom
 from time import sleep, time
 
 from allocator.entry import is_mine
+from allocator.errors import InvalidId
 from allocator.forks import catch_up, in_child
 from allocator.iterators import iterator
 from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
@@ -81,10 +83,19 @@ class ObjectId:
         ObjectId("4df2dcec2cdcd20936a8b817")      from 24 hex digits, 12 bytes, or another library's ObjectId
 
     `str()` gives the hex digits and `bytes()` the bytes, as bson's does. Raises `InvalidId` for anything else.
+    PyMongo takes it as one of its own: in documents and queries, in `bson.ObjectId(...)`, and in comparisons.
     Unlike the other schemes this one needs no database, and promises no more than 40 random bits do.
     """
 
     __slots__ = ("_binary",)
+
+    _type_marker = 7
+    """By this number bson writes a value as an ObjectId."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """bson's own class once bson is imported: its constructor and its comparisons ask `isinstance`."""
+        return getattr(sys.modules.get("bson.objectid"), "ObjectId", type(self))
 
     def __init__(self, value: object = None) -> None:
         if value is not None:
@@ -105,6 +116,15 @@ class ObjectId:
     def from_datetime(cls, at: datetime) -> ObjectId:
         """The least ObjectId of a second, for range queries; a time without a zone is UTC. Not unique."""
         return cls(build(timestamp(at), bytes(5), 0))
+
+    @classmethod
+    def is_valid(cls, value: object) -> bool:
+        """Whether an ObjectId can be made from this value."""
+        try:
+            parse(value)
+        except InvalidId:
+            return False
+        return True
 
     @property
     def binary(self) -> bytes:

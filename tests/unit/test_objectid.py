@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -138,5 +140,55 @@ def test_it_is_interchangeable_with_bsons():
 
     assert ObjectId(theirs).binary == theirs.binary
     assert str(ObjectId(theirs)) == str(theirs)
-    assert bson.ObjectId(str(mine)).generation_time == mine.generation_time
-    assert (ObjectId(theirs) < mine) == (theirs < bson.ObjectId(bytes(mine)))
+    assert bson.ObjectId(mine).generation_time == mine.generation_time
+    assert type(bson.ObjectId(mine).binary) is bytes
+    assert (ObjectId(theirs) < mine) == (theirs < mine) == (theirs < bson.ObjectId(mine))
+
+
+def test_it_equals_bsons_and_hashes_alike():
+    bson = pytest.importorskip("bson")
+    mine = ObjectId()
+    theirs = bson.ObjectId(str(mine))
+
+    assert mine == theirs
+    assert theirs == mine
+    assert {mine, theirs} == {theirs}
+    assert mine != bson.ObjectId()
+    assert isinstance(mine, ObjectId)
+    assert type(pickle.loads(pickle.dumps(mine))) is type(copy.copy(mine)) is ObjectId
+
+
+@pytest.mark.parametrize("in_c", [True, False], ids=["in C", "in Python"])
+def test_bson_writes_it_as_an_objectid(in_c):
+    bson = pytest.importorskip("bson")
+    if in_c and not bson.has_c():
+        pytest.skip("this bson has no extension in C")
+    encode = bson._dict_to_bson if in_c else bson._name_value_to_bson
+    options = bson.codec_options.DEFAULT_CODEC_OPTIONS
+    mine = ObjectId(TEXT)
+    if in_c:
+        written = encode({"_id": mine, "in": [mine]}, False, options)
+        assert bson.decode(written) == {"_id": bson.ObjectId(TEXT), "in": [bson.ObjectId(TEXT)]}
+        assert written == bson.encode({"_id": mine, "in": [mine]})
+    else:
+        assert encode(b"_id\0", mine, False, options) == b"\x07_id\0" + bytes.fromhex(TEXT)
+
+
+def test_bsons_own_import_may_come_later():
+    """In a process of its own: nothing of bson is there when ours is made."""
+    pytest.importorskip("bson")
+    code = (
+        "from allocator import ObjectId; mine = ObjectId(); assert mine.__class__ is ObjectId; import bson; "
+        "assert bson.ObjectId(mine) == mine"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("valid", [TEXT, TEXT.upper(), b"x" * 12, ObjectId(TEXT)])
+def test_what_makes_an_objectid_is_valid(valid):
+    assert ObjectId.is_valid(valid)
+
+
+@pytest.mark.parametrize("wrong", [None, "", b"", 0, 5, "g" * 24, " " * 24, TEXT[1:], b"x" * 11, ["a"]])
+def test_what_makes_none_is_not_valid(wrong):
+    assert not ObjectId.is_valid(wrong)
