@@ -189,6 +189,21 @@ def test_the_rights_for_an_upgrade_are_others(kind, empty):
             execute(bare.url, "CREATE TABLE another (id INTEGER)")
 
 
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+def test_the_rights_for_an_upgrade_end_at_databases_of_a_similar_name(kind, empty):
+    """In a grant on all tables of a database `_` stands for any character."""
+    similar = str(make_url(empty).database).replace("_", "X")
+    with (
+        User(kind, empty, "similar").there() as owner,
+        changed(empty, f"CREATE DATABASE {similar}", f"DROP DATABASE {similar}"),
+    ):
+        rights = granted(empty, owner.name)["upgrade"]
+        owner.allow([one.replace(f"{owner.name}_owner", owner.name) for one in rights])
+        with_schema(owner.url)
+        with pytest.raises(DBAPIError, match=r"(?i)denied"):
+            execute(owner.url, f"CREATE TABLE {similar}.another (id INTEGER)")
+
+
 def test_tokens_are_made_with_rights_of_their_own(service):
     words = ["tokens", "create", "billing", "--tags", "order", "--url", service.url]
     assert CliRunner().invoke(main, words).exit_code == 1

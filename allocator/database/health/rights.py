@@ -83,7 +83,8 @@ def postgresql(connection: Connection, role: str) -> Rights:
 
 
 def mysql(connection: Connection, role: str) -> Rights:
-    schema = quoted(str(connection.exec_driver_sql("SELECT DATABASE()").scalar()))
+    name = str(connection.exec_driver_sql("SELECT DATABASE()").scalar())
+    schema, pattern = quoted(name), quoted(name if is_literal(connection) else escaped(name))
     to, owner = user(role), user(f"{role}_owner")
     tables = [f"GRANT {', '.join(rights)} ON {schema}.{name} TO {to};" for name, rights in served(connection).items()]
     return Rights(
@@ -93,8 +94,19 @@ def mysql(connection: Connection, role: str) -> Rights:
             f"GRANT DELETE ON {schema}.allocator_ticket TO {to};",
         ],
         [f"GRANT {', '.join(TOKENS)} ON {schema}.allocator_token TO {to};"],
-        [f"GRANT CREATE, ALTER, INDEX, SELECT, INSERT, UPDATE, DELETE ON {schema}.* TO {owner};"],
+        [f"GRANT CREATE, ALTER, INDEX, SELECT, INSERT, UPDATE, DELETE ON {pattern}.* TO {owner};"],
     )
+
+
+def is_literal(connection: Connection) -> bool:
+    """With partial revokes MySQL takes the name of a database for itself, and a backslash for a part of it."""
+    found = connection.exec_driver_sql("SHOW GLOBAL VARIABLES LIKE 'partial_revokes'").first()
+    return found is not None and found[1] == "ON"
+
+
+def escaped(name: str) -> str:
+    """In a grant on all tables of a database its name is a pattern, where `_` stands for any character."""
+    return name.replace("\\", "\\\\").replace("_", "\\_").replace("%", "\\%")
 
 
 def quoted(name: str) -> str:
