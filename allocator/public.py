@@ -23,9 +23,9 @@ MAX_CHECK = 48
 MIN_CHECK_OF_SEVERAL = 20
 """With several keys the check alone says which one made a text."""
 PREFIX = re.compile(r"[A-Za-z0-9._~-]{0,32}", re.ASCII)
-TEXTS = ("base62", "crockford", "sqids")
+TEXTS = ("base62", "crockford")
 
-Text = Literal["base62", "crockford", "sqids"]
+Text = Literal["base62", "crockford"]
 
 
 class PublicIds:
@@ -39,10 +39,10 @@ class PublicIds:
         `PublicIds.new_key()` makes one. Keep it: without it no text can be read again.
     prefix: stands before each text: up to 32 of A-Z a-z 0-9 . _ ~ -. Every prefix has its own mapping, so that order 1
         and customer 1 have nothing in common.
-    text: "base62", "crockford" (Base 32, for people who read aloud) or "sqids" (needs `allocator[sqids]`).
+    text: "base62", or "crockford" (Base 32, for people who read aloud).
     check: bits of a check that only the key can make, 0 to 48. A text that was altered, made up, or made with another
-        key is taken for an id by a chance of 2**-check, and never where "base62" or "crockford" has one character
-        replaced or two neighbours swapped.
+        key is taken for an id by a chance of 2**-check, and never where one character was replaced or two neighbours
+        swapped.
     limit: the greatest id, from 1000000; `JAVASCRIPT_MAX_ID` where browsers read the number of `permute`.
     old_keys: keys used before, whose texts are still read.
 
@@ -72,7 +72,7 @@ class PublicIds:
         if len(keys) > 1 and bits < MIN_CHECK_OF_SEVERAL:
             raise InvalidSetting(f"check must be at least {MIN_CHECK_OF_SEVERAL} bits with old_keys, got {bits}")
         self._seal, *self._old = [Seal(one, prefix, limit, bits) for one in keys]
-        self._form = form_of(text, limit, bits)
+        self._form = form_of(text, (limit + 1 << bits) - 1)
         self._text = text
         self._length = len(prefix) + self._form.length
 
@@ -157,14 +157,9 @@ def check_prefix(prefix: object) -> str:
     raise InvalidSetting(f"a prefix is up to 32 of the characters A-Z a-z 0-9 . _ ~ -, got {shown(prefix, 60, ascii)}")
 
 
-def form_of(text: object, limit: int, bits: int) -> Form:
-    greatest = (limit + 1 << bits) - 1
+def form_of(text: object, greatest: int) -> Form:
     if text == "base62":
         return Base62(greatest)
     if text == "crockford":
         return Crockford(greatest)
-    if text == "sqids":
-        from allocator.sqids_text import SqidsText  # its library is optional
-
-        return SqidsText(limit, bits)
     raise InvalidSetting(f"text must be one of {', '.join(TEXTS)}, got {shown(text, 40)}")

@@ -25,7 +25,6 @@ LAYERS = (
     ("shards",),
     ("supply",),
     ("segments", "meteor", "snowflake", "objectid", "inspection"),
-    ("sqids_text",),
     ("public",),
     ("refills",),
     ("servers",),
