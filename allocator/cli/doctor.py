@@ -63,7 +63,7 @@ def print_grants(role: str, urls: tuple[str, ...], as_json: bool) -> None:
 def scripted(found: Rights) -> str:
     parts = (
         ("what the service calls", found.service),
-        ("beside that, for who makes and revokes tokens", found.tokens),
+        ("for allocator tokens, by another user", found.tokens),
         ("for allocator db upgrade, by another user", found.upgrade),
     )
     return "\n\n".join("\n".join([f"-- {title}", *lines]) for title, lines in parts if lines)

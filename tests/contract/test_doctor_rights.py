@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from allocator import Allocator, AllocatorError
 from allocator.cli import main
 from allocator.database.store import Database
-from allocator.doctor import NOTE, OUTAGE, examine, is_healthy
+from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy
 
 TABLES = ("segment", "shard", "node", "worker", "epoch", "token", "ticket_counter", "schema_version")
 PASSWORD = "Secret-1"
@@ -204,14 +204,36 @@ def test_the_rights_for_an_upgrade_end_at_databases_of_a_similar_name(kind, empt
             execute(owner.url, f"CREATE TABLE {similar}.another (id INTEGER)")
 
 
-def test_tokens_are_made_with_rights_of_their_own(service):
-    words = ["tokens", "create", "billing", "--tags", "order", "--url", service.url]
-    assert CliRunner().invoke(main, words).exit_code == 1
-    service.allow(granted(service.admin, service.name)["tokens"])
-    done = CliRunner().invoke(main, words)
-    execute(service.admin, f"REVOKE INSERT, UPDATE ON allocator_token FROM {service.told}")
+def test_tokens_are_made_by_another_user_than_the_service(kind, service):
+    rights = granted(service.admin, service.name)
+    assert not any(re.search(rf"\b{service.name}'?(@|;)", one) for one in rights["tokens"] + rights["upgrade"])
+    assert [one for one in rights["service"] if "allocator_token" in one and re.search("INSERT|UPDATE", one)] == []
+
+    words = ["tokens", "create", "billing", "--tags", "order", "--url"]
+    assert CliRunner().invoke(main, [*words, service.url]).exit_code == 1
+    with User(kind, service.admin, "clerk").there() as clerk:
+        clerk.allow([one.replace(f"{service.name}_owner", clerk.name) for one in rights["tokens"]])
+        done = CliRunner().invoke(main, [*words, clerk.url])
 
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("words", ["INSERT ON allocator_token", "UPDATE (revoked_at) ON allocator_token"])
+def test_a_user_of_a_service_that_may_make_tokens(service, healthy, words):
+    with changed(service.admin, f"GRANT {words} TO {service.told}", f"REVOKE {words} FROM {service.told}"):
+        found = named(examine(service.url))["role-may-make-tokens"]
+
+    assert "role-may-make-tokens" not in healthy
+    assert found.severity == DANGER
+    assert "may write allocator_token" in found.found
+
+
+def test_the_user_that_makes_the_tables_may_make_tokens(kind, empty):
+    with User(kind, empty, "plain").there() as owner:
+        owner.allow([one.replace("x_owner", owner.name) for one in granted(empty, "x")["upgrade"]])
+        with_schema(owner.url)
+
+        assert "role-may-make-tokens" not in named(examine(owner.url))
 
 
 def test_a_user_with_the_least_rights_is_healthy_and_what_it_may_not_see_is_said(kind, service):

@@ -47,6 +47,8 @@ SEES_SOURCE = "GRANT REPLICATION CLIENT ON *.* TO the user; on MariaDB REPLICA M
 REPLACED = ("allocator_ticket", *SWEPT)
 TABLES = tuple(table.name for table in metadata.sorted_tables)
 
+WRITING = re.compile(r"\b(INSERT|UPDATE)\b")
+OWNING = re.compile(r"\b(ALL PRIVILEGES|CREATE)(?=,|$)")
 DELETING = re.compile(r"\b(ALL PRIVILEGES|DELETE|DROP|SUPER)\b")
 GRANT = re.compile(r"GRANT (?P<rights>.+?) ON (?:TABLE )?(?P<place>\S+) TO ", re.DOTALL)
 
@@ -137,16 +139,26 @@ def clock(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 def rights(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     granted = [str(one[0]) for one in rows(connection, "SHOW GRANTS FOR CURRENT_USER")]
     everywhere, deletable = deleting(granted, str(facts["database_name"]))
-    return {"superuser": everywhere, "deletable": listed(deletable)}
+    writes_tokens = writing_tokens(granted, str(facts["database_name"]))
+    return {"superuser": everywhere, "deletable": listed(deletable), "writes_tokens": writes_tokens}
+
+
+def writing_tokens(granted: Sequence[str], database: str) -> bool:
+    """Whether these grants write tokens, and are not those of the user that makes the tables."""
+    wide = {"*.*", f"{database}.*"}
+    found = [(place_of(match), match["rights"]) for match in map(GRANT.match, granted) if match]
+    if any(place in wide and OWNING.search(rights) for place, rights in found):
+        return False
+    return any(place in {*wide, f"{database}.allocator_token"} and WRITING.search(rights) for place, rights in found)
+
+
+def place_of(match: re.Match[str]) -> str:
+    return match["place"].replace("`", "").replace("\\", "").replace("'", "")
 
 
 def deleting(granted: Sequence[str], database: str) -> tuple[bool, list[str]]:
     """Whether these grants delete everywhere, and else which tables; REPLACE cannot do without on allocator_ticket."""
-    places = [
-        match["place"].replace("`", "").replace("\\", "").replace("'", "")
-        for match in map(GRANT.match, granted)
-        if match and DELETING.search(match["rights"])
-    ]
+    places = [place_of(match) for match in map(GRANT.match, granted) if match and DELETING.search(match["rights"])]
     if "*.*" in places:
         return True, []
     if f"{database}.*" in places:

@@ -55,7 +55,8 @@ def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         connection,
         "SELECT relname, relpersistence, row_security_active(oid) AS filtered, pg_has_role(relowner, 'USAGE') AS "
         "owned, "
-        "has_table_privilege(oid, 'DELETE') AS deletes, has_table_privilege(oid, 'TRUNCATE') AS truncates "
+        "has_table_privilege(oid, 'DELETE') AS deletes, has_table_privilege(oid, 'TRUNCATE') AS truncates, "
+        "has_any_column_privilege(oid, 'INSERT, UPDATE') AS writes "
         "FROM pg_class WHERE oid = ANY (ARRAY(SELECT to_regclass(name) FROM unnest(CAST(:names AS text[])) AS name))",
         names=list(TABLES),
     )
@@ -63,6 +64,7 @@ def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         "unlogged": listed([one.relname for one in found if one.relpersistence != "p"]),
         "filtered": listed([one.relname for one in found if one.filtered]),
         "owned": listed([one.relname for one in found if one.owned]),
+        "writes_tokens": any(one.writes and not one.owned for one in found if one.relname == "allocator_token"),
         "deletable": listed(
             [one.relname for one in found if (one.deletes or one.truncates) and one.relname not in SWEPT]
         ),

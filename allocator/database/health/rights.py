@@ -26,14 +26,17 @@ SERVED: Mapping[str, tuple[str, ...]] = {
 }
 """What the library calls for; a table that is not here is read."""
 
-TOKENS = (ADD, CHANGE)
+TOKENS = {"allocator_token": (READ, ADD, CHANGE)}
+"""What `allocator tokens` calls for; the other tables are read when a database is opened.
+
+It is never the service's: whoever broke into that could make a token for everything."""
 
 SEQUENCE = "allocator_node_id_seq"
 """Of PostgreSQL: on another run of a server, node numbers are left out by drawing them."""
 
 
 class Rights(NamedTuple):
-    """Statements; the user is made before."""
+    """Statements; the users are made before: `tokens` and `upgrade` are for another one than `service`."""
 
     service: list[str]
     tokens: list[str]
@@ -57,6 +60,11 @@ def served(connection: Connection) -> dict[str, tuple[str, ...]]:
     return {name: SERVED.get(name, (READ,)) for name in names}
 
 
+def tokens(connection: Connection, schema: str, to: str) -> list[str]:
+    wanted = {name: ", ".join(TOKENS.get(name, (READ,))) for name in served(connection)}
+    return [f"GRANT {rights} ON {schema}.{name} TO {to};" for name, rights in wanted.items()]
+
+
 def postgresql(connection: Connection, role: str) -> Rights:
     words = named(
         connection,
@@ -70,10 +78,9 @@ def postgresql(connection: Connection, role: str) -> Rights:
     entry = [f"GRANT CONNECT ON DATABASE {database} TO {to};", f"GRANT USAGE ON SCHEMA {schema} TO {to};"]
     tables = [f"GRANT {', '.join(rights)} ON {schema}.{name} TO {to};" for name, rights in served(connection).items()]
     tables.append(f"GRANT USAGE ON SEQUENCE {schema}.{SEQUENCE} TO {to};")
-    tokens = [f"GRANT {', '.join(TOKENS)} ON {schema}.allocator_token TO {to};"]
     return Rights(
         [*entry, *tables],
-        tokens,
+        [one.replace(f" TO {to};", f" TO {owner};") for one in entry] + tokens(connection, schema, owner),
         [
             "-- it owns the tables, which it also needs to make a fleet and let it grow",
             f"GRANT CONNECT ON DATABASE {database} TO {owner};",
@@ -93,7 +100,7 @@ def mysql(connection: Connection, role: str) -> Rights:
             "-- and only where tickets are drawn by the statement replace, which deletes the old row of a type",
             f"GRANT DELETE ON {schema}.allocator_ticket TO {to};",
         ],
-        [f"GRANT {', '.join(TOKENS)} ON {schema}.allocator_token TO {to};"],
+        tokens(connection, schema, owner),
         [f"GRANT CREATE, ALTER, INDEX, SELECT, INSERT, UPDATE, DELETE ON {pattern}.* TO {owner};"],
     )
 

@@ -188,6 +188,13 @@ RULES = (
         "use a role with the rights of: allocator doctor --grants",
     ),
     Rule(
+        "role-may-make-tokens",
+        DANGER,
+        lambda facts: facts.get("writes_tokens"),
+        "{role} may write allocator_token: whoever takes over a service with its password makes tokens for everything",
+        "REVOKE INSERT, UPDATE ON allocator_token FROM {role}; run allocator tokens as the tables' owner",
+    ),
+    Rule(
         "connection-not-encrypted",
         NOTE,
         lambda facts: facts.get("encrypted") is False and facts.get("is_remote"),
