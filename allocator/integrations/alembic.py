@@ -5,7 +5,8 @@ Kept apart, brought up to date by `allocator db upgrade`: in `env.py`
     context.configure(..., include_name=include_name())
 
 so that autogenerate leaves them alone. In the application's own history: `target_metadata = [Base.metadata, metadata]`,
-or the allocator's revisions as a branch of it, out of the folder `versions()`. One way alone for a database.
+or the allocator's revisions as a branch of it, out of the folder `versions()`, with `check_downgrade()` before
+`context.run_migrations()`. One way alone for a database.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from allocator.database.downgrade import check_downgrade
 from allocator.database.schema import script_folder
 from allocator.database.tables import PREFIX, metadata
 
-__all__ = ["include_name", "include_object", "metadata", "versions"]
+__all__ = ["check_downgrade", "include_name", "include_object", "metadata", "versions"]
 
 NameHook = Callable[[str | None, Any, Any], bool]
 ObjectHook = Callable[[Any, str | None, Any, bool, Any], bool]

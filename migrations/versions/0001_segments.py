@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from allocator.database.downgrade import check_downgrade
+
 revision = "0001"
 down_revision = None
 branch_labels = ("allocator",)
@@ -40,11 +42,16 @@ def upgrade() -> None:
     )
 
 
-def downgrade() -> None:
-    claimed = sa.text("SELECT count(*) FROM allocator_segment WHERE max_value > 0")
-    if not op.get_context().as_sql and (tags := op.get_bind().scalar(claimed)):
-        raise RuntimeError(
-            f"refused: {tags} tags have given out ids, and without allocator_segment they would be given again; "
-            "drop the table by hand if none of these ids is in use any more"
+def kept_by_the_allocator(connection: sa.Connection) -> str:
+    """Why the downgrade would forget ids; empty if it would not."""
+    if tags := connection.scalar(sa.text("SELECT count(*) FROM allocator_segment WHERE max_value > 0")):
+        return (
+            f"{tags} tags have given out ids, and without allocator_segment they would be given again; "
+            "empty the table by hand if none of these ids is in use any more"
         )
+    return ""
+
+
+def downgrade() -> None:
+    check_downgrade(op.get_context(), revision)
     op.drop_table("allocator_segment")

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from allocator.database.downgrade import check_downgrade
+
 revision = "0002"
 down_revision = "0001"
 branch_labels = None
@@ -44,13 +46,18 @@ def upgrade() -> None:
     )
 
 
+def kept_by_the_allocator(connection: sa.Connection) -> str:
+    """Why the downgrade would forget numbers; empty if it would not."""
+    for table in ("allocator_node", "allocator_worker"):
+        if rows := connection.scalar(sa.text(f"SELECT count(*) FROM {table}")):
+            return (
+                f"{rows} rows of {table} keep numbers from being used again; "
+                "empty the table by hand if no id made with them is in use any more"
+            )
+    return ""
+
+
 def downgrade() -> None:
-    if not op.get_context().as_sql:
-        for table in ("allocator_node", "allocator_worker"):
-            if rows := op.get_bind().scalar(sa.text(f"SELECT count(*) FROM {table}")):
-                raise RuntimeError(
-                    f"refused: {rows} rows of {table} keep numbers from being used again; "
-                    "drop the table by hand if no id made with them is in use any more"
-                )
+    check_downgrade(op.get_context(), revision)
     op.drop_table("allocator_worker")
     op.drop_table("allocator_node")

@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from allocator.database.downgrade import check_downgrade
+
 revision = "0003"
 down_revision = "0002"
 branch_labels = None
@@ -67,16 +69,21 @@ def upgrade() -> None:
     )
 
 
+def kept_by_the_allocator(connection: sa.Connection) -> str:
+    """Why the downgrade would forget ids; empty if it would not."""
+    for table in ("allocator_ticket", "allocator_ticket_counter", "allocator_shard"):
+        if rows := connection.scalar(sa.text(f"SELECT count(*) FROM {table}")):
+            return (
+                f"{rows} rows of {table} keep ids from being given out again; "
+                "empty the table by hand if none of them is in use any more"
+            )
+    if tags := connection.scalar(sa.text("SELECT count(*) FROM allocator_segment WHERE shard_step <> 1")):
+        return f"{tags} tags are served by several databases, which revision 0002 cannot"
+    return ""
+
+
 def downgrade() -> None:
-    if not op.get_context().as_sql:
-        for table in ("allocator_ticket", "allocator_ticket_counter", "allocator_shard"):
-            if rows := op.get_bind().scalar(sa.text(f"SELECT count(*) FROM {table}")):
-                raise RuntimeError(
-                    f"refused: {rows} rows of {table} keep ids from being given out again; "
-                    "empty the table by hand if none of them is in use any more"
-                )
-        if tags := op.get_bind().scalar(sa.text("SELECT count(*) FROM allocator_segment WHERE shard_step <> 1")):
-            raise RuntimeError(f"refused: {tags} tags are served by several databases, which revision 0002 cannot")
+    check_downgrade(op.get_context(), revision)
     for table in ("allocator_shard", "allocator_ticket_counter", "allocator_ticket"):
         op.drop_table(table)
     for column in ("shard_step", "shard_offset"):

@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from allocator.database.downgrade import check_downgrade
+
 revision = "0004"
 down_revision = "0003"
 branch_labels = None
@@ -43,4 +45,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    check_downgrade(op.get_context(), revision)
     op.drop_table("allocator_token")

@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from allocator.database.downgrade import check_downgrade
+
 revision = "0005"
 down_revision = "0004"
 branch_labels = None
@@ -64,6 +66,7 @@ def make_epoch() -> None:
 
 
 def downgrade() -> None:
+    check_downgrade(op.get_context(), revision)
     op.drop_table("allocator_epoch")
     for column in ("margin", "epoch"):
         op.drop_column("allocator_segment", column)

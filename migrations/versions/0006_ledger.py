@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from allocator.database.downgrade import check_downgrade
+
 revision = "0006"
 down_revision = "0005"
 branch_labels = None
@@ -61,5 +63,6 @@ def make_ledger() -> None:
 
 
 def downgrade() -> None:
+    check_downgrade(op.get_context(), revision)
     if op.get_context().as_sql or "allocator_ledger" in parts():
         op.drop_table("allocator_ledger")

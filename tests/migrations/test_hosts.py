@@ -166,8 +166,42 @@ def test_our_revisions_as_a_branch_on_which_the_hosts_depend(empty, tmp_path):
     made = command.revision(config, message="next", autogenerate=True, head="host@head")
     assert "allocator_" not in Path(made.path).read_text()
     assert Path(made.path).parent == tmp_path / "host" / "versions"
-    with pytest.raises(RuntimeError, match="1 tags have given out ids"):
+    with pytest.raises(CommandError, match="1 tags have given out ids"):
         command.downgrade(config, "allocator@base")
+
+
+def test_a_host_that_checks_first_keeps_its_own_tables_too(empty, tmp_path):
+    """Without the line in `env.py` only ours are looked at before the first of our steps."""
+    config = host(tmp_path / "host", empty, BY_NAME, hooks.versions())
+    (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
+    env = tmp_path / "host" / "env.py"
+    env.write_text(
+        env.read_text()
+        .replace("import include_name", "import check_downgrade, include_name")
+        .replace("        with context.begin", "        check_downgrade()\n        with context.begin")
+    )
+    for name in ("heads", "host@head"):
+        command.upgrade(config, name)
+    before = table_names(empty)
+    with pytest.raises(CommandError, match="1 tags have given out ids"):
+        command.downgrade(config, "allocator@base")
+    command.current(config)
+
+    assert table_names(empty) == before >= {"orders", "allocator_token", "allocator_ledger"}
+    with administrator(empty) as connection:
+        connection.execute(text("DELETE FROM allocator_segment"))
+    command.downgrade(config, "allocator@base")
+    assert table_names(empty) == {"alembic_version"}
+
+
+def test_a_host_that_does_not_check_first_keeps_all_of_ours(empty, tmp_path):
+    config = host(tmp_path / "host", empty, BY_NAME, hooks.versions())
+    (tmp_path / "host" / "versions" / "host0001.py").write_text(OWN)
+    command.upgrade(config, "host@head")
+    with pytest.raises(CommandError, match="1 tags have given out ids"):
+        command.downgrade(config, "allocator@base")
+
+    assert table_names(empty) >= {"allocator_segment", "allocator_token", "allocator_ledger", "allocator_epoch"}
 
 
 def test_control_without_our_folder_nobody_knows_the_branch(tmp_path):

@@ -9,13 +9,16 @@ from contextlib import closing
 
 import pytest
 from alembic import command
+from alembic.operations import Operations
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import create_engine, inspect, text
 
 from allocator import Allocator, SchemaOutOfDate
 from allocator.database import schema
 from allocator.database.store import Database
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
+from allocator.tokens import Tokens
 
 SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 
@@ -85,22 +88,76 @@ def test_up_down_up(empty):
     assert picture(empty) == up
 
 
-def test_a_downgrade_that_would_forget_ids_is_refused(fresh):
+def rows(url: str) -> dict[str, list[tuple[object, ...]]]:
+    """Every row of our tables, also the version."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        names = sorted(inspect(connection).get_table_names())
+        found = {name: [tuple(row) for row in connection.execute(text(f"SELECT * FROM {name}"))] for name in names}
+    engine.dispose()
+    return found
+
+
+LATE = (
+    "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit) "
+    "VALUES ('late', {}, 1, 1, 9223372036854775807)"
+)
+USES = [
+    ("base", lambda ids: ids.next_id("order"), "1 tags have given out ids"),
+    ("base", lambda ids: ids.meteor(), "1 rows of allocator_node"),
+    ("0001", lambda ids: ids.meteor(), "1 rows of allocator_node"),
+    ("0002", lambda ids: ids.ticket("order"), "1 rows of allocator_ticket "),
+    ("-5", lambda ids: ids.meteor(), "1 rows of allocator_node"),
+]
+
+
+@pytest.mark.parametrize(("to", "use", "sentence"), USES, ids=["tags", "nodes", "part", "tickets", "relative"])
+def test_a_downgrade_that_would_forget_is_refused_before_its_first_step(fresh, to, use, sentence):
+    """MySQL and MariaDB keep what the steps before a refusal have dropped."""
     with Allocator(fresh) as ids:
-        ids.next_id("order")
-    with pytest.raises(RuntimeError, match="1 tags have given out ids"):
-        migrate(fresh, "downgrade", "base")
+        use(ids)
+    with closing(Database(fresh)) as database:
+        Tokens(lambda: database).create("shop", verbs=("draw",), tags=("*",))
+    before, drawn = rows(fresh), picture(fresh)
+    with pytest.raises(CommandError, match=f"refused before any table of the allocator was changed: {sentence}"):
+        migrate(fresh, "downgrade", to)
 
-    migrate(fresh, "upgrade", "head")  # without transactional DDL the newer revisions are gone already
-    with Allocator(fresh) as ids:
-        assert ids.next_id("order") == 1001
+    assert rows(fresh) == before
+    assert before["allocator_token"]
+    assert before[VERSION_TABLE] == [(REVISIONS[-1],)]
+    assert picture(fresh) == drawn
 
 
-def test_a_downgrade_that_would_forget_nodes_is_refused(fresh):
+def test_steps_that_are_not_asked_for_are_not_checked(fresh):
+    """Also where the target is relative: at the second step, two steps back would be another one."""
     with Allocator(fresh) as ids:
         ids.meteor()
-    with pytest.raises(RuntimeError, match="1 rows of allocator_node"):
-        migrate(fresh, "downgrade", "0001")
+        ids.tags.create("order")
+    for to in ("-1", "-3"):
+        migrate(fresh, "downgrade", to)
+
+    assert rows(fresh)[VERSION_TABLE] == [("0002",)]
+    with pytest.raises(CommandError, match="1 rows of allocator_node"):
+        migrate(fresh, "downgrade", "-1")
+
+
+def test_what_is_used_after_the_first_look_stops_its_step(fresh, kind, monkeypatch):
+    """A tag is used while the ledger is dropped: where DDL commits, the ids stay, though not what went before."""
+    drop, late = Operations.drop_table, [5]
+
+    def dropping(self, name, *more, **options):
+        if late:
+            self.execute(LATE.format(late.pop()))
+        return drop(self, name, *more, **options)
+
+    monkeypatch.setattr(Operations, "drop_table", dropping)
+    with pytest.raises(CommandError, match="refused: 1 tags have given out ids"):
+        migrate(fresh, "downgrade", "base")
+
+    assert ("late", 5) in [row[:2] for row in rows(fresh).get("allocator_segment", [])] or kind in (
+        "sqlite",
+        "postgres",
+    )
 
 
 def test_a_schema_that_is_behind_is_refused_and_brought_up_to_date(kind, empty):

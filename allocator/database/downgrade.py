@@ -1,0 +1,45 @@
+"""Before the first step of a downgrade: would a later one refuse?
+
+MySQL and MariaDB commit each DDL statement. A refusal half-way would leave what the earlier steps dropped lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from alembic.runtime.migration import MigrationContext
+
+checked: WeakSet[Any] = WeakSet()
+"""Each run of Alembic has a context of its own; a relative target such as -2 means what it says at the first step."""
+
+
+def check_downgrade(context: MigrationContext | None = None, revision: str = "") -> None:
+    """Raise `CommandError` if a step of the downgrade that Alembic has begun would forget ids.
+
+    Each of our steps calls this. An application with our revisions in its own history also calls it in `env.py`,
+    between `context.configure` and `context.run_migrations`: then a refusal comes before its own steps too.
+    """
+    if context is None:
+        from alembic import context as environment
+
+        context = environment.get_context()
+    # Other commands have no destination, and some of them print or compare what they are asked for steps.
+    if context.as_sql or "destination_rev" not in context.opts:
+        return
+    begun = context in checked
+    checked.add(context)
+    for step in context.opts["fn"](context.get_current_heads(), context):
+        script = getattr(step, "revision", None)
+        if script is None or step.is_upgrade or (begun and script.revision != revision):
+            continue
+        refuse(script.module, context, "refused" if begun else "refused before any table of the allocator was changed")
+
+
+def refuse(module: Any, context: MigrationContext, what: str) -> None:
+    from alembic.util import CommandError
+
+    check = getattr(module, "kept_by_the_allocator", None)
+    if check and (reason := check(context.connection)):
+        raise CommandError(f"{what}: {reason}")
