@@ -5,14 +5,20 @@ from __future__ import annotations
 from time import time
 
 from allocator.schemes.inspect import Inspection, inspect
+from allocator.schemes.layout import Layout
 
 
-def inspect_id(value: object, *, scheme: str | None = None, epoch: int | None = None) -> Inspection:
-    """Take an id of any scheme apart: a number, 24 hex digits, a UUID, or an object of these.
+def inspect_id(
+    value: object, *, scheme: str | None = None, epoch: int | None = None, layout: str | Layout | None = None
+) -> Inspection:
+    """Take an id of any scheme apart: a number, 24 hex digits, a UUID, a TSID, a ULID, or an object of these.
 
-    scheme: only this reading; one of segment, meteor, snowflake, objectid, objectid-machine, uuid.
-    epoch: of the scheme, where it is not the default one: seconds for meteor, milliseconds for snowflake.
+    scheme: only this reading; one of segment, meteor, snowflake, objectid, objectid-machine, uuid, tsid, ulid.
+    epoch: where it is not the default one: in seconds for ids that count seconds, in milliseconds for others.
+    layout: only the reading of a number by this layout: meteor, snowflake, twitter, discord, instagram, tsid, baidu,
+        sonyflake, sonyflake-v2, cosid, cosid-second; such a name and widths, as in "baidu:1/29/21/13"; or a `Layout`
+        with the fields of one of these.
 
     Raises `InvalidId` for what is no id, or not of that scheme.
     """
-    return inspect(value, time(), scheme, epoch)
+    return inspect(value, time(), scheme, epoch, layout)

@@ -8,6 +8,7 @@ import click
 
 from allocator.cli.options import as_error, json_option
 from allocator.inspection import inspect_id
+from allocator.schemes.formats import FORMATS
 from allocator.schemes.inspect import SCHEMES, Reading
 from allocator.schemes.wire import inspection_to_json
 
@@ -15,11 +16,12 @@ from allocator.schemes.wire import inspection_to_json
 @click.command("inspect", context_settings={"ignore_unknown_options": True})
 @click.argument("id_", metavar="ID")
 @click.option("--scheme", type=click.Choice(SCHEMES), help="Read it as this, and nothing else.")
-@click.option("--epoch", type=int, help="The epoch of the scheme: seconds for meteor, milliseconds for snowflake.")
+@click.option("--epoch", type=int, help="Its epoch: in seconds for ids that count seconds, else in milliseconds.")
+@click.option("--layout", metavar="NAME[:WIDTHS]", help=f"Read a number by this alone: {', '.join(FORMATS)}.")
 @json_option
 @as_error
-def inspect_command(id_: str, scheme: str | None, epoch: int | None, as_json: bool) -> None:
-    """Take ID apart: a number, 24 hex digits or a UUID.
+def inspect_command(id_: str, scheme: str | None, epoch: int | None, layout: str | None, as_json: bool) -> None:
+    """Take ID apart: a number, 24 hex digits, a UUID, a TSID or a ULID.
 
     A number alone does not say which scheme made it, so every one that fits is shown, the likely ones first.
 
@@ -28,8 +30,10 @@ def inspect_command(id_: str, scheme: str | None, epoch: int | None, as_json: bo
         allocator inspect 5016762319896585
         allocator inspect 4df2dcec2cdcd20936a8b817
         allocator inspect 1541815603606036480 --scheme snowflake
+        allocator inspect 175928847299117063 --layout discord
+        allocator inspect 180363646902239241 --layout baidu:1/29/21/13 --epoch 1474300800
     """
-    found = inspect_id(id_, scheme=scheme, epoch=epoch)
+    found = inspect_id(id_, scheme=scheme, epoch=epoch, layout=layout)
     click.echo(json.dumps(inspection_to_json(found)) if as_json else "\n\n".join(map(text, found.readings)))
 
 

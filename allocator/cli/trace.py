@@ -59,8 +59,8 @@ def trace_command(
 
 
 def settings_of(epoch: int | None, layout: str | None) -> MeteorSettings:
+    from allocator.schemes.layout import layout_from_text
     from allocator.schemes.meteor import EPOCH, METEOR, MeteorSettings
-    from allocator.schemes.wire import layout_from_text
 
     form = METEOR if layout is None else layout_from_text(layout, METEOR)
     return MeteorSettings(EPOCH if epoch is None else epoch, form).checked()

@@ -1,29 +1,33 @@
 """Taking an id apart: which schemes it may be of, its fields, its time, and what it cannot tell.
 
 A number alone does not say which scheme made it. Each scheme that fits is a `Reading`, the likely ones first; a
-reading is unlikely when its time is in the future or one of its fields cannot have the value. `scheme` and `epoch`
-decide where the caller knows more.
+reading is unlikely when its time is in the future or one of its fields cannot have the value. `scheme`, `epoch` and
+`layout` decide where the caller knows more: with a layout, no other one is a reading.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
 from allocator.errors import InvalidId, InvalidSetting
-from allocator.schemes.layout import Layout, moment
+from allocator.schemes.alphabets import BASE32
+from allocator.schemes.formats import FORMATS, Format, format_of
+from allocator.schemes.layout import moment
 from allocator.schemes.limits import MAX_ID, check_whole, shown
-from allocator.schemes.meteor import EPOCH as METEOR_EPOCH
-from allocator.schemes.meteor import METEOR, RANDOMS
+from allocator.schemes.meteor import RANDOMS
 from allocator.schemes.objectid import COUNTER, HEX, PROCESS, parse, seconds_of, time_of
-from allocator.schemes.snowflake import EPOCH as SNOWFLAKE_EPOCH
-from allocator.schemes.snowflake import SNOWFLAKE
 
 UUID_TEXT = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-fA-F]{32}", re.ASCII)
 NUMBER = re.compile(r"-?[0-9]{1,30}", re.ASCII)
-SCHEMES = ("segment", "meteor", "snowflake", "objectid", "objectid-machine", "uuid")
+TSID = re.compile(r"[0-7OIL][0-9A-TV-Z]{12}", re.ASCII | re.IGNORECASE)
+ULID = re.compile(r"[0-7OIL][0-9A-TV-Z]{25}", re.ASCII | re.IGNORECASE)
+"""Crockford's digits, in whose place O, I and L are read as 0 and 1; the first one keeps within 63 and 128 bits."""
+MISREAD = str.maketrans("OIL", "011")
+SCHEMES = ("segment", "meteor", "snowflake", "objectid", "objectid-machine", "uuid", "tsid", "ulid")
+KNOWN = "an id is a number, 24 hex digits, a UUID, a TSID or a ULID"
 CHANGED = 1_514_764_800
 """2018-01-01: about when drivers put random bytes in place of machine and process id."""
 GREGORIAN = 12_219_292_800
@@ -50,14 +54,26 @@ class Inspection:
     readings: tuple[Reading, ...]
 
 
-def inspect(value: object, now: float, scheme: str | None = None, epoch: int | None = None) -> Inspection:
+def inspect(
+    value: object, now: float, scheme: str | None = None, epoch: int | None = None, layout: object = None
+) -> Inspection:
     """Take an id apart; `now` is seconds since 1970. The epoch is in the scheme's own unit."""
     if scheme is not None and scheme not in SCHEMES:
         raise InvalidSetting(f"scheme must be one of {', '.join(SCHEMES)}, got {shown(scheme, 40)}")
     if epoch is not None:
         check_whole("epoch", epoch, 0, MAX_ID)
     text = (value if isinstance(value, str) else shown(value, form=str)).strip()
-    readings = [found for found in read_all(value, text, now, epoch) if scheme is None or found.scheme == scheme]
+    if layout is None:
+        readings = read_all(value, text, now, epoch)
+    else:
+        name, form = format_of(layout)
+        if scheme not in (None, name):
+            raise InvalidSetting(
+                f"layout {layout} is of the scheme {name}, got the scheme {scheme}; leave one of them out"
+            )
+        readings = [timed(name, form, number, epoch, now) for number in numbers_of(value, text)]
+        scheme = name
+    readings = [found for found in readings if scheme is None or found.scheme == scheme]
     if not readings:
         raise InvalidId(f"{ascii(text)[:60]} is no id of the scheme {scheme}")
     readings.sort(key=lambda found: not found.likely)
@@ -66,25 +82,54 @@ def inspect(value: object, now: float, scheme: str | None = None, epoch: int | N
 
 def read_all(value: object, text: str, now: float, epoch: int | None) -> list[Reading]:
     if isinstance(value, bool) or (not isinstance(value, int | str | UUID) and not hasattr(value, "binary")):
-        raise InvalidId(f"an id is a number, 24 hex digits or a UUID, got {type(value).__name__}")
+        raise InvalidId(f"{KNOWN}, got {type(value).__name__}")
     if isinstance(value, int):
         return read_number(value, now, epoch)
     text = text.removeprefix("urn:uuid:").strip("{}")
-    if NUMBER.fullmatch(text) and len(text) != 24:
-        return read_number(int(text), now, epoch)
+    readings = read_number(int(text), now, epoch) if is_number(text) else []
+    if TSID.fullmatch(text):
+        readings.append(read_tsid(from_base32(text), now, epoch))
+    if ULID.fullmatch(text):
+        readings.append(read_ulid(from_base32(text), now))
     if HEX.fullmatch(text):
-        return read_objectid(parse(text), now)
+        readings += read_objectid(parse(text), now)
     if UUID_TEXT.fullmatch(text):
-        return [read_uuid(UUID(text), now)]
-    raise InvalidId(f"an id is a number, 24 hex digits or a UUID, got {len(text)} characters: {ascii(text)[:60]}")
+        readings.append(read_uuid(UUID(text), now))
+    if not readings:
+        raise InvalidId(f"{KNOWN}, got {len(text)} characters: {ascii(text)[:60]}")
+    return readings
+
+
+def numbers_of(value: object, text: str) -> list[int]:
+    """The numbers that a value may stand for: 13 digits are one, and may be a TSID too."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [check_id(value)]
+    found = [check_id(int(text))] if is_number(text) else []
+    return [*found, from_base32(text)] if TSID.fullmatch(text) else found
+
+
+def is_number(text: str) -> bool:
+    """Text of so many digits as an ObjectId or a ULID has is one: no number of an id is as long."""
+    return bool(NUMBER.fullmatch(text)) and len(text) not in (24, 26)
+
+
+def from_base32(text: str) -> int:
+    number = 0
+    for digit in text.upper().translate(MISREAD):
+        number = number << 5 | BASE32.index(digit)
+    return number
+
+
+def check_id(number: int) -> int:
+    if not 1 <= number <= MAX_ID:
+        raise InvalidId(f"an id is 1 to {MAX_ID}, got {shown(number)}")
+    return number
 
 
 def read_number(number: int, now: float, epoch: int | None) -> list[Reading]:
-    if not 1 <= number <= MAX_ID:
-        raise InvalidId(f"an id is 1 to {MAX_ID}, got {shown(number)}")
+    check_id(number)
     return [
-        timed("meteor", METEOR, number, "second", 1, METEOR_EPOCH if epoch is None else epoch, now),
-        timed("snowflake", SNOWFLAKE, number, "timestamp", 1000, SNOWFLAKE_EPOCH if epoch is None else epoch, now),
+        *(timed(name, FORMATS[name], number, epoch, now) for name in ("meteor", "snowflake")),
         Reading(
             "segment",
             {"value": number},
@@ -96,28 +141,44 @@ def read_number(number: int, now: float, epoch: int | None) -> list[Reading]:
     ]
 
 
-def timed(scheme: str, layout: Layout, number: int, field: str, per_second: int, epoch: int, now: float) -> Reading:
-    fields = layout.unpack(number)
-    at = (epoch + fields[field]) / per_second
+def read_tsid(number: int, now: float, epoch: int | None) -> Reading:
+    found = timed("tsid", FORMATS["tsid"], number, epoch, now)
+    return replace(found, fields={"number": str(number), **found.fields})
+
+
+def timed(name: str, form: Format, number: int, epoch: int | None, now: float) -> Reading:
+    if epoch is not None:
+        form = form._replace(epoch=epoch)
+    fields = form.layout.unpack(number)
+    ticks = fields[form.clock]
+    at = form.time(ticks)
     against = ""
-    if at > now + AHEAD[scheme]:
+    if at > now + AHEAD.get(name, 3600.0):
         against = f"its time would be in the future, {moment(at)}"
-    elif fields.get("random", 0) >= RANDOMS:
+    elif name == "meteor" and fields["random"] >= RANDOMS:
         against = f"a random field is never {fields['random']}"
-    elif fields[field] == 0:
-        against = f"it would be made in the first {'second' if per_second == 1 else 'millisecond'} of the epoch"
+    elif ticks == 0:
+        against = f"it would be made in the first {TICK_WORDS[form.tick]} of the epoch"
     why = against or f"its time would be {moment(at)}"
-    return Reading(scheme, dict(fields), moment(at), not against, why, CANNOT_TELL[scheme])
+    return Reading(name, dict(fields), moment(at), not against, why, CANNOT_TELL.get(name, USUAL))
 
 
-AHEAD = {"meteor": 30 * 86_400.0, "snowflake": 3600.0}
-"""Seconds that an id may be ahead of the clock: a meteor's go up with the ids drawn."""
+TICK_WORDS = {1000: "second", 10: "hundredth of a second", 1: "millisecond"}
 
+AHEAD = {"meteor": 30 * 86_400.0}
+"""Seconds that an id may be ahead of the clock: a meteor's go up with the ids drawn. Of others, an hour."""
+
+USUAL = "whether layout and epoch are the default ones"
 CANNOT_TELL = {
-    "meteor": "whether layout and epoch are the default ones; the exact time: the second is that of the registration, "
-    "and goes up with the ids drawn",
-    "snowflake": "whether layout and epoch are the default ones",
+    "meteor": f"{USUAL}; the exact time: the second is that of the registration, and goes up with the ids drawn"
 }
+
+
+def read_ulid(number: int, now: float) -> Reading:
+    at = (number >> 80) / 1000
+    fields: dict[str, int | str] = {"timestamp": number >> 80, "random": f"{number & (1 << 80) - 1:020x}"}
+    why = f"its time would be {moment(at)}, {'which has passed' if at <= now else 'which is in the future'}"
+    return Reading("ulid", fields, moment(at), at <= now, why, "who made it")
 
 
 def read_objectid(raw: bytes, now: float) -> list[Reading]:

@@ -12,6 +12,7 @@ The first field is the sign: one bit, always 0, so that an id is a positive sign
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from allocator.errors import InvalidId, InvalidSetting
 from allocator.schemes.limits import check_whole, shown
 
 BITS = 64
+WIDTH = re.compile(r"[0-9]{1,2}", re.ASCII)
 MAX_EPOCH = 253_402_300_799
 """9999-12-31T23:59:59Z, the last second that `datetime` can name."""
 
@@ -96,6 +98,14 @@ def check_layout(layout: object, like: Layout) -> Layout:
         fields = ", ".join(f"{name}=…" for name in like.widths)
         raise InvalidSetting(f"the layout must be one of {fields}, in this order, got {shown(layout, 100)}")
     return layout
+
+
+def layout_from_text(text: object, like: Layout) -> Layout:
+    """A layout with the fields of `like` from its widths, as in 1/41/5/5/12."""
+    widths = text.split("/") if isinstance(text, str) else []
+    if len(widths) != len(like.widths) or not all(WIDTH.fullmatch(width) for width in widths):
+        raise InvalidSetting(f"a layout is {len(like.widths)} widths, as in {like}, got {text!a:.80}")
+    return Layout(**dict(zip(like.widths, map(int, widths), strict=True)))
 
 
 def moment(seconds: float) -> datetime:

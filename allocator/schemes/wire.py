@@ -19,9 +19,8 @@ from allocator.errors import InvalidSetting
 from allocator.schemes.epoch import Margin, margin_of, told
 from allocator.schemes.inspect import Inspection
 from allocator.schemes.lane import Lane, Seen
-from allocator.schemes.layout import Layout, check_layout
 from allocator.schemes.limits import MAX_ID, MAX_STEP, check_tag, check_whole
-from allocator.schemes.snowflake import SNOWFLAKE, Lease
+from allocator.schemes.snowflake import Lease
 from allocator.schemes.tag import DEFAULT_MARGIN, Tag
 
 MAX_LANES = 100
@@ -100,14 +99,6 @@ def seen_from_text(text: str) -> dict[Lane, int]:
         offset, step, greatest = (whole("a number of seen", number) for number in numbers)
         seen[Lane(offset, step)] = greatest
     return seen
-
-
-def layout_from_text(text: object, like: Layout = SNOWFLAKE) -> Layout:
-    """A layout with the fields of `like` from its widths, as in 1/41/5/5/12."""
-    widths = text.split("/") if isinstance(text, str) else []
-    if len(widths) != len(like.widths) or not all(NUMBER.fullmatch(width) for width in widths):
-        raise InvalidSetting(f"a layout is five widths, as in {like}, got {text!a:.80}")
-    return check_layout(Layout(**dict(zip(like.widths, map(int, widths), strict=True))), like)
 
 
 def inspection_to_json(found: Inspection) -> dict[str, object]:

@@ -99,8 +99,7 @@ class Ids:
         return Answer(lease_to_json(found))
 
     async def inspect(self, asked: Asked) -> Answer:
-        scheme, epoch = asked.query.get("scheme"), asked.query.get("epoch")
-        return Answer(inspection_to_json(inspect_id(asked.names["id"], scheme=scheme, epoch=epoch)))
+        return Answer(inspection_to_json(inspect_id(asked.names["id"], **asked.query)))
 
 
 def check_times(now: int, until: int, here: int) -> None:

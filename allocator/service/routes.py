@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from allocator.errors import InvalidCount
+from allocator.schemes.formats import FORMATS
 from allocator.schemes.inspect import SCHEMES
+from allocator.schemes.layout import layout_from_text
 from allocator.schemes.limits import MAX_ID, MAX_IDS_A_CALL, MAX_STEP
 from allocator.schemes.snowflake import NUMBER_BITS
+from allocator.schemes.snowflake import SNOWFLAKE as SNOWFLAKE_LAYOUT
 from allocator.schemes.token import ADMINISTER, DRAW, READ
-from allocator.schemes.wire import holder_of, layout_from_text, margin_from_json, seen_from_text
+from allocator.schemes.wire import holder_of, margin_from_json, seen_from_text
 from allocator.service import shapes
 from allocator.service.administration import Administration
 from allocator.service.asked import Handler
@@ -31,7 +35,15 @@ SEEN = text(
     "The greatest id that came from each lane so far, as offset.step.id, so that none comes twice after a restore.",
 )
 SCHEME = choice("scheme", SCHEMES, "Read it as this alone.")
-EPOCH = number("epoch", 0, MAX_ID, "The scheme's epoch: seconds for meteor, milliseconds for snowflake.")
+EPOCH = number("epoch", 0, MAX_ID, "Where it is another one: in seconds if the ids count these, else milliseconds.")
+LAYOUT = text(
+    "layout",
+    str,
+    f"^({'|'.join(FORMATS)})(:[0-9]+(/[0-9]+)+)?$",
+    "Read a number by this layout alone: a name, or a name and widths, as meteor:1/31/18/11/3.",
+)
+INSPECTED = (SCHEME, EPOCH, LAYOUT)
+widths = partial(layout_from_text, like=SNOWFLAKE_LAYOUT)
 SETTINGS = (
     number("step", 1, MAX_STEP, "The least number of ids a claim takes."),
     number("max_step", 1, MAX_STEP, "The greatest number of ids a claim takes."),
@@ -47,7 +59,7 @@ SETTINGS = (
     ),
 )
 LEASE = (
-    text("layout", layout_from_text, "^[0-9]+(/[0-9]+){4}$", "The widths of fields, as 1/41/5/5/12.", required=True),
+    text("layout", widths, "^[0-9]+(/[0-9]+){4}$", "The widths of fields, as 1/41/5/5/12.", required=True),
     number("epoch", 0, MAX_MILLISECOND, "Of the ids, in milliseconds since 1970.", required=True),
     number("now", 0, MAX_MILLISECOND, "The client's clock, in milliseconds since 1970.", required=True),
     number("until", 0, MAX_MILLISECOND, "When the lease ends, by the same clock.", required=True),
@@ -110,7 +122,14 @@ def table(ids: Ids, administration: Administration) -> list[Route]:
             SNOWFLAKE,
             body=RENEWAL,
         ),
-        Route("GET", "/v1/inspect/{id}", ids.inspect, "An id, taken apart", shapes.INSPECTION, query=(SCHEME, EPOCH)),
+        Route(
+            "GET",
+            "/v1/inspect/{id}",
+            ids.inspect,
+            "An id, taken apart",
+            shapes.INSPECTION,
+            query=(SCHEME, EPOCH, LAYOUT),
+        ),
         Route("GET", "/v1/sequences", administration.list, "All tags that the token may read", shapes.TAGS, READ),
         Route("GET", sequence, administration.get, "The settings of a tag, and how far it is claimed", shapes.TAG),
         Route(

@@ -252,6 +252,28 @@ def test_ids_explain_themselves(words, said):
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["175928847299117063", "--layout", "discord"],
+            ["discord: likely", "increment    7", "2016-04-30 11:18:25.796"],
+        ),
+        (
+            ["180363646902239241", "--layout", "baidu:1/29/21/13", "--epoch", "1474300800"],
+            ["baidu: likely", "worker       4", "sequence     9", "2017-01-19 04:15:46"],
+        ),
+        (["0DXBQ9H279R05"], ["tsid: likely", "501438102971408389"]),
+        (["01ARZ3NDEKTSV4RRFFQ69G5FAV"], ["ulid: likely", "2016-07-30 23:54:10.259"]),
+    ],
+)
+def test_ids_of_others_explain_themselves(words, said):
+    done = run("inspect", *words)
+
+    assert [text for text in said if text not in done.output] == []
+    assert len(json.loads(run("inspect", *words, "--json").output)["readings"]) == 1
+
+
+@pytest.mark.parametrize(
     "wrong", ["0", "-5", "99999999999999999999", "4df2dcec2cdcd20936a8b81", "4df2dcec2cdcd20936a8b81G", ""]
 )
 def test_what_is_no_id_is_refused(wrong):

@@ -160,6 +160,16 @@ def test_an_id_is_taken_apart(embedded):
     assert embedded.get("/v1/inspect/nonsense").status == 400
 
 
+def test_an_id_is_taken_apart_by_a_layout(embedded):
+    (found,) = embedded.get("/v1/inspect/175928847299117063?layout=discord").json["readings"]
+    (own,) = embedded.get("/v1/inspect/180363646902239241?layout=baidu:1/29/21/13&epoch=1474300800").json["readings"]
+
+    assert found["fields"] == {"timestamp": 41944705796, "worker": 1, "process": 0, "increment": 7}
+    assert (own["scheme"], own["time"]) == ("baidu", "2017-01-19T04:15:46+00:00")
+    assert embedded.get("/v1/inspect/5?layout=nope").status == 400
+    assert embedded.get("/v1/inspect/5?layout=baidu:1/2").status == 400
+
+
 # -- what is refused
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.errors import InvalidId, InvalidSetting
-from allocator.schemes.layout import Layout
+from allocator.schemes.layout import Layout, layout_from_text
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import SNOWFLAKE
 
@@ -71,3 +71,19 @@ def test_a_value_out_of_its_field_is_refused():
             METEOR.pack(**values)
     with pytest.raises(InvalidId, match="an id must be"):
         METEOR.unpack(1 << 63)
+
+
+def test_a_layout_is_five_widths():
+    assert layout_from_text(str(SNOWFLAKE), SNOWFLAKE) == SNOWFLAKE
+    for odd in (
+        "1/41/5/5",
+        "1/41/5/5/13",
+        "0/0/0/0/0",
+        "a/b/c/d/e",
+        "",
+        5,
+        "1/41/5/5/12/0",
+        "1/" + "9" * 30 + "/1/1/1",
+    ):
+        with pytest.raises(InvalidSetting):
+            layout_from_text(odd, SNOWFLAKE)

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator import InvalidArgument, InvalidSetting, Tag, inspect_id
+from allocator import InvalidSetting, Tag, inspect_id
 from allocator.schemes.lane import Lane, merged
-from allocator.schemes.snowflake import SNOWFLAKE, Lease
+from allocator.schemes.snowflake import Lease
 from allocator.schemes.wire import (
     holder_of,
     inspection_to_json,
-    layout_from_text,
     lease_from_json,
     lease_to_json,
     seen_from_text,
@@ -99,22 +98,6 @@ def test_a_lease_comes_back_as_it_went():
     for odd in ("", "x" * 32, "A" * 32, 5, None):
         with pytest.raises(InvalidSetting, match="32 hexadecimal digits"):
             holder_of(odd)
-
-
-def test_a_layout_is_five_widths():
-    assert layout_from_text(str(SNOWFLAKE)) == SNOWFLAKE
-    for odd in (
-        "1/41/5/5",
-        "1/41/5/5/13",
-        "0/0/0/0/0",
-        "a/b/c/d/e",
-        "",
-        5,
-        "1/41/5/5/12/0",
-        "1/" + "9" * 30 + "/1/1/1",
-    ):
-        with pytest.raises(InvalidArgument):
-            layout_from_text(odd)
 
 
 def test_numbers_may_be_digits():

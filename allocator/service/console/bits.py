@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from allocator.schemes.formats import FORMATS
 from allocator.schemes.inspect import Reading
 from allocator.schemes.layout import Layout
-from allocator.schemes.meteor import METEOR
-from allocator.schemes.snowflake import SNOWFLAKE
-
-LAYOUTS = {"meteor": METEOR, "snowflake": SNOWFLAKE}
 
 
 class Band(NamedTuple):
@@ -23,8 +20,8 @@ class Band(NamedTuple):
 
 def bands(reading: Reading) -> list[Band]:
     """None for a scheme that has no bits to show."""
-    layout = LAYOUTS.get(reading.scheme)
-    return [] if layout is None else bands_of(layout, reading)
+    form = FORMATS.get(reading.scheme)
+    return [] if form is None else bands_of(form.layout, reading)
 
 
 def bands_of(layout: Layout, reading: Reading) -> list[Band]:
