@@ -104,8 +104,7 @@ class Numbers(Runner):
                 ours = self.run(self.dialect.take_worker, chosen, fresh)
             if ours and self.ground() == ground:
                 check_same(self.run(self.dialect.list_workers), layout, epoch)  # two formats may begin at one moment
-                since = begin if isinstance(chosen, int) else max(begin, chosen.until + 1)
-                return Lease(number, fresh.holder, since, until)
+                return Lease(number, fresh.holder, begin, until)  # a worker is chosen only after its lease ended
         raise DatabaseUnavailable("every worker that was free was leased by another process first; try again")
 
     def _renewed(self, lease: Lease, until: int) -> Lease:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
@@ -43,7 +43,6 @@ class Runner:
         self._schema_seen = self._closed = False
         self.may_create = True
         """Whether a file that is not there may be made, as the embedded database does."""
-        self._inode: int | None = None
 
     def __repr__(self) -> str:
         return f"<Database {self.address.shown}>"
@@ -89,16 +88,6 @@ class Runner:
             raise AllocatorClosed
         if not self.may_create and self.is_missing():
             raise DatabaseUnavailable(f"there is no file {self.address.file}")
-        if self.address.file is not None:
-            self._check_same_file(self.address.file)
-
-    def _check_same_file(self, path: str) -> None:
-        """One that was replaced is another database: what is connected would still write the old one."""
-        with suppress(OSError):
-            inode = Path(path).stat().st_ino
-            if self._inode is not None and self._inode != inode:
-                self.engine.dispose()
-            self._inode = inode
 
     # -- schema
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import islice
+from contextlib import closing, contextmanager
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -13,7 +13,6 @@ from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, rows_of, statement
 from allocator.database.dialect import Dialect
-from allocator.database.files import Replaced, note_claim, run_of
 from allocator.database.ledger import INTO, unwritten
 from allocator.database.segments import RAISED, claiming, execute
 from allocator.database.tables import epoch, segment, worker
@@ -27,8 +26,6 @@ from allocator.errors import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.schemes.epoch import Crossing
-from allocator.schemes.lane import Lane
 from allocator.schemes.ticket import Numbering
 
 FROM_JSON = rows_of("json_extract(value, '$.{0}') AS {0}")
@@ -64,6 +61,14 @@ def is_for_all_threads(connection: Any) -> bool:
     asking.start()
     asking.join()
     return not refused
+
+
+def inode_of(path: str) -> tuple[int, int]:
+    try:
+        found = Path(path).stat()
+    except FileNotFoundError:
+        raise DatabaseUnavailable(f"there is no file {path}: it was moved or deleted; put it back") from None
+    return found.st_dev, found.st_ino
 
 
 class SQLite(Dialect):
@@ -106,6 +111,17 @@ class SQLite(Dialect):
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         # A commit must survive a power cut: FULL in WAL mode, and with a rollback journal EXTRA.
         connection.execute("PRAGMA synchronous = EXTRA").close()
+        with closing(connection.execute("PRAGMA database_list")) as listed:
+            info["path"] = next((str(path) for _, name, path in listed.fetchall() if name == "main"), "")
+        if info["path"]:
+            _, inode = info["inode"] = inode_of(info["path"])
+            info["run"] = f"'{inode:x}'"  # without the device, whose number may change when the machine restarts
+
+    def before(self, connection: Connection) -> None:
+        # A file that was replaced is another database, and this connection would still write the old one.
+        path = connection.info["path"]
+        if path and inode_of(path) != connection.info["inode"]:
+            connection.invalidate()
 
     def code(self, error: BaseException) -> str:
         words = str(error)
@@ -123,15 +139,6 @@ class SQLite(Dialect):
         named = text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name")
         return list(connection.scalars(named, {"name": table_name}))
 
-    def run_here(self, connection: Connection) -> str:
-        try:
-            return run_of(connection.connection.dbapi_connection, connection.info)
-        except Replaced as replaced:
-            connection.invalidate()
-            raise DatabaseUnavailable(
-                f"another file was put in the place of {replaced}; trying again is safe"
-            ) from None
-
     def read_home(self, connection: Connection) -> str:
         return self.look_here(connection, "").epoch
 
@@ -139,31 +146,17 @@ class SQLite(Dialect):
     def claim(cls, here: str) -> Update:
         return claiming(RAISED, here).returning(segment.c.max_value)
 
-    def claim_segment(
-        self, connection: Connection, name: str, size: int, lane: Lane, seen: int, crossing: Crossing | None = None
-    ) -> int | None:
-        # The statement commits when its last row has been fetched, which `end_of` does.
-        end = super().claim_segment(connection, name, size, lane, seen, crossing)
-        if end is not None:
-            note_claim(connection.info, name, end)
-        return end
-
     def record(self, connection: Connection, claim: Update, name: str, parameters: dict[str, object]) -> int | None:
         # It knows no statement of two tables; but nothing here is a round trip.
         with self.transaction(connection):
             end = self.end_of(execute(connection, claim, parameters), name)
             if end is not None and connection.execute(WRITE, parameters | {"end": end}).rowcount != 1:
                 raise unwritten(name)
-        if end is not None:
-            note_claim(connection.info, name, end)
         return end
 
     def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
         claiming_all = statement(CLAIM_BATCH, self.is_here(connection))
-        ends = ends_of(connection.execute(claiming_all, listed(wanted)).all())
-        for name, end in islice(ends.items(), 1):
-            note_claim(connection.info, name, end)
-        return ends
+        return ends_of(connection.execute(claiming_all, listed(wanted)).all())
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.max(value, other)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +24,6 @@ from allocator import (
     ServerReplaced,
     UnknownTag,
 )
-from allocator.database.files import run_of
 from allocator.database.forking import GATE
 from allocator.database.store import Database
 from allocator.growth import Growth
@@ -392,12 +389,11 @@ def drawn_by_another(url: str, tag: str, count: int) -> list[int]:
 
 
 @ONLY_SQLITE
-@pytest.mark.parametrize("put_back", [shutil.copyfile, os.replace], ids=["overwritten", "renamed"])
-def test_an_older_copy_of_a_file_is_noticed(fresh, file, tag, put_back):
+def test_an_older_copy_in_the_place_of_a_file_is_noticed(fresh, file, tag):
     drawn = drawn_by_another(fresh, tag, 100)
     shutil.copyfile(file, f"{file}.old")
     drawn += drawn_by_another(fresh, tag, 100)
-    put_back(f"{file}.old", file)
+    Path(f"{file}.old").replace(file)
     drawn += drawn_by_another(fresh, tag, 100)
     drawn += drawn_by_another(fresh, tag, 100)
 
@@ -406,40 +402,40 @@ def test_an_older_copy_of_a_file_is_noticed(fresh, file, tag, put_back):
 
 
 @ONLY_SQLITE
-def test_control_a_copy_that_brings_its_own_note_along_gives_ids_again(fresh, file, tag):
-    """Into the same inode, while nothing runs; nothing tells it from the file that it is a copy of."""
+def test_control_a_copy_that_is_written_into_the_file_itself_gives_ids_again(fresh, file, tag):
+    """Nothing tells the file from what it was; hence the repair of the next test."""
     drawn = drawn_by_another(fresh, tag, 100)
-    shutil.copy2(file, f"{file}.old")
+    shutil.copyfile(file, f"{file}.old")
     drawn += drawn_by_another(fresh, tag, 100)
-    shutil.copy2(f"{file}.old", file)
+    shutil.copyfile(f"{file}.old", file)
     drawn += drawn_by_another(fresh, tag, 100)
 
     assert len({*drawn}) < len(drawn)
 
 
 @ONLY_SQLITE
-def test_a_new_file_may_have_the_inode_of_the_one_that_was_removed(fresh, file, tag):
+def test_a_repair_before_anybody_draws_helps_where_a_copy_was_written_into_the_file(fresh, file, tag):
     drawn = drawn_by_another(fresh, tag, 100)
     shutil.copyfile(file, f"{file}.old")
     drawn += drawn_by_another(fresh, tag, 100)
-    file.unlink()
     shutil.copyfile(f"{file}.old", file)
+    with other(fresh) as ids:
+        ids.tags.repair(tag)
     drawn += drawn_by_another(fresh, tag, 100)
 
     assert len({*drawn}) == len(drawn)
 
 
 @ONLY_SQLITE
-@pytest.mark.parametrize("put_back", [shutil.copyfile, os.replace], ids=["overwritten", "renamed"])
-def test_a_file_that_is_replaced_under_running_processes(fresh, file, tag, put_back):
-    """What is open would still be the old one; and the next claim must not cover up that anything is missing."""
+def test_a_file_that_is_replaced_under_running_processes(fresh, file, tag):
+    """What is open would still be the old one."""
     with other(fresh) as ids, other(fresh) as knows_less:
         drawn = ids.next_ids(tag, 50) + knows_less.next_ids(tag, 50)
         with nothing_under_way():
             shutil.copyfile(file, f"{file}.old")
         drawn += ids.next_ids(tag, 500)
         with nothing_under_way():
-            put_back(f"{file}.old", file)
+            Path(f"{file}.old").replace(file)
         for _ in range(5):
             drawn += ids.next_ids(tag, 200) + knows_less.next_ids(tag, 200) + drawn_by_another(fresh, tag, 100)
 
@@ -460,38 +456,16 @@ def test_what_is_no_segment_is_drawn_from_the_file_that_is_there_now(fresh, file
 
 
 @ONLY_SQLITE
-def test_an_older_copy_with_its_note_is_noticed_by_its_place(fresh, file, tag):
-    """As `cp -a` makes it."""
-    drawn = drawn_by_another(fresh, tag, 100)
-    shutil.copy2(file, f"{file}.old")
-    drawn += drawn_by_another(fresh, tag, 100)
-    Path(f"{file}.old").replace(file)
-    drawn += drawn_by_another(fresh, tag, 100)
+def test_a_file_that_was_deleted_is_not_written_any_more(fresh, file, tag):
+    with other(fresh) as ids:
+        ids.next_id(tag)
+        with nothing_under_way():
+            file.rename(f"{file}.away")
+        with pytest.raises(DatabaseUnavailable, match="there is no file .* it was moved or deleted; put it back"):
+            ids.reserve(tag, 10)
+        Path(f"{file}.away").rename(file)
 
-    assert len({*drawn}) == len(drawn)
-
-
-@ONLY_SQLITE
-def test_a_file_that_is_locked_is_not_taken_for_an_older_copy(fresh, file, tag):
-    assert drawn_by_another(fresh, tag, 1) == [1]
-    with closing(sqlite3.connect(file, isolation_level=None)) as writer, closing(sqlite3.connect(file, 0)) as ours:
-        writer.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(DatabaseUnavailable, match="cannot be looked at: database is locked"):
-            run_of(ours, {})
-
-    assert drawn_by_another(fresh, tag, 1) == [101]
-
-
-@ONLY_SQLITE
-def test_a_file_system_without_attributes_costs_the_notice_alone(empty, tag, monkeypatch):
-    def refuses(*args: object) -> None:
-        raise OSError(95, "not supported")
-
-    monkeypatch.setattr(os, "setxattr", refuses)
-    monkeypatch.setattr(os, "getxattr", refuses)
-
-    assert drawn_by_another(empty, tag, 3) == [1, 2, 3]
-    assert drawn_by_another(empty, tag, 1) == [101]
+        assert len(ids.reserve(tag, 10)) == 10
 
 
 MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)

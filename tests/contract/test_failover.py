@@ -12,9 +12,8 @@ from rig.story import Story
 from rig.verdict import VERDICTS
 
 QUICK = (
-    "sqlite-overwritten-running",
     "sqlite-renamed-running",
-    "sqlite-removed-at-rest",
+    "sqlite-renamed-at-rest",
     "postgres-promoted",
     "mariadb-restored-here-cold",
 )

@@ -24,7 +24,7 @@ from allocator import (
 )
 from allocator.database.store import Database
 from allocator.schemes.meteor import METEOR
-from allocator.schemes.snowflake import SNOWFLAKE, LeaseClaim
+from allocator.schemes.snowflake import SNOWFLAKE, Lease, LeaseClaim
 
 OVER = Layout(sign=1, timestamp=30, datacenter=5, worker=5, sequence=23)
 TINY = Layout(sign=1, timestamp=49, datacenter=1, worker=1, sequence=12)
@@ -230,6 +230,21 @@ def test_a_lease_is_renewed_under_load_and_ids_never_stop(face, place):
         drawn.append(ids.snowflake())
 
     assert sorted(set(drawn)) == drawn
+
+
+def test_a_lease_begins_after_the_one_that_it_follows(fresh):
+    with closing(Database(fresh)) as database:
+
+        def lease(now: int) -> Lease:
+            return database.lease_worker(LeaseClaim(None, now, now + 1000), TINY, 0)
+
+        before = {one.number: one for one in (lease(1000 + n) for n in range(4))}
+        with pytest.raises(NodeIdsExhausted):
+            lease(2000)
+        later = lease(2001)
+
+    assert sorted(before) == [0, 1, 2, 3]
+    assert before[later.number].until < later.since == 2001
 
 
 def test_a_worker_is_taken_over_by_one_only(fresh):

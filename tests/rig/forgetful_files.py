@@ -21,18 +21,13 @@ Way = Callable[[Path, Path], None]
 
 
 def overwritten(copy: Path, file: Path) -> None:
-    """`cp`: the same inode, with what is noted beside the contents."""
+    """`cp`: the same inode."""
     subprocess.run(["cp", str(copy), str(file)], check=True)
 
 
 def renamed(copy: Path, file: Path) -> None:
     """`mv`: another inode."""
     copy.rename(file)
-
-
-def archived(copy: Path, file: Path) -> None:
-    """`cp -a`: the same inode, and what was noted beside the contents of the copy."""
-    subprocess.run(["cp", "-a", str(copy), str(file)], check=True)
 
 
 def removed(copy: Path, file: Path) -> None:
@@ -56,7 +51,10 @@ def dumped(copy: Path, file: Path) -> None:
         target.executescript(script)
 
 
-WAYS: tuple[Way, ...] = (overwritten, renamed, archived, removed, loaded, dumped)
+RENAMED: tuple[Way, ...] = (renamed,)
+SAME_FILE: tuple[Way, ...] = (overwritten, loaded)
+BY_LUCK: tuple[Way, ...] = (removed, dumped)
+"""Some file systems give the number of a file that was removed to the next one."""
 
 
 class Replaced(Forgetful):
@@ -69,7 +67,7 @@ class Replaced(Forgetful):
 
     def part(self) -> None:
         self.wait_until_quiet()
-        subprocess.run(["cp", "-a", str(self.file), str(self.copy)], check=True)
+        subprocess.run(["cp", str(self.file), str(self.copy)], check=True)
 
     def strike(self) -> None:
         self.wait_until_quiet()

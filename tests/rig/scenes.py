@@ -10,7 +10,7 @@ from typing import Any
 from rig.drawers import Drawer, Process
 from rig.forgetful import Forgetful, Promoted, Restored
 from rig.forgetful_dumps import Dumped
-from rig.forgetful_files import WAYS, Replaced
+from rig.forgetful_files import BY_LUCK, RENAMED, SAME_FILE, Replaced, Way
 from rig.machine_images import MariaDBImage, MySQLImage
 from rig.machine_mysql import MariaDB
 from rig.machine_postgres import Postgres
@@ -67,18 +67,22 @@ def dumped(kind: str, into: str) -> Scene:
     return Scene(kind, lambda templates, folder: Dumped(templates, templates.new(KINDS[kind]), into), running, another)
 
 
-def replaced(way: Callable[[Path, Path], None], running: bool) -> Scene:
+def replaced(way: Way, running: bool) -> Scene:
     return Scene("sqlite", lambda templates, folder: Replaced(folder, way), running)
 
 
-SQLITE = {
-    f"sqlite-{way.__name__}-{'running' if running else 'at-rest'}": replaced(way, running)
-    for way in WAYS
-    for running in (True, False)
-}
-UNNOTICED = {name: SQLITE.pop(name) for name in [*SQLITE] if "archived" in name}
+def of_sqlite(*ways: Way) -> dict[str, Scene]:
+    return {
+        f"sqlite-{way.__name__}-{'running' if running else 'at-rest'}": replaced(way, running)
+        for way in ways
+        for running in (True, False)
+    }
+
+
+UNNOTICED = of_sqlite(*SAME_FILE)
 UNNOTICED |= {f"{kind}-dumped-to-itself": dumped(kind, "itself") for kind in KINDS if kind != "postgres"}
 """What tells nothing of having been replaced; see docs/reliability.md."""
+PERHAPS_NOTICED = of_sqlite(*BY_LUCK)
 PROMOTED = {f"{kind}-promoted": promoted(kind) for kind in KINDS}
 RESTORED = {
     f"{kind}-restored-{where}-{when}": restored(kind, elsewhere=where == "elsewhere", stopped=when == "cold")
@@ -88,4 +92,4 @@ RESTORED = {
 }
 DUMPED = {f"{kind}-dumped-to-{into}": dumped(kind, into) for kind in KINDS for into in ("server", "database")}
 DUMPED |= {f"postgres-dumped-to-{into}": dumped("postgres", into) for into in ("itself", "rows")}
-SCENES = SQLITE | PROMOTED | RESTORED | DUMPED
+SCENES = of_sqlite(*RENAMED) | PROMOTED | RESTORED | DUMPED

@@ -337,3 +337,12 @@ def test_numbers_that_never_were_leased_come_before_ended_ones():
     rows = [Worker(0, str(SNOWFLAKE), EPOCH, "x", 5, "here", 1)]
 
     assert choose_worker(rows, SNOWFLAKE, EPOCH, 10, 0) == 1
+
+
+def test_a_worker_is_free_from_the_millisecond_after_its_lease():
+    """Whoever takes it over begins at `now`, and the last millisecond of the lease is still its holder's."""
+    rows = [Worker(n, str(SNOWFLAKE), EPOCH, "x", 60_000, "here", 1) for n in range(1024)]
+    with pytest.raises(NodeIdsExhausted, match="the next lease ends in 0 s"):
+        choose_worker(rows, SNOWFLAKE, EPOCH, 60_000, 0)
+
+    assert choose_worker(rows, SNOWFLAKE, EPOCH, 60_001, 0) in rows
