@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 from allocator.errors import (
     AccessDenied,
-    DatabaseRefused,
-    InvalidArgument,
     InvalidSetting,
     TagExists,
     UnknownTag,
@@ -32,7 +32,41 @@ from allocator.schemes.wire import (
 from allocator.servers import Servers
 from allocator.tags import Tags
 
-T = TypeVar("T")
+NUMBERS = 10_000
+SEGMENTS = 100
+"""How many of its latest tickets and nodes, and of its latest segments, a process compares with what comes next."""
+
+
+class Received:
+    """What the servers gave to this process lately, so that nothing is taken from them twice."""
+
+    def __init__(self) -> None:
+        self._numbers: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._segments: deque[tuple[str, range]] = deque(maxlen=SEGMENTS)
+        self.lock = threading.Lock()
+
+    def number(self, what: str, number: int) -> int:
+        with self.lock:
+            if (what, number) in self._numbers:
+                raise InvalidSetting(f"{what} {number} came before")
+            self._numbers[what, number] = None
+            if len(self._numbers) > NUMBERS:
+                self._numbers.popitem(last=False)
+        return number
+
+    def segment(self, tag: str, segment: range) -> range:
+        """Marks of what was seen do not tell of a claim that was under way at the same time."""
+        with self.lock:
+            if any(name == tag and overlap(segment, known) for name, known in self._segments):
+                raise InvalidSetting(f"ids of {segment} came before")
+            self._segments.append((tag, segment))
+        return segment
+
+
+def overlap(one: range, other: range) -> bool:
+    """Whether they may share an id; those of two lanes of one fleet never do."""
+    beside = one.step == other.step and one[0] % one.step != other[0] % one.step
+    return not beside and one[0] <= other[-1] and other[0] <= one[-1]
 
 
 class Service:
@@ -41,7 +75,12 @@ class Service:
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
         self.close = servers.close
-        self.abandon = servers.abandon
+        self._received = Received()
+
+    def abandon(self) -> None:
+        """After a fork, in the child."""
+        self._received.lock = threading.Lock()
+        self.servers.abandon()
 
     @property
     def shown(self) -> str:
@@ -65,13 +104,17 @@ class Service:
             return template
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
+        def read(answer: Any) -> range:
+            found = segment_from_json(answer, name)
+            if len(found) > size or (exact and len(found) != size):
+                raise InvalidSetting(f"{size} ids were asked for, and {len(found)} came")
+            low = mark(seen, lane_of(found))
+            if found[0] <= low or is_outgrown(lane_of(found), seen):
+                raise damaged(name, f"a claim of {size} ids above {low} returned {found}")
+            return self._received.segment(name, found)
+
         fields = {"size": str(size), "exact": str(exact).lower(), "seen": seen_to_text(seen)}
-        answer = self.servers.ask("POST", f"/v1/sequences/{name}/segments", fields)
-        found = checked(lambda value: segment_from_json(value, name), answer)
-        low = mark(seen, lane_of(found))
-        if found[0] <= low or is_outgrown(lane_of(found), seen) or len(found) > size or (exact and len(found) != size):
-            raise damaged(name, f"a claim of {size} ids above {low} returned {found}")
-        return found
+        return self.servers.ask("POST", f"/v1/sequences/{name}/segments", fields, read=read)
 
     def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
         return []  # the service gathers what its clients claim
@@ -80,21 +123,29 @@ class Service:
         return {}
 
     def ticket(self, kind: str, end: float) -> int:
-        answer = self.servers.ask("POST", f"/v1/tickets/{check_tag(kind)}", timeout=end - monotonic())
-        return checked(lambda value: ticket_from_json(value, kind), answer)
+        def read(answer: Any) -> int:
+            return self._received.number(f"ticket of type {kind}:", ticket_from_json(answer, kind))
+
+        return self.servers.ask("POST", f"/v1/tickets/{check_tag(kind)}", timeout=end - monotonic(), read=read)
 
     def register_node(self) -> int:
-        return checked(lambda value: whole("node", value.get("node"), 1), self.servers.ask("POST", "/v1/nodes"))
+        def read(answer: Any) -> int:
+            return self._received.number("node", whole("node", answer.get("node"), 1))
+
+        return self.servers.ask("POST", "/v1/nodes", read=read)
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         workers = (layout.limit("datacenter") + 1) * (layout.limit("worker") + 1)
         form = {"layout": str(layout), "epoch": epoch, "now": claim.now, "until": claim.until}
-        if claim.lease is None:
-            answer = self.servers.ask("POST", "/v1/workers", body=form)
-        else:
+        method, path = "POST", "/v1/workers"
+        if claim.lease is not None:
+            method, path = "PUT", f"{path}/{claim.lease.number}"
             form |= {"holder": claim.lease.holder, "since": claim.lease.since}
-            answer = self.servers.ask("PUT", f"/v1/workers/{claim.lease.number}", body=form)
-        return checked(lambda value: lease_from_json(value, workers), answer)
+
+        def read(answer: Any) -> Lease:
+            return check_lease(claim, lease_from_json(answer, workers))
+
+        return self.servers.ask(method, path, body=form, read=read)
 
     # -- tags
 
@@ -102,7 +153,8 @@ class Service:
         return ServedTags(self, template)
 
     def read_tag(self, name: str) -> Tag:
-        return checked(tag_from_json, self.servers.ask("GET", f"/v1/sequences/{check_tag(name)}"))
+        path = f"/v1/sequences/{check_tag(name)}"
+        return self.servers.ask("GET", path, read=lambda value: tag_named(name, value))
 
     def make_tag(self, tag: Tag) -> Tag:
         form: dict[str, object] = {
@@ -115,9 +167,26 @@ class Service:
         return self.put_tag(tag.name, form, {"If-None-Match": "*"})
 
     def put_tag(self, name: str, form: Mapping[str, object], headers: Mapping[str, str]) -> Tag:
-        return checked(
-            tag_from_json, self.servers.ask("PUT", f"/v1/sequences/{check_tag(name)}", body=form, headers=headers)
-        )
+        path = f"/v1/sequences/{check_tag(name)}"
+        return self.servers.ask("PUT", path, body=form, headers=headers, read=lambda value: tag_named(name, value))
+
+
+def tag_named(name: str, value: Any) -> Tag:
+    tag = tag_from_json(value)
+    if tag.name != name:
+        raise InvalidSetting(f"this is about {tag.name!r}, and not {name!r}")
+    return tag
+
+
+def check_lease(claim: LeaseClaim, lease: Lease) -> Lease:
+    """The lease, if it is the one that was asked for; a longer one might be somebody else's before it ends."""
+    before = claim.lease
+    if before and (lease.number, lease.holder, lease.since) != (before.number, before.holder, before.since):
+        raise InvalidSetting(f"worker {before.number} was to be renewed, and the lease of another one came")
+    begin = claim.now if before else lease.since
+    if not claim.now <= begin <= lease.until <= begin + claim.until - claim.now:
+        raise InvalidSetting(f"a lease from {claim.now} to {claim.until} was asked for, got {begin} to {lease.until}")
+    return lease
 
 
 class ServedTags(Tags):
@@ -128,8 +197,10 @@ class ServedTags(Tags):
         self._service = service
 
     def list(self) -> list[Tag]:
-        found = self._service.servers.ask("GET", "/v1/sequences")
-        return checked(lambda value: [tag_from_json(one) for one in value["sequences"]], found)
+        def read(answer: Any) -> list[Tag]:
+            return [tag_from_json(one) for one in answer["sequences"]]
+
+        return self._service.servers.ask("GET", "/v1/sequences", read=read)
 
     def get(self, tag: str) -> Tag:
         return self._service.read_tag(tag)
@@ -145,11 +216,3 @@ class ServedTags(Tags):
 
     def _highest(self, name: str) -> int:
         raise InvalidSetting("start_after_column needs the database itself; create this tag where that can be reached")
-
-
-def checked(read: Callable[[Any], T], answer: Any) -> T:
-    """What `read` makes of an answer; one that is not as agreed is a server of another kind."""
-    try:
-        return read(answer)
-    except (InvalidArgument, AttributeError, KeyError, TypeError) as error:
-        raise DatabaseRefused(f"the server's answer is not that of this service: {error}") from error

@@ -7,9 +7,9 @@ had claimed is burnt.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import allocator.errors
@@ -19,6 +19,7 @@ from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
     DatabaseUnavailable,
+    InvalidArgument,
     InvalidDatabase,
     InvalidSetting,
     SchemaDamaged,
@@ -30,10 +31,12 @@ from allocator.forks import catch_up
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
 
+T = TypeVar("T")
+
 CONNECTIONS = 8
 PIECE = 65_536
-MAX_ANSWER = 16 * 1024 * 1024
-"""Bytes; enough for the settings of a hundred thousand tags."""
+MAX_SHOWN = 1000
+"""Characters of what a server says that stand in a message."""
 MOST = 0.9
 """Of the timeout, for all servers together: the caller should learn why it failed before it gives up."""
 
@@ -95,11 +98,15 @@ class Servers:
         path: str,
         fields: Mapping[str, str] | None = None,
         *,
+        read: Callable[[Any], T],
         body: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
-    ) -> Any:
-        """The JSON of the first server that answers; raises what the last one refused with."""
+    ) -> T:
+        """What `read` makes of the JSON of the first server that answers; raises what the last one refused with.
+
+        An answer that `read` refuses is dropped as a whole, and the next server is asked.
+        """
         end = monotonic() + MOST * (self._timeout if timeout is None else timeout)
         query = "&".join(f"{name}={quote(value)}" for name, value in (fields or {}).items())
         target = f"{path}?{query}" if query else path
@@ -110,7 +117,8 @@ class Servers:
             if left <= 0:
                 break
             try:
-                answer = self._send(number, method, target, body, headers or {}, left / (len(order) - tried))
+                seconds = left / (len(order) - tried)
+                answer = checked(read, self._send(number, method, target, body, headers or {}, seconds))
             except (DatabaseUnavailable, DatabaseRefused) as its_own:
                 error = its_own
                 continue
@@ -151,7 +159,7 @@ class Servers:
                 preload_content=False,
                 decode_content=False,
             )
-            content = read(answer, monotonic() + seconds)
+            content = content_of(answer)
         except SSLError as error:
             raise DatabaseRefused(
                 f"the certificate of {server} is not trusted, or it speaks no TLS: {reason(error)}; for a certificate "
@@ -175,24 +183,29 @@ class Servers:
 
 def new_pool(servers: int) -> PoolManager:
     try:
-        from urllib3 import PoolManager
+        from allocator import deadline
     except ImportError as error:
         raise InvalidDatabase(
             "a service is asked with urllib3, which is not installed; pip install 'allocator[client]'"
         ) from error
-    return PoolManager(num_pools=max(10, servers), maxsize=CONNECTIONS)
+    return deadline.new_pool(servers, CONNECTIONS)
 
 
-def read(answer: BaseHTTPResponse, end: float) -> bytes:
-    """The body; a time-out of the library's own counts for each piece that comes."""
+def content_of(answer: BaseHTTPResponse) -> bytes:
+    """The body, in pieces: a length that the server only claims reserves no memory."""
     content = bytearray()
     while piece := answer.read1(PIECE):
         content += piece
-        if len(content) > MAX_ANSWER or monotonic() > end:
-            answer.close()
-            raise OSError("the answer is too long" if len(content) > MAX_ANSWER else "the answer is too slow")
     answer.release_conn()
     return bytes(content)
+
+
+def checked(read: Callable[[Any], T], answer: Any) -> T:
+    """What `read` makes of an answer; one that is not as agreed is a server of another kind."""
+    try:
+        return read(answer)
+    except (InvalidArgument, AttributeError, KeyError, TypeError) as error:
+        raise DatabaseRefused(f"the server's answer is not that of this service: {printable(error)}") from error
 
 
 def parsed(server: str, status: int, content: bytes) -> Any:
@@ -206,7 +219,7 @@ def refusal(server: str, status: int, content: bytes) -> AllocatorError:
     """The error that the service raised, as its problem+json tells it."""
     try:
         problem = json.loads(content)
-        name, detail = str(problem["error"]), str(problem["detail"])
+        name, detail = str(problem["error"]), printable(problem["detail"])
     except (ValueError, KeyError, TypeError, RecursionError):
         if status in {401, 403}:
             return AccessDenied(f"{server} answered {status}")
@@ -222,4 +235,10 @@ def refusal(server: str, status: int, content: bytes) -> AllocatorError:
 def reason(error: BaseException) -> str:
     """The last cause, which says it in the fewest words."""
     inner = getattr(error, "reason", None) or error.__cause__ or error
-    return f"{type(inner).__name__}: {str(inner).rpartition(': ')[2]}"
+    return f"{type(inner).__name__}: {printable(str(inner).rpartition(': ')[2])}"
+
+
+def printable(said: object) -> str:
+    """What a server says, for messages and logs: of a bounded length, without control characters."""
+    text = str(said)[:MAX_SHOWN]
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

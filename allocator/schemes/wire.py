@@ -22,6 +22,7 @@ from allocator.schemes.lane import Lane, Seen
 from allocator.schemes.limits import MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.snowflake import Lease
 from allocator.schemes.tag import DEFAULT_MARGIN, Tag
+from allocator.schemes.ticket import MAX_SHARDS
 
 MAX_LANES = 100
 NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
@@ -46,7 +47,7 @@ def segment_from_json(value: Mapping[str, Any], tag: str) -> range:
         raise InvalidSetting(f"this is about {value.get('tag')!a:.80}, and not {tag!r}")
     start = whole("start", value.get("start"), 1)
     stop = whole("stop", value.get("stop"), start + 1, MAX_ID + MAX_STEP)
-    segment = range(start, stop, whole("step", value.get("step"), 1))
+    segment = range(start, stop, whole("step", value.get("step"), 1, MAX_SHARDS))
     check_whole("the last id", segment[-1], 1, MAX_ID)
     return segment
 

@@ -251,12 +251,15 @@ def test_every_line_of_the_log_is_json(tmp_path):
     assert [line["error"] for line in lines if line.get("status") == 400] == ["InvalidTag"]
 
 
-def test_it_serves_https(tmp_path):
+def test_it_serves_https(tmp_path, monkeypatch):
     certificate, key = self_signed(tmp_path)
     options = ("--certificate", str(certificate), "--key", str(key))
     with Served(f"sqlite:///{tmp_path}/ids.db", options=options, ca=str(certificate)) as service:
         assert service.address.startswith("https://")
         assert service.post("/v1/sequences/order/ids").ids == ["1"]
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        with Allocator(service.address) as ids:
+            assert ids.reserve("order", 2) == range(1001, 1003)
         assert service.stop() == 0
         assert "exceeded" not in service.log()  # urllib3 says no goodbye over TLS, for which the end does not wait
 

@@ -358,7 +358,7 @@ def test_a_lease_far_in_the_future_is_refused(shared_service):
         for begin, until in ((now + 3_600_000, now + 3_660_000), (now, now + 700_000), (now, now)):
             form = {"layout": str(SNOWFLAKE), "epoch": EPOCH, "now": begin, "until": until}
             with pytest.raises(InvalidSetting, match="now must be|until must be"):
-                servers.ask("POST", "/v1/workers", body=form)
+                servers.ask("POST", "/v1/workers", body=form, read=dict)
 
 
 def test_a_format_that_is_not_the_services_own_is_refused(shared_service):
@@ -368,7 +368,7 @@ def test_a_format_that_is_not_the_services_own_is_refused(shared_service):
         for layout, epoch in (("1/1/1/1/60", EPOCH), (str(SNOWFLAKE), 0)):
             form = {"layout": layout, "epoch": epoch, "now": now, "until": now + 1000}
             with pytest.raises(InvalidSetting, match="this service leases workers for the layout"):
-                ids._backend.servers.ask("POST", "/v1/workers", body=form)
+                ids._backend.servers.ask("POST", "/v1/workers", body=form, read=dict)
         assert ids.snowflake() > 0
 
 

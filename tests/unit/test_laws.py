@@ -27,6 +27,7 @@ LAYERS = (
     ("segments", "meteor", "snowflake", "objectid", "inspection"),
     ("public",),
     ("refills",),
+    ("deadline",),
     ("servers",),
     ("client",),
     ("backend",),

@@ -1,0 +1,260 @@
+"""The client before servers that never end an answer, or give one that nobody asked for."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from time import monotonic, time
+
+import pytest
+from rig.hostile import DRIPS, FLOODS, Hostile, saying
+
+import allocator.deadline
+from allocator import (
+    Allocator,
+    AllocatorError,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    SchemaDamaged,
+    Tag,
+    UnknownTag,
+)
+from allocator.client import Service
+from allocator.schemes.lane import Lane
+from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
+from allocator.servers import Servers
+
+TIMEOUT = 1.5
+SETTINGS = {"tag": "order", "max_value": "0", "step": 50, "max_step": 50, "limit": "1000000"}
+TICKET = {"type": "order", "id": "7"}
+NOW = 1_800_000_000_000
+
+
+def asking(*addresses: str, timeout: float = TIMEOUT) -> Service:
+    return Service(Servers(list(addresses), None, timeout))
+
+
+def always(body: object, **more: str) -> Hostile:
+    return Hostile(lambda asked: [saying(body, **more)])
+
+
+@pytest.mark.parametrize("name", DRIPS)
+def test_what_drips_without_end_is_closed_at_the_deadline_and_the_next_server_asked(name):
+    before, pieces = DRIPS[name]
+    with always(TICKET) as good, Hostile(lambda asked: hostile.dripping(before, pieces)) as hostile:
+        service = asking(hostile.address, good.address)
+        began = monotonic()
+        assert service.ticket("order", monotonic() + TIMEOUT) == 7
+        assert monotonic() - began < TIMEOUT
+        assert hostile.hung_up.wait(5)
+
+
+@pytest.mark.parametrize("name", DRIPS)
+def test_the_only_server_costs_no_more_than_the_timeout(name):
+    before, pieces = DRIPS[name]
+    with Hostile(lambda asked: hostile.dripping(before, pieces)) as hostile:
+        began = monotonic()
+        with pytest.raises(DatabaseUnavailable, match="too slow|timed out"):
+            asking(hostile.address, timeout=0.5).read_tag("order")
+        assert monotonic() - began < 1
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_an_answer_without_end_fills_no_memory(name, monkeypatch):
+    monkeypatch.setattr(allocator.deadline, "MAX_ANSWER", 1024 * 1024)
+    before, piece = FLOODS[name]
+
+    def answers(asked: str) -> Iterator[bytes]:
+        yield before
+        yield from repeat(piece, 4000)
+
+    with Hostile(answers) as hostile:
+        with pytest.raises(DatabaseUnavailable, match=r"too long|LineTooLong"):
+            asking(hostile.address, timeout=20).read_tag("order")
+        assert hostile.hung_up.wait(5)
+
+
+def test_all_addresses_of_a_host_share_the_time(monkeypatch):
+    """As a name with several records whose machines are gone: no packet comes back from any."""
+    given: list[float] = []
+
+    class Mute(allocator.deadline.socket.socket):
+        def connect(self, address: object) -> None:
+            given.append(self.gettimeout() or 0.0)
+            raise TimeoutError("timed out")
+
+    found = [(2, 1, 6, "", (f"192.0.2.{number}", 80)) for number in range(4)]
+    monkeypatch.setattr(allocator.deadline.socket, "getaddrinfo", lambda *args, **options: found)
+    monkeypatch.setattr(allocator.deadline.socket, "socket", Mute)
+    with pytest.raises(DatabaseUnavailable, match="did not answer"):
+        asking("http://ids.example.org", timeout=1).read_tag("order")
+
+    assert len(given) == 4
+    assert given[0] < 0.3
+
+
+# -- wrong answers
+
+
+def test_a_ticket_that_came_before_is_refused_and_the_next_server_asked():
+    with always(TICKET) as hostile, always({"type": "order", "id": "8"}) as good:
+        service = asking(hostile.address, good.address)
+        drawn = [service.ticket("order", monotonic() + TIMEOUT) for _ in range(2)]
+        with pytest.raises(DatabaseRefused, match="ticket of type order: 7 came before"):
+            service.ticket("order", monotonic() + TIMEOUT)
+
+    assert drawn == [7, 8]
+
+
+def test_types_of_tickets_number_for_themselves():
+    with Hostile(lambda asked: [saying({"type": asked.rpartition("/")[2], "id": "7"})]) as server:
+        service = asking(server.address)
+        assert [service.ticket(kind, monotonic() + TIMEOUT) for kind in ("a", "b")] == [7, 7]
+
+
+def test_a_node_that_came_before_is_refused():
+    with always({"node": "5"}) as hostile:
+        service = asking(hostile.address)
+        assert service.register_node() == 5
+        with pytest.raises(DatabaseRefused, match="node 5 came before"):
+            service.register_node()
+
+
+def test_two_claims_at_once_never_bring_the_same_segment():
+    """Neither knows of the other what it has seen."""
+    together = threading.Barrier(2)
+
+    def answers(asked: str) -> Iterable[bytes]:
+        together.wait(5)
+        return [saying({"tag": "order", "start": "1", "stop": "51", "step": "1"})]
+
+    def claim(service: Service) -> range | AllocatorError:
+        try:
+            return service.claim_segment("order", 50, {})
+        except DatabaseRefused as refused:
+            return refused
+
+    with Hostile(answers) as hostile, ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(claim, [asking(hostile.address)] * 2))
+    brought = [one for one in found if isinstance(one, range)]
+
+    assert brought == [range(1, 51)]
+
+
+def test_lanes_of_one_fleet_lie_beside_each_other():
+    starts = iter(("1", "2"))
+    with Hostile(lambda asked: [saying({"tag": "order", "start": next(starts), "stop": "100", "step": "2"})]) as server:
+        service = asking(server.address)
+        first, second = service.claim_segment("order", 50, {}), service.claim_segment("order", 50, {})
+
+    assert not {*first} & {*second}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"start": "1", "stop": "1000", "step": "1"},
+        {"start": "1", "stop": "40", "step": "1"},
+        {"start": "1", "stop": "500000", "step": "10000"},
+        {"start": "1", "stop": str(2**62), "step": "1"},
+    ],
+)
+def test_a_segment_that_was_not_asked_for_is_refused_and_the_next_server_asked(answer):
+    whole = {"tag": "order", "start": "1", "stop": "51", "step": "1"}
+    with always({"tag": "order", **answer}) as hostile, always(whole) as good:
+        assert asking(hostile.address, good.address).claim_segment("order", 50, {}, exact=True) == range(1, 51)
+        with pytest.raises(DatabaseRefused, match="not that of this service"):
+            asking(hostile.address).claim_segment("order", 50, {}, exact=True)
+
+
+def test_a_segment_below_what_was_seen_stops_the_tag():
+    with always({"tag": "order", "start": "1", "stop": "51", "step": "1"}) as hostile, pytest.raises(SchemaDamaged):
+        asking(hostile.address).claim_segment("order", 50, {Lane(): 50})
+
+
+HELD = Lease(7, "ab" * 16, NOW - 60_000, NOW)
+
+
+@pytest.mark.parametrize(
+    ("before", "wrong"),
+    [
+        (None, {"until": 2**62}),
+        (None, {"until": NOW + 60_001}),
+        (None, {"since": 0}),
+        (None, {"since": NOW + 70_000}),
+        (HELD, {"until": 2**62}),
+        (HELD, {"until": NOW + 60_001}),
+        (HELD, {"worker": 8}),
+        (HELD, {"holder": "cd" * 16}),
+        (HELD, {"since": 0}),
+    ],
+)
+def test_a_lease_that_was_not_asked_for_is_refused(before, wrong):
+    since = before.since if before else NOW
+    right = {"worker": 7, "holder": "ab" * 16, "since": since, "until": NOW + 60_000}
+    claim = LeaseClaim(before, NOW, NOW + 60_000)
+    with always(right) as good, always(right | wrong) as hostile:
+        assert asking(hostile.address, good.address).lease_worker(claim, SNOWFLAKE, EPOCH).until == NOW + 60_000
+        with pytest.raises(DatabaseRefused, match="a lease from|to be renewed"):
+            asking(hostile.address).lease_worker(claim, SNOWFLAKE, EPOCH)
+
+
+def test_a_lease_may_begin_later_than_it_was_asked_for():
+    """As after a failover, when others may still hold what is forgotten."""
+    later = {"worker": 7, "holder": "ab" * 16, "since": NOW + 300_000, "until": NOW + 360_000}
+    with always(later) as server:
+        found = asking(server.address).lease_worker(LeaseClaim(None, NOW, NOW + 60_000), SNOWFLAKE, EPOCH)
+
+    assert found.until == NOW + 360_000
+
+
+def test_the_settings_of_another_tag_are_refused():
+    with always(SETTINGS | {"tag": "other"}) as hostile, always(SETTINGS) as good:
+        assert asking(hostile.address, good.address).read_tag("order") == Tag("order", 0, 50, 50, 1_000_000)
+        with pytest.raises(DatabaseRefused, match="this is about 'other'"):
+            asking(hostile.address).read_tag("order")
+
+
+EVIL = "gone\x1b[2J\r\n2026-01-01 INFO all is well\x00\u202e" + "x" * 5000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        saying({"error": "UnknownTag", "detail": EVIL}, status="404 Not Found"),
+        saying({"error": "DatabaseUnavailable", "detail": EVIL}, status="503 x"),
+        saying({"error": "Refused", "detail": EVIL}, status="400 x"),
+        saying({"error": "UnknownTag", "detail": [EVIL]}, status="404 x"),
+        b"\x1b[2J is no status\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\x1b[2J\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: \x1b[2J\r\n\r\n",
+        b"HTTP/1.1 200 \x1b[2J\r\nX\x1b[2J\r\n : x\r\nContent-Length: 2\r\n\r\n{}",
+        saying({"tag": "\x1b[2J"}),
+        saying({**SETTINGS, "step": "\x1b[2J"}),
+    ],
+)
+def test_what_a_server_says_reaches_messages_and_logs_without_control_characters(answer, caplog):
+    caplog.set_level(logging.DEBUG)
+    with Hostile(lambda asked: [answer]) as hostile:
+        ids = Allocator(hostile.address, timeout=0.5)
+        with pytest.raises((DatabaseRefused, DatabaseUnavailable, UnknownTag)) as refused:
+            ids.next_id("order")
+        ids.close()
+
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 4000
+    assert caplog.text.replace("\n", "").isprintable()
+    assert "\n2026-01-01" not in caplog.text
+
+
+def test_a_snowflake_is_never_made_under_a_lease_without_end():
+    """It would never be renewed."""
+    now = int(time() * 1000)
+    with always({"worker": 1, "holder": "ab" * 16, "since": now, "until": 2**62}) as hostile:
+        ids = Allocator(hostile.address, timeout=0.5)
+        with pytest.raises(DatabaseRefused, match="a lease from"):
+            ids.snowflake()
+        ids.close()
