@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -291,6 +294,49 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
         )
     )
     return certificate, key
+
+
+HURRIED = "from allocator.service import protocol; protocol.MAX_SECONDS = 4.0; from allocator.cli import main; main()"
+HEAD = b"POST /v1/sequences/order/ids HTTP/1.1\r\nHost: localhost\r\n"
+UNFINISHED = {
+    "short lines": HEAD + b"a:b\r\n" * 5000,
+    "a long line": HEAD + b"a: " + b"b" * 31_000,
+    "all that is allowed": HEAD + (b"a: " + b"b" * 150 + b"\r\n") * 95,
+}
+
+
+def greatest_memory_of(process: int) -> int:
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+@pytest.mark.parametrize("head", UNFINISHED.values(), ids=list(UNFINISHED))
+def test_unfinished_heads_take_little_memory_and_are_closed(tmp_path, head):
+    """400 of them from somebody without a token; others get ids meanwhile."""
+    with Served(f"sqlite:///{tmp_path}/ids.db", program=("-c", HURRIED)) as service, ExitStack() as open_ones:
+        first = service.post("/v1/sequences/order/ids").ids
+        before, connections = greatest_memory_of(service.process.pid), []
+        for _ in range(400):
+            connections.append(open_ones.enter_context(socket.create_connection(("127.0.0.1", service.port), 20)))
+            with suppress(OSError):  # it has answered already
+                connections[-1].sendall(head)
+        second = service.post("/v1/sequences/order/ids").ids
+        ends = [until_closed(connection) for connection in connections]
+        taken = greatest_memory_of(service.process.pid) - before
+
+    assert (first, second) == (["1"], ["2"])
+    assert taken / 400 < 60_000
+    assert {end[:12] for end in ends} <= {b"HTTP/1.1 408", b"HTTP/1.1 431", b""}
+
+
+def until_closed(connection: socket.socket) -> bytes:
+    """What came before the end; nothing where that was lost with a reset. Raises `TimeoutError` where none comes."""
+    said = b""
+    with suppress(ConnectionError):
+        while piece := connection.recv(65_536):
+            said += piece
+    return said
 
 
 def test_the_command_line_draws_from_a_service(tmp_path):

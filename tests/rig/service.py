@@ -48,11 +48,12 @@ class Served:
         ready: bool = True,
         ca: str | None = None,
         cwd: Path | None = None,
+        program: tuple[str, str] = ("-m", "allocator"),
         **environment: str,
     ) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self._log = Path(self.folder.name) / "log"
-        command = [sys.executable, "-m", "allocator", "serve", "--port", "0", *options]
+        command = [sys.executable, *program, "serve", "--port", "0", *options]
         for url in urls:
             command += ["--url", url]
         with self._log.open("wb") as log:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from allocator.service.protocol import LARGE, MAX_HEAD, MAX_SECONDS, SLOW, BoundedProtocol
+from allocator.service.protocol import (
+    CROWDED,
+    LARGE,
+    MAX_HEAD,
+    MAX_LINES,
+    MAX_PARTIAL,
+    MAX_SECONDS,
+    SLOW,
+    BoundedProtocol,
+    connection_numbers,
+)
 
 
 class Transport:
@@ -35,8 +47,17 @@ class Transport:
 def connection(monkeypatch: pytest.MonkeyPatch) -> BoundedProtocol:
     """One that was just made; what uvicorn does with its data is nothing here."""
     monkeypatch.setattr(BoundedProtocol.__mro__[1], "data_received", lambda self, data: None)
+    monkeypatch.setattr(BoundedProtocol.__mro__[1], "on_message_begin", lambda self: None)
+    monkeypatch.setattr(BoundedProtocol, "partial", {})
+    return connected()
+
+
+def connected(together: set[Any] | None = None) -> BoundedProtocol:
     made = BoundedProtocol.__new__(BoundedProtocol)
     made.transport, made.cycle, made.timeout_keep_alive_task = Transport(), None, None  # type: ignore[assignment]
+    made.headers, made.connections = [], set() if together is None else together
+    made.connections.add(made)
+    made.number = next(connection_numbers)
     return made
 
 
@@ -116,7 +137,11 @@ def test_a_head_is_bounded(connection):
 
 def test_a_head_behind_a_request_that_is_being_answered_is_bounded_too(connection):
     connection.cycle = Request(answered=False)
-    for _ in range(200):
+    connection.on_message_begin()
+    for _ in range(MAX_HEAD // 1024):
+        connection.data_received(b"x" * 1024)
+    assert connection.transport.ended == ""
+    for _ in range(2):
         connection.data_received(b"x" * 1024)
 
     assert connection.transport.ended == "aborted"
@@ -124,7 +149,44 @@ def test_a_head_behind_a_request_that_is_being_answered_is_bounded_too(connectio
 
 def test_many_requests_after_each_other_are_not_one_large_one(connection):
     for _ in range(1000):
-        connection.cycle = Request(answered=True)
+        connection.on_message_begin()
         connection.data_received(b"x" * 1024)
 
     assert connection.transport.ended == ""
+
+
+def test_the_lines_of_a_head_are_bounded_before_it_ends(connection):
+    connection.in_head, connection.headers = True, [(b"a", b"b")] * MAX_LINES
+    connection.data_received(b"a:b\r\n")
+    assert connection.transport.ended == ""
+    connection.headers.append((b"a", b"b"))
+    connection.data_received(b"a:b\r\n")
+
+    assert connection.transport.said == LARGE
+
+
+def test_of_too_many_unfinished_heads_the_oldest_is_ended(connection):
+    several = [connection, *(connected() for _ in range(MAX_PARTIAL))]
+    for one in several:
+        one.in_head = True
+        one.data_received(b"a")
+
+    assert [one.transport.ended for one in several] == ["closed", *[""] * MAX_PARTIAL]
+    assert connection.transport.said == CROWDED
+    several[1].in_head = False  # it is complete
+    several[1].data_received(b"a")
+    several.append(connected())
+    several[-1].in_head = True
+    several[-1].data_received(b"a")
+    assert {one.transport.ended for one in several[1:]} == {""}
+
+
+def test_of_too_many_connections_those_that_never_sent_a_request_are_ended_first(connection):
+    together: set[Any] = set()
+    idle, working, old, fresh = (connected(together) for _ in range(4))
+    idle.cycle, working.cycle = Request(answered=True), Request(answered=False)
+    for _ in range(3):
+        fresh.make_room()
+        together -= {one for one in together if one.transport.ended}
+
+    assert [one.transport.ended for one in (idle, working, old, fresh)] == ["aborted", "", "aborted", ""]
