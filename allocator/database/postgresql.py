@@ -70,6 +70,10 @@ WRONG = re.compile(
 )
 """What libpq and psycopg say of an argument that they do not take, before any server is asked."""
 
+READ_ONLY, NOT_READY = "25006", "55000"
+"""What a standby answers to a write, and to a look at its WAL. Aurora answers such a look with the second for good, and
+names the setting `wal_level`, whose name is not translated."""
+
 UNWRITTEN = "22012"
 """A division by zero: see `ledger.recorded`."""
 
@@ -91,7 +95,7 @@ class PostgreSQL(Dialect):
     insert_missing_ground = insert(epoch).on_conflict_do_nothing(index_elements=[epoch.c.id])
     insert_missing_worker = insert(worker).on_conflict_do_nothing(index_elements=[worker.c.number])
     contended = frozenset({"40001", "40P01", "55P03"})
-    misplaced = frozenset({"25006"})
+    misplaced = frozenset({READ_ONLY})
     errors = {
         "23505": MaxValueWentBack,
         "28000": DatabaseRefused,
@@ -148,6 +152,8 @@ class PostgreSQL(Dialect):
         code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
         if code is None and any(words in str(error) for words in REFUSALS):
             return "28000"
+        if code == NOT_READY and "wal_level" not in str(error):
+            return READ_ONLY
         return code or (MISSTATED if WRONG.search(str(error)) else "")
 
     @contextmanager

@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from rig.drawers import Thread
-from rig.machines import Templates
+from rig.forgetful import Promoted
+from rig.machine_postgres import Postgres
+from rig.machines import Templates, until
 from rig.scenes import SCENES
+from rig.servers import without
 from rig.story import Story
 from rig.verdict import VERDICTS
+
+from allocator import Allocator, DatabaseUnavailable
 
 QUICK = (
     "sqlite-renamed-running",
@@ -34,3 +39,37 @@ def story(request: pytest.FixtureRequest, templates: Templates, tmp_path_factory
 @pytest.mark.parametrize("verdict", VERDICTS, ids=lambda verdict: verdict.__name__)
 def test_a_database_that_forgets(story: Story, verdict: Callable[[Story], None]):
     verdict(story)
+
+
+@pytest.fixture(scope="module")
+def replicated(templates: Templates) -> Iterator[Promoted]:
+    """A PostgreSQL with a hot standby, which has all."""
+    try:
+        machine = templates.new(Postgres)
+    except LookupError as error:
+        without("postgres", str(error))
+    with Promoted(templates, machine) as place:
+        until(lambda: place.standby.has_all_of(machine), "the standby has all")
+        yield place
+
+
+CALLS: dict[str, Callable[[Allocator], object]] = {
+    "a ticket": lambda ids: ids.ticket("invoice"),
+    "a meteor": lambda ids: ids.meteor(),
+    "a snowflake": lambda ids: ids.snowflake(),
+    "a first use": lambda ids: ids.next_id("order"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+def test_a_process_that_was_led_to_a_hot_standby_leaves_it(
+    replicated: Promoted, call: Callable[[Allocator], object]
+) -> None:
+    """Its connection stays open, and new ones lead to the primary again."""
+    replicated.wire.lead_to(replicated.standby.url)
+    with Allocator(replicated.url, timeout=3) as led_astray:
+        with pytest.raises(DatabaseUnavailable, match="recovery is in progress|read-only transaction"):
+            call(led_astray)
+        replicated.wire.lead_to(replicated.machine.url, cut=False)
+
+        assert call(led_astray)

@@ -18,7 +18,7 @@ class Wire:
     refuse, accept: as a server that is down, and up again.
     freeze, thaw: what both say is held back, and then passed on.
     deaf: what the server says is swallowed, so that a commit has happened and nobody knows.
-    lead_to: another server behind the same address, as after a failover.
+    lead_to: another server behind the same address, as after a failover; without `cut`, for new connections alone.
     """
 
     def __init__(self, url: str) -> None:
@@ -106,9 +106,10 @@ class Wire:
     def accept(self) -> None:
         self._refusing = False
 
-    def lead_to(self, url: str) -> None:
+    def lead_to(self, url: str, *, cut: bool = True) -> None:
         self._target = address_of(url)
-        self.cut()
+        if cut:
+            self.cut()
 
     def close(self) -> None:
         self._listener.close()

@@ -7,6 +7,7 @@ from sqlalchemy.exc import DBAPIError
 
 from allocator.database.failures import is_contended, translate
 from allocator.database.mysql import MySQL
+from allocator.database.postgresql import PostgreSQL
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
 
 NOT_PREPARED = (1047, "WSREP has not yet prepared node for application use")
@@ -27,6 +28,23 @@ def test_a_member_that_was_left_alone_is_unavailable_and_its_connections_are_lef
     assert type(found) is DatabaseUnavailable
     assert str(told[0]) in MySQL.misplaced
     assert not is_contended(error(*told), MySQL())
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "is_left"),
+    [
+        ("25006", "cannot execute UPDATE in a read-only transaction", True),
+        ("55000", "recovery is in progress", True),
+        ("55000", "Wiederherstellung läuft", True),
+        ("55000", "wal_level must be set to 'logical'", False),  # of Aurora, on each connection
+    ],
+)
+def test_a_standby_of_postgresql_is_left_and_a_server_that_hides_its_wal_is_not(code, words, is_left):
+    told = Exception(words)
+    told.sqlstate = code  # type: ignore[attr-defined]
+
+    assert (PostgreSQL().code(told) in PostgreSQL.misplaced) is is_left
+    assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here")) is DatabaseUnavailable
 
 
 def test_what_certification_rolled_back_is_run_again():
