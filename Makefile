@@ -26,7 +26,7 @@ run: $(READY)  ## ids from the embedded SQLite, then the service before it
 	@echo "    curl http://127.0.0.1:$(PORT)/metrics"
 	@echo "and look at http://127.0.0.1:$(PORT)/docs; Ctrl-C ends it."
 	@echo
-	@$(BIN)/allocator serve --port $(PORT) --logs text
+	@$(BIN)/allocator serve --open --port $(PORT) --logs text
 
 test: $(READY)  ## everything quick, on every database that can be had
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(TESTS)

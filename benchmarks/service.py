@@ -155,7 +155,7 @@ def races(quick: bool) -> Iterator[list[Race]]:
         serve = [*program, "serve", "--port"]
         for process in (
             start([sys.executable, "-c", BARE.replace("PORT", str(bare))], bare, folder),
-            start([*serve, str(open_)], open_, folder, ALLOCATOR_DATABASE_URL=f"sqlite:///{folder}/open.db"),
+            start([*serve, str(open_), "--open"], open_, folder, ALLOCATOR_DATABASE_URL=f"sqlite:///{folder}/open.db"),
             start([*serve, str(closed)], closed, folder, ALLOCATOR_DATABASE_URL=locked),
         ):
             stack.callback(stop, process)

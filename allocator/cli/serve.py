@@ -85,6 +85,13 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     show_default=True,
     help="For how long that is kept.",
 )
+@click.option(
+    "--open",
+    "is_open",
+    envvar="ALLOCATOR_OPEN",
+    is_flag=True,
+    help="Until a token is made, serve this machine without.",
+)
 @click.option("--no-console", envvar="ALLOCATOR_NO_CONSOLE", is_flag=True, help="No pages for people at /.")
 @click.option("--certificate", envvar="ALLOCATOR_CERTIFICATE", type=Path, help="For https: the file of the chain.")
 @click.option("--key", envvar="ALLOCATOR_KEY", type=Path, help="For https: the file of its private key.")
@@ -114,11 +121,11 @@ def serve(
     """Serve ids over HTTP, described at /docs, with a console for people at /.
 
     Every option can stand in the environment, as ALLOCATOR_HOST and so on, and the database also in a file that
-    ALLOCATOR_DATABASE_URL_FILE names. Without any token the service listens on this machine only.
+    ALLOCATOR_DATABASE_URL_FILE names. Callers need a token; --open serves this machine alone, until one is made.
 
     \b
     Examples:
-        allocator serve
+        allocator serve --open
         allocator tokens create billing --may draw --tags 'invoice*'
         allocator serve --host 0.0.0.0 --workers 4 --url postgresql+psycopg://…
     """

@@ -33,6 +33,10 @@ AT_ONCE = 1.0
 EVERYTHING = Token(0, "open", "", VERBS, ("*",), None, None, datetime.fromtimestamp(0, UTC))
 
 OURS = PREFIX.encode()
+NONE_YET = (
+    "no token was made yet; make one, with: allocator tokens create NAME; or serve the service's own machine alone, "
+    "with: allocator serve --open"
+)
 HOW = "it is sent as Authorization: Bearer allocator_SECRET, by clients as token= or ALLOCATOR_TOKEN"
 
 RARE_RATE, RARE_BURST = 1.0, 20
@@ -104,6 +108,7 @@ class Book:
         self._load = load
         self._states = states
         self._open = Grant(EVERYTHING, states) if is_open else None
+        self._were_made = False
         self._grants: dict[bytes, Grant] = {}
         self._anonymous: Grant | None = None
         self._lock = asyncio.Lock()
@@ -155,7 +160,7 @@ class Book:
         if found is None and not self.loaded:
             raise DatabaseUnavailable("the tokens could not be read yet")
         if found is None:
-            raise Unauthorized(f"a valid token is needed; {HOW}")
+            raise Unauthorized(f"a valid token is needed; {HOW}" if self._were_made or self._open else NONE_YET)
         return found
 
     # -- reading
@@ -190,6 +195,7 @@ class Book:
             self.failure = error
             return
         self._take(tokens)
+        self._were_made = were_made
         if were_made:
             self._open = None  # for good: whoever revokes the last token does not mean to let everybody in
         self.failure, self.loaded = None, True

@@ -30,7 +30,6 @@ log = logging.getLogger("allocator.service")
 
 NEEDED = ("httptools", "jinja2", "prometheus_client", "pythonjsonlogger", "starlette", "swagger_ui_bundle", "uvicorn")
 
-LOOPBACK = "127.0.0.1"
 FILES = 65_536
 GRACE = 10
 """Seconds for requests under way, once the service was told to stop."""
@@ -44,7 +43,7 @@ def serve(given: ServeSettings) -> None:
         raise InvalidSetting("a service stands before databases, and not before another service")
     check_installed()
     dictConfig(config_of(given.logs))
-    settings = guarded(given)
+    check_entry(given)
     allow_many_files()
     with TemporaryDirectory(prefix="allocator-") as folder:
         figures = Path(folder) / "figures"
@@ -52,7 +51,7 @@ def serve(given: ServeSettings) -> None:
         os.environ[FIGURES] = str(figures)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, ignored)  # uvicorn has its own while it serves, and raises it again afterwards
-        run(replace(settings, folder=folder, console_key=token_bytes(32)))
+        run(replace(given, folder=folder, console_key=token_bytes(32)))
 
 
 def check_installed() -> None:
@@ -131,24 +130,24 @@ def supervise(config: uvicorn.Config, listening: socket, stopping: Path) -> None
 # -- who may come in
 
 
-def guarded(settings: ServeSettings) -> ServeSettings:
-    """Without any token, this machine alone."""
+def check_entry(settings: ServeSettings) -> None:
+    """Without any token nobody may come in, but with --open this machine alone."""
+    if settings.is_open and not is_loopback(settings.host):
+        raise InvalidSetting(f"--open serves this machine alone, and cannot listen on {settings.host}; make a token")
     with databases_at(settings.urls, settings.timeout) as databases:
         log.info("serving ids out of %s", databases.shown)
         try:
-            if Tokens(databases.first).were_made():
-                return settings
+            made = Tokens(databases.first).were_made()
         except DatabaseUnavailable as error:
-            log.warning("a token is needed, since the database cannot say yet whether there are any: %s", error)
-            return settings
-    host = settings.host if is_loopback(settings.host) else LOOPBACK
-    log.warning(
-        "no token was made yet, so that whoever is on this machine may do everything, and only %s is listened on%s; "
-        "for others, make one in this database, with: allocator tokens create NAME, and start the service again",
-        host,
-        "" if host == settings.host else f", and not {settings.host}",
-    )
-    return replace(settings, host=host, is_open=True)
+            log.warning("the database cannot say yet whether a token was made: %s", error)
+            return
+        if not made and not settings.is_open:
+            raise InvalidSetting(
+                f"no token was made in {databases.shown}, so nobody could draw ids; make one, with: allocator tokens "
+                "create NAME; or serve this machine alone, without tokens, with: allocator serve --open"
+            )
+    if not made:
+        log.warning("until a token is made, whoever is on this machine may do everything: --open")
 
 
 def is_loopback(host: str) -> bool:

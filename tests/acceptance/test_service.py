@@ -167,14 +167,15 @@ def test_ids_and_readiness_while_the_database_is_away(shared_database, kind, tag
 def test_a_service_that_starts_without_its_database_gets_ready_when_it_is_there(shared_database, tag):
     with Wire(shared_database("postgres")) as wire:
         wire.refuse()
-        with Served(wire.url, options=("--timeout", "1"), ready=False) as service:
+        with Served(wire.url, options=("--timeout", "1"), ready=False, is_open=False) as service:
             assert service.get("/readyz").status == 503
             assert service.post(f"/v1/sequences/{tag}/ids").status == 503
-            assert "a token is needed, since the database cannot say yet whether there are any" in service.log()
+            assert "the database cannot say yet whether a token was made" in service.log()
             wire.accept()
             assert until(lambda: service.get("/readyz").status == 200)
-            # it did not know that there are no tokens, and so it wants one
-            assert service.post(f"/v1/sequences/{tag}/ids").status == 401
+            refused = service.post(f"/v1/sequences/{tag}/ids")
+            assert refused.status == 401
+            assert refused.json["detail"].startswith("no token was made yet; make one, with: allocator tokens")
 
 
 SECRET = "postgresql+psycopg://u:s3cret@127.0.0.1:1/x"
@@ -224,7 +225,7 @@ def test_tables_that_are_missing_are_said_at_the_start(new_database):
 def test_a_port_that_is_taken_is_said(tmp_path):
     other = f"sqlite:///{tmp_path}/other.db"
     with Served(f"sqlite:///{tmp_path}/ids.db") as service:
-        command = [sys.executable, "-m", "allocator", "serve", "--port", str(service.port), "--url", other]
+        command = [sys.executable, "-m", "allocator", "serve", "--open", "--port", str(service.port), "--url", other]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
 
     assert done.returncode == 1

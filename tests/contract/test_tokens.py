@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -269,15 +272,31 @@ def test_who_has_no_token_may_do_what_anonymous_may(tmp_path):
 # -- a service that has none
 
 
-def test_without_any_token_it_listens_on_loopback_only_and_says_so(tmp_path):
-    with Served(f"sqlite:///{tmp_path}/ids.db", options=("--host", "0.0.0.0")) as service:
-        first, second = (line["message"] for line in service.lines()[:2])
+def started(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """A start that ends by itself."""
+    command = [sys.executable, "-m", "allocator", "serve", "--port", "0", *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=30)
 
+
+def test_without_any_token_it_does_not_start_and_says_how_to_make_one(tmp_path):
+    refused = started(tmp_path, "--url", f"sqlite:///{tmp_path}/ids.db")
+
+    assert refused.returncode == 1
+    assert f"no token was made in sqlite+pysqlite:///{tmp_path}/ids.db" in refused.stderr
+    assert "with: allocator tokens create NAME; " in refused.stderr
+    assert "with: allocator serve --open" in refused.stderr
+
+
+def test_open_is_for_this_machine_alone(tmp_path):
+    refused = started(tmp_path, "--open", "--host", "0.0.0.0")
+
+    assert refused.returncode == 1
+    assert "--open serves this machine alone, and cannot listen on 0.0.0.0" in refused.stderr
+    with Served(f"sqlite:///{tmp_path}/ids.db", is_open=False, ALLOCATOR_OPEN="1") as service:
+        first, second = (line["message"] for line in service.lines()[:2])
         assert first == f"serving ids out of sqlite+pysqlite:///{tmp_path}/ids.db"
-        assert "no token was made yet" in second
-        assert "only 127.0.0.1 is listened on, and not 0.0.0.0" in second
+        assert "until a token is made, whoever is on this machine may do everything" in second
         assert service.address.startswith("http://127.0.0.1:")
-        assert "://0.0.0.0" not in service.log()
         assert service.post("/v1/meteor").status == 200
 
 
@@ -328,8 +347,9 @@ def test_an_open_service_that_was_closed_stays_closed(tmp_path):
         tokens.revoke(token.number)
         assert until(lambda: service.post("/v1/sequences/order/ids", token=secret).status == 401)
         assert {service.post("/v1/meteor").status for _ in range(5)} == {401}
-    with Served(url) as service:
-        assert service.post("/v1/meteor").status == 401
+    for is_open in (True, False):
+        with Served(url, is_open=is_open) as service:
+            assert service.post("/v1/meteor").status == 401
     database.close()
 
 

@@ -39,13 +39,14 @@ class Reply:
 
 
 class Served:
-    """`allocator serve` with these options, from its first readiness to its end."""
+    """`allocator serve` with these options, from its first readiness to its end; `is_open` until a token is made."""
 
     def __init__(
         self,
         *urls: str,
         options: tuple[str, ...] = (),
         ready: bool = True,
+        is_open: bool = True,
         ca: str | None = None,
         cwd: Path | None = None,
         program: tuple[str, str] = ("-m", "allocator"),
@@ -54,6 +55,8 @@ class Served:
         self.folder = tempfile.TemporaryDirectory()
         self._log = Path(self.folder.name) / "log"
         command = [sys.executable, *program, "serve", "--port", "0", *options]
+        if is_open and "--host" not in options:
+            command.append("--open")
         for url in urls:
             command += ["--url", url]
         with self._log.open("wb") as log:

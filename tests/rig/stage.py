@@ -122,7 +122,7 @@ class Stage:
         """Start `allocator serve` in place of the one before; what it said until it was ready."""
         self.stop()
         ca = str(self.folder / words[words.index(TLS) + 1]) if TLS in words else None
-        self.served = Served(options=tuple(words), cwd=self.folder, ca=ca, **environment)
+        self.served = Served(options=tuple(words), is_open=False, cwd=self.folder, ca=ca, **environment)
         return self.served.log()
 
     def stop(self) -> None:
