@@ -6,17 +6,21 @@ However many tags callers make up, there are at most `MAX_TAGS` series of each k
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
 
 from allocator.service.draws import Draw
 from allocator.service.settings import FIGURES
 
 MAX_TAGS = 1000
 OTHERS = "(others)"
+OF_TAG = "tag "
+"""What a series is about that has no label for a tag begins so."""
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
@@ -84,15 +88,37 @@ class Figures:
         for tag, total in list(totals.items()):
             self.count(scheme, tag, total)
 
-    def text(self) -> bytes:
-        """All figures of all workers, in the format of Prometheus."""
+    def text(self, sees: Callable[[str], bool]) -> bytes:
+        """The figures of all workers, in the format of Prometheus; those of a tag or type only if a token `sees` it."""
         folder = os.environ.get(FIGURES)
         if folder is None:
-            return generate_latest(self._registry)
+            return generate_latest(seen(self._registry, sees))
         forget_the_dead(Path(folder), is_alive)
         together = CollectorRegistry()
         MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call]
-        return generate_latest(together)
+        return generate_latest(seen(together, sees))
+
+
+def seen(figures: CollectorRegistry, sees: Callable[[str], bool]) -> CollectorRegistry:
+    found = CollectorRegistry(auto_describe=False)
+    found.register(Seen(figures, sees))
+    return found
+
+
+class Seen(Collector):
+    def __init__(self, figures: CollectorRegistry, sees: Callable[[str], bool]) -> None:
+        self._figures, self._sees = figures, sees
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._figures.collect():
+            metric.samples = [one for one in metric.samples if not (tag := tag_of(one.labels)) or self._sees(tag)]
+            yield metric
+
+
+def tag_of(labels: Mapping[str, str]) -> str:
+    """The tag that a series is about; empty for none."""
+    what = labels.get("what", "")
+    return labels.get("tag", "") or (what.removeprefix(OF_TAG) if what.startswith(OF_TAG) else "")
 
 
 def forget_the_dead(folder: Path, alive: Callable[[int], bool]) -> None:

@@ -36,7 +36,7 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
         grant = await dispatch.grant_of(request)
         grant.let_in(READ, None)
         watch.look()
-        return Response(figures.text(), 200, dict(NO_STORE), FIGURES_TYPE)
+        return Response(figures.text(lambda name: grant.token.may(READ, name)), 200, dict(NO_STORE), FIGURES_TYPE)
 
     def fixed(body: bytes, kind: str) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:

@@ -14,7 +14,7 @@ from allocator.schemes.horizon import DAY, Horizon
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.service.draws import SequenceDraw
-from allocator.service.figures import MAX_TAGS, Figures
+from allocator.service.figures import MAX_TAGS, OF_TAG, Figures
 from allocator.service.grants import Book
 from allocator.service.ids import Ids
 
@@ -100,11 +100,13 @@ class Watch:
             self._figures.lease.labels(str(lease.number)).set(max(0.0, lease.until / 1000 - time()))
 
     def trouble(self) -> str | None:
-        """Why ids cannot be served for the next seconds; None when they can, with the database or without."""
+        """Why ids cannot be served for the next seconds; None when they can, with the database or without.
+
+        It names no tag: whoever reaches the port may read it. The figures do."""
         draws = [draw for draw in self._service.draws.sequences() if draw.given]
         for draw in draws:
             if is_failing(draw) and not lasts(draw):
-                return f"the database does not answer, and the ids of tag {draw.tag!r} do not last {ENOUGH:g} seconds"
+                return f"the database does not answer, and the ids of a tag do not last {ENOUGH:g} seconds"
         if self._book.failure is not None and (not self._book.loaded or not any(map(lasts, draws))):
             return "the database does not answer, and nothing is in memory"
         return None
@@ -117,7 +119,7 @@ class Watch:
         ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
         self._days("snowflake timestamp", ends.timestamp())
         for tag in (await self._service.sequences.list())[:MAX_TAGS]:
-            self.days[tag.name] = self._lasts(f"tag {tag.name}", tag.max_value, tag.limit)
+            self.days[tag.name] = self._lasts(f"{OF_TAG}{tag.name}", tag.max_value, tag.limit)
         nodes = await self._ids._on_thread(self._last_node)
         self._lasts("meteor node", nodes, meteor.layout.limit("node"))
 

@@ -154,6 +154,7 @@ def test_ids_and_readiness_while_the_database_is_away(shared_database, kind, tag
         assert service.post(f"{path}?count=968").status == 200
         assert service.post(path).status == 503
         assert until(lambda: service.get("/readyz").status == 503)
+        assert tag not in service.get("/readyz").body.decode()
         wire.accept()
         began = time.monotonic()
         assert until(lambda: service.get("/readyz").status == 200)

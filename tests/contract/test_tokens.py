@@ -132,6 +132,23 @@ def test_a_reader_sees_what_matches_and_changes_nothing(guarded, service):
     assert service.get("/metrics", token=reading).status == 200
 
 
+def test_the_figures_of_a_tag_are_for_who_may_read_it(guarded, service):
+    for path in ("sequences/shown-1/ids", "sequences/kept-1/ids", "tickets/kept-2", "meteor"):
+        assert service.post(f"/v1/{path}", token=guarded.admin).status == 200
+    service.put("/v1/sequences/shown-1", token=guarded.admin, json={"limit": 5000})
+
+    def figures(token: str) -> str:
+        return service.get("/metrics", token=token).body.decode()
+
+    assert until(lambda: 'scheme="ticket",tag="kept-2"' in figures(guarded.admin))
+    assert 'allocator_ids_in_memory{tag="kept-1"}' in figures(guarded.admin)
+    some = figures(guarded.make("some-figures", "read", tags=("shown-*",)))
+    assert 'tag="shown-1"' in some
+    assert "kept" not in some
+    assert 'allocator_ids_total{scheme="meteor",tag=""}' in some
+    assert "allocator_ready 1.0" in some
+
+
 def test_an_administrator_of_some_tags_makes_no_others(guarded, service):
     some = guarded.make("some", "administer", tags=("mine-*",))
 
