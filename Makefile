@@ -8,11 +8,15 @@ BENCH ?=
 SIMULATE ?=
 CHAOS ?=
 MUTANTS ?=
+MATRIX ?=
 PORT ?= 8000
 # Tests wait more than they compute: one more than the cores of a small machine.
 WORKERS ?= 3
 
-.PHONY: run test again soak simulate mutants chaos failover cluster matrix bench capacity screenshots lint format clean
+.PHONY: help run test soak simulate mutants chaos failover cluster matrix bench capacity screenshots lint format clean
+
+help:  ## these lines
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 run: $(READY)  ## ids from the embedded SQLite, then the service before it
 	@$(BIN)/allocator next order -n 5
@@ -31,9 +35,6 @@ run: $(READY)  ## ids from the embedded SQLite, then the service before it
 test: $(READY)  ## everything quick, on every database that can be had
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(TESTS)
 
-again: $(READY)  ## what failed in the last run, one after the other with nothing beside it
-	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
-
 simulate: $(READY)  ## a hundred thousand simulated worlds of faults; the report is reports/simulate.md
 	PYTHONPATH=tests $(BIN)/python -m simulation $(SIMULATE)
 
@@ -49,8 +50,8 @@ chaos: $(READY)  ## workers, servers and the network in trouble, ten minutes a d
 mutants: $(READY)  ## wrong variants of the library, each of which the tests must find; the report is reports/mutants.md
 	PYTHONPATH=tests $(BIN)/python -m mutants $(MUTANTS)
 
-matrix: $(READY)  ## the quick tests on every Python, and on both lines of SQLAlchemy
-	$(BIN)/python tests/matrix.py
+matrix: $(READY)  ## the tests on every Python, and on both lines of SQLAlchemy; MATRIX=--tenth runs a tenth of them
+	$(BIN)/python tests/matrix.py $(MATRIX)
 
 cluster: $(READY)  ## three Galera nodes, and three of Group Replication, killed and isolated under load; the report is reports/cluster.md
 	$(BIN)/python -m pytest tests/cluster --capture=no --verbose
@@ -80,6 +81,7 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' 'uv>=0.9'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[all]' --group dev || \
+		$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
 	@touch $@
