@@ -73,7 +73,7 @@ def is_healthy(findings: Iterable[Finding]) -> bool:
 
 def unseen(what: str, why: str, mend: str) -> Finding:
     """What could not be looked at is said: silence would read as health."""
-    return Finding("not-looked-at", NOTE, f"{what} could not be looked at: {why}", mend)
+    return Finding("not-looked-at", NOTE, f"cannot check {what}: {why}", mend)
 
 
 def few(names: Iterable[object], most: int = 3) -> str:

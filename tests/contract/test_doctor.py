@@ -17,6 +17,8 @@ from rig.wire import Wire
 from sqlalchemy import create_engine
 
 from allocator import Allocator, AsyncAllocator, InvalidDatabase, InvalidSetting, MeteorSettings
+from allocator.database.health.asking import ANOTHER, Question, answers
+from allocator.database.store import Database
 from allocator.database.tables import REVISIONS
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, examine, is_healthy
 from allocator.schemes.layout import Layout
@@ -401,3 +403,21 @@ def test_what_is_no_database_is_refused():
         examine(ids)
     with pytest.raises(InvalidDatabase):
         examine("not a url")
+
+
+def test_an_answer_that_hangs_on_one_that_was_refused_does_not_blame_the_url(tmp_path):
+    """As where a role may not read a setting: what follows from it is not known, and how to see it is said."""
+    database = Database(f"sqlite:///{tmp_path}/ids.db")
+    questions = [
+        Question("the role", lambda connection, facts: {"role": "watcher"}),
+        Question("the connections", lambda connection, facts: {"room": facts["max_connections"]}, "GRANT x TO {role}"),
+        Question("the clock", lambda connection, facts: {"ahead": facts["now"]}, "GRANT x TO {account}"),
+    ]
+    connections, clock = answers(database, questions, {}, True)
+    database.close()
+
+    assert (connections.found, connections.mend) == (
+        "cannot check the connections: max_connections is not known",
+        "GRANT x TO watcher",
+    )
+    assert clock.mend == ANOTHER

@@ -242,7 +242,7 @@ def test_a_user_with_the_least_rights_is_healthy_and_what_it_may_not_see_is_said
     assert is_healthy(found), found
     assert {one.name for one in found} <= {"not-looked-at"}
     if kind == "mysql":
-        assert any("replicas of this server could not be looked at" in one.found for one in found)
+        assert any(one.found.startswith("cannot check the replicas of this server: ") for one in found)
 
 
 def test_a_user_that_may_delete(service, healthy):
@@ -282,14 +282,30 @@ def test_a_connection_to_another_machine_that_is_not_encrypted(kind, service, he
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_a_right_that_is_missing(service, healthy):
-    words = "UPDATE ON allocator_worker"
-    with changed(service.admin, f"REVOKE {words} FROM {service.told}", f"GRANT {words} TO {service.told}"):
+def test_rights_that_are_missing_are_given_by_the_statements_that_are_printed(service, healthy):
+    words = ["UPDATE ON allocator_worker", "INSERT ON allocator_node", "USAGE ON SEQUENCE allocator_node_id_seq"]
+    taken = tuple(f"REVOKE {one} FROM {service.told}" for one in words)
+    with changed(service.admin, taken, tuple(f"GRANT {one} TO {service.told}" for one in words)):
         found = named(examine(service.url))["right-missing"]
+        execute(service.admin, found.mend)
+        mended = named(examine(service.url))
 
     assert "right-missing" not in healthy
     assert found.severity == OUTAGE
-    assert found.mend.startswith(f"GRANT {words} TO {service.name}; ")
+    assert f"GRANT UPDATE ON public.allocator_worker TO {service.name};" in found.mend
+    assert set(mended) == healthy
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+def test_what_a_user_may_not_look_at_it_may_after_the_statements_that_are_printed(service):
+    hidden = [one for one in examine(service.url) if one.name == "not-looked-at"]
+    assert all(one.mend.startswith("GRANT REPLICA") and "check the URL" not in one.found for one in hidden)
+    given = tuple(one.mend for one in hidden)
+    taken = tuple(one.replace("GRANT", "REVOKE").replace(" TO ", " FROM ") for one in given)
+    with changed(service.admin, given, taken):
+        assert "not-looked-at" not in named(examine(service.url))
+
+    assert hidden
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)

@@ -17,7 +17,7 @@ from rig.sql import execute, values
 from rig.throwaway import postgres_binaries
 from sqlalchemy import create_engine, make_url
 
-from allocator.doctor import DANGER, NOTE, OUTAGE, Finding
+from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, examine
 
 OPTIONS = {
     "mysql": (),
@@ -161,6 +161,21 @@ def test_a_standby_that_follows_asynchronously_is_a_danger_where_no_margin_is_le
     assert "1 standbys follow asynchronously (second)" in found["asynchronous-standby"].found
     assert "margin-zero" not in found
     assert bare["margin-zero"].severity == DANGER
+
+
+@ON_POSTGRES
+def test_a_role_that_may_not_see_the_standbys(patient, tmp_path):
+    made = ("CREATE ROLE watcher LOGIN PASSWORD 'Secret-1'", "GRANT SELECT ON allocator_schema_version TO watcher")
+    gone = ("DROP OWNED BY watcher", "DROP ROLE watcher")
+    url = make_url(patient.url).set(username="watcher", password="Secret-1")
+    with changed(patient.url, made, gone), standby_of(patient.url, tmp_path, "second"):
+        (found,) = [one for one in examine(url) if one.name == "not-looked-at" and "standbys" in one.found]
+        execute(patient.url, found.mend)
+        seen = {one.name for one in examine(url)}
+
+    assert found.found == "cannot check the standbys of this server: this role may not read pg_stat_replication"
+    assert found.mend == "GRANT pg_monitor TO watcher"
+    assert "asynchronous-standby" in seen
 
 
 @ON_POSTGRES

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from sqlalchemy import Connection, text
 
 from allocator.database.store import Database
-from allocator.errors import AllocatorError
+from allocator.errors import AllocatorError, DatabaseRefused
 from allocator.schemes.finding import Finding, few, unseen
 
 Facts = dict[str, Any]
@@ -17,12 +17,22 @@ Ask = Callable[[Connection, Facts], Mapping[str, Any]]
 """From a connection, and the facts that are known already, to more of them."""
 
 
+ANOTHER = "ask as a user that may look at it"
+
+
+class Known(Facts):
+    """Facts of which one that is missing is an answer that was refused, and no fault of ours."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise DatabaseRefused(f"{name} is not known")
+
+
 class Question(NamedTuple):
-    """`what` is asked about, and how to get the right to ask."""
+    """`what` is asked about, and how to get the right to ask: a statement, filled in from the facts."""
 
     what: str
     ask: Ask
-    mend: str = "ask as a user that may look at it"
+    mend: str = ANOTHER
     of_tables: bool = False
     """It needs the tables to be there."""
 
@@ -34,10 +44,17 @@ def answers(database: Database, questions: Sequence[Question], facts: Facts, com
         if question.of_tables and not complete:
             continue
         try:
-            facts.update(database.run(question.ask, facts))
+            facts.update(database.run(question.ask, Known(facts)))
         except AllocatorError as error:
-            refused.append(unseen(question.what, str(error), question.mend))
+            refused.append(unseen(question.what, str(error), mend_of(question, facts)))
     return refused
+
+
+def mend_of(question: Question, facts: Facts) -> str:
+    try:
+        return question.mend.format_map(facts)
+    except KeyError:  # it is not known either who asks
+        return ANOTHER
 
 
 def rows(connection: Connection, words: str, **parameters: object) -> Sequence[Any]:

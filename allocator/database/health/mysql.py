@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from allocator.database.health.asking import Facts, Question, ahead, listed, named, pairs, room_within, rows
+from allocator.database.health.rights import user
 from allocator.database.health.tables import NUMBERED, SWEPT, TAG_COLUMNS
 from allocator.database.tables import metadata
 
@@ -41,8 +42,8 @@ STATUS = (
     "wsrep_cluster_size",
     "wsrep_cluster_status",
 )
-SEES_REPLICAS = "GRANT REPLICATION SLAVE ON *.* TO the user; on MariaDB REPLICATION MASTER ADMIN"
-SEES_SOURCE = "GRANT REPLICATION CLIENT ON *.* TO the user; on MariaDB REPLICA MONITOR"
+SEES_REPLICAS = "GRANT {sees_replicas} ON *.* TO {account}"
+SEES_SOURCE = "GRANT {sees_source} ON *.* TO {account}"
 
 REPLACED = ("allocator_ticket", *SWEPT)
 TABLES = tuple(table.name for table in metadata.sorted_tables)
@@ -70,7 +71,14 @@ def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         "SELECT VERSION() AS version, CURRENT_USER() AS role, DATABASE() AS database_name, "
         "@@session.max_user_connections AS role_connections",
     )
-    return {**found, "version_number": number_of(str(found["version"]))}
+    maria = is_mariadb(found)
+    return {
+        **found,
+        "version_number": number_of(str(found["version"])),
+        "account": user(str(found["role"])),
+        "sees_replicas": "REPLICATION MASTER ADMIN" if maria else "REPLICATION SLAVE",
+        "sees_source": "REPLICA MONITOR" if maria else "REPLICATION CLIENT",
+    }
 
 
 def number_of(told: str) -> tuple[int, ...]:

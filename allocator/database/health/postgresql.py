@@ -13,6 +13,7 @@ from allocator.database.health.asking import Facts, Question, ahead, listed, nam
 from allocator.database.health.rights import SEQUENCE, SERVED
 from allocator.database.health.tables import NUMBERED, SWEPT, TAG_COLUMNS
 from allocator.database.tables import metadata
+from allocator.errors import DatabaseRefused
 
 SETTINGS = (
     "fsync",
@@ -31,7 +32,7 @@ SETTINGS = (
 TOOLS = ("pg_basebackup", "pg_receivewal")
 """They copy the log and are never promoted."""
 
-MONITOR = "GRANT pg_monitor TO the role, or ask as one that has it"
+MONITOR = "GRANT pg_monitor TO {role}"
 TABLES = tuple(table.name for table in metadata.sorted_tables)
 
 
@@ -76,14 +77,20 @@ def lacking(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     wanted = [{"name": name, "verb": verb} for name, verbs in SERVED.items() for verb in verbs]
     found = rows(
         connection,
-        "SELECT verb || ' ON ' || name AS words FROM json_to_recordset(CAST(:wanted AS json)) "
-        "AS wanted(name text, verb text) WHERE NOT has_table_privilege(name, verb) "
-        "UNION ALL SELECT 'USAGE ON SEQUENCE ' || CAST(:sequence AS text) "
-        "WHERE to_regclass(:sequence) IS NOT NULL AND NOT has_sequence_privilege(:sequence, 'USAGE')",
+        "SELECT verb || ' ON ' || quote_ident(nspname) || '.' || name AS words "
+        "FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(name text, verb text) "
+        "JOIN pg_class ON pg_class.oid = to_regclass(name) JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+        "WHERE NOT has_table_privilege(pg_class.oid, verb) "
+        "UNION ALL SELECT 'USAGE ON SEQUENCE ' || quote_ident(nspname) || '.' || relname FROM pg_class "
+        "JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+        "WHERE pg_class.oid = to_regclass(:sequence) AND NOT has_sequence_privilege(pg_class.oid, 'USAGE')",
         wanted=json.dumps(wanted),
         sequence=SEQUENCE,
     )
-    return {"lacking": listed([one.words for one in found]), "grant": "; ".join(f"GRANT {one.words}" for one in found)}
+    return {
+        "lacking": listed([one.words for one in found]),
+        "grant": " ".join(f"GRANT {one.words} TO {facts['role']};" for one in found),
+    }
 
 
 def copies(connection: Connection, facts: Facts) -> Mapping[str, Any]:
@@ -122,7 +129,7 @@ def standbys(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         "(SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active_pid IS NOT NULL)",
     )
     if any(one.sync_state is None for one in found):
-        raise PermissionError("pg_stat_replication hides its columns from this role")
+        raise DatabaseRefused("this role may not read pg_stat_replication")
     states = Counter(one.sync_state for one in found)
     behind = [one.application_name for one in found if one.sync_state == "async" and one.application_name not in TOOLS]
     return {

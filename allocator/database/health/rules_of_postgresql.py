@@ -171,7 +171,7 @@ RULES = (
         OUTAGE,
         lambda facts: facts.get("lacking"),
         "{role} lacks rights that the library needs: {lacking}",
-        "{grant} TO {role}; all of them are printed by: allocator doctor --grants",
+        "{grant} -- all that are needed: allocator doctor --grants",
     ),
     Rule(
         "role-is-superuser",
