@@ -51,7 +51,7 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     type=click.IntRange(0),
     default=10_000,
     show_default=True,
-    help="With so many tags, none is made any more by being used.",
+    help="Stop creating tags on first use once this many exist; the same for ticket types.",
 )
 @click.option(
     "--timeout",

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, TextClause, func, select, text, update
 
 from allocator.database.common import Common
 from allocator.database.segments import only_row
-from allocator.database.tables import counter
+from allocator.database.tables import counter, ticket
 from allocator.schemes.shard import REPLACE, Shard
 from allocator.schemes.ticket import Numbering
 
@@ -75,6 +75,14 @@ class TicketVerbs(Common):
     def drawn(self, connection: Connection, statement: str, kind: str, shard: Shard) -> int | None:
         fenced = with_server(statement, self.server(connection))
         return only_row(connection.execute(fenced, drawn_by(kind, shard)).all(), kind)
+
+    def count_types(self, connection: Connection, kind: str) -> int | None:
+        """How many types have tickets; None where this one is among them."""
+        for drawn_from in (ticket, counter):
+            if connection.scalar(select(drawn_from.c.type).where(drawn_from.c.type == kind)) is not None:
+                return None
+        counts = (select(func.count()).select_from(one).where(one.c.type != FLOOR) for one in (ticket, counter))
+        return sum(connection.scalar(count) or 0 for count in counts)
 
     # -- under the lock of the shard
 

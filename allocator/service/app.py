@@ -26,6 +26,7 @@ from allocator.service.front import Front
 from allocator.service.grants import Book
 from allocator.service.ids import Ids
 from allocator.service.limits import states_of
+from allocator.service.newcomers import Newcomers
 from allocator.service.observed import Observed, ObservedAllocator
 from allocator.service.openapi import document
 from allocator.service.refusals import Refusals
@@ -44,7 +45,7 @@ def application(settings: ServeSettings) -> Front:
     databases = databases_of(blocking)
     tokens = Tokens(databases.first)
     book = Book(tokens.state, states_of(settings.folder), settings.is_open)
-    service = ids_of(blocking, settings)
+    service = ids_of(blocking, databases, settings)
     watch = Watch(service, book, databases, figures)
     refusals = Refusals(figures.refused)
     dispatch = Dispatch(book, refusals)
@@ -96,10 +97,11 @@ def databases_of(blocking: ObservedAllocator) -> Databases:
     raise TypeError("the service watches over databases")
 
 
-def ids_of(blocking: ObservedAllocator, settings: ServeSettings) -> Ids:
+def ids_of(blocking: ObservedAllocator, databases: Databases, settings: ServeSettings) -> Ids:
     ids = AsyncAllocator(blocking)
     draws = Draws(ids)
-    return Ids(ids, draws, Sequences(ids, draws, settings.create, settings.max_tags), {})
+    newcomers = Newcomers(settings.max_tags, settings.timeout)
+    return Ids(ids, draws, Sequences(ids, draws, settings.create, newcomers), databases, {})
 
 
 def on_path(path: str, table: list[routes.Route], dispatch: Dispatch) -> Route:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from allocator.aio import AsyncAllocator
-from allocator.errors import InvalidSetting, MaxValueWentBack, UnknownTag
+from allocator.backend import Databases
+from allocator.errors import InvalidSetting, MaxValueWentBack
 from allocator.inspection import inspect_id
 from allocator.schemes.layout import Layout
 from allocator.schemes.limits import check_tag
@@ -14,6 +16,7 @@ from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 from allocator.schemes.wire import inspection_to_json, lease_to_json, segment_to_json, whole
 from allocator.service.asked import Answer, Asked
 from allocator.service.draws import Draw, Draws
+from allocator.service.newcomers import ticket_types
 from allocator.service.problems import SaysWentBack
 from allocator.service.sequences import Sequences
 
@@ -32,6 +35,7 @@ class Ids:
     ids: AsyncAllocator
     draws: Draws
     sequences: Sequences
+    databases: Databases
     tickets: dict[str, int]
     """How many tickets of a type were given, for the figures."""
 
@@ -69,12 +73,17 @@ class Ids:
 
     async def ticket(self, asked: Asked) -> Answer:
         kind = check_tag(asked.names["type"])
-        if kind not in self.tickets and len(self.tickets) >= self.sequences.max_tags:
-            raise UnknownTag(f"type {kind!r} is not made, since there are {len(self.tickets)} types already")
-        number = await self.ids.ticket(kind)
+        number = await (self.ids.ticket(kind) if kind in self.tickets else self._first_ticket(kind))
         asked.grant.charge(1)
         self.tickets[kind] = self.tickets.get(kind, 0) + 1
         return Answer({"type": kind, "id": str(number)})
+
+    async def _first_ticket(self, kind: str) -> int:
+        """The first of its type in this process."""
+        count = partial(self.ids._on_thread, ticket_types, self.databases, kind)
+        if await count() is None:
+            return await self.ids.ticket(kind)
+        return await self.sequences.newcomers.make("type", kind, count, partial(self.ids.ticket, kind))
 
     async def node(self, asked: Asked) -> Answer:
         asked.grant.admit_rare()

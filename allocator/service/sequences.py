@@ -12,17 +12,18 @@ from allocator.schemes.lane import Seen
 from allocator.schemes.limits import check_tag
 from allocator.schemes.tag import Tag
 from allocator.service.draws import Draws, SequenceDraw
+from allocator.service.newcomers import Newcomers
 from allocator.service.problems import HttpRefusal
 
 
 class Sequences:
-    """`create` and `max_tags`: whether a tag is made by its first use, and how many there may be for that."""
+    """`create`: whether a tag is made by its first use, as one of `newcomers`."""
 
-    def __init__(self, ids: AsyncAllocator, draws: Draws, create: bool, max_tags: int) -> None:
+    def __init__(self, ids: AsyncAllocator, draws: Draws, create: bool, newcomers: Newcomers) -> None:
         self._ids = ids
         self._draws = draws
         self._create = create
-        self.max_tags = max_tags
+        self.newcomers = newcomers
         self.blocks: dict[str, int] = {}
         """How many ids of a tag went to clients as segments, for the figures."""
 
@@ -36,17 +37,13 @@ class Sequences:
 
     async def _registered(self, name: str, create: bool) -> None:
         """Before anything in memory is made for a name that a caller may have made up."""
-        tags = self._ids._allocator.tags
         try:
             await self._of_any(name)
         except UnknownTag:
             if not create:
                 raise
-            if await self._ids._on_thread(tags.count) >= self.max_tags:
-                raise UnknownTag(
-                    f"tag {name!r} does not exist, and is not made, since there are {self.max_tags} tags already"
-                ) from None
-            await self._of_any(name, create=True)
+            count = partial(self._ids._on_thread, self._ids._allocator.tags.count)
+            await self.newcomers.make("tag", name, count, partial(self._of_any, name, create=True))
 
     async def claim(self, tag: str, size: int | None, seen: Seen, *, exact: bool, create: bool = True) -> range:
         """A segment that belongs to the caller alone, above whatever anybody here has seen."""

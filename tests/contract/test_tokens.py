@@ -17,7 +17,7 @@ from rig.guarded import Guarded
 from rig.service import Served
 from sqlalchemy import create_engine, text
 
-from allocator import InvalidSetting
+from allocator import Allocator, InvalidSetting
 from allocator.cli import main
 from allocator.database.store import Database
 from allocator.tokens import Tokens
@@ -391,6 +391,25 @@ def test_tags_are_made_up_to_a_number(tmp_path):
     with Served(f"sqlite:///{tmp_path}/other.db", options=("--no-create",)) as service:
         assert service.post("/v1/sequences/t/ids").json["error"] == "UnknownTag"
         assert service.post("/v1/sequences/t/segments").status == 404
+
+
+def test_ticket_types_are_made_up_to_a_number_that_the_database_counts(fresh):
+    """A type that exists gives tickets however many others were made meanwhile, also after a restart."""
+    with Allocator(fresh) as ids:
+        ids.ticket("invoice")
+    with Served(fresh, options=("--max-tags", "3")) as service, ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda number: service.post(f"/v1/tickets/a{number}").status, range(8)))
+        existing = service.post("/v1/tickets/invoice")
+        tags = [service.post(f"/v1/sequences/a{number}/ids").status for number in range(3)]
+    with Served(fresh, options=("--max-tags", "3")) as service:
+        again = service.post("/v1/tickets/another")
+        still = service.post("/v1/tickets/invoice")
+
+    assert sorted(made) == [200, 200, 404, 404, 404, 404, 404, 404]
+    assert tags == [200, 200, 200]
+    assert existing.status == still.status == 200
+    assert again.status == 404
+    assert "there are 3 types already" in again.json["detail"]
 
 
 def test_two_workers_share_one_rate(tmp_path):
