@@ -145,6 +145,7 @@ class Settings(TypedDict, total=False):
 
     token: str | None
     shards: Iterable[str | URL | Engine] | None
+    shard_hosts: str | Iterable[str] | None
     fleet: str | None
     tickets: Literal["replace", "count"] | None
     create_missing: bool

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from allocator.background import Background
 from allocator.errors import InvalidSetting, InvalidTag
 from allocator.meteor import NodeRegistry
+from allocator.schemes.hosts import Hosts
 from allocator.schemes.lane import Seen
 from allocator.schemes.layout import Layout
 from allocator.schemes.ledger import LedgerSettings
@@ -56,6 +57,7 @@ class Databases:
         statement: str | None,
         timeout: float,
         ledger: LedgerSettings | None = None,
+        shard_hosts: Hosts = (),
     ) -> None:
         from allocator.database.recorder import Recorder
         from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
@@ -63,7 +65,7 @@ class Databases:
 
         patience = timeout / (ATTEMPTS if len(given) > 1 else 1)
         recorder = Recorder(ledger, background.submit) if ledger else None
-        databases = [Database(one, patience, recorder and recorder.another()) for one in given]
+        databases = [Database(one, patience, recorder and recorder.another(), shard_hosts) for one in given]
         self.fleet = Fleet(databases, background, check_fleet(fleet), check_statement(statement), timeout)
         self.database = databases[0]
         self._source = self.fleet if len(databases) > 1 else self.database
@@ -120,10 +122,10 @@ class Databases:
 
 
 @contextmanager
-def databases_at(urls: Sequence[str], timeout: float) -> Iterator[Databases]:
+def databases_at(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> Iterator[Databases]:
     """For a question or two, and closed afterwards."""
     background = Background()
-    databases = Databases(list(urls), background, None, None, timeout)
+    databases = Databases(list(urls), background, None, None, timeout, shard_hosts=shard_hosts)
     try:
         yield databases
     finally:
@@ -140,6 +142,7 @@ def backend_of(
     background: Background,
     timeout: float,
     ledger: LedgerSettings | None,
+    shard_hosts: Hosts,
 ) -> Backend:
     """What the arguments of an `Allocator` name."""
     if isinstance(database, Backend):
@@ -154,11 +157,11 @@ def backend_of(
     if not named:
         if token is not None:
             raise InvalidSetting("a token is for a service, whose address begins with https:// or http://")
-        return Databases(given, background, fleet, statement, timeout, ledger)
+        return Databases(given, background, fleet, statement, timeout, ledger, shard_hosts)
     if ledger is not None:
         raise InvalidSetting("the ledger is kept by the service, which has the databases: allocator serve --ledger")
-    if fleet is not None or statement is not None:
-        raise InvalidSetting("fleet and tickets are settings of the service, which has the databases")
+    if fleet is not None or statement is not None or shard_hosts:
+        raise InvalidSetting("fleet, tickets and shard_hosts are settings of the service, which has the databases")
     return Service(Servers(named, token, timeout))
 
 

@@ -16,6 +16,7 @@ from allocator.errors import DatabaseUnavailable, InvalidSetting, Uncopyable
 from allocator.meteor import MeteorSupply
 from allocator.refills import Refills
 from allocator.schemes.epoch import Margin, margin_of
+from allocator.schemes.hosts import hosts_from
 from allocator.schemes.ledger import LedgerSettings
 from allocator.schemes.limits import MAX_ID, check_seconds, check_tag, shown
 from allocator.schemes.meteor import MeteorSettings
@@ -56,6 +57,9 @@ class Allocator(Uncopyable):
         of a service (`https://…`), or a list of addresses, of which another is tried when one fails.
     token: what the service lets us in with.
     shards: instead of a database several, which are used in turn: see `ticket`.
+    shard_hosts: names of hosts, `*` and `?` for any characters ("db-*.internal"; several in a list or with commas). Of
+        a fleet that grew, the shards on these hosts, and on those of the URLs given, are used with the same user and
+        password; any other host gets no password, whatever the fleet's rows name.
     fleet: the name of the shards together, to be sure that these are the right ones; "main" for a new fleet.
     tickets: the statement that draws them, "replace" or "count"; by default that of the fleet, "replace" at first.
     create_missing: make a tag when it is used for the first time; otherwise `UnknownTag` is raised.
@@ -98,6 +102,7 @@ class Allocator(Uncopyable):
         *,
         token: str | None = None,
         shards: Iterable[str | URL | Engine] | None = None,
+        shard_hosts: str | Iterable[str] | None = None,
         fleet: str | None = None,
         tickets: Literal["replace", "count"] | None = None,
         create_missing: bool = True,
@@ -126,6 +131,7 @@ class Allocator(Uncopyable):
                 self._background,
                 self._terms.timeout,
                 ledger_of(ledger),
+                hosts_from(shard_hosts),
             )
         )
         self._refills = Refills(self._backend, self._background)

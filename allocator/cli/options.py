@@ -13,7 +13,8 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
 
-from allocator.errors import AllocatorError
+from allocator.errors import AllocatorError, InvalidSetting
+from allocator.schemes.hosts import Hosts, hosts_from
 from allocator.sync import Allocator
 
 P = ParamSpec("P")
@@ -62,6 +63,31 @@ def only_one(context: click.Context, parameter: click.Parameter, given: tuple[st
 HELP = f"The database; else ALLOCATOR_DATABASE_URL, else {DEFAULT_URL}, made on first use."
 url_option = click.option("--url", multiple=True, callback=only_one, help=HELP)
 urls_option = click.option("--url", "urls", multiple=True, callback=urls_of, help=f"{HELP} Once for each shard.")
+HOSTS_VARIABLE = "ALLOCATOR_SHARD_HOSTS"
+HOSTS = "allocator.shard_hosts"
+
+
+def keep_hosts(context: click.Context, parameter: click.Parameter, given: str | None) -> None:
+    try:
+        context.meta[HOSTS] = hosts_from(given or None)
+    except InvalidSetting as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def shard_hosts() -> Hosts:
+    """Those of the command that runs."""
+    context = click.get_current_context(silent=True)
+    return tuple(context.meta.get(HOSTS, ())) if context else ()
+
+
+hosts_option = click.option(
+    "--shard-hosts",
+    envvar=HOSTS_VARIABLE,
+    metavar="PATTERNS",
+    callback=keep_hosts,
+    expose_value=False,
+    help="Hosts of shards without a --url that may get the same password, as in 'db-*.internal,10.0.0.?'.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON; ids are strings there.")
 
 
@@ -72,15 +98,15 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 
 def fleet_command(function: Callable[P, None]) -> Callable[P, None]:
     """As `command`, for several databases that serve ids together."""
-    return urls_option(json_option(as_error(function)))
+    return urls_option(hosts_option(json_option(as_error(function))))
 
 
 def ids_of(urls: tuple[str, ...], create_missing: bool = True) -> Allocator:
     if urls[0].startswith(("http://", "https://")):
         return Allocator(list(urls), token=from_environment(TOKEN_VARIABLE), create_missing=create_missing)
     if len(urls) == 1:
-        return Allocator(urls[0], create_missing=create_missing)
-    return Allocator(shards=urls, create_missing=create_missing)
+        return Allocator(urls[0], create_missing=create_missing, shard_hosts=shard_hosts())
+    return Allocator(shards=urls, create_missing=create_missing, shard_hosts=shard_hosts())
 
 
 def as_error(function: Callable[P, None]) -> Callable[P, None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from allocator.cli.options import as_error, json_option, urls_option
+from allocator.cli.options import as_error, hosts_option, json_option, shard_hosts, urls_option
 from allocator.errors import InvalidSetting
 from allocator.schemes.ledger import LedgerSettings
 from allocator.schemes.limits import check_seconds
@@ -104,6 +104,7 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     help="For a machine or for a person.",
 )
 @urls_option
+@hosts_option
 @json_option
 @as_error
 def serve(
@@ -135,6 +136,7 @@ def serve(
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key belong together")
     settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
+    settings["shard_hosts"] = shard_hosts()
     if ledger != "off":
         settings["ledger"] = LedgerSettings(ledger_days, ledger == "required").checked()
     run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings))

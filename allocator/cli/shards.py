@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allocator.cli.db import QUICK
-from allocator.cli.options import fleet_command, show, table
+from allocator.cli.options import fleet_command, shard_hosts, show, table
 from allocator.schemes.growth import MARGIN
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def shards() -> None:
     From one database to two, while clients draw ids:
         allocator shards add  mysql+pymysql://user:password@new/ids --url mysql+pymysql://user:password@old/ids
         allocator shards grow --url mysql+pymysql://user:password@old/ids
-    Give --url once for each shard, or for one of them where all have the same user and password.
+    Give --url once for each shard, or for one of them where all have the same user and password and are on its
+    host, or on those of --shard-hosts.
     """
 
 
@@ -44,7 +45,7 @@ def growing(urls: tuple[str, ...]) -> Iterator[Growth]:
     from allocator.database.store import Database
     from allocator.growth import Growth
 
-    growth = Growth([Database(url, QUICK) for url in urls])
+    growth = Growth([Database(url, QUICK, shard_hosts=shard_hosts()) for url in urls])
     try:
         yield growth
     finally:

@@ -10,7 +10,7 @@ import click
 
 from allocator.backend import databases_at
 from allocator.cli.db import QUICK
-from allocator.cli.options import fleet_command, show, table
+from allocator.cli.options import fleet_command, shard_hosts, show, table
 from allocator.cli.output import check_open
 from allocator.schemes.token import DRAW, VERBS, Token
 from allocator.tokens import Tokens
@@ -25,7 +25,7 @@ def tokens() -> None:
 
 @contextmanager
 def opened(urls: tuple[str, ...]) -> Iterator[Tokens]:
-    with databases_at(urls, QUICK) as databases:
+    with databases_at(urls, QUICK, shard_hosts()) as databases:
         yield Tokens(databases.first)
 
 

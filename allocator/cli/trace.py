@@ -10,7 +10,7 @@ import click
 
 from allocator.cli.db import QUICK
 from allocator.cli.nodes import described as described_node
-from allocator.cli.options import REFUSED, fleet_command, show
+from allocator.cli.options import REFUSED, fleet_command, shard_hosts, show
 
 if TYPE_CHECKING:
     from allocator.schemes.ledger import Entry
@@ -45,7 +45,7 @@ def trace_command(
     from allocator.backend import databases_at
     from allocator.tracing import trace
 
-    with databases_at(urls, QUICK) as databases:
+    with databases_at(urls, QUICK, shard_hosts()) as databases:
         found = trace(databases, id_, tag, settings_of(epoch, layout))
     for why in found.silent:
         click.echo(f"one shard was not asked: {why}", err=True)

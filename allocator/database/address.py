@@ -5,8 +5,8 @@ A claim must never share the user's transaction: a ROLLBACK there would take bac
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ class Address:
     shown: str
     _create: Callable[..., Engine] = field(repr=False)
     _given_args: frozenset[str] = frozenset()
+    _cautious: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def file(self) -> str | None:
@@ -52,20 +53,29 @@ class Address:
         place = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=self.file or url.database)
         return place.render_as_string()
 
-    def is_like(self, told: str) -> bool:
+    def is_like(self, place: URL) -> bool:
         """Whether another database is of the same kind, and so most likely has the same user and password."""
-        return make_url(told).get_backend_name() == self.url.get_backend_name()
+        return place.get_backend_name() == self.url.get_backend_name()
 
-    def sibling(self, told: str) -> Address:
-        """Another database, of which the place was told: by our driver and with our user, if it is like ours."""
-        url, ours = make_url(told), self.url
-        if self.is_like(told):
-            url = url.set(drivername=ours.drivername, username=ours.username, password=ours.password, query=ours.query)
-        return of_url(url)
+    def names(self, place: URL) -> bool:
+        """Whether another database is on a host of this URL; files are on that of another file."""
+        if DIALECTS[place.get_backend_name()].embedded or self.dialect.embedded:
+            return self.is_like(place)
+        return host_of(place) in hosts_of(self.url)
+
+    def sibling(self, place: URL) -> Address:
+        """Another database: by our driver and with our user, if it is like ours. Its server learns no password."""
+        ours = self.url
+        if self.is_like(place):
+            place = place.set(
+                drivername=ours.drivername, username=ours.username, password=ours.password, query=ours.query
+            )
+        found = of_url(place)
+        return replace(found, _cautious=found.dialect.cautious_args(found.url))
 
     def engine(self, timeout: float) -> Engine:
         """An engine in autocommit whose connections cost nothing to give back and wait at most `timeout` seconds."""
-        wanted = self.dialect.connect_args(self.url.get_driver_name(), timeout)
+        wanted = {**self.dialect.connect_args(self.url.get_driver_name(), timeout), **self._cautious}
         args = {name: value for name, value in wanted.items() if name not in self._given_args}
         try:
             engine = self._create(
@@ -147,6 +157,35 @@ def of_url(given: str | URL) -> Address:
     if dialect.embedded and url.database and is_file(url.database):
         url = url.set(database=str(Path(url.database).absolute()))  # a daemon changes its folder later
     return Address(dialect, url, told, partial(create_engine, url), frozenset(url.query))
+
+
+def place_of(told: str) -> URL:
+    """The database that a shard's row names. A row may say where another shard is, never who logs in there, or how."""
+    try:
+        url = make_url(told)
+        known = url.get_backend_name() in DIALECTS
+    except (ArgumentError, ValueError):
+        known = False
+    if not known:
+        raise InvalidDatabase(f"the fleet names the shard {told!a:.80}, which is no database; restore allocator_shard")
+    return URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database)
+
+
+def host_of(url: URL) -> str:
+    return (url.host or "").lower()
+
+
+def hosts_of(url: URL) -> set[str]:
+    """Those that a URL names: one, or a list for libpq, which may stand in its query; "" for a socket by default."""
+    return {host_of(url), *host_of(url).split(","), *(host.lower() for host in queried(url))}
+
+
+def queried(url: URL) -> Iterator[str]:
+    found = url.query.get("host", ())
+    for listed in (found,) if isinstance(found, str) else found:
+        for one in listed.split(","):
+            host, _, port = one.rpartition(":")
+            yield host if port.isdecimal() and host else one
 
 
 def is_file(name: str | None) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import URL, Connection, Engine
 
 from allocator.database.ground import GroundVerbs
 from allocator.database.ledger import LedgerVerbs
@@ -46,6 +46,10 @@ class Dialect(LedgerVerbs, ShardVerbs, GroundVerbs, TokenVerbs):
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         """Arguments for a driver, of which a URL's own query wins."""
+        return {}
+
+    def cautious_args(self, url: URL) -> dict[str, Any]:
+        """More arguments, for a server that a shard's row names: whatever it asks for, it gets no password in clear."""
         return {}
 
     def on_engine(self, engine: Engine) -> None:

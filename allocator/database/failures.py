@@ -25,10 +25,11 @@ ADVICE: dict[type[AllocatorError], str] = {
     SchemaDamaged: "{where} holds a table that was altered by hand: {words}; see: allocator db check",
 }
 
-MISSTATED, NO_SCHEMA = "misstated", "3F000"
+MISSTATED, NO_SCHEMA, UNPROVEN = "misstated", "3F000", "unproven"
 OF_CODE = {
     MISSTATED: "{where} cannot be used: {words}; check the URL and its arguments",
     NO_SCHEMA: "{where} refuses: {words}; check that the search_path of the user or the URL names a schema that exists",
+    UNPROVEN: "{where} is named by the fleet, and its server does not log in by SCRAM: {words}; give its URL too",
 }
 """Advice that is more exact than that of the kind. The first is no code of a server: its driver refused an argument."""
 

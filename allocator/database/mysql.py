@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from math import ceil
-from typing import Any
+from typing import Any, NoReturn
 
-from sqlalchemy import Connection, CursorResult, Update, func, text
+from sqlalchemy import URL, Connection, CursorResult, Update, func, text
 from sqlalchemy.dialects.mysql import dialect as sql_dialect
 from sqlalchemy.dialects.mysql import insert
 
@@ -68,6 +68,22 @@ for a table that is being altered waits for a year, and claims when nobody asks 
 longer tries again, and a claim that waits for the ledger holds its row, which the claim without it needs."""
 
 
+IN_CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
+"""Plugins for which PyMySQL sends the password as it is, or what is as good."""
+
+
+class InClear:
+    """In place of such a plugin, for PyMySQL."""
+
+    def __init__(self, connection: Any) -> None:
+        pass
+
+    def authenticate(self, packet: Any) -> NoReturn:
+        from pymysql import OperationalError  # type: ignore[import-untyped]
+
+        raise OperationalError(1045, "its server asks for the password in clear, and is named by the fleet alone")
+
+
 class MySQL(Dialect):
     name = "mysql"
     default_driver = "pymysql"
@@ -106,6 +122,11 @@ class MySQL(Dialect):
         # PyMySQL's connect_timeout ends with the handshake of TCP, and a server that is frozen is still connected to.
         greeting = {"read_timeout": seconds, "write_timeout": seconds} if driver == self.default_driver else {}
         return {"connect_timeout": ceil(seconds), **greeting}
+
+    def cautious_args(self, url: URL) -> dict[str, Any]:
+        if url.get_driver_name() != self.default_driver:
+            return {}
+        return {"auth_plugin_map": dict.fromkeys(IN_CLEAR, InClear)}
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         # Set here and not as arguments, since a connection may come from the user's own engine.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -10,15 +9,16 @@ from math import ceil
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Update, text
+from sqlalchemy import URL, Connection, Engine, Update, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, statement
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.epochs import NOWHERE
-from allocator.database.failures import MISSTATED, NO_SCHEMA, code_of
+from allocator.database.failures import MISSTATED, NO_SCHEMA, UNPROVEN, code_of
 from allocator.database.ledger import unwritten
+from allocator.database.libpq import code_of_words, only_scram
 from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
 from allocator.database.tickets import FENCE, FLOOR
@@ -63,13 +63,6 @@ the same run, could forget commits."""
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The advisory lock of schema changes: the letters "allocato" as a 64-bit key."""
 
-REFUSALS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
-"""A refused connection has no SQLSTATE in psycopg, only the server's words."""
-WRONG = re.compile(
-    r"invalid connection option|bad value for|invalid (\w+ value|port)|definition of service .* not found"
-)
-"""What libpq and psycopg say of an argument that they do not take, before any server is asked."""
-
 READ_ONLY, NOT_READY = "25006", "55000"
 """What a standby answers to a write, and to a look at its WAL. Aurora answers such a look with the second for good, and
 names the setting `wal_level`, whose name is not translated."""
@@ -103,6 +96,7 @@ class PostgreSQL(Dialect):
         "3D000": DatabaseRefused,
         MISSTATED: DatabaseRefused,
         NO_SCHEMA: DatabaseRefused,
+        UNPROVEN: DatabaseRefused,
         "42501": DatabaseRefused,
         "42601": DatabaseRefused,
         "42883": DatabaseRefused,
@@ -116,6 +110,9 @@ class PostgreSQL(Dialect):
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         return {"connect_timeout": max(MIN_CONNECT_SECONDS, ceil(min(timeout, MAX_CONNECT_SECONDS)))}
+
+    def cautious_args(self, url: URL) -> dict[str, Any]:
+        return only_scram(url)
 
     def on_engine(self, engine: Engine) -> None:
         dialect: Any = engine.dialect
@@ -150,11 +147,9 @@ class PostgreSQL(Dialect):
 
     def code(self, error: BaseException) -> str:
         code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-        if code is None and any(words in str(error) for words in REFUSALS):
-            return "28000"
         if code == NOT_READY and "wal_level" not in str(error):
             return READ_ONLY
-        return code or (MISSTATED if WRONG.search(str(error)) else "")
+        return code or code_of_words(str(error))
 
     @contextmanager
     def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from allocator.database.address import host_of, place_of
 from allocator.database.batch import LEAST, Wanted
 from allocator.database.numbers import Numbers
 from allocator.database.recorder import Recorder
-from allocator.errors import DatabaseUnavailable, InvalidSetting
+from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.schemes.epoch import Crossing, cross, repaired
+from allocator.schemes.hosts import Hosts, is_named
 from allocator.schemes.lane import ALL, NONE, Lane, Seen, is_outgrown, mark
 from allocator.schemes.segment import Claim
 from allocator.schemes.tag import Tag, damaged, settle, unknown
@@ -28,8 +30,11 @@ class Database(Numbers):
     Safe to use from several threads. Nothing is opened before the first verb.
     """
 
-    def __init__(self, database: object, timeout: float = 5.0, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self, database: object, timeout: float = 5.0, recorder: Recorder | None = None, shard_hosts: Hosts = ()
+    ) -> None:
         super().__init__(database, timeout)
+        self.shard_hosts = shard_hosts
         self._lanes: dict[str, Lane] = {}
         self._recorder = recorder
 
@@ -143,9 +148,20 @@ def tell(name: str, crossing: Crossing | None) -> None:
 
 
 def sibling(known: Sequence[Database], url: str) -> Database:
-    """Another shard of their fleet, of which only the URL was told, without password: with that of one like it."""
-    alike = next((one for one in known if one.address.is_like(url)), known[0])
+    """Another shard of their fleet, that a row names: with the password of one like it, on its host if there is one.
+
+    A row is data: whoever may write it must not choose who gets a password. So its host is one of a URL that was given,
+    or of `shard_hosts`.
+    """
+    place = place_of(url)
+    near = [one for one in known if one.address.names(place)]
+    if not near and not is_named(host_of(place), known[0].shard_hosts):
+        raise InvalidDatabase(
+            f"the fleet names a shard at {place.render_as_string()}, a host that this process was not given, and gets "
+            "no password; give that URL too, or its host by shard_hosts (--shard-hosts, ALLOCATOR_SHARD_HOSTS)"
+        )
+    alike = next((one for one in [*near, *known] if one.address.is_like(place)), known[0])
     recorder = alike._recorder.another() if alike._recorder else None
-    fresh = Database(alike.address.sibling(url), alike.timeout, recorder)
+    fresh = Database(alike.address.sibling(place), alike.timeout, recorder, known[0].shard_hosts)
     fresh.may_create = False
     return fresh

@@ -24,7 +24,7 @@ SETTING = "ALLOCATOR"
 PATIENCE = 600.0
 """Seconds for an upgrade to wait for another one, and for a single statement."""
 
-PLACE = {"database", "shards", "fleet", "token"}
+PLACE = {"database", "shards", "shard_hosts", "fleet", "token"}
 """The arguments of `Allocator` that say where ids come from."""
 
 IN_TESTS = 1_000_000

@@ -134,7 +134,7 @@ def check_entry(settings: ServeSettings) -> None:
     """Without any token nobody may come in, but with --open this machine alone."""
     if settings.is_open and not is_loopback(settings.host):
         raise InvalidSetting(f"--open serves this machine alone, and cannot listen on {settings.host}; make a token")
-    with databases_at(settings.urls, settings.timeout) as databases:
+    with databases_at(settings.urls, settings.timeout, settings.shard_hosts) as databases:
         log.info("serving ids out of %s", databases.shown)
         try:
             made = Tokens(databases.first).were_made()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from allocator.schemes.hosts import Hosts
 from allocator.schemes.ledger import LedgerSettings
 
 FIGURES = "PROMETHEUS_MULTIPROC_DIR"
@@ -26,6 +27,7 @@ class ServeSettings:
     """
 
     urls: tuple[str, ...] = field(repr=False)
+    shard_hosts: Hosts = ()
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1

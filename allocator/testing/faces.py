@@ -15,7 +15,7 @@ from allocator.sync import Allocator
 from allocator.testing.backend import MemoryBackend
 from allocator.testing.supplies import AtOnce, MemoryMeteors, MemorySequence, MemorySnowflakes
 
-OF_A_DATABASE = ("token", "shards", "fleet")
+OF_A_DATABASE = ("token", "shards", "shard_hosts", "fleet")
 
 
 class MemoryAllocator(Allocator):
@@ -24,9 +24,10 @@ class MemoryAllocator(Allocator):
         with MemoryAllocator() as ids:
             ids.next_id("order")        1
 
-    It takes the settings of `Allocator`, but for those that are of a database (`token`, `shards`, `fleet`); `runway`
-    has no effect, since the rate of a test is an accident. The first id of a tag and the first ticket are 1; meteors
-    and snowflakes begin on 2026-01-01 as node 1 and worker 0. Nothing waits, and no thread is started.
+    It takes the settings of `Allocator`, but for those that are of a database (`token`, `shards`, `shard_hosts`,
+    `fleet`); `runway` has no effect, since the rate of a test is an accident. The first id of a tag and the first
+    ticket are 1; meteors and snowflakes begin on 2026-01-01 as node 1 and worker 0. Nothing waits, and no thread is
+    started.
 
     Raises `InvalidDatabase` for a URL or engine, and `InvalidSetting`.
     """

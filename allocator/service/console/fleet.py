@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from allocator.database.store import Database
 from allocator.errors import AllocatorError
 from allocator.roster import Found, Roster, state_of
+from allocator.schemes.hosts import Hosts
 from allocator.schemes.registry import Node, Worker
 from allocator.service.console.words import NONE
 
@@ -33,8 +34,8 @@ class State:
     error: AllocatorError | None = None
 
 
-def look_at(urls: Sequence[str], timeout: float) -> State:
-    roster = Roster([Database(url, timeout) for url in urls])
+def look_at(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> State:
+    roster = Roster([Database(url, timeout, shard_hosts=shard_hosts) for url in urls])
     try:
         found = roster.shards()
         lead = next((one for one in found if not one.error and is_lead(one)), None)

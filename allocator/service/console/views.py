@@ -40,14 +40,14 @@ class Views:
     def __init__(self, frames: Frames, board: Board, settings: ServeSettings) -> None:
         self._frames = frames
         self._board = board
-        self._urls = list(settings.urls)
+        self._urls, self._hosts = list(settings.urls), settings.shard_hosts
         self.background = Background()
         """Threads that keep no process from ending, and no claim waiting."""
         self._fleet: Cached[State] = Cached(self._look, FLEET_FOR)
         self.findings: Cached[list[Finding]] = Cached(self._examine, FINDINGS_FOR)
 
     async def _look(self) -> State:
-        return await asyncio.wrap_future(self.background.submit(look_at, self._urls, QUICK))
+        return await asyncio.wrap_future(self.background.submit(look_at, self._urls, QUICK, self._hosts))
 
     async def _examine(self) -> list[Finding]:
         return await asyncio.wrap_future(self.background.submit(examine, self._urls, timeout=QUICK))
