@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from allocator.cli.bench import SUITES
 from . import calls, claims, inserts, latency, plots, report, service, start
 from .places import Place, places
 from .report import Found
-from .rounds import Race, run, steps
+from .rounds import Race, Stop, run, steps
 
 ROUNDS = {"call": (150, 25), "claim": (15, 6), "latency": (9, 5), "http": (5, 3), "start": (11, 5), "insert": (9, 3)}
 """In full, and quick."""
@@ -24,8 +25,9 @@ README = ("<!-- bench -->\n", "<!-- /bench -->\n")
 class Bench:
     """A method for each suite."""
 
-    def __init__(self, found: list[Place], quick: bool, command: str) -> None:
+    def __init__(self, found: list[Place], quick: bool, command: str, stop: Stop) -> None:
         self.places = found
+        self.stop = stop
         self.quick = quick
         self.found = Found(command, places={place.name: place.version for place in found})
 
@@ -34,9 +36,11 @@ class Bench:
 
     def measure(self, suite: str, races: list[Race], label: str) -> None:
         rounds = self.rounds(suite)
+        self.stop.check()
         with click.progressbar(length=steps(races, rounds), label=f"{label:<24}", file=sys.stderr) as bar:
             for _ in run(races, rounds):
                 bar.update(1)
+                self.stop.check()
         self.found.races += races
 
     def call(self) -> None:
@@ -86,11 +90,17 @@ def bench(
     folder: Path,
     command: str,
 ) -> tuple[Found, list[Path]]:
-    """Measure, and write what was found into `folder`."""
-    with places(urls, servers) as found:
-        one = Bench(found, quick, command)
-        for suite in suites or SUITES:
-            getattr(one, suite)()
+    """Measure, and write what was found into `folder`. SIGTERM ends it with the exit code 143, and cleans up."""
+    stop = Stop()
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with places(urls, servers) as found:
+            one = Bench(found, quick, command, stop)
+            for suite in suites or SUITES:
+                stop.check()
+                getattr(one, suite)()
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return one.found, [*report.write(one.found, folder), *plots.draw(one.found, folder)]
 
 

@@ -4,7 +4,9 @@ disturbs all of them alike. What counts are ratios within a round; their median 
 
 from __future__ import annotations
 
+import signal
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -72,6 +74,24 @@ def run(races: Sequence[Race], rounds: int) -> Iterator[None]:
             race, name = todo[key]
             race.found.setdefault(name, []).append(race.candidates[name]() - loops[id(race)])
             yield
+
+
+class Stop:
+    """SIGTERM ends a run after the measurement under way: in the midst of one, threads and transactions are open.
+
+    A second one ends it at once.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+    def __call__(self, *_: object) -> None:
+        self.wanted = True
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def check(self) -> None:
+        if self.wanted:
+            sys.exit(128 + signal.SIGTERM)
 
 
 def steps(races: Sequence[Race], rounds: int) -> int:

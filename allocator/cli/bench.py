@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -67,7 +65,6 @@ def bench(suites: tuple[str, ...], quick: bool, url: str | None, folder: Path, a
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise click.UsageError(f"--to names {folder}, which cannot be made: {error.strerror}") from None
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the run cleans up
     words = " ".join(["allocator bench", *suites, *(["--quick"] if quick else [])])
     benchmarks = program()
     found, files = benchmarks.bench(

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +18,7 @@ from sqlalchemy import create_engine, inspect, text
 from allocator import Allocator
 from allocator.cli import main
 from benchmarks import calls, claims, inserts, program, service, start
+from benchmarks.rounds import Race
 
 
 @pytest.fixture
@@ -103,3 +110,42 @@ def test_two_urls_in_the_environment_are_not_shown(tmp_path, monkeypatch):
 
     assert done.exit_code == 2
     assert "secret" not in done.output
+
+
+def test_sigterm_ends_a_run_quietly_after_the_measurement_under_way(tmp_path, monkeypatch):
+    """In the midst of one its threads hold locks on the database that is to be cleaned up."""
+    whole = []
+
+    def measured() -> float:
+        os.kill(os.getpid(), signal.SIGTERM)
+        whole.append(True)
+        return 1.0
+
+    @contextmanager
+    def races(*_: object) -> Iterator[list[Race]]:
+        yield [Race("claim", "us", {"one": measured, "another": measured})]
+
+    monkeypatch.delenv("ALLOCATOR_DATABASE_URL", raising=False)
+    monkeypatch.setattr(claims, "races", races)
+    before = signal.getsignal(signal.SIGTERM)
+    done = CliRunner().invoke(main, ["bench", "claim", "--quick", "--to", str(tmp_path)])
+
+    assert (done.exit_code, whole, done.stdout) == (143, [True], "")
+    assert done.stderr.strip() == "claim, SQLite"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_sigterm_while_threads_claim_prints_nothing_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.delenv("ALLOCATOR_DATABASE_URL", raising=False)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    words = [sys.executable, "-m", "allocator", "bench", "claim", "--to", str(tmp_path / "out")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        first = process.stderr.readline()
+        process.terminate()
+        rest = process.stderr.read()
+        said = process.stdout.read()
+
+    assert (process.returncode, first.strip(), rest, said) == (143, "claim, SQLite", "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
