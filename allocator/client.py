@@ -10,7 +10,9 @@ from typing import Any
 
 from allocator.errors import (
     AccessDenied,
+    InvalidArgument,
     InvalidSetting,
+    LeaseLost,
     TagExists,
     UnknownTag,
 )
@@ -145,7 +147,12 @@ class Service:
         def read(answer: Any) -> Lease:
             return check_lease(claim, lease_from_json(answer, workers))
 
-        return self.servers.ask(method, path, body=form, read=read)
+        try:
+            return self.servers.ask(method, path, body=form, read=read)
+        except InvalidArgument as refused:
+            if claim.lease is None:
+                raise
+            raise LeaseLost(f"worker {claim.lease.number} was not renewed: {refused}") from refused
 
     # -- tags
 

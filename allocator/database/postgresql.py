@@ -64,8 +64,7 @@ SCHEMA_LOCK = 0x616C6C6F6361746F
 """The advisory lock of schema changes: the letters "allocato" as a 64-bit key."""
 
 READ_ONLY, NOT_READY = "25006", "55000"
-"""What a standby answers to a write, and to a look at its WAL. Aurora answers such a look with the second for good, and
-names the setting `wal_level`, whose name is not translated."""
+"""Of a standby: it cannot write, nor look at its WAL. Aurora says the second for good, but names `wal_level`."""
 
 UNWRITTEN = "22012"
 """A division by zero: see `ledger.recorded`."""

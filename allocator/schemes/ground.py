@@ -52,8 +52,17 @@ def nodes_left_out(at: int) -> int:
 
 def begin_of_lease(ground: Ground, now_ms: int, until_ms: int) -> int:
     """The first millisecond of a lease that is asked for from now until then."""
-    further = max(0, LEASES * (until_ms - now_ms) - LEASES_LEFT_OUT_MS)
-    return max(now_ms, ground.leases_from_ms + further if ground.leases_from_ms else 0)
+    return max(now_ms, ground.leases_from_ms + further(until_ms - now_ms) if ground.leases_from_ms else 0)
+
+
+def further(span_ms: int) -> int:
+    """How much later leases of this length begin, beside the usual ones."""
+    return max(0, LEASES * span_ms - LEASES_LEFT_OUT_MS)
+
+
+def most_ahead(ground: Ground, span_ms: int) -> int:
+    """How far ahead of the clock a process may be that leases for so long here, in milliseconds."""
+    return ground.leases_ahead_ms + further(span_ms) if ground.leases_from_ms else 0
 
 
 def has_moved(before: Ground, server: str, here: Here) -> bool:

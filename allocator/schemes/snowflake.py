@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allocator.errors import AllocatorError, ClockWentBack, Exhausted, InvalidSetting, LeaseLost
+from allocator.errors import AllocatorError, ClockWentBack, Exhausted, InvalidArgument, InvalidSetting, LeaseLost
 from allocator.schemes.layout import MAX_EPOCH, Layout, check_layout, moment
 from allocator.schemes.limits import check_seconds, check_whole
 from allocator.schemes.pace import Pace, Wait
@@ -186,9 +186,14 @@ class LeasedSnowflake:
         self._offset = max(self._offset, max(claim.now, lease.since) - now * 1000)
 
     def failed(self, claim: LeaseClaim, error: AllocatorError, now: float) -> None:
-        """The claim failed. A lease that was lost is given up, and another one is asked for at once."""
-        if self.pace.failed(claim, error, now) and isinstance(error, LeaseLost):
+        """The claim failed. A lease that was lost is given up, and another one is asked for at once. Where our time is
+        refused, as one that is far ahead of the service's, the next lease begins by the wall clock."""
+        if not self.pace.failed(claim, error, now):
+            return
+        if isinstance(error, LeaseLost):
             if self._blocks is not None:
                 self._last = self._blocks.last
             self.lease = self._blocks = None
             self.pace.clear()
+        elif isinstance(error, InvalidArgument) and self.lease is None:
+            self._offset, self._last = 0.0, -1

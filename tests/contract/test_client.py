@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from rig.service import Served
+from rig.sql import execute
 
 import allocator.errors
 from allocator import (
@@ -24,6 +25,7 @@ from allocator import (
     Exhausted,
     InvalidDatabase,
     InvalidSetting,
+    LeaseLost,
     MaxValueWentBack,
     NotCopyable,
     SchemaDamaged,
@@ -32,7 +34,7 @@ from allocator import (
     UnknownTag,
 )
 from allocator.database.store import Database
-from allocator.schemes.snowflake import EPOCH, SNOWFLAKE
+from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 from allocator.tokens import Tokens
 
 
@@ -359,6 +361,44 @@ def test_a_lease_far_in_the_future_is_refused(shared_service):
             form = {"layout": str(SNOWFLAKE), "epoch": EPOCH, "now": begin, "until": until}
             with pytest.raises(InvalidSetting, match="now must be|until must be"):
                 servers.ask("POST", "/v1/workers", body=form, read=dict)
+
+
+def lease_of(ids: Allocator, now: int, before: Lease | None = None) -> Lease:
+    return ids._backend.lease_worker(LeaseClaim(before, now, now + 60_000), SNOWFLAKE, EPOCH)
+
+
+def test_a_lease_that_a_failover_set_ahead_of_the_clock_is_renewed(tmp_path):
+    """The database may have forgotten leases, so those that follow begin minutes later than the clock."""
+    database = f"sqlite:///{tmp_path}/ids.db"
+    with Served(database) as service, Allocator(service.address) as ids:
+        now = int(time.time() * 1000)
+        before = lease_of(ids, now)
+        execute(database, "UPDATE allocator_epoch SET run = 'elsewhere', server = 'another'")
+        with pytest.raises(LeaseLost, match="before the database moved"):
+            lease_of(ids, now, before)
+        ahead = lease_of(ids, now)
+        renewed = lease_of(ids, ahead.since + 6000, ahead)
+        another = lease_of(ids, ahead.since + 6000)
+
+        assert ahead.since > before.until + 60_000
+        assert renewed == Lease(ahead.number, ahead.holder, ahead.since, ahead.since + 66_000)
+        assert another.since == ahead.since + 6000
+        with pytest.raises(InvalidSetting, match="now must be within 60 seconds of the service's clock"):
+            lease_of(ids, now + 86_400_000)
+
+
+def test_a_renewal_that_is_refused_for_good_leads_to_another_lease(made):
+    """As where the service's clock was set back by minutes: a new lease, by the wall clock if it must be."""
+    now = int(time.time() * 1000)
+    lease = {"worker": 7, "holder": "0" * 32, "since": now, "until": now + 60_000}
+    made.says(200, lease)
+    with Allocator(made.address) as ids:
+        held = lease_of(ids, now)
+        made.refuses(422, "InvalidSetting", "now must be within 60 seconds of the service's clock")
+        with pytest.raises(LeaseLost, match="worker 7 was not renewed: now must be within 60 seconds"):
+            lease_of(ids, now + 1, held)
+        with pytest.raises(InvalidSetting, match="now must be within 60 seconds"):
+            lease_of(ids, now + 1)
 
 
 def test_a_format_that_is_not_the_services_own_is_refused(shared_service):

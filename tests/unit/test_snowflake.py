@@ -333,6 +333,19 @@ def test_ids_increase_across_a_lost_lease_within_one_millisecond():
     assert process.draw(5.002, NOW)[0] > before[-1]
 
 
+def test_where_our_time_is_refused_the_next_lease_begins_by_the_wall_clock():
+    """A service refuses whoever is far ahead of its clock, which was set back; we would be for ever."""
+    process = Process(Leases())
+    before = process.draw(5.0, NOW + 600)
+    for error in (LeaseLost("not renewed: now must be within 60 seconds"), InvalidSetting("now must be within")):
+        process.core.failed(process.core.pace.begin(process.core.want(11.5, NOW), 11.5), error, 11.5)
+    after = process.draw(13.0, NOW + 1.5)
+
+    assert milliseconds(range(after[0], after[-1] + 1)) == {round((NOW + 1.5) * 1000)}
+    assert process.core.lease.number != 0
+    assert not {*before} & {*after}
+
+
 def test_numbers_that_never_were_leased_come_before_ended_ones():
     rows = [Worker(0, str(SNOWFLAKE), EPOCH, "x", 5, "here", 1)]
 
