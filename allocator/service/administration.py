@@ -30,5 +30,6 @@ class Administration:
     async def put(self, asked: Asked) -> Answer:
         headers = asked.headers
         new, old = "if-none-match" in headers, "if-match" in headers
-        tag, created = await self.sequences.put(check_tag(asked.names["tag"]), dict(asked.body), new=new, old=old)
+        name, form = check_tag(asked.names["tag"]), dict(asked.body)
+        tag, created = await self.sequences.put(name, form, asked.caller, new=new, old=old)
         return Answer(tag_to_json(tag), 201 if created else 200)

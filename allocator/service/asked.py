@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from allocator.service.caller import Caller
 from allocator.service.grants import Grant
 
 
@@ -17,6 +18,7 @@ class Asked:
     query: Mapping[str, Any]
     body: Mapping[str, Any]
     headers: Mapping[str, str]
+    caller: Caller
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from allocator.errors import AllocatorError
 from allocator.service.asked import Answer, Asked
+from allocator.service.caller import caller_of, mark
 from allocator.service.forms import MAX_BODY, read_body, read_query
 from allocator.service.grants import Book, Grant
 from allocator.service.problems import HttpRefusal
@@ -63,13 +64,15 @@ class Dispatch:
         query = read_query(request.scope["query_string"], route.query)
         raw = await body_within(request)
         body = read_body(raw, route.body) if route.body else no_body(raw)
-        return Asked(grant, request.scope["path"], names, query, body, request.headers)
+        return Asked(grant, request.scope["path"], names, query, body, request.headers, caller_of(request.scope))
 
     async def grant_of(self, request: Request) -> Grant:
-        return await self._book.of(headers_of(request))
+        grant = await self._book.of(headers_of(request))
+        mark(request.scope, grant)
+        return grant
 
     def _refusal(self, error: AllocatorError, request: Request) -> Response:
-        status, headers, body = self._refusals.tell(error, request.method, request.scope["path"], headers_of(request))
+        status, headers, body = self._refusals.tell(error, request.scope)
         return Response(body, status, headers)
 
     async def of_framework(self, request: Request, error: Exception) -> Response:

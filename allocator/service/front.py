@@ -11,6 +11,7 @@ from typing import Any
 
 from allocator.errors import AllocatorError
 from allocator.schemes.limits import MAX_IDS_A_CALL
+from allocator.service.caller import mark
 from allocator.service.draws import Draw
 from allocator.service.grants import Book
 from allocator.service.refusals import REQUEST_NAME, Refusals
@@ -68,7 +69,9 @@ class Front:
         return draw
 
     async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
-        status, said, body = self._refusals.tell(error, scope["method"], scope["path"], headers)
+        if grant := self._book.quick(headers):
+            mark(scope, grant)
+        status, said, body = self._refusals.tell(error, scope)
         pairs = [(name.encode(), value.encode()) for name, value in said.items()]
         pairs.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": pairs})

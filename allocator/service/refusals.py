@@ -8,11 +8,14 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 from allocator.errors import AllocatorError
+from allocator.service.caller import caller_of
+from allocator.service.logs import REFUSED, masked
 from allocator.service.problems import CONTENT_TYPE, body_of, headers_of, name_of, status_of
 
-log = logging.getLogger("allocator.service")
+log = logging.getLogger(REFUSED)
 
 NO_STORE = {"cache-control": "no-store"}
 """A cached answer would be a duplicate."""
@@ -35,20 +38,21 @@ class Refusals:
 
     counted: Callable[[int, str], None]
 
-    def tell(
-        self, error: AllocatorError, method: str, path: str, headers: Mapping[bytes, bytes]
-    ) -> tuple[int, dict[str, str], bytes]:
+    def tell(self, error: AllocatorError, scope: Mapping[str, Any]) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body. What the caller must not see stands in the log alone."""
-        request, status, name = request_name(headers), status_of(error), name_of(error)
+        request, status, name = request_name(dict(scope["headers"])), status_of(error), name_of(error)
         self.counted(status, name)
+        method, caller = scope["method"], caller_of(scope)
         about = {
             "request": request,
             "method": method,
-            "path": ascii(path)[1:-1][:200],
+            "path": masked(ascii(scope["path"])[1:-1])[:200],
             "status": status,
             "error": name,
+            "caller": caller.address,
+            "token": caller.token,
         }
         level = logging.WARNING if status >= 500 else logging.INFO
-        log.log(level, "%d %s %s [%s]: %s", status, method, about["path"], request, error, extra=about)
+        log.log(level, "%d %s %s [%s] from %s: %s", status, method, about["path"], request, caller, error, extra=about)
         told = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
         return status, told, body_of(error, request)

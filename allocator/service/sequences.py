@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,9 +12,12 @@ from allocator.errors import DatabaseUnavailable, TagExists, UnknownTag
 from allocator.schemes.lane import Seen
 from allocator.schemes.limits import check_tag
 from allocator.schemes.tag import Tag
+from allocator.service.caller import Caller
 from allocator.service.draws import Draws, SequenceDraw
 from allocator.service.newcomers import Newcomers
 from allocator.service.problems import HttpRefusal
+
+log = logging.getLogger("allocator.service")
 
 
 class Sequences:
@@ -68,8 +72,15 @@ class Sequences:
         ids = self._ids._allocator
         return await self._ids._on_thread(ids._backend.open_segment, replace(ids._template, name=tag), create)
 
-    async def put(self, tag: str, form: dict[str, Any], *, new: bool, old: bool) -> tuple[Tag, bool]:
-        """Create a tag (`new`), change one (`old`), or whichever is needed; whether it was created."""
+    async def put(self, tag: str, form: dict[str, Any], caller: Caller, *, new: bool, old: bool) -> tuple[Tag, bool]:
+        """Create a tag (`new`), change one (`old`), or whichever is needed; whether it was created. Logs who did."""
+        found, created = await self._put(tag, form, new=new, old=old)
+        what, said = "created" if created else "changed", ", ".join(f"{name}={value}" for name, value in form.items())
+        about = {"tag": tag, "change": what, "caller": caller.address, "token": caller.token}
+        log.info("tag %r was %s by %s: %s", tag, what, caller, said or "as it is by default", extra=about)
+        return found, created
+
+    async def _put(self, tag: str, form: dict[str, Any], *, new: bool, old: bool) -> tuple[Tag, bool]:
         if new and old:
             raise HttpRefusal(400, "If-Match and If-None-Match exclude each other")
         tags = self._ids._allocator.tags

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from click.testing import CliRunner
@@ -20,6 +21,8 @@ from sqlalchemy import create_engine, text
 from allocator import Allocator, InvalidSetting
 from allocator.cli import main
 from allocator.database.store import Database
+from allocator.schemes.token import digest_of
+from allocator.service.logs import LINES
 from allocator.tokens import Tokens
 
 KNOWN_WITHIN = 8.0
@@ -265,12 +268,64 @@ def test_an_expired_anonymous_does_not_hide_the_one_that_is_valid(tmp_path):
     guarded.database.close()
 
 
-def test_a_secret_is_in_no_log_and_no_answer(guarded, service):
-    service.post("/v1/sequences/a b/ids", token=guarded.admin)
-    service.post("/v1/meteor?token=allocator_in_the_query", token=guarded.admin)
+def test_a_secret_is_in_no_log_wherever_it_was_sent(guarded, service):
+    secret = guarded.make("astray")
+    service.post("/v1/sequences/a b/ids", token=secret)
+    for path in (
+        f"/v1/sequences/{secret}/ids",
+        f"/v1/meteor?token={secret}",
+        f"/v1/meteor?{secret}=1",
+        f"/v1/{secret}",
+    ):
+        assert service.post(path).status in {401, 404}
+        assert service.post(path, token=guarded.make("seeing", tags=("no",))).status >= 400
+        guarded.tokens.revoke(guarded.tokens.list()[-1].number)
+    service.get(f"/v1/inspect/{secret}", token=secret)
+    service.post("/v1/meteor", X_Request_Id=secret)
+    service.post("/v1/meteor", Cookie=f"allocator={secret}", X_Api_Key=secret)
+    service.put("/v1/sequences/x", token=guarded.admin, json={"margin": secret, secret: 1})
+    service.put("/v1/sequences/x", token=guarded.admin, json={"margin": secret})
 
-    assert guarded.admin not in service.log()
-    assert "allocator_in_the_query" not in service.log()
+    lines = [line for line in service.lines() if line.get("status")]
+    assert len(lines) >= 10
+    assert secret not in service.log()
+    assert secret[:40] not in service.log()
+    assert any("allocator_***" in line["path"] for line in lines)
+
+
+def test_a_refusal_says_who_was_refused(guarded, service):
+    secret = guarded.make("refused-one", tags=("a",))
+    number = next(one.number for one in guarded.tokens.list() if one.name == "refused-one")
+    for name, token in (("hot", secret), ("cold", None)):
+        service.post(f"/v1/sequences/{name}-refused/ids", token=token)
+        found = next(
+            line for line in reversed(service.lines()) if line.get("path") == f"/v1/sequences/{name}-refused/ids"
+        )
+        assert found["caller"] == "127.0.0.1"
+        assert found["token"] == (number if token else None)
+        assert f"from 127.0.0.1, {f'token {number}' if token else 'no valid token'}: " in found["message"]
+
+
+def test_each_administrative_change_is_one_line_with_who_made_it(guarded, service):
+    number = next(one.number for one in guarded.tokens.list() if one.digest == digest_of(guarded.admin.encode()))
+    for form in ({"step": 7}, {"step": 8, "margin": "refuse"}):
+        assert service.put("/v1/sequences/changed", token=guarded.admin, json=form).status < 300
+    found = [line for line in service.lines() if line.get("change") and line["tag"] == "changed"]
+
+    assert [line["message"] for line in found] == [
+        f"tag 'changed' was created by 127.0.0.1, token {number}: step=7",
+        f"tag 'changed' was changed by 127.0.0.1, token {number}: step=8, margin=refuse",
+    ]
+
+
+def test_refusals_without_end_are_a_few_lines_a_second(guarded, service):
+    before = len(service.lines())
+    with ThreadPoolExecutor(4) as pool:
+        began = monotonic()
+        assert set(pool.map(lambda _: service.post("/v1/meteor").status, range(400))) == {401}
+        seconds = monotonic() - began
+
+    assert len(service.lines()) - before <= LINES * (seconds + 2)
 
 
 def test_who_has_no_token_may_do_what_anonymous_may(tmp_path):

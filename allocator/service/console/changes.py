@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from allocator.errors import AccessDenied, AllocatorError, InvalidSetting
 from allocator.schemes.limits import check_tag
 from allocator.schemes.token import ADMINISTER
+from allocator.service.caller import caller_of
 from allocator.service.console.board import Board
 from allocator.service.console.frames import Frames, refusal_of
 from allocator.service.console.screen import HEADERS
@@ -47,7 +48,7 @@ class Changes:
         try:
             name = check_tag(form.get("tag", ""))
             visitor.grant.check(ADMINISTER, name)
-            await self._sequences.put(name, settings_of(form), new=True, old=False)
+            await self._sequences.put(name, settings_of(form), caller_of(request.scope), new=True, old=False)
         except AllocatorError as error:
             refusal, status = refusal_of(error)
             return self._frames.show(request, visitor, "new.html", status, refusal=refusal, given=form)
@@ -61,7 +62,7 @@ class Changes:
         try:
             changed = settings_of(form)
             if changed:
-                await self._sequences.put(name, changed, new=False, old=True)
+                await self._sequences.put(name, changed, caller_of(request.scope), new=False, old=True)
         except AllocatorError as error:
             refusal, status = refusal_of(error)
             row, away = await self._board.row(name)

@@ -13,7 +13,6 @@ from starlette.responses import RedirectResponse, Response
 from allocator.errors import AllocatorError
 from allocator.service.console.screen import HEADERS, Screen
 from allocator.service.console.visitors import Visitor, Visitors
-from allocator.service.dispatch import headers_of
 from allocator.service.grants import Book
 from allocator.service.problems import HttpRefusal, Unauthorized, detail_of, status_of
 from allocator.service.refusals import Refusals
@@ -65,8 +64,7 @@ class Frames:
         return RedirectResponse(f"{SIGN_IN}{wanted}", 303, HEADERS)
 
     def _refused(self, request: Request, error: AllocatorError) -> Response:
-        path = request.scope["path"]
-        status, headers, _ = self._refusals.tell(error, request.method, path, headers_of(request))
+        status, headers, _ = self._refusals.tell(error, request.scope)
         answer = self.show(
             request, None, "refused.html", status, detail=detail_of(error), request_name=headers["x-request-id"]
         )

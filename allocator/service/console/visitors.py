@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from allocator.errors import AccessDenied, DatabaseUnavailable
 from allocator.schemes.token import ADMINISTER, ANONYMOUS, DRAW, READ, Token
+from allocator.service.caller import mark
 from allocator.service.console.access import Seal, cookie_name, is_from_us
 from allocator.service.dispatch import headers_of
 from allocator.service.grants import EVERYTHING, Book, Grant, is_bearer
@@ -77,6 +78,7 @@ class Visitors:
         grant = await self._of_session(session) if b"authorization" not in headers else None
         if grant is None:
             session, grant = "", await self.book.of(headers)
+        mark(request.scope, grant)
         grant.admit()
         return Visitor(grant, session, self.seal.proof(session))
 

@@ -1,0 +1,99 @@
+"""What the service writes into its log, and what never."""
+
+from __future__ import annotations
+
+import io
+import logging
+from logging.config import dictConfig
+
+import pytest
+
+from allocator.schemes.token import PREFIX
+from allocator.service.caller import Caller, caller_of
+from allocator.service.logs import LINES, REFUSED, SERVER, Bound, Lines, config_of, masked
+
+SECRET = PREFIX + "Ab-_9" * 8 + "xyz"
+
+
+@pytest.mark.parametrize("text", ["/v1/sequences/{}/ids", "token={}&x=1", "got '{}'", '{{"detail": "{}"}}', "{}"])
+def test_a_token_is_masked_wherever_it_stands(text):
+    assert masked(text.format(SECRET)) == text.format("allocator_***")
+
+
+def test_one_that_was_cut_off_is_masked_and_names_of_tables_are_not():
+    assert masked(f"got '{SECRET[:36]}") == "got 'allocator_***"
+    for name in (
+        "allocator_schema_version",
+        "allocator_ticket_counter_pkey",
+        "postgresql://u@h/allocator_test_25310_page001",
+    ):
+        assert masked(name) == name
+
+
+@pytest.fixture
+def lines() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def handler(lines: io.StringIO) -> Lines:
+    made = Lines(Bound(lambda: second[0]))
+    made.setStream(lines)
+    second[0] = 7.0
+    return made
+
+
+second = [7.0]
+
+
+def write(handler: Lines, name: str, words: str, *values: object, level: int = logging.INFO) -> None:
+    handler.handle(logging.LogRecord(name, level, "", 0, words, values, None))
+
+
+@pytest.mark.parametrize("name", [REFUSED, SERVER])
+def test_of_what_callers_cause_a_few_lines_a_second_are_written(handler, lines, name):
+    for number in range(LINES + 300):
+        write(handler, name, "refused %d", number)
+    write(handler, name, "refused %d", 1, level=logging.WARNING)  # those of another kind are not crowded out
+    assert len(lines.getvalue().splitlines()) == LINES + 1
+
+    second[0] += 1
+    write(handler, name, "refused %d", 999)
+    write(handler, name, "refused %d", 1000)
+    assert lines.getvalue().splitlines()[-2:] == [
+        "refused 999 (300 more like this were not written)",
+        "refused 1000",
+    ]
+
+
+def test_what_the_service_says_by_itself_is_written_always(handler, lines):
+    for number in range(LINES + 300):
+        write(handler, "allocator.service", "tag %d was changed", number)
+
+    assert len(lines.getvalue().splitlines()) == LINES + 300
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_both_forms_mask(form, capsys, monkeypatch):
+    kept = {name: logging.getLogger(name).handlers[:] for name in ("allocator", "uvicorn")}
+    dictConfig(config_of(form))
+    logging.getLogger("allocator.service").info("said %s", SECRET, extra={"path": SECRET})
+    try:
+        raise ValueError(SECRET)
+    except ValueError:
+        logging.getLogger("uvicorn.error").exception("failed")
+    for name, handlers in kept.items():
+        logger = logging.getLogger(name)
+        logger.handlers[:], logger.propagate = handlers, True
+
+    said = capsys.readouterr().err
+    assert "said allocator_***" in said
+    assert "ValueError: allocator_***" in said
+    assert SECRET not in said
+
+
+def test_a_caller_is_an_address_and_the_number_of_a_token():
+    assert str(Caller("192.0.2.7", 3)) == "192.0.2.7, token 3"
+    assert str(Caller("192.0.2.7", None)) == "192.0.2.7, no valid token"
+    assert caller_of({"client": ("a\nb" + "x" * 99, 0)}).address == "a\\nb" + "x" * 60
+    assert caller_of({"client": None}).address == "an unknown address"
