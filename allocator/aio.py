@@ -232,7 +232,7 @@ class AsyncAllocator(Uncopyable):
     @property
     def tags(self) -> AsyncTags:
         """Administration: create, list, get and set tags."""
-        return AsyncTags(self._allocator.tags, self._allocator._background)
+        return AsyncTags(self._allocator.tags, self._on_thread)
 
     async def close(self) -> None:
         """As `Allocator.close`, unless the allocator is shared."""

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, Protocol, TypeVar
 
-from allocator.background import Background
 from allocator.schemes.epoch import Margin
 from allocator.schemes.tag import Tag
 from allocator.tags import Tags
-from allocator.waiting import look
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AsyncTags:
-    """The tags of one database. Reached as `AsyncAllocator.tags`; the methods are those of `Tags`, awaited."""
+class OnThread(Protocol):
+    """Blocking work on a thread, awaited no longer than the allocator's timeout."""
 
-    def __init__(self, tags: Tags, background: Background) -> None:
+    def __call__(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
+
+
+class AsyncTags:
+    """The tags of one database. Reached as `AsyncAllocator.tags`; the methods are those of `Tags`, awaited.
+
+    Each raises `DatabaseUnavailable` after the allocator's `timeout`; what was asked for may still be done then.
+    """
+
+    def __init__(self, tags: Tags, on_thread: OnThread) -> None:
         self._tags = tags
-        self._background = background
+        self._on_thread = on_thread
 
     async def create(
         self,
@@ -67,8 +73,3 @@ class AsyncTags:
 
     async def repair(self, tag: str, *, above: int | None = None) -> Tag:
         return await self._on_thread(self._tags.repair, tag, above=above)
-
-    async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        future = asyncio.wrap_future(self._background.submit(work, *args, **kwargs))
-        future.add_done_callback(look)
-        return await future

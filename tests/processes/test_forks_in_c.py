@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 
 import pytest
 from rig.forking import fork_in_c, found_in_child, in_child
@@ -24,6 +24,7 @@ from allocator import (
     Snowflake,
     forks,
 )
+from allocator.background import THREADS
 
 TESTS = str(Path(__file__).parent.parent)
 
@@ -181,6 +182,18 @@ def test_the_asyncio_face_finds_out_too(url, tag):
         refused = in_child(lambda: asyncio.run(shared.next_ids(tag, 200)), fork_in_c)
 
     assert refused.startswith("ForkedUnseen")
+
+
+def test_the_tags_of_the_asyncio_face_are_not_awaited_for_ever(url, tag):
+    """The parent has started as many threads as it may, and none of them is there in the child."""
+    with Allocator(url) as ids:
+        tags = AsyncAllocator(ids).tags
+        asyncio.run(tags.create(tag, step=7))
+        together = Barrier(THREADS)
+        for work in [ids._background.submit(together.wait) for _ in range(THREADS)]:
+            work.result(10)
+
+        assert found_in_child(lambda: asyncio.run(tags.get(tag)).step, fork_in_c) == 7
 
 
 def test_a_child_of_a_child_that_was_refused_is_refused_too(url, tag):

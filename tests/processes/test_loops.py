@@ -8,8 +8,9 @@ import threading
 import pytest
 from rig.memory import MemorySource, sequence
 
-from allocator import Allocator, AsyncAllocator
+from allocator import Allocator, AsyncAllocator, DatabaseUnavailable
 from allocator.aio import AsyncSequence
+from allocator.tags import Tags
 
 WAITERS = 6
 
@@ -112,3 +113,18 @@ def test_a_second_loop_goes_on_where_the_first_was_closed(url, tag):
     asyncio.run(ids.close())
 
     assert len(set(drawn)) == 50
+
+
+def test_tags_are_awaited_no_longer_than_the_timeout(url, tag, monkeypatch):
+    answered = threading.Event()
+    monkeypatch.setattr(Tags, "get", lambda tags, name: answered.wait(60))
+
+    async def asked() -> None:
+        with pytest.raises(DatabaseUnavailable, match="within 0.2 seconds"):
+            await asyncio.wait_for(AsyncAllocator(ids).tags.get(tag), 30)
+
+    with Allocator(url, timeout=0.2) as ids:
+        try:
+            asyncio.run(asked())
+        finally:
+            answered.set()
