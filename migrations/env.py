@@ -52,8 +52,11 @@ def main() -> None:
             context.run_migrations()
         return
     engine = address.engine(PATIENCE)
-    with engine.connect() as connection, address.dialect.schema_change(connection, PATIENCE):
-        migrate(connection)
+    with engine.connect() as connection:
+        address.dialect.before(connection)
+        with address.dialect.schema_change(connection, PATIENCE):
+            migrate(connection)
+        address.dialect.after(connection)
 
 
 main()

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Engine, ExceptionContext, Pool, create_engine, event, make_url
+from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
 from allocator.database.dialect import Dialect
+from allocator.database.forking import GATE
 from allocator.database.mysql import MySQL
 from allocator.database.postgresql import PostgreSQL
 from allocator.database.sqlite import SQLite
@@ -94,7 +96,8 @@ class Address:
         engine.dialect.do_rollback = lambda dbapi_connection: None  # type: ignore[method-assign]
         self.dialect.on_engine(engine)
 
-        @event.listens_for(engine, "connect")
+        # Before SQLAlchemy looks at the session: what it finds there, as ANSI_QUOTES, must be what we leave.
+        @event.listens_for(engine, "connect", insert=True)
         def prepare(connection: Any, record: Any) -> None:
             self.dialect.on_connect(connection, record.info, timeout)
 
@@ -201,15 +204,28 @@ def dialect_named(backend: str, where: str) -> Dialect:
     return DIALECTS[backend]
 
 
+def imported(url: URL) -> type[SQLDialect]:
+    """The class of SQLAlchemy's for a URL, with its driver and what that imports when it connects first.
+
+    No fork falls into the middle of this: its child would find modules that nobody completes.
+    """
+    with GATE.statement():
+        import encodings.idna  # noqa: F401
+
+        found = url.get_dialect()
+        if not found.is_async:
+            found.import_dbapi()
+        return found
+
+
 def check_driver(url: URL, dialect: Dialect) -> None:
     try:
-        found = url.get_dialect()
+        found = imported(url)
         if found.is_async:
             raise InvalidDatabase(
                 f"{shown(url)} names a driver for asyncio; claims run on threads, so that the event loop never waits: "
                 f"use {dialect.name}+{dialect.default_driver}, with AsyncAllocator too"
             )
-        found.import_dbapi()
     except NoSuchModuleError:
         raise InvalidDatabase(
             f"{shown(url)} names a driver that SQLAlchemy does not know; use {dialect.name}+{dialect.default_driver}"

@@ -16,7 +16,12 @@ from allocator.database.ground import GroundVerbs
 from allocator.database.ledger import LedgerVerbs
 from allocator.database.shards import ShardVerbs
 from allocator.database.tokens import TokenVerbs
-from allocator.errors import AllocatorError
+from allocator.errors import AllocatorError, DatabaseUnavailable
+
+LEFT_OPEN = (
+    "a transaction was still open after a statement that should have committed by itself; what it claimed is burnt. "
+    "Let no engine, listener, proxy or pooler change autocommit or completion_type of the allocator's connections"
+)
 
 MAX_CONNECT_SECONDS = 10.0
 """To a server that does not even answer, however patient the statements may be."""
@@ -66,7 +71,14 @@ class Dialect(LedgerVerbs, ShardVerbs, GroundVerbs, TokenVerbs):
         """Called before a verb."""
 
     def after(self, connection: Connection) -> None:
-        """Called after a verb, which counts for nothing if this raises."""
+        """Called after a verb, which counts for nothing if this raises: as where its commit is not proven."""
+        if self.leaves_open(connection.connection.dbapi_connection):
+            connection.invalidate()
+            raise DatabaseUnavailable(LEFT_OPEN)
+
+    def leaves_open(self, driver_connection: Any) -> bool:
+        """Whether the last answer says that a transaction is open. Asks nothing; a driver that cannot tell says no."""
+        return getattr(driver_connection, "in_transaction", False) is True
 
     def code(self, error: BaseException) -> str:
         """The driver's code for an error; empty when it has none."""

@@ -60,12 +60,23 @@ NAMED = sql_dialect(paramstyle="pyformat")
 SCHEMA_LOCK = "allocator_schema_change"
 
 SESSION = (
-    "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES'), innodb_lock_wait_timeout = {half}, "
-    "lock_wait_timeout = {half}"
+    "SET SESSION autocommit = 1, completion_type = 0, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
+    "sql_safe_updates = 0, sql_big_selects = 1, group_concat_max_len = 1048576, "
+    "innodb_lock_wait_timeout = {half}, lock_wait_timeout = {half}"
+    "/*!80003 , transaction_read_only = 0 */"
+    "/*M!100101 , max_statement_time = 0 *//*M!110101 , transaction_read_only = 0 */"
 )
-"""Without the strict mode a column that became too small clips the value, and every claim gets the same ids. Who waits
-for a table that is being altered waits for a year, and claims when nobody asks any more. Half the time: whoever waits
-longer tries again, and a claim that waits for the ledger holds its row, which the claim without it needs."""
+"""What the configuration, `init_connect` or a listener may have set otherwise.
+
+Without autocommit a claim is undone when its process ends; with another completion_type every COMMIT begins the next
+transaction, or ends the connection. Without the strict mode a column that became too small clips the value, and every
+claim gets the same ids. Others refuse our statements; the length is that of MariaDB's JSON_ARRAYAGG.
+
+Whoever waits for a table that is being altered waits for a year, and claims when nobody asks any more. Half the time:
+whoever waits longer tries again, and a claim that waits for the ledger holds its row, which the claim without it needs.
+"""
+IN_TRANSACTION = 1
+"""SERVER_STATUS_IN_TRANS, in the status flags of each OK packet."""
 
 
 IN_CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
@@ -128,6 +139,9 @@ class MySQL(Dialect):
             return {}
         return {"auth_plugin_map": dict.fromkeys(IN_CLEAR, InClear)}
 
+    def on_given(self, connection: Any) -> None:
+        """No COMMIT, since a completion_type of the server's may end the connection with it; see `on_connect`."""
+
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         # Set here and not as arguments, since a connection may come from the user's own engine.
         if hasattr(connection, "_read_timeout"):
@@ -136,8 +150,16 @@ class MySQL(Dialect):
             knows = not is_merely_like_it(version_of(connection, cursor))
             session = SESSION.format(half=ceil(timeout / 2))
             cursor.execute(", ".join([session, *([RUN] if knows else [])]))
+            if self.leaves_open(connection):  # a listener of the user's had begun it
+                cursor.execute("COMMIT")
         if knows:
             info["run"] = "@allocator_run"
+
+    def leaves_open(self, driver_connection: Any) -> bool:
+        status = getattr(driver_connection, "server_status", None)  # PyMySQL's, of the last OK packet
+        if isinstance(status, int):
+            return bool(status & IN_TRANSACTION)
+        return super().leaves_open(driver_connection)
 
     def code(self, error: BaseException) -> str:
         return str(error.args[0]) if error.args else ""

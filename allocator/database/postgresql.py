@@ -139,7 +139,12 @@ class PostgreSQL(Dialect):
     def before(self, connection: Connection) -> None:
         connection.info["warnings"].clear()
 
+    def leaves_open(self, driver_connection: Any) -> bool:
+        # Of psycopg and psycopg2, by the server's last answer: 0 is outside of a transaction.
+        return bool(getattr(getattr(driver_connection, "info", None), "transaction_status", 0))
+
     def after(self, connection: Connection) -> None:
+        super().after(connection)
         # Synchronous replication that was cancelled reports success with only a warning.
         if warnings := connection.info["warnings"]:
             raise DatabaseUnavailable(f"the commit came with a warning, so what it claimed is burnt: {warnings[0]}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -148,3 +150,46 @@ def test_control_where_forks_do_not_wait_the_child_gets_nothing(fresh_file, tag,
 @pytest.fixture
 def fresh_file(new_database):
     return new_database("sqlite")
+
+
+IMPORTING = """
+import os, sys, threading
+
+from allocator import Allocator
+from allocator.database.forking import GATE
+
+URL = "mysql+pymysql://root@127.0.0.1:1/ids"
+importing, goes_on = threading.Event(), threading.Event()
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pymysql.cursors":
+            importing.set()
+            goes_on.wait(30)
+
+class Changed(threading.Condition):
+    def wait(self, timeout=None):
+        goes_on.set()
+        return super().wait(timeout)
+
+sys.meta_path.insert(0, Slow())
+GATE._changed = Changed()
+first = threading.Thread(target=Allocator, args=[URL])
+first.start()
+importing.wait(30)
+if os.fork() == 0:
+    Allocator(URL).close()
+    os._exit(0)
+goes_on.set()
+first.join()
+sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_a_fork_in_the_middle_of_the_import_of_a_driver():
+    """Its child would find a module that nobody completes."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", IMPORTING], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

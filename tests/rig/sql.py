@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import URL, Connection, create_engine, text
 
 
 @contextmanager
-def administrator(url: str, **connect: object) -> Iterator[Connection]:
+def administrator(url: str | URL, **connect: object) -> Iterator[Connection]:
     """Each statement is committed for itself. connect: what the driver is given besides."""
     engine = create_engine(url, isolation_level="AUTOCOMMIT", connect_args=connect)
     try:

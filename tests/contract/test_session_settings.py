@@ -1,0 +1,235 @@
+"""Settings of a server, a role or a database that change a session: what was given is committed all the same."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import cache
+from typing import Any
+
+import pytest
+from rig.databases import with_schema
+from rig.servers import own
+from rig.sql import administrator, execute
+from sqlalchemy import Connection, create_engine, event, make_url
+
+from allocator import Allocator, DatabaseUnavailable
+from allocator.database.address import DIALECTS
+from allocator.database.schema import HEAD
+from allocator.database.store import Database
+from allocator.schemes.segment import Claim
+from allocator.schemes.snowflake import SNOWFLAKE, LeaseClaim
+from allocator.schemes.tag import Tag
+
+EPOCH, LEASE = 1288834974657, 30_000
+COMMITTED = {
+    "ticket": "SELECT max(id) FROM (SELECT id FROM allocator_ticket UNION SELECT id FROM allocator_ticket_counter) t",
+    "node": "SELECT max(id) FROM allocator_node",
+    "lease": "SELECT max(until_ms) FROM allocator_worker",
+}
+numbers = itertools.count(1)
+
+
+@contextmanager
+def drawn(source: Any, **settings: Any) -> Iterator[dict[str, int]]:
+    """The greatest of each thing that can be given, by its name or its tag; whoever drew it is still connected."""
+    single, first, second = (f"tag{next(numbers)}" for _ in range(3))
+    with (
+        Allocator(source, step=10, max_step=10, margin=0, **settings) as ids,
+        closing(Database(source)) as database,
+    ):
+        ids.tags.create(single, step=10)
+        found = {single: max(ids.next_ids(single, 15)), "ticket": ids.ticket("invoice")}
+        found[single] = ids.reserve(single, 7)[-1]
+        database.open_segments([Tag(ids.tags.create(name).name) for name in (first, second)])
+        claims = {name: Claim(10, {}) for name in (first, second)}
+        batch = database.claim_segments(claims) or {first: database.claim_segment(first, 10, {})}
+        found |= {name: segment[-1] for name, segment in batch.items()}
+        found["ticket"] = ids.ticket("invoice")
+        ids.meteor()
+        found["node"] = database.register_node()
+        now = EPOCH + next(numbers) * 1000 * LEASE  # later than all that were leased before
+        lease = database.lease_worker(LeaseClaim(None, now, now + LEASE), SNOWFLAKE, EPOCH)
+        renewed = database.lease_worker(LeaseClaim(lease, now, lease.until + LEASE), SNOWFLAKE, EPOCH)
+        found["lease"] = renewed.until
+        yield found
+
+
+def committed(connection: Connection, name: str) -> int:
+    question = COMMITTED.get(name, f"SELECT max_value FROM allocator_segment WHERE tag = '{name}'")
+    return connection.exec_driver_sql(question).scalar() or 0
+
+
+def check(source: Any, reader: Connection, **settings: Any) -> None:
+    """Nothing that was given is greater than what another connection sees, while whoever drew it has not ended."""
+    with drawn(source, **settings) as found:
+        lost = {name: value for name, value in found.items() if committed(reader, name) < value}
+    assert not lost
+
+
+# -- MySQL and MariaDB
+
+EVERYWHERE = (
+    "autocommit = 0",
+    "init_connect = 'SET autocommit = 0'",
+    "init_connect = 'SET autocommit = 0, completion_type = 1'",
+    "init_connect = 'START TRANSACTION'",
+    "completion_type = CHAIN",
+    "completion_type = 2",  # RELEASE
+    "sql_mode = ''",
+    "sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'",
+    "sql_mode = 'TRADITIONAL,NO_AUTO_VALUE_ON_ZERO'",
+    "sql_safe_updates = 1",
+    "sql_select_limit = 1",
+    "max_join_size = 1",
+    "sql_auto_is_null = 1",
+    "group_concat_max_len = 8",
+    "foreign_key_checks = 0",
+    "unique_checks = 0",
+    "auto_increment_increment = 7, GLOBAL auto_increment_offset = 3",
+    "innodb_lock_wait_timeout = 1",
+    "lock_wait_timeout = 1",
+    "max_error_count = 0",
+    "binlog_format = STATEMENT",
+    "innodb_flush_log_at_trx_commit = 2",
+)
+OF_KIND = {
+    "mysql": (
+        "transaction_isolation = 'READ-UNCOMMITTED'",
+        "transaction_isolation = 'SERIALIZABLE'",
+        "transaction_read_only = 1",
+        "max_execution_time = 1",
+        "sql_require_primary_key = 1",
+        "default_storage_engine = MyISAM",
+        "binlog_row_image = MINIMAL",
+    ),
+    "mariadb": (
+        "tx_isolation = 'READ-UNCOMMITTED'",
+        "tx_isolation = 'SERIALIZABLE'",
+        "tx_read_only = 1",
+        "sql_mode = ORACLE",
+        "sql_mode = 'MAXDB,SIMULTANEOUS_ASSIGNMENT,EMPTY_STRING_IS_NULL'",
+        "max_statement_time = 0.000001",
+        "default_storage_engine = MyISAM",
+        "system_versioning_alter_history = KEEP",
+        "old_mode = ''",
+    ),
+}
+PLAIN = ("plain", "plain")
+
+
+class Own:
+    """A server of this module's own, with a database that a plain user may use: `init_connect` is for such alone."""
+
+    def __init__(self, kind: str, stack: ExitStack) -> None:
+        self.admin = make_url(stack.enter_context(own(kind)))
+        name, password = PLAIN
+        execute(
+            self.admin,
+            "CREATE DATABASE settings",
+            f"CREATE USER {name}@'%' IDENTIFIED BY '{password}'",
+            f"GRANT ALL ON settings.* TO {name}@'%'",
+        )
+        plain = self.admin.set(username=name, password=password, database="settings")
+        self.url = with_schema(plain.render_as_string(hide_password=False))
+        self.reader = stack.enter_context(administrator(self.admin.set(database="settings")))
+        """Its session is from before whatever is set."""
+
+    @contextmanager
+    def set(self, setting: str) -> Iterator[None]:
+        names = [part.split(" = ")[0] for part in setting.split(", GLOBAL ")]
+        before = {name: self.reader.exec_driver_sql(f"SELECT @@GLOBAL.{name}").scalar_one() for name in names}
+        self.reader.exec_driver_sql(f"SET GLOBAL {setting}")
+        try:
+            yield
+        finally:
+            again = ", GLOBAL ".join(f"{name} = {value!r}" for name, value in before.items())
+            self.reader.exec_driver_sql(f"SET GLOBAL {again}")
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Callable[[str], Own]]:
+    with ExitStack() as stack:
+        yield cache(lambda kind: Own(kind, stack))
+
+
+ROWS = [(kind, setting) for kind in OF_KIND for setting in (*EVERYWHERE, *OF_KIND[kind])]
+
+
+@pytest.mark.parametrize(("kind", "setting"), ROWS)
+def test_a_setting_of_the_server_takes_no_id_back(servers, kind, setting):
+    server = servers(kind)
+    with server.set(setting):
+        check(server.url, server.reader)
+
+
+FROM_NOTHING = (
+    ("mysql", "autocommit = 0"),
+    ("mysql", "completion_type = CHAIN"),
+    ("mysql", "auto_increment_increment = 7, GLOBAL auto_increment_offset = 3"),
+    ("mysql", "auto_increment_increment = 3, GLOBAL auto_increment_offset = 7"),
+    ("mariadb", "auto_increment_increment = 3, GLOBAL auto_increment_offset = 7"),
+    ("mariadb", "init_connect = 'SET autocommit = 0'"),
+    ("mariadb", "completion_type = CHAIN"),
+    ("mariadb", "auto_increment_increment = 7, GLOBAL auto_increment_offset = 3"),
+    ("mariadb", "sql_mode = ORACLE"),
+)
+
+
+@pytest.mark.parametrize(("kind", "setting"), FROM_NOTHING)
+def test_what_an_upgrade_has_done_is_there_when_it_says_so(servers, kind, setting):
+    server = servers(kind)
+    server.reader.exec_driver_sql("DROP DATABASE settings")
+    server.reader.exec_driver_sql("CREATE DATABASE settings")
+    server.reader.exec_driver_sql("USE settings")
+    with server.set(setting):
+        with closing(Database(server.url, 60)) as database:
+            database.upgrade_schema()
+            found = server.reader.exec_driver_sql("SELECT version_num FROM allocator_schema_version").scalars().all()
+        check(server.url, server.reader, tickets="count")
+
+    assert found == [HEAD]
+
+
+# -- the proof, whatever a session was made to be
+
+
+@contextmanager
+def held_open(url: str) -> Iterator[tuple[Allocator, list[Any]]]:
+    """An allocator whose connections are in a transaction that nobody commits, as behind a proxy; and these."""
+    engine, opened = create_engine(url), []
+    event.listen(engine, "connect", lambda connection, record: opened.append(connection))
+    with Allocator(engine, margin=0) as ids:
+        assert list(ids.reserve("order", 5)) == [1, 2, 3, 4, 5]
+        for connection in opened:
+            with closing(connection.cursor()) as cursor:
+                cursor.execute("BEGIN")
+        yield ids, opened
+    engine.dispose()
+
+
+@pytest.mark.parametrize("what", ["ids", "tickets"])
+def test_what_is_given_in_a_transaction_that_stays_open_is_burnt(fresh, what):
+    with held_open(fresh) as (ids, opened):
+        draw = {"ids": lambda: [*ids.reserve("order", 5)], "tickets": lambda: [ids.ticket("invoice")]}[what]
+        with pytest.raises(DatabaseUnavailable, match="a transaction was still open .*; what it claimed is burnt"):
+            draw()
+        before = draw()
+    with Allocator(fresh) as ids:
+        after = draw()
+
+    assert len(opened) == 2
+    assert not set(before) & set(after)
+
+
+def test_control_without_the_proof_they_are_given_twice(fresh, kind, monkeypatch):
+    monkeypatch.setattr(type(DIALECTS[make_url(fresh).get_backend_name()]), "leaves_open", lambda *_: False)
+    with held_open(fresh) as (ids, opened):
+        before = list(ids.reserve("order", 5))
+        for connection in opened:
+            connection.close()  # as when the process is killed
+    with Allocator(fresh) as ids:
+        after = list(ids.reserve("order", 5))
+
+    assert before == after == [6, 7, 8, 9, 10]
