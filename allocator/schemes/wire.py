@@ -110,7 +110,7 @@ def inspection_to_json(found: Inspection) -> dict[str, object]:
                 "scheme": reading.scheme,
                 "likely": reading.likely,
                 "why": reading.why,
-                "fields": reading.fields,
+                "fields": {name: str(value) for name, value in reading.fields.items()},
                 "time": reading.time and reading.time.isoformat(),
                 "cannot_tell": reading.cannot_tell,
             }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from allocator.schemes.limits import check_tag
 from allocator.schemes.token import DRAW, READ
 from allocator.schemes.wire import tag_to_json
 from allocator.service.asked import Answer, Asked
+from allocator.service.problems import HttpRefusal
 from allocator.service.sequences import Sequences
+
+CONDITIONS = ("If-None-Match", "If-Match")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,15 @@ class Administration:
         return Answer(tag_to_json(await self.sequences.get(name)))
 
     async def put(self, asked: Asked) -> Answer:
-        headers = asked.headers
-        new, old = "if-none-match" in headers, "if-match" in headers
+        new, old = (is_given(name, asked.headers) for name in CONDITIONS)
         name, form = check_tag(asked.names["tag"]), dict(asked.body)
         tag, created = await self.sequences.put(name, form, asked.caller, new=new, old=old)
         return Answer(tag_to_json(tag), 201 if created else 200)
+
+
+def is_given(condition: str, headers: Mapping[str, str]) -> bool:
+    """Whether a request depends on there being a tag, or none; tags have no ETag to compare with."""
+    given = [value for name, value in headers.items() if name == condition.lower()]
+    if any(value.strip() != "*" for value in given):
+        raise HttpRefusal(400, f"{condition} must be *, got {', '.join(given)!a:.80}")
+    return bool(given)

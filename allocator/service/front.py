@@ -13,8 +13,9 @@ from allocator.errors import AllocatorError
 from allocator.schemes.limits import MAX_IDS_A_CALL
 from allocator.service.caller import mark
 from allocator.service.draws import Draw
-from allocator.service.grants import Book
-from allocator.service.refusals import REQUEST_NAME, Refusals
+from allocator.service.grants import Book, Grant
+from allocator.service.problems import HttpRefusal
+from allocator.service.refusals import Refusals, request_name
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -26,6 +27,7 @@ Pairs = list[tuple[bytes, bytes]]
 COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_IDS_A_CALL + 1)}
 
 FIXED = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+ONCE = (b"host", b"authorization")
 SHORT = 200
 LENGTHS = [[*FIXED, (b"content-length", b"%d" % length)] for length in range(SHORT)]
 
@@ -39,34 +41,39 @@ class Front:
         self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        draw = None
-        if scope["type"] == "http" and scope["method"] == "POST":
-            headers = dict(scope["headers"])
-            count = COUNTS.get(scope["query_string"], 0)
-            draw = self._ready(scope["path"], headers, count) if count else None
-        if draw is None:
+        if scope["type"] != "http":
             return await self._framework(scope, receive, send)
+        pairs = scope["headers"]
+        headers = dict(pairs)
+        if len(headers) < len(pairs) and (name := repeated(pairs)):
+            return await self._refuse(HttpRefusal(400, f"the header {name} is given twice"), scope, headers, send)
+        ready = None
+        if scope["method"] == "POST" and (count := COUNTS.get(scope["query_string"], 0)):
+            ready = self._ready(scope["path"], headers)
+        if ready is None:
+            return await self._framework(scope, receive, send)
+        draw, grant = ready
         try:
             body = draw.at_once(count) or draw.body(await draw.take(count))
         except AllocatorError as error:
             return await self._refuse(error, scope, headers, send)
+        if grant.limited:
+            grant.rates.charge(count)
         await send({"type": "http.response.start", "status": 200, "headers": told(headers, len(body))})
         await send({"type": "http.response.body", "body": body})
         return None
 
-    def _ready(self, path: str, headers: Headers, count: int) -> Draw | None:
-        """What to draw from, if nothing speaks against it."""
+    def _ready(self, path: str, headers: Headers) -> tuple[Draw, Grant] | None:
+        """What to draw from, and for whom, if nothing speaks against it."""
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
             return None
         grant = self._book.quick(headers)
         if grant is None:
             return None
         draw = grant.ready.get(path)
-        if draw and grant.limited:
-            if grant.rates.admit():
-                return None
-            grant.rates.charge(count)
-        return draw
+        if draw is None or (grant.limited and grant.rates.admit()):
+            return None
+        return draw, grant
 
     async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
         if grant := self._book.quick(headers):
@@ -79,7 +86,12 @@ class Front:
 
 
 def told(headers: Headers, length: int) -> Pairs:
-    """The headers of an answer so long, with the name of the request if it has one."""
+    """The headers of an answer so long, with the name of the request."""
     pairs = LENGTHS[length] if length < SHORT else [*FIXED, (b"content-length", b"%d" % length)]
-    name = headers.get(b"x-request-id")
-    return [*pairs, (b"x-request-id", name)] if name and REQUEST_NAME.fullmatch(name) else pairs
+    return [*pairs, (b"x-request-id", request_name(headers).encode())]
+
+
+def repeated(pairs: Pairs) -> str | None:
+    """A header that must stand there once: a proxy before us may have gone by the other one."""
+    names = [name for name, _ in pairs]
+    return next((name.decode() for name in ONCE if names.count(name) > 1), None)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from allocator.schemes.token import ADMINISTER, DRAW, READ
+from allocator.service.administration import CONDITIONS
 from allocator.service.forms import Field
 from allocator.service.problems import CONTENT_TYPE
 from allocator.service.routes import PATH_PATTERNS, Route
@@ -32,7 +33,6 @@ ABOUT = (
     "Unique 64-bit ids. They are text in JSON, since a browser reads 9007199254740993 as 9007199254740992. A request "
     "that is repeated brings other ids: a gap is free, a duplicate never happens."
 )
-CONDITIONS = ("If-Match", "If-None-Match")
 
 
 def document(routes: list[Route], version: str) -> dict[str, Any]:
@@ -93,10 +93,11 @@ def header_parameter(name: str) -> dict[str, Any]:
 
 
 def body_schema(fields: tuple[Field, ...]) -> dict[str, Any]:
+    required = [field.name for field in fields if field.required]
     return {
         "type": "object",
         "properties": {field.name: {**field.schema, "description": field.about} for field in fields},
-        "required": [field.name for field in fields if field.required],
+        **({"required": required} if required else {}),  # an empty list is not allowed there
         "additionalProperties": False,
     }
 
@@ -119,12 +120,16 @@ PAGE = b"""<!doctype html>
 </body>
 </html>
 """
-START = b'SwaggerUIBundle({url: "/openapi.json", dom_id: "#ui", deepLinking: true});\n'
+START = b'SwaggerUIBundle({url: "/openapi.json", dom_id: "#ui", deepLinking: true, validatorUrl: null});\n'
 POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
 
 
-def assets() -> Path:
-    """The folder with Swagger UI, which is served from here, since a page must work without internet."""
+ASSETS = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
+"""What the page needs of Swagger UI; the page that it brings itself loads its example from another host."""
+
+
+def asset(name: str) -> bytes:
+    """A file of Swagger UI, which is served from here, since a page must work without internet."""
     import swagger_ui_bundle  # type: ignore[import-untyped]
 
-    return Path(swagger_ui_bundle.swagger_ui_path)
+    return (Path(swagger_ui_bundle.swagger_ui_path) / name).read_bytes()

@@ -8,14 +8,13 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import BaseRoute, Route
 
 from allocator.schemes.token import READ
 from allocator.service.asked import Answer
 from allocator.service.dispatch import Dispatch, as_response
 from allocator.service.figures import Figures
-from allocator.service.openapi import PAGE, POLICY, START, assets
+from allocator.service.openapi import ASSETS, PAGE, POLICY, START, asset
 from allocator.service.problems import HttpRefusal
 from allocator.service.refusals import NO_STORE
 from allocator.service.watch import Watch
@@ -52,7 +51,7 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
         Route("/openapi.json", guarded(fixed(json.dumps(description).encode(), "application/json"))),
         Route("/docs", guarded(fixed(PAGE, "text/html"))),
         Route("/docs/start.js", guarded(fixed(START, "text/javascript"))),
-        Mount("/docs", StaticFiles(directory=assets())),
+        *(Route(f"/docs/{name}", guarded(fixed(asset(name), kind))) for name, kind in ASSETS.items()),
     ]
 
 

@@ -8,6 +8,7 @@ instead of a timer for each, so that a request costs next to nothing more.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from functools import cache
 from itertools import count
 from time import monotonic
@@ -87,6 +88,11 @@ class BoundedProtocol(HttpToolsProtocol):
     closing: float | None = None
     """When the sweep first saw that this connection was closed here."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.begun: deque[Any] = deque()
+        """All requests that are not answered yet, of which uvicorn knows the last alone."""
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.number = next(connection_numbers)
@@ -96,8 +102,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self.sweep_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """An answer that is still written to a closed connection would be a mistake of the service's."""
         self.partial.pop(self, None)
         super().connection_lost(exc)
+        for cycle in self.begun:
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         for start in range(0, len(data), PIECE):  # so that not all of a long head is parsed before it is refused
@@ -130,6 +140,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.headers) > MAX_LINES:
             raise ValueError  # the parser stops, and uvicorn calls `send_400_response`
         super().on_headers_complete()
+        while self.begun and self.begun[0].response_complete:
+            self.begun.popleft()
+        self.begun.append(self.cycle)
 
     def send_400_response(self, msg: str) -> None:
         self.end(LARGE if len(self.headers or ()) > MAX_LINES else MALFORMED)

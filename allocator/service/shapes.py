@@ -34,7 +34,7 @@ READING = record(
     scheme=TEXT,
     likely={"type": "boolean"},
     why=TEXT,
-    fields={"type": "object"},
+    fields={"type": "object", "additionalProperties": TEXT},
     time={"type": "string", "nullable": True},
     cannot_tell=TEXT,
 )

@@ -53,6 +53,15 @@ def test_with_a_token_too(tmp_path):
     database.close()
 
 
+def test_the_description_is_one_of_openapi(service):
+    from schemathesis.specs.openapi.definitions import OPENAPI_30_VALIDATOR
+
+    described = service.get("/openapi.json").json
+
+    assert described["openapi"].startswith("3.0.")
+    assert [str(error) for error in OPENAPI_30_VALIDATOR.iter_errors(described)] == []
+
+
 def test_every_route_and_status_is_described(service):
     described = service.get("/openapi.json").json
     operations = [one for methods in described["paths"].values() for one in methods.values()]

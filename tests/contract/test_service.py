@@ -147,6 +147,18 @@ def test_conditions_say_whether_a_tag_is_created_or_changed(service, tag):
     assert service.put(path, json={}, If_Match="*", If_None_Match="*").status == 400
 
 
+@pytest.mark.parametrize("name", ["If-Match", "If-None-Match"])
+@pytest.mark.parametrize("value", ['"x"', 'W/"x"', "", '*, "x"', "**"])
+def test_a_condition_that_is_not_a_star_is_refused(embedded, tag, name, value):
+    """Tags have no ETag: taken as *, it would change what it should not."""
+    embedded.put(f"/v1/sequences/{tag}", json={"step": 100})
+    refused = embedded.put(f"/v1/sequences/{tag}", json={"step": 5}, **{name: value})
+
+    assert refused.status == 400
+    assert f"{name} must be *" in refused.json["detail"]
+    assert embedded.get(f"/v1/sequences/{tag}").json["step"] == 100
+
+
 def test_a_tag_that_has_given_its_last_id_is_gone(service, tag):
     service.put(f"/v1/sequences/{tag}", json={"limit": 3})
 
@@ -158,15 +170,24 @@ def test_a_tag_that_has_given_its_last_id_is_gone(service, tag):
 def test_an_id_is_taken_apart(embedded):
     found = embedded.get("/v1/inspect/5016762319896585?scheme=meteor").json
 
-    assert found["readings"][0]["fields"] == {"second": 292014, "node": 0, "sequence": 1, "random": 1}
+    assert found["readings"][0]["fields"] == {"second": "292014", "node": "0", "sequence": "1", "random": "1"}
     assert embedded.get("/v1/inspect/nonsense").status == 400
+
+
+def test_what_an_id_is_taken_apart_into_is_text_too(embedded):
+    """JavaScript reads the number as 9007199254740992."""
+    for number in ("9007199254740993", "9223372036854775807", "01ARZ3NDEKTSV4RRFFQ69G5FAV"):
+        for reading in embedded.get(f"/v1/inspect/{number}").json["readings"]:
+            assert all(isinstance(value, str) for value in reading["fields"].values())
+    (found,) = embedded.get("/v1/inspect/9007199254740993?scheme=segment").json["readings"]
+    assert found["fields"]["value"] == "9007199254740993"
 
 
 def test_an_id_is_taken_apart_by_a_layout(embedded):
     (found,) = embedded.get("/v1/inspect/175928847299117063?layout=discord").json["readings"]
     (own,) = embedded.get("/v1/inspect/180363646902239241?layout=baidu:1/29/21/13&epoch=1474300800").json["readings"]
 
-    assert found["fields"] == {"timestamp": 41944705796, "worker": 1, "process": 0, "increment": 7}
+    assert found["fields"] == {"timestamp": "41944705796", "worker": "1", "process": "0", "increment": "7"}
     assert (own["scheme"], own["time"]) == ("baidu", "2017-01-19T04:15:46+00:00")
     assert embedded.get("/v1/inspect/5?layout=nope").status == 400
     assert embedded.get("/v1/inspect/5?layout=baidu:1/2").status == 400
@@ -325,6 +346,30 @@ def test_pipelined_heads_are_bounded_while_an_answer_is_pending(embedded):
     assert sent < 10_000_000  # what the kernel holds, and no more
 
 
+@pytest.mark.parametrize(
+    "request_line",
+    ["POST /v1/meteor", "GET /healthz", "GET /docs", "GET /v1/sequences", "GET /nowhere", "POST /v1/meteor?count=2"],
+)
+def test_a_head_that_names_two_hosts_or_two_tokens_is_refused(embedded, request_line):
+    embedded.post("/v1/meteor")  # its next request takes the short way
+    for double in ("Host: localhost\r\nHost: evil", "Host: localhost\r\nhost: localhost"):
+        assert talk(embedded, f"{request_line} HTTP/1.1\r\n{double}\r\nContent-Length: 0\r\n\r\n") == 400
+    tokens = "Host: localhost\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b"
+    assert talk(embedded, f"{request_line} HTTP/1.1\r\n{tokens}\r\n\r\n") == 400
+
+
+@pytest.mark.parametrize("head", ["POST /v1/tickets/piped", "GET /docs/swagger-ui.css"])
+def test_who_sends_many_requests_and_closes_is_no_mistake_of_the_service(embedded, head):
+    before = embedded.lines()
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", embedded.port)) as connection:
+            connection.sendall(f"{head} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 20)
+    embedded.post("/v1/sequences/piped/ids?count=0", X_Request_Id="afterwards")
+    assert until(lambda: any(line.get("request") == "afterwards" for line in embedded.lines()), 5)
+
+    assert [line for line in embedded.lines()[len(before) :] if line["level"] != "INFO"] == []
+
+
 def talk(service: Served, text: str) -> int:
     """Send this, and return the status that comes back."""
     with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:
@@ -360,6 +405,9 @@ def test_a_request_has_a_name_in_the_answer_and_in_the_log(embedded, tag):
     assert (line["status"], line["error"], line["method"]) == (400, "InvalidCount", "POST")
     odd = embedded.post("/v1/meteor?count=0", X_Request_Id="a b;c").headers["X-Request-Id"]
     assert re.fullmatch("[0-9a-f]+-[0-9a-f]+", odd)
+    unnamed = [embedded.post(f"/v1/sequences/{tag}/ids").headers.get("X-Request-Id", "") for _ in range(3)]
+    assert len({*unnamed}) == 3
+    assert all(re.fullmatch("[0-9a-f]+-[0-9a-f]+", name) for name in unnamed)
 
 
 def test_health_and_readiness(service):
@@ -375,6 +423,17 @@ def test_the_description_is_served_with_its_page(embedded):
     assert embedded.get("/docs/swagger-ui-bundle.js").status == 200
     assert embedded.get("/docs/../../etc/passwd").status == 404
     assert embedded.get("/docs/nothing.js").status == 404
+
+
+def test_the_page_of_the_description_asks_no_other_host(embedded):
+    """Swagger's own page loads an example from petstore.swagger.io, and its badge asks validator.swagger.io."""
+    for path in ("/docs", "/docs/start.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/openapi.json"):
+        policy = embedded.get(path).headers["Content-Security-Policy"]
+        assert "default-src 'self'" in policy
+        assert "http" not in policy
+    for path in ("/docs/", "/docs/index.html", "/docs/swagger-initializer.js", "/docs/oauth2-redirect.html"):
+        assert embedded.get(path).status == 404
+    assert b"validatorUrl: null" in embedded.get("/docs/start.js").body
 
 
 def test_figures_tell_what_was_given_claimed_and_refused(service, tag):

@@ -220,6 +220,16 @@ def test_ids_are_paid_for_as_they_were_given(guarded, service, tag):
     assert answers == [200, 429, 429]
 
 
+def test_ids_that_were_refused_are_not_paid_for(guarded, service, tag):
+    """Also by the short way, which a path takes from its second request on."""
+    secret = guarded.make("unlucky", ids_rate=100)
+    path = f"/v1/sequences/{tag}"
+    service.put(path, token=guarded.admin, json={"step": 1, "max_step": 1, "limit": 1})
+    assert service.post(f"{path}/ids", token=secret).ids == ["1"]
+
+    assert {service.post(f"{path}/ids?count=1000", token=secret).status for _ in range(5)} == {410}
+
+
 def test_every_request_counts_also_one_that_is_refused(guarded, service):
     secret = guarded.make("guessing", requests_rate=3)
     for path in ("/v1/sequences/made-up/ids?count=x", "/v1/sequences/%20/ids"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from typing import Any
 
 import pytest
@@ -57,13 +59,37 @@ def connected(together: set[Any] | None = None) -> BoundedProtocol:
     made.transport, made.cycle, made.timeout_keep_alive_task = Transport(), None, None  # type: ignore[assignment]
     made.headers, made.connections = [], set() if together is None else together
     made.connections.add(made)
-    made.number = next(connection_numbers)
+    made.number, made.begun = next(connection_numbers), deque()
     return made
 
 
 class Request:
     def __init__(self, answered: bool) -> None:
         self.response_complete = answered
+
+
+class Cycle:
+    """One request, as uvicorn makes it once its head has arrived."""
+
+    def __init__(self) -> None:
+        self.response_complete = self.disconnected = False
+        self.message_event = asyncio.Event()
+
+
+def test_every_request_that_is_not_answered_hears_that_its_client_is_gone(connection, monkeypatch):
+    """An answer that is written to a closed connection is an error of uvloop's, and would count as our mistake."""
+    theirs = BoundedProtocol.__mro__[1]
+    monkeypatch.setattr(theirs, "connection_lost", lambda self, error: None)
+    monkeypatch.setattr(theirs, "on_headers_complete", lambda self: setattr(self, "cycle", Cycle()))
+    cycles = []
+    for answered in (True, False, False, False):
+        connection.on_headers_complete()
+        cycles.append(connection.cycle)
+        connection.cycle.response_complete = answered
+    connection.connection_lost(None)
+
+    assert [cycle.disconnected for cycle in cycles] == [False, True, True, True]
+    assert len(connection.begun) == 3
 
 
 def looks(connection: BoundedProtocol, *times: float) -> Transport:
