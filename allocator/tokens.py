@@ -32,6 +32,7 @@ class Tokens:
         *,
         verbs: tuple[str, ...],
         tags: tuple[str, ...],
+        schemes: tuple[str, ...] = (),
         ids_rate: int | None = None,
         requests_rate: int | None = None,
         days: float | None = None,
@@ -40,7 +41,8 @@ class Tokens:
         secret = PREFIX + token_urlsafe(RANDOM_BYTES)
         digest = digest_of(secret.encode())
         now = datetime.now(UTC).replace(microsecond=0)
-        fresh = Token(0, name, digest, verbs, tags, ids_rate, requests_rate, now, expiry(now, days)).checked()
+        scope = (verbs, tags, ids_rate, requests_rate)
+        fresh = Token(0, name, digest, *scope, now, expiry(now, days), schemes).checked()
         valid = [token for token in self.list() if token.name == name and token.is_valid(now)]
         if len(valid) >= MAX_VALID:
             oldest = valid[0].number
@@ -85,7 +87,7 @@ class Tokens:
             raise none_such(number)
         lasting = (old.expires_at - old.created_at).total_seconds() / DAY if old.expires_at else None
         rates = {"ids_rate": old.ids_rate, "requests_rate": old.requests_rate}
-        return self.create(old.name, verbs=old.verbs, tags=old.tags, days=lasting, **rates)
+        return self.create(old.name, verbs=old.verbs, tags=old.tags, schemes=old.schemes, days=lasting, **rates)
 
     def revoke(self, number: int) -> None:
         """Raises `InvalidSetting` when there is no such token."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -12,10 +13,10 @@ from allocator.backend import databases_at
 from allocator.cli.db import QUICK
 from allocator.cli.options import fleet_command, shard_hosts, show, table
 from allocator.cli.output import check_open
-from allocator.schemes.token import DRAW, VERBS, Token
+from allocator.schemes.token import DRAW, SCHEMES, VERBS, Token
 from allocator.tokens import Tokens
 
-HEADINGS = ("token", "name", "may", "tags", "ids/s", "requests/s", "created", "expires")
+HEADINGS = ("token", "name", "may", "tags", "schemes", "ids/s", "requests/s", "created", "expires")
 
 
 @click.group()
@@ -32,7 +33,8 @@ def opened(urls: tuple[str, ...]) -> Iterator[Tokens]:
 @tokens.command()
 @click.argument("name")
 @click.option("--may", multiple=True, type=click.Choice(VERBS), default=(DRAW,), show_default=True, help="What for.")
-@click.option("--tags", multiple=True, default=("*",), show_default=True, help="Which tags, as in 'order-*'.")
+@click.option("--tags", multiple=True, help="Which tags, as in 'order-*'. Without --tags and --schemes: everything.")
+@click.option("--schemes", multiple=True, type=click.Choice(SCHEMES), help="Which ids and numbers without a tag.")
 @click.option("--ids-rate", type=int, metavar="N", help="Ids a second at most.")
 @click.option("--requests-rate", type=int, metavar="N", help="Requests a second at most.")
 @click.option("--days", type=float, help="After how many days it expires; never, if not given.")
@@ -41,6 +43,7 @@ def create(
     name: str,
     may: tuple[str, ...],
     tags: tuple[str, ...],
+    schemes: tuple[str, ...],
     ids_rate: int | None,
     requests_rate: int | None,
     days: float | None,
@@ -55,13 +58,15 @@ def create(
     \b
     Examples:
         allocator tokens create billing --tags 'invoice*' --tags order
+        allocator tokens create worker --schemes snowflake
         allocator tokens create operations --may read --may administer
     """
     check_open()
+    if not tags and not schemes:
+        tags, schemes = ("*",), SCHEMES
+    scope: dict[str, Any] = {"verbs": may, "tags": tags, "schemes": schemes}
     with opened(urls) as found:
-        secret, token = found.create(
-            name, verbs=may, tags=tags, ids_rate=ids_rate, requests_rate=requests_rate, days=days
-        )
+        secret, token = found.create(name, **scope, ids_rate=ids_rate, requests_rate=requests_rate, days=days)
         tell(secret, token, found, as_json)
 
 
@@ -82,7 +87,7 @@ def list_tokens(urls: tuple[str, ...], as_json: bool) -> None:
     """Print the tokens that were not revoked."""
     with opened(urls) as found:
         rows = found.list()
-    show(as_json, [described(token) for token in rows], table([HEADINGS, *map(cells, rows)], numbers={0, 4, 5}))
+    show(as_json, [described(token) for token in rows], table([HEADINGS, *map(cells, rows)], numbers={0, 5, 6}))
 
 
 @tokens.command()
@@ -108,6 +113,7 @@ def described(token: Token) -> dict[str, object]:
         "name": token.name,
         "may": list(token.verbs),
         "tags": list(token.tags),
+        "schemes": list(token.schemes),
         "ids_rate": token.ids_rate,
         "requests_rate": token.requests_rate,
         "created_at": token.created_at.isoformat(),
@@ -121,6 +127,7 @@ def cells(token: Token) -> tuple[str, ...]:
         token.name,
         ",".join(token.verbs),
         ",".join(token.tags),
+        ",".join(token.schemes),
         str(token.ids_rate or ""),
         str(token.requests_rate or ""),
         f"{token.created_at:%Y-%m-%d %H:%M}",

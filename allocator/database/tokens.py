@@ -8,7 +8,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from allocator.database.common import Common
 from allocator.database.tables import token
-from allocator.schemes.token import Token
+from allocator.schemes.token import Token, scope_from_text, scope_to_text
 
 
 class TokenVerbs(Common):
@@ -18,19 +18,21 @@ class TokenVerbs(Common):
     def list_tokens(self, connection: Connection) -> list[Token]:
         """Those that were not revoked, oldest first; some may have expired."""
         rows = connection.execute(select(token).where(token.c.revoked_at.is_(None)).order_by(token.c.id))
+        scopes = [(row, *scope_from_text(row.tags)) for row in rows]
         return [
             Token(
                 row.id,
                 row.name,
                 row.digest,
                 tuple(row.verbs.split()),
-                tuple(row.tags.split()),
+                tags,
                 row.ids_rate,
                 row.requests_rate,
                 row.created_at.replace(tzinfo=UTC),
                 row.expires_at and row.expires_at.replace(tzinfo=UTC),
+                schemes,
             )
-            for row in rows
+            for row, tags, schemes in scopes
         ]
 
     def has_had_tokens(self, connection: Connection) -> bool:
@@ -48,7 +50,7 @@ def columns_of(fresh: Token) -> dict[str, object]:
         "name": fresh.name,
         "digest": fresh.digest,
         "verbs": " ".join(fresh.verbs),
-        "tags": " ".join(fresh.tags),
+        "tags": scope_to_text(fresh.tags, fresh.schemes),
         "ids_rate": fresh.ids_rate,
         "requests_rate": fresh.requests_rate,
         "created_at": fresh.created_at.replace(tzinfo=None),

@@ -2,8 +2,8 @@
 
 secret     `allocator_` and 43 characters that stand for 256 random bits; only its SHA-256 is stored
 verbs      draw ids; read settings, state and figures; administer: create and change tags
-tags       patterns in which `*` stands for any characters; they are matched with tags, with types of tickets, and
-           with the names of the schemes without a tag: meteor, snowflake, objectid
+tags       patterns in which `*` stands for any characters; they are matched with tags and with types of tickets
+schemes    those without a tag, by name: meteor, with its nodes; snowflake, with its workers; objectid
 name       at most two valid tokens have the same, so that one can be replaced without a pause
 
 The token with the name `anonymous` says what may be done without any token.
@@ -21,11 +21,15 @@ from allocator.errors import InvalidSetting, InvalidTag
 from allocator.schemes.limits import check_tag, check_whole
 
 DRAW, READ, ADMINISTER = VERBS = ("draw", "read", "administer")
+SCHEMES = ("meteor", "snowflake", "objectid")
 ANONYMOUS = "anonymous"
 MAX_VALID = 2
 PREFIX = "allocator_"
 MAX_RATE = 1_000_000_000
-MAX_PATTERNS = 1000
+MAX_SCOPE = 1000
+
+SCHEMES_MARK = "@"
+"""Before the schemes of a stored scope: no pattern has it."""
 
 PATTERN = re.compile(r"[A-Za-z0-9_.:*-]{1,64}", re.ASCII)
 
@@ -43,10 +47,14 @@ class Token:
     requests_rate: int | None
     created_at: datetime
     expires_at: datetime | None = None
+    schemes: tuple[str, ...] = ()
 
     def may(self, verb: str, name: str | None) -> bool:
-        """Whether it is good for `verb` on a tag, type or scheme, or on those that it matches if None is named."""
+        """Whether it is good for `verb` on a tag or type, or on those that it matches if None is named."""
         return verb in self.verbs and (name is None or any(fnmatchcase(name, pattern) for pattern in self.tags))
+
+    def may_draw(self, scheme: str) -> bool:
+        return DRAW in self.verbs and scheme in self.schemes
 
     def is_valid(self, now: datetime) -> bool:
         return self.expires_at is None or now < self.expires_at
@@ -74,10 +82,27 @@ class Token:
                 raise InvalidSetting(
                     f"a pattern is 1 to 64 of the characters of tags and *, as in order-*, got {pattern!a:.80}"
                 )
-        if not self.tags or len(" ".join(self.tags)) > MAX_PATTERNS:
-            raise InvalidSetting(
-                f"the patterns of a token have 1 to {MAX_PATTERNS} characters together, got {len(' '.join(self.tags))}"
-            )
+        for scheme in self.schemes:
+            if scheme not in SCHEMES:
+                raise InvalidSetting(f"the schemes of a token are {', '.join(SCHEMES)}, got {scheme!r:.40}")
+        if not self.tags and not self.schemes:
+            raise InvalidSetting("a token needs a pattern of tags or a scheme, got neither")
+        length = len(scope_to_text(self.tags, self.schemes))
+        if length > MAX_SCOPE:
+            raise InvalidSetting(f"the scope of a token has at most {MAX_SCOPE} characters together, got {length}")
+
+
+def scope_to_text(tags: tuple[str, ...], schemes: tuple[str, ...]) -> str:
+    """As it is stored, in one column: `order-* @meteor,snowflake`."""
+    return " ".join([*tags, SCHEMES_MARK + ",".join(schemes)])
+
+
+def scope_from_text(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Tags and schemes. In a row from before schemes had a scope, `*` and the very name of a scheme stand for it."""
+    words = text.split()
+    if words and words[-1].startswith(SCHEMES_MARK):
+        return tuple(words[:-1]), tuple(filter(None, words[-1].removeprefix(SCHEMES_MARK).split(",")))
+    return tuple(words), tuple(scheme for scheme in SCHEMES if "*" in words or scheme in words)
 
 
 def digest_of(secret: bytes) -> str:

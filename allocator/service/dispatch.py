@@ -60,7 +60,7 @@ class Dispatch:
     async def _asked(self, route: Route, request: Request) -> Asked:
         grant = await self.grant_of(request)
         names = request.path_params
-        grant.let_in(route.verb, route.name_in(names))
+        grant.let_in(route.verb, route.name_in(names), route.scheme)
         query = read_query(request.scope["query_string"], route.query)
         raw = await body_within(request)
         body = read_body(raw, route.body) if route.body else no_body(raw)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
 from allocator.schemes.rate import pause, used
-from allocator.schemes.token import ANONYMOUS, PREFIX, VERBS, Token
+from allocator.schemes.token import ANONYMOUS, DRAW, PREFIX, SCHEMES, VERBS, Token
 from allocator.service.limits import Rates, States
 from allocator.service.problems import Unauthorized
 
@@ -30,7 +30,7 @@ REFRESH = 2.0
 AT_ONCE = 1.0
 """Seconds between two readings of the tokens; the short one for a token that is not known, or a database away."""
 
-EVERYTHING = Token(0, "open", "", VERBS, ("*",), None, None, datetime.fromtimestamp(0, UTC))
+EVERYTHING = Token(0, "open", "", VERBS, ("*",), None, None, datetime.fromtimestamp(0, UTC), None, SCHEMES)
 
 OURS = PREFIX.encode()
 NONE_YET = (
@@ -66,17 +66,20 @@ class Grant:
         self._rare_at = 0.0
 
     def check(self, verb: str, name: str | None) -> None:
-        if self.token.may(verb, name):
-            return
-        on = f" {name!r}" if name is not None else ""
-        if self.token.name == ANONYMOUS:
-            raise Unauthorized(f"without a token one may not {verb}{on}; {HOW}")
-        raise AccessDenied(f"this token may not {verb}{on}")
+        if not self.token.may(verb, name):
+            raise self._refused(verb if name is None else f"{verb} {name!r}")
 
-    def let_in(self, verb: str | None, name: str | None) -> None:
+    def _refused(self, what: str) -> AccessDenied:
+        if self.token.name == ANONYMOUS:
+            return Unauthorized(f"without a token one may not {what}; {HOW}")
+        return AccessDenied(f"this token may not {what}")
+
+    def let_in(self, verb: str | None, name: str | None, scheme: str | None = None) -> None:
         """What every request begins with: it counts, also where it is refused then."""
         self.admit()
-        if verb is not None:
+        if scheme is not None and not self.token.may_draw(scheme):
+            raise self._refused(f"{DRAW} the scheme {scheme!r}")
+        if scheme is None and verb is not None:
             self.check(verb, name)
 
     def admit(self) -> None:

@@ -35,11 +35,11 @@ def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
     async def of_any(key: str) -> Draw:
         return ids.draws.snowflake
 
-    def route(path: str, draw_of: Callable[[str], Awaitable[Draw]], name: str | None = None) -> Route:
+    def route(path: str, draw_of: Callable[[str], Awaitable[Draw]], scheme: str | None = None) -> Route:
         async def answer(request: Request) -> Response:
             key = request.path_params["key"]
             grant = await dispatch.grant_of(request)
-            grant.let_in(DRAW, name or key)
+            grant.let_in(DRAW, key, scheme)
             try:
                 (number,) = await (await draw_of(key)).take(1)
             except AllocatorError as error:

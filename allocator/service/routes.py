@@ -73,7 +73,7 @@ RENEWAL = (
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`verb` is what a token must be good for: on the tag or type in the path, else on the scheme that is named `on`.
+    """`verb` is what a token must be good for, on the tag or type in the path; where a `scheme` is named, on that.
 
     A token is needed also without a verb. `created`: it may answer 201.
     """
@@ -84,13 +84,13 @@ class Route:
     summary: str
     answer: Mapping[str, Any]
     verb: str | None = None
-    on: str | None = None
+    scheme: str | None = None
     query: tuple[Field, ...] = ()
     body: tuple[Field, ...] = ()
     created: bool = False
 
     def name_in(self, names: Mapping[str, str]) -> str | None:
-        return names.get("tag") or names.get("type") or self.on
+        return names.get("tag") or names.get("type")
 
 
 def table(ids: Ids, administration: Administration) -> list[Route]:

@@ -119,7 +119,49 @@ def test_a_token_is_good_for_its_verbs_and_its_tags(guarded, service):
     assert service.get("/v1/sequences", token=drawing).status == 403
     assert service.put("/v1/sequences/order", token=drawing, json={}).status == 403
     assert service.get("/metrics", token=drawing).status == 403
-    assert service.post("/v1/meteor", token=guarded.make("meteors", tags=("meteor",))).status == 200
+
+
+def test_a_token_is_good_for_its_schemes_alone(guarded, service, tag):
+    of_tags = guarded.make("s-tags", tags=("s*", "meteor", "o*"))
+    of_meteors = guarded.make("meteors", tags=(), schemes=("meteor",))
+    for path, scheme in {
+        "meteor": "meteor",
+        "nodes": "meteor",
+        "snowflake": "snowflake",
+        "workers": "snowflake",
+        "objectids": "objectid",
+    }.items():
+        refused = service.post(f"/v1/{path}", token=of_tags, json={} if path == "workers" else None)
+        assert (refused.status, refused.json["detail"]) == (403, f"this token may not draw the scheme {scheme!r}")
+        assert (service.post(f"/v1/{path}", token=of_meteors).status == 200) is (scheme == "meteor")
+    assert service.put("/v1/workers/1", token=of_tags, json={}).status == 403
+    assert service.post("/v1/sequences/snowflake/ids", token=of_tags).status == 200
+    assert service.post("/v1/sequences/meteor/ids", token=of_meteors).status == 403
+
+
+def test_a_token_that_names_nothing_is_for_everything_and_else_for_what_it_names(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+
+    def scope(name: str, *words: str) -> tuple[list[str], list[str]]:
+        done = CliRunner().invoke(main, ["tokens", "create", name, *words, "--json", "--url", url])
+        made = json.loads(done.output)
+        return made["tags"], made["schemes"]
+
+    assert scope("a") == (["*"], ["meteor", "snowflake", "objectid"])
+    assert scope("b", "--tags", "s*") == (["s*"], [])
+    assert scope("c", "--schemes", "snowflake") == ([], ["snowflake"])
+    assert scope("d", "--tags", "*", "--schemes", "meteor") == (["*"], ["meteor"])
+    listed = json.loads(CliRunner().invoke(main, ["tokens", "rotate", "3", "--json", "--url", url]).output)
+    assert (listed["tags"], listed["schemes"]) == ([], ["snowflake"])
+
+
+def test_a_token_from_before_its_scheme_had_a_scope_is_good_for_it(guarded, service):
+    """In the database it has patterns alone."""
+    secret = guarded.make("older", tags=("snowflake",))
+    with create_engine(guarded.url).begin() as connection:
+        connection.execute(text("UPDATE allocator_token SET tags = 'snowflake' WHERE name = 'older'"))
+    assert until(lambda: service.post("/v1/snowflake", token=secret).status == 200)
+    assert service.post("/v1/meteor", token=secret).status == 403
 
 
 def test_a_reader_sees_what_matches_and_changes_nothing(guarded, service):

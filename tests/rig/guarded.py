@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from allocator.database.store import Database
+from allocator.schemes.token import SCHEMES
 from allocator.tokens import Tokens
 from rig.service import Served
 
@@ -26,7 +27,8 @@ class Guarded:
         """What else is to be there before the service starts, for a subclass."""
 
     def make(self, name: str, *verbs: str, tags: tuple[str, ...] = ("*",), **settings: object) -> str:
-        """The secret of a new token, which may draw where nothing else is said."""
+        """The secret of a new token, which may draw everything where nothing else is said."""
+        settings.setdefault("schemes", SCHEMES if tags == ("*",) else ())
         return self.tokens.create(name, verbs=verbs or ("draw",), tags=tags, **settings)[0]  # type: ignore[arg-type]
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from allocator import InvalidSetting
-from allocator.schemes.token import MAX_RATE, VERBS, Token, digest_of
+from allocator.schemes.token import MAX_RATE, SCHEMES, VERBS, Token, digest_of, scope_from_text, scope_to_text
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -31,6 +31,32 @@ def test_without_a_name_the_verb_alone_counts():
     assert not token().may("administer", None)
 
 
+def test_no_pattern_of_tags_is_good_for_a_scheme_and_no_scheme_for_a_tag():
+    for patterns in (("s*",), ("snowflake",), ("*",)):
+        assert token(tags=patterns).may("draw", "snowflake")
+        assert not token(tags=patterns).may_draw("snowflake")
+    of_scheme = token(tags=(), schemes=("snowflake",))
+
+    assert of_scheme.may_draw("snowflake")
+    assert not of_scheme.may_draw("meteor")
+    assert not of_scheme.may("draw", "snowflake")
+    assert not token(verbs=("read",), schemes=SCHEMES).may_draw("snowflake")
+
+
+@pytest.mark.parametrize("tags", [(), ("order",), ("*", "a-*")])
+@pytest.mark.parametrize("schemes", [(), ("meteor",), SCHEMES])
+def test_a_scope_is_read_as_it_was_written(tags, schemes):
+    assert scope_from_text(scope_to_text(tags, schemes)) == (tags, schemes)
+
+
+@pytest.mark.parametrize(
+    ("stored", "schemes"),
+    [("*", SCHEMES), ("order *", SCHEMES), ("snowflake order", ("snowflake",)), ("s*", ()), ("meteor*", ()), ("x", ())],
+)
+def test_a_token_from_before_keeps_the_schemes_that_it_names(stored, schemes):
+    assert scope_from_text(stored) == (tuple(stored.split()), schemes)
+
+
 def test_brackets_and_question_marks_are_no_patterns():
     for odd in ("[a-z]", "a?", "a b", "", "é", "x" * 65, "a\n"):
         with pytest.raises(InvalidSetting, match="a pattern is 1 to 64"):
@@ -51,8 +77,9 @@ def test_validity_ends_at_the_very_moment():
         ({"name": "a b"}, "the name of a token"),
         ({"verbs": ()}, "a token may draw, read, administer, got ''"),
         ({"verbs": ("fly",)}, "got 'fly'"),
-        ({"tags": ()}, "1 to 1000 characters together, got 0"),
-        ({"tags": ("x" * 60,) * 20}, "got 1219"),
+        ({"tags": ()}, "needs a pattern of tags or a scheme"),
+        ({"tags": ("x" * 60,) * 20}, "at most 1000 characters together, got 1221"),
+        ({"schemes": ("uuid",)}, "the schemes of a token are meteor, snowflake, objectid, got 'uuid'"),
         ({"ids_rate": 0}, "ids_rate must be 1 to"),
         ({"requests_rate": MAX_RATE + 1}, "requests_rate must be 1 to"),
         ({"ids_rate": True}, "must be a whole number"),
