@@ -14,6 +14,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -23,9 +24,12 @@ from typing import Any
 import pytest
 import urllib3
 import yaml
+from click.testing import CliRunner
 from rig.containers import IMAGES
 from rig.servers import required
+from rig.sql import execute
 from rig.throwaway import free_port
+from sqlalchemy import URL, make_url
 
 import allocator
 from allocator.cli import main
@@ -76,18 +80,78 @@ def test_the_service_starts_after_its_tables_and_they_after_the_database():
     }
 
     assert conditions == {
-        "ids": {"migrate": "service_completed_successfully"},
+        "ids": {"rights": "service_completed_successfully"},
+        "tokens": {"rights": "service_completed_successfully"},
+        "rights": {"migrate": "service_completed_successfully"},
         "migrate": {"database": "service_healthy"},
         "database": {"password": "service_completed_successfully"},
         "password": {},
     }
-    assert SERVICES["migrate"]["command"] == ["db", "upgrade"]
+    assert "allocator db upgrade\n" in SERVICES["migrate"]["command"][0]
 
 
 def test_only_the_service_is_published_and_on_this_machine_alone():
     assert {name: service["ports"] for name, service in SERVICES.items() if "ports" in service} == {
         "ids": ["127.0.0.1:8000:8000"]
     }
+
+
+def test_the_service_knows_no_password_but_its_own():
+    of_owner = {name for name, service in SERVICES.items() if any("secret:" in one for one in service["volumes"])}
+
+    assert of_owner == {"tokens", "migrate", "rights", "database", "password"}
+
+
+def script(name: str, folder: Path, role: str) -> str:
+    """What a container runs, with folders and a role that are the test's."""
+    (text,) = SERVICES[name]["command"]
+    for old, new in {"$$": "$", "/run": str(folder), "allocator_service": role, f"chown {user()}": "true"}.items():
+        text = text.replace(old, new)
+    return str(text)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_the_user_of_the_service_draws_ids_and_makes_no_token(new_database, tmp_path, times):
+    """The steps of compose.yaml on another server, also when they are run again."""
+    if not shutil.which("psql"):
+        pytest.skip("there is no command psql")
+    owner, role = make_url(new_database("postgres")), f"compose_{os.getpid()}_{times}"
+    secret, own = tmp_path / "allocator", tmp_path / "service"
+    reached = {"PGHOST": owner.host, "PGPORT": str(owner.port), "PGUSER": owner.username, "PGDATABASE": owner.database}
+    urls = {
+        "ALLOCATOR_DATABASE_URL_FILE": str(secret / "url"),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    for folder in (secret, own):
+        folder.mkdir()
+    try:
+        for _ in range(times):
+            sh(script("password", tmp_path, role), {})
+            (secret / "password").write_text(owner.password or "")
+            (secret / "url").write_text(owner.render_as_string(hide_password=False))
+            sh(script("migrate", tmp_path, role), urls)
+            sh(script("rights", tmp_path, role), reached)
+        drawn = make_url((own / "url").read_text())
+        service = owner.set(username=drawn.username, password=drawn.password)
+        assert (drawn.username, drawn.password) == (role, (own / "password").read_text())
+        assert run("next", "order", url=service) == (0, "1\n")
+        code, said = run("tokens", "create", "me", url=service)
+        assert (code, "permission denied for table allocator_token" in said) == (1, True)
+        assert run("tokens", "create", "me", url=owner)[0] == 0
+    finally:
+        execute(owner.render_as_string(hide_password=False), f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def sh(text: str, environment: dict[str, Any]) -> None:
+    done = subprocess.run(
+        ["sh", "-euc", text], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def run(*words: str, url: URL) -> tuple[int, str]:
+    done = CliRunner().invoke(main, [*words, "--url", url.render_as_string(hide_password=False)])
+    return done.exit_code, done.output
 
 
 def test_no_password_is_written_down():
@@ -209,6 +273,7 @@ def changes(image: str, port: int) -> str:
     built = f"{{ image: {image}, build: !reset null }}"
     text = f"""services:
   ids: {{ image: {image}, build: !reset null, ports: !override ["127.0.0.1:{port}:8000"] }}
+  tokens: {built}
   migrate: {built}
 """
     if not OTHER_POSTGRES:
@@ -216,6 +281,7 @@ def changes(image: str, port: int) -> str:
     # it takes the variables of the official image, though perhaps not those that name files
     return f"""{text}
   password: {{ image: {OTHER_POSTGRES} }}
+  rights: {{ image: {OTHER_POSTGRES} }}
   database:
     image: {OTHER_POSTGRES}
     entrypoint: [sh, -c, 'POSTGRES_PASSWORD=$$(cat $$POSTGRES_PASSWORD_FILE) exec docker-entrypoint.sh postgres']
@@ -236,7 +302,7 @@ def ask(image: str) -> Callable[..., str]:
 
 
 def test_a_new_user_draws_ids_as_the_header_says(project: Project):
-    create, start, _ = COMMANDS
+    create, start = COMMANDS
     token = project.run(create)
     project.run(start)
 
@@ -252,13 +318,12 @@ def test_a_new_user_draws_ids_as_the_header_says(project: Project):
 
 
 def test_without_a_token_nobody_comes_in_from_outside(project: Project):
-    create, start, restart = COMMANDS
-    project.run(start)
+    create, start = COMMANDS
+    docker(*project.words(start))  # it waits for a service that does not start, in vain
     with pytest.raises(urllib3.exceptions.HTTPError):
         project.draw(None)
 
     token = project.run(create)
-    project.run(restart)
 
     assert project.first(token) == 1
 
