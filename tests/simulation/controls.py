@@ -16,6 +16,7 @@ from allocator.schemes.snowflake import LeasedSnowflake, SnowflakeBlocks
 from allocator.supply import Supply
 from simulation.clocks import Time
 from simulation.dialect import SEGMENT, Dialect
+from simulation.fates import Fate
 from simulation.network import Connection, Statement
 from simulation.statement import Rules
 from simulation.store import View
@@ -71,6 +72,14 @@ class GivesBack(Dialect):
 class IgnoresWarnings(Dialect):
     def after(self, connection: Connection) -> None:
         pass
+
+
+class TrustsTheSession(Dialect):
+    """Believes that a claim which was answered is committed."""
+
+    def after(self, connection: Connection) -> None:
+        if connection.fate is not Fate.OPEN:
+            super().after(connection)
 
 
 def adopting(database: Database, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
@@ -150,6 +159,9 @@ CONTROLS: dict[str, Control] = {
     "a claim that ends late is taken": Control("are missing|came after", patches={(Pace, "succeeded"): any_claim}),
     "the limit guard off": Control("beyond its limit", unguarded(limit_guard=False)),
     "a warning at the commit ignored": Control(FOREIGN, lambda: Variant(dialect=IgnoresWarnings)),
+    "a transaction that was left open ignored": Control(
+        f"{FOREIGN}|{TWICE}|nothing was forgotten", lambda: Variant(dialect=TrustsTheSession)
+    ),
     "one id too many": Control(FOREIGN, patches={(Lane, "ids"): one_too_many}),
     "a sequence that starts over": Control("came after|twice", patches={(SnowflakeBlocks, "take"): starting_over}),
     "ids after close": Control("after it was closed", patches={(Supply, "_retire"): goes_on_serving}),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from allocator.database.batch import Wanted
+from allocator.database.dialect import LEFT_OPEN
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.schemes.epoch import Crossing, Here, plain
 from allocator.schemes.ground import Ground
@@ -187,6 +188,9 @@ class Dialect(SegmentVerbs, GroundVerbs, NodeVerbs, ShardVerbs):
         connection.fate = Fate.WELL
 
     def after(self, connection: Connection) -> None:
+        if connection.fate is Fate.OPEN:
+            connection.is_lost = True
+            raise DatabaseUnavailable(LEFT_OPEN)
         if connection.fate is Fate.WARNING:
             raise DatabaseUnavailable("the commit came with a warning, so what it claimed is burnt")
         if connection.fate is Fate.SURPRISE:

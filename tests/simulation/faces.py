@@ -34,7 +34,7 @@ def dice() -> Any:
 
 
 def backend_of(
-    database: Any, shards: Any, fleet: Any, tickets: Any, token: Any, background: Any, timeout: float, ledger: Any
+    database: Any, shards: Any, fleet: Any, tickets: Any, token: Any, background: Any, timeout: float, *rest: Any
 ) -> Any:
     return Databases(list(shards or [database]), background, None, None, timeout)
 

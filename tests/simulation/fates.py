@@ -25,6 +25,8 @@ class Fate(StrEnum):
     """The server ends it, for another one's sake: it is run again."""
     WARNING = "warning"
     """It was committed, with a warning: no standby has it."""
+    OPEN = "left open"
+    """Its session does not commit by itself: the answer comes, and all is undone when the connection ends."""
     SLOW = "slow"
     """It takes nearly as long as it may."""
     SURPRISE = "surprise"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from simulation.world import Place
 
 CONTENDED = "40001"
+UNDONE_AFTER = 0.01
+"""Seconds after which a connection ends whose transaction was left open."""
 
 
 class Failure(Exception):
@@ -80,6 +82,9 @@ class Statement:
             server.unlock(view)
             self._answer(failure("the commit failed", lost=False))
             return
+        if fate is Fate.OPEN:
+            self._leave_open(view, result)
+            return
         self._place.account.committing(server, view, self._task.process)
         server.commit(view)
         self._claims = view.claims
@@ -87,6 +92,11 @@ class Statement:
             self._answer(failure("connection lost"))
         elif fate is not Fate.UNKNOWN:
             self._answer(result)
+
+    def _leave_open(self, view: View, result: Any) -> None:
+        """Its locks are held until the connection ends, which is never with a commit."""
+        self._place.scheduler.after(UNDONE_AFTER, self._server.unlock, view)
+        self._answer(result)
 
     def _answer(self, value: Any) -> None:
         scheduler = self._place.scheduler
