@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from time import monotonic
 from typing import Any
 
@@ -34,6 +35,8 @@ from allocator.schemes.wire import (
 from allocator.servers import Servers
 from allocator.tags import Tags
 
+PAGE = "1000"
+"""Tags that are asked for at once: the most that a service gives."""
 NUMBERS = 10_000
 SEGMENTS = 100
 """How many of its latest tickets and nodes, and of its latest segments, a process compares with what comes next."""
@@ -163,6 +166,19 @@ class Service:
         path = f"/v1/sequences/{check_tag(name)}"
         return self.servers.ask("GET", path, read=lambda value: tag_named(name, value))
 
+    def page_of_tags(self, after: str) -> tuple[list[Tag], str]:
+        """A page, and the `next` to ask for; empty at the end."""
+
+        def read(answer: Any) -> tuple[list[Tag], str]:
+            found, following = [tag_from_json(one) for one in answer["sequences"]], answer.get("next", "")
+            names = [after, *(tag.name for tag in found)]
+            if following not in ("", names[-1]) or any(one >= other for one, other in pairwise(names)):
+                raise InvalidSetting(f"these are not the tags that follow {after!r}, by name")
+            return found, following
+
+        fields = {"limit": PAGE} | ({"after": after} if after else {})
+        return self.servers.ask("GET", "/v1/sequences", fields, read=read)
+
     def make_tag(self, tag: Tag) -> Tag:
         form: dict[str, object] = {
             "step": tag.step,
@@ -204,10 +220,11 @@ class ServedTags(Tags):
         self._service = service
 
     def list(self) -> list[Tag]:
-        def read(answer: Any) -> list[Tag]:
-            return [tag_from_json(one) for one in answer["sequences"]]
-
-        return self._service.servers.ask("GET", "/v1/sequences", read=read)
+        found, following = self._service.page_of_tags("")
+        while following:
+            more, following = self._service.page_of_tags(following)
+            found += more
+        return found
 
     def get(self, tag: str) -> Tag:
         return self._service.read_tag(tag)

@@ -225,7 +225,7 @@ def refusal(server: str, status: int, content: bytes) -> AllocatorError:
             return AccessDenied(f"{server} answered {status}")
         return DatabaseUnavailable(f"{server} answered {status}, and not as this service does")
     kind = getattr(allocator.errors, name, None)
-    if kind in OF_THE_SERVER:
+    if kind in OF_THE_SERVER or (kind is None and status == 503):
         return DatabaseUnavailable(f"{server} cannot serve now: {detail}")
     if isinstance(kind, type) and issubclass(kind, AllocatorError) and kind is not AllocatorError:
         return kind(detail)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagExists
@@ -67,6 +68,10 @@ class Tags:
             made = [database.run(database.dialect.create_segment, fresh) for database in databases]
         if not all(made):
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
+
+    def _page(self, after: str, most: int) -> list[Tag]:
+        """The first `most` tags after this one, by name."""
+        return page_of(self.databases(), after, most)
 
     def list(self) -> list[Tag]:
         """All tags, by name."""
@@ -222,10 +227,19 @@ def whole(name: str, value: object) -> int:
 
 def tags_of(databases: Iterable[Database]) -> list[Tag]:
     """All tags by name, each as far as it is claimed anywhere."""
+    return together(database.run(database.dialect.list_segments) for database in databases)
+
+
+def page_of(databases: Iterable[Database], after: str, most: int) -> list[Tag]:
+    """The `most` tags that follow `after`: of each shard no more can be among them."""
+    return together(database.run(database.dialect.list_some_segments, after, most) for database in databases)[:most]
+
+
+def together(rows: Iterable[list[Tag]]) -> list[Tag]:
+    """One tag for those of one name, by name."""
     found: dict[str, list[Tag]] = {}
-    for database in databases:
-        for tag in database.run(database.dialect.list_segments):
-            found.setdefault(tag.name, []).append(tag)
+    for tag in chain.from_iterable(rows):
+        found.setdefault(tag.name, []).append(tag)
     return [merged(found[name]) for name in sorted(found)]
 
 

@@ -37,6 +37,7 @@ from allocator.schemes.tag import Tag, damaged
 READ = select(segment)
 READ_ONE = READ.where(segment.c.tag == bindparam("name"))
 READ_ALL = READ.order_by(segment.c.tag)
+READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after")).limit(bindparam("most"))
 
 
 def claiming(max_value: ColumnElement[int], here: str) -> Update:
@@ -115,6 +116,10 @@ class SegmentVerbs(EpochVerbs):
 
     def list_segments(self, connection: Connection) -> list[Tag]:
         return [as_tag(row) for row in connection.execute(READ_ALL)]
+
+    def list_some_segments(self, connection: Connection, after: str, most: int) -> list[Tag]:
+        """Those that follow `after` byte by byte."""
+        return [as_tag(row) for row in connection.execute(READ_SOME, {"after": after, "most": most})]
 
     def look_at_segments(self, connection: Connection) -> list[Tag]:
         """The same, damaged or not, for whoever examines them."""

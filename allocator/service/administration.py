@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from allocator.schemes.limits import check_tag
 from allocator.schemes.token import DRAW, READ
 from allocator.schemes.wire import tag_to_json
 from allocator.service.asked import Answer, Asked
 from allocator.service.problems import HttpRefusal
-from allocator.service.sequences import Sequences
+from allocator.service.sequences import Sequences, page_of
+from allocator.tags import Tags
+
+PAGE = 100
+"""Tags in an answer, unless it is said how many."""
 
 CONDITIONS = ("If-None-Match", "If-Match")
 
@@ -20,9 +26,15 @@ class Administration:
     sequences: Sequences
 
     async def list(self, asked: Asked) -> Answer:
-        """Those that the token may read."""
-        found = [tag for tag in await self.sequences.list() if asked.grant.token.may(READ, tag.name)]
-        return Answer({"sequences": [tag_to_json(tag) for tag in found]})
+        """A page of those that the token may read. A full one has a `next`, after which nothing may come."""
+        after, limit, token = asked.query.get("after", ""), asked.query.get("limit", PAGE), asked.grant.token
+
+        def page(tags: Tags) -> bytes:
+            found = page_of(tags, after, limit, lambda name: token.may(READ, name))
+            answer: dict[str, Any] = {"sequences": [tag_to_json(tag) for tag in found]}
+            return json.dumps(answer | ({"next": found[-1].name} if len(found) == limit else {})).encode()
+
+        return Answer(await self.sequences.read(page))
 
     async def get(self, asked: Asked) -> Answer:
         """Who may draw ids may also know the tag's settings, as a client that serves them from memory must."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -14,6 +16,7 @@ from allocator.schemes.token import READ
 from allocator.service.asked import Answer
 from allocator.service.dispatch import Dispatch, as_response
 from allocator.service.figures import Figures
+from allocator.service.gate import Gate
 from allocator.service.openapi import ASSETS, PAGE, POLICY, START, asset
 from allocator.service.problems import HttpRefusal
 from allocator.service.refusals import NO_STORE
@@ -23,6 +26,8 @@ FIGURES_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figures: Figures) -> list[BaseRoute]:
+    gate = Gate("the figures")
+
     async def healthy(request: Request) -> Response:
         return as_response(Answer({"status": "alive"}))
 
@@ -34,8 +39,13 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
     async def metrics(request: Request) -> Response:
         grant = await dispatch.grant_of(request)
         grant.let_in(READ, None)
-        watch.look()
-        return Response(figures.text(lambda name: grant.token.may(READ, name)), 200, dict(NO_STORE), FIGURES_TYPE)
+        text = partial(figures.text, lambda name: grant.token.may(READ, name))
+
+        async def written() -> bytes:
+            watch.look()
+            return await asyncio.to_thread(text)
+
+        return Response(await gate.run(written), 200, dict(NO_STORE), FIGURES_TYPE)
 
     def fixed(body: bytes, kind: str) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:

@@ -47,6 +47,13 @@ class HttpRefusal(AllocatorError):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
+class Busy(HttpRefusal):
+    """Too many wait for the same costly work."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(503, detail)
+
+
 class Unauthorized(AccessDenied):
     """No token, or one that is not known, was revoked or has expired."""
 
@@ -133,7 +140,7 @@ def headers_of(error: AllocatorError) -> dict[str, str]:
 def retry_after(error: AllocatorError) -> int:
     if isinstance(error, TooManyRequests):
         return max(1, ceil(error.seconds))
-    return SOON if isinstance(error, DatabaseUnavailable) else WHEN_MENDED
+    return SOON if isinstance(error, DatabaseUnavailable | Busy) else WHEN_MENDED
 
 
 def problem(error: AllocatorError, request: str) -> dict[str, Any]:

@@ -11,18 +11,20 @@ from allocator.errors import InvalidCount
 from allocator.schemes.formats import FORMATS
 from allocator.schemes.inspect import SCHEMES
 from allocator.schemes.layout import layout_from_text
-from allocator.schemes.limits import MAX_ID, MAX_IDS_A_CALL, MAX_STEP
+from allocator.schemes.limits import MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
 from allocator.schemes.snowflake import NUMBER_BITS
 from allocator.schemes.snowflake import SNOWFLAKE as SNOWFLAKE_LAYOUT
 from allocator.schemes.token import ADMINISTER, DRAW, READ
 from allocator.schemes.wire import holder_of, margin_from_json, seen_from_text
 from allocator.service import shapes
-from allocator.service.administration import Administration
+from allocator.service.administration import PAGE, Administration
 from allocator.service.asked import Handler
 from allocator.service.draws import METEOR, OBJECTID, SNOWFLAKE
 from allocator.service.forms import Field, choice, flag, long_number, number, text
 from allocator.service.ids import Ids
+from allocator.service.sequences import MAX_PAGE
 
+TAG_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$"
 MAX_MILLISECOND = 2**53
 
 COUNT = number("count", 1, MAX_IDS_A_CALL, "How many ids; 1 if it is not given.", error=InvalidCount)
@@ -33,6 +35,10 @@ SEEN = text(
     seen_from_text,
     r"^([0-9]+\.[0-9]+\.[0-9]+(,[0-9]+\.[0-9]+\.[0-9]+)*)?$",
     "The greatest id that came from each lane so far, as offset.step.id, so that none comes twice after a restore.",
+)
+PAGES = (
+    text("after", check_tag, TAG_PATTERN, "Begin after this tag: the `next` of the page before."),
+    number("limit", 1, MAX_PAGE, f"How many tags; {PAGE} if it is not given."),
 )
 SCHEME = choice("scheme", SCHEMES, "Read it as this alone.")
 EPOCH = number("epoch", 0, MAX_ID, "Where it is another one: in seconds if the ids count these, else milliseconds.")
@@ -130,7 +136,15 @@ def table(ids: Ids, administration: Administration) -> list[Route]:
             shapes.INSPECTION,
             query=(SCHEME, EPOCH, LAYOUT),
         ),
-        Route("GET", "/v1/sequences", administration.list, "All tags that the token may read", shapes.TAGS, READ),
+        Route(
+            "GET",
+            "/v1/sequences",
+            administration.list,
+            "The tags that the token may read, by name",
+            shapes.TAGS,
+            READ,
+            query=PAGES,
+        ),
         Route("GET", sequence, administration.get, "The settings of a tag, and how far it is claimed", shapes.TAG),
         Route(
             "PUT",
@@ -146,8 +160,8 @@ def table(ids: Ids, administration: Administration) -> list[Route]:
 
 
 PATH_PATTERNS = {
-    "tag": r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$",
-    "type": r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$",
+    "tag": TAG_PATTERN,
+    "type": TAG_PATTERN,
     "worker": rf"^[0-9]{{1,{len(str(2**NUMBER_BITS))}}}$",
     "id": r"^[0-9A-Za-z-]{1,64}$",
 }

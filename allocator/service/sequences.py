@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from allocator.aio import AsyncAllocator, drawn
 from allocator.errors import DatabaseUnavailable, TagExists, UnknownTag
@@ -14,8 +15,15 @@ from allocator.schemes.limits import check_tag
 from allocator.schemes.tag import Tag
 from allocator.service.caller import Caller
 from allocator.service.draws import Draws, SequenceDraw
+from allocator.service.gate import Gate
 from allocator.service.newcomers import Newcomers
 from allocator.service.problems import HttpRefusal
+from allocator.tags import Tags
+
+T = TypeVar("T")
+
+MAX_PAGE = 1000
+"""Tags that are read at once."""
 
 log = logging.getLogger("allocator.service")
 
@@ -28,6 +36,7 @@ class Sequences:
         self._draws = draws
         self._create = create
         self.newcomers = newcomers
+        self._gate = Gate("the list of the tags")
         self.blocks: dict[str, int] = {}
         """How many ids of a tag went to clients as segments, for the figures."""
 
@@ -58,8 +67,17 @@ class Sequences:
         self.blocks[tag] = self.blocks.get(tag, 0) + len(segment)
         return segment
 
-    async def list(self) -> list[Tag]:
-        return await self._ids._on_thread(self._ids._allocator.tags.list)
+    async def read(self, work: Callable[[Tags], T]) -> T:
+        """What a reader of many tags brings, on a thread: one at a time, beside the claims."""
+        return await self._gate.run(partial(self._ids._on_thread, work, self._ids._allocator.tags))
+
+    async def all(self) -> list[Tag]:
+        """Every tag, page after page, for the console."""
+        found = page = await self.read(partial(page_of, after="", limit=MAX_PAGE))
+        while len(page) == MAX_PAGE:
+            page = await self.read(partial(page_of, after=page[-1].name, limit=MAX_PAGE))
+            found = [*found, *page]
+        return found
 
     async def get(self, tag: str) -> Tag:
         """As all shards together have it; while one is away as another one does, so that clients can start."""
@@ -91,3 +109,19 @@ class Sequences:
                 if new:
                     raise
         return await self._ids._on_thread(tags.set, tag, **form), False
+
+
+def anything(name: str) -> bool:
+    return True
+
+
+def page_of(tags: Tags, after: str, limit: int, sees: Callable[[str], bool] = anything) -> list[Tag]:
+    """The first `limit` tags after this one, of those that a caller `sees`. Blocking."""
+    found: list[Tag] = []
+    most = limit
+    while True:
+        rows = tags._page(after, most)
+        found += [tag for tag in rows if sees(tag.name)]
+        if len(found) >= limit or len(rows) < most:
+            return found[:limit]
+        after, most = rows[-1].name, MAX_PAGE

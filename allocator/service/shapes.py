@@ -30,6 +30,8 @@ LEASE = record(worker=WHOLE, holder=TEXT, since=WHOLE, until=WHOLE)
 MARGIN: Shape = {"type": "string", "pattern": "^([0-9]{1,19}|refuse)$"}
 TAG = record(tag=TEXT, max_value=NUMBER, step=WHOLE, max_step=WHOLE, limit=NUMBER, margin=MARGIN)
 TAGS = record(sequences=many(TAG))
+TAGS["properties"]["next"] = TEXT
+"""Only where the page is full."""
 READING = record(
     scheme=TEXT,
     likely={"type": "boolean"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from math import inf
 from time import monotonic, time
 
@@ -17,6 +18,7 @@ from allocator.service.draws import SequenceDraw
 from allocator.service.figures import MAX_TAGS, OF_TAG, Figures
 from allocator.service.grants import Book
 from allocator.service.ids import Ids
+from allocator.service.sequences import page_of
 
 log = logging.getLogger("allocator.service")
 
@@ -118,7 +120,7 @@ class Watch:
         self._days("meteor second", meteor.layout.runs_out("second", meteor.epoch).timestamp())
         ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
         self._days("snowflake timestamp", ends.timestamp())
-        for tag in (await self._service.sequences.list())[:MAX_TAGS]:
+        for tag in await self._service.sequences.read(partial(page_of, after="", limit=MAX_TAGS)):
             self.days[tag.name] = self._lasts(f"{OF_TAG}{tag.name}", tag.max_value, tag.limit)
         nodes = await self._ids._on_thread(self._last_node)
         self._lasts("meteor node", nodes, meteor.layout.limit("node"))

@@ -34,6 +34,9 @@ class Rows:
     def list_segments(self) -> list[Tag]:
         return [self._rows[name] for name in sorted(self._rows)]
 
+    def list_some_segments(self, after: str, most: int) -> list[Tag]:
+        return [tag for tag in self.list_segments() if tag.name > after][:most]
+
     def count_segments(self) -> int:
         return len(self._rows)
 

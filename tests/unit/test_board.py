@@ -24,7 +24,7 @@ class Databases:
     def __init__(self) -> None:
         self.is_away = False
 
-    async def list(self) -> list[Tag]:
+    async def all(self) -> list[Tag]:
         return [await self.get("order")]
 
     async def get(self, tag: str) -> Tag:

@@ -56,7 +56,7 @@ class Board:
         self.tags: Cached[dict[str, Tag]] = Cached(self._read_tags, TAGS_FOR)
 
     async def _read_tags(self) -> dict[str, Tag]:
-        return {tag.name: tag for tag in await self._sequences.list()}
+        return {tag.name: tag for tag in await self._sequences.all()}
 
     @property
     def workers(self) -> int:

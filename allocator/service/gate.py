@@ -1,0 +1,48 @@
+"""Costly work of readers, one at a time and with pauses, so that ids come meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import TypeVar
+
+from allocator.service.problems import Busy
+
+T = TypeVar("T")
+
+MOST_WAITING = 16
+PAUSES = 3
+"""How much longer than the work the pause after it is: the work takes a quarter of one core at most."""
+LONGEST_PAUSE = 0.2
+"""Seconds; work that waits for a database takes no core."""
+
+
+class Gate:
+    """Used by one event loop."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = asyncio.Lock()
+        self._waiting = 0
+        self._next_at = 0.0
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What the work brings; raises `Busy` where too many wait for theirs."""
+        if self._waiting >= MOST_WAITING:
+            raise Busy(f"{MOST_WAITING} requests wait for {self._what} already; try again")
+        self._waiting += 1
+        try:
+            await self._lock.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            await asyncio.sleep(self._next_at - monotonic())
+            began = monotonic()
+            try:
+                return await work()
+            finally:
+                now = monotonic()
+                self._next_at = now + min(PAUSES * (now - began), LONGEST_PAUSE)
+        finally:
+            self._lock.release()

@@ -1,0 +1,167 @@
+"""Many tags: read, listed and answered in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rig.service import Served
+from sqlalchemy import create_engine, insert
+
+import allocator.client
+from allocator import Allocator, DatabaseRefused, DatabaseUnavailable
+from allocator.cli import main
+from allocator.client import Service
+from allocator.database.tables import segment
+from allocator.schemes.tag import Tag
+from allocator.service.sequences import page_of
+from allocator.tags import Tags
+from allocator.testing.rows import Rows
+
+ENDINGS = ("-b", ".a", "0", ":c", "A", "Z", "_d", "a", "b")
+"""Their order byte by byte is not that of a language."""
+
+
+def pages(service: Served, token: str | None = None, **query: Any) -> list[list[str]]:
+    """The names of the tags, page by page."""
+    found: list[list[str]] = []
+    following: str | None = ""
+    while following is not None:
+        fields = query | ({"after": following} if following else {})
+        path = "/v1/sequences?" + "&".join(f"{name}={value}" for name, value in fields.items())
+        answer = service.get(path, token=token).json
+        found.append([one["tag"] for one in answer["sequences"]])
+        following = answer.get("next")
+    return found
+
+
+def test_pages_follow_each_other_byte_by_byte(kind, served, tag):
+    service = served(kind)
+    names = [f"{tag}{ending}" for ending in ENDINGS]
+    for name in reversed(names):
+        assert service.put(f"/v1/sequences/{name}", json={}).status == 201
+    found = pages(service, limit=2)
+    listed = [name for page in found for name in page]
+
+    assert [len(page) for page in found[:-1]] == [2] * (len(found) - 1)
+    assert listed == sorted(set(listed))
+    assert [name for name in listed if name in names] == names
+    assert service.get(f"/v1/sequences?after={tag}Z&limit=1").json["sequences"][0]["tag"] == f"{tag}_d"
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A service with 2,500 tags."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('crowded')}/ids.db"
+    with Allocator(url) as ids:
+        ids.next_id("order")
+    engine = create_engine(url)
+    row = {"max_value": 7, "step": 10, "max_step": 100, "id_limit": 1000, "epoch": "", "margin": 0}
+    with engine.begin() as connection:
+        connection.execute(insert(segment), [{**row, "tag": f"tag-{number:04}"} for number in range(2_499)])
+    engine.dispose()
+    with Served(url) as service:
+        yield service
+
+
+def test_a_page_has_a_hundred_tags_and_a_thousand_at_most(crowded):
+    first = crowded.get("/v1/sequences").json
+
+    assert (len(first["sequences"]), first["next"]) == (100, "tag-0098")
+    assert [len(page) for page in pages(crowded, limit=1000)] == [1000, 1000, 500]
+    assert crowded.get("/v1/sequences?after=tag-2498").json == {"sequences": []}
+    for query in ("limit=0", "limit=1001", "limit=x", "after=", "after=a%20b", "after=a&after=b"):
+        assert crowded.get(f"/v1/sequences?{query}").status == 400, query
+
+
+def test_the_client_the_command_and_the_console_follow_pages(crowded):
+    with Allocator(crowded.address) as ids:
+        assert len(ids.tags.list()) == 2_500
+    listed = CliRunner().invoke(main, ["tags", "list", "--url", crowded.address])
+    shown = crowded.get("/?q=tag-2498", Accept="text/html").body.decode()
+
+    assert len(listed.output.splitlines()) == 2_501
+    assert "/console/tags/tag-2498" in shown
+
+
+def test_of_many_readers_one_is_served_at_a_time_and_too_many_are_refused(crowded):
+    def read(number: int) -> Any:
+        return crowded.get("/v1/sequences?limit=1000")
+
+    with ThreadPoolExecutor(60) as pool:
+        answers = [pool.submit(read, number) for number in range(120)]
+        claims = [crowded.post("/v1/sequences/order/segments?size=10").status for _ in range(5)]
+    refused = [answer for one in answers if (answer := one.result()).status != 200]
+
+    assert claims == [200] * 5
+    assert {one.status for one in refused} == {503}
+    assert {one.headers["Retry-After"] for one in refused} == {"1"}
+    assert crowded.get("/v1/sequences").status == 200
+
+
+def test_a_reader_of_a_few_tags_learns_no_name_of_others():
+    rows = Rows(lambda work, *arguments: work(*arguments))
+    for number in range(2_500):
+        rows.create_segment(Tag(f"hidden-{number}" if number % 500 else f"seen-{number}", 0))
+    tags = Tags(lambda: [rows], Tag("", 0))  # type: ignore[list-item]
+
+    def sees(name: str) -> bool:
+        return name.startswith("seen")
+
+    assert [tag.name for tag in page_of(tags, "", 2, sees)] == ["seen-0", "seen-1000"]
+    assert [tag.name for tag in page_of(tags, "seen-1000", 9, sees)] == ["seen-1500", "seen-2000", "seen-500"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 50])
+def test_pages_of_shards_are_those_of_all_their_tags(limit):
+    """Of a tag that two shards have, the greater value is shown, wherever the pages are cut."""
+    shards = [Rows(lambda work, *arguments: work(*arguments)) for _ in range(3)]
+    for number in range(24):
+        for which, shard in enumerate(shards):
+            if number % (which + 2) == 0:
+                shard.create_segment(Tag(f"tag-{number:02}", 10 * which))
+    tags = Tags(lambda: shards, Tag("", 0))  # type: ignore[arg-type, return-value]
+    found: list[Tag] = []
+    while page := page_of(tags, found[-1].name if found else "", limit):
+        found += page
+
+    assert [(tag.name, tag.max_value) for tag in found] == [(tag.name, tag.max_value) for tag in tags.list()]
+
+
+class Answers:
+    """Servers that give these answers, one after the other."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.close = self.abandon = lambda: None
+
+    def ask(self, method: str, path: str, fields: Any = None, *, read: Callable[[Any], Any]) -> Any:
+        return read(self.answers.pop(0))
+
+
+def page(*names: str, following: str | None = None) -> dict[str, Any]:
+    fields = {"max_value": "0", "step": 1, "max_step": 1, "limit": "9", "margin": "0"}
+    rows = [{"tag": name, **fields} for name in names]
+    return {"sequences": rows} | ({} if following is None else {"next": following})
+
+
+def test_a_client_takes_pages_that_follow_each_other_alone():
+    def listed(*answers: Any) -> list[str]:
+        return [tag.name for tag in Service(Answers(*answers)).tags(Tag("", 0)).list()]  # type: ignore[arg-type]
+
+    assert listed(page("a", "b", following="b"), page("c")) == ["a", "b", "c"]
+    assert listed(page("a", following="a"), page()) == ["a"]
+    for wrong in (page("a"), page("b", following="b"), page("d", "c"), page("c", following="b"), page(following="c")):
+        with pytest.raises((DatabaseRefused, allocator.errors.InvalidSetting)):
+            listed(page("a", "b", following="b"), wrong)
+
+
+def test_a_client_that_is_refused_for_the_moment_may_try_again(monkeypatch):
+    body = b'{"error": "Refused", "detail": "16 requests wait for the list of the tags already; try again"}'
+    error = allocator.servers.refusal("https://ids.example.org", 503, body)
+
+    assert isinstance(error, DatabaseUnavailable)
+    assert "16 requests wait" in str(error)
