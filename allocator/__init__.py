@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from allocator.public import PublicIds
     from allocator.schemes.inspect import Inspection, Reading
     from allocator.schemes.layout import Layout
-    from allocator.schemes.ledger import LedgerSettings
     from allocator.schemes.limits import JAVASCRIPT_MAX_ID
     from allocator.schemes.meteor import MeteorSettings
     from allocator.schemes.snowflake import SnowflakeSettings
@@ -80,7 +79,6 @@ __all__ = [
     "InvalidTag",
     "Layout",
     "LeaseLost",
-    "LedgerSettings",
     "MaxValueWentBack",
     "Meteor",
     "MeteorSettings",
@@ -112,7 +110,6 @@ HOMES = {
     "allocator.public": ("PublicIds",),
     "allocator.schemes.inspect": ("Inspection", "Reading"),
     "allocator.schemes.layout": ("Layout",),
-    "allocator.schemes.ledger": ("LedgerSettings",),
     "allocator.schemes.limits": ("JAVASCRIPT_MAX_ID",),
     "allocator.schemes.meteor": ("MeteorSettings",),
     "allocator.schemes.snowflake": ("SnowflakeSettings",),

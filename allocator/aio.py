@@ -17,7 +17,6 @@ from allocator.defaults import of_a_row
 from allocator.errors import AllocatorError, InvalidSetting, Uncopyable
 from allocator.forks import catch_up
 from allocator.schemes.epoch import Margin
-from allocator.schemes.ledger import LedgerSettings
 from allocator.schemes.limits import check_count
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.pace import Wait
@@ -157,7 +156,6 @@ class Settings(TypedDict, total=False):
     timeout: float
     meteor: MeteorSettings | None
     snowflake: SnowflakeSettings | None
-    ledger: LedgerSettings | bool | None
 
 
 class AsyncAllocator(Uncopyable):

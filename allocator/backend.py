@@ -12,7 +12,6 @@ from allocator.meteor import NodeRegistry
 from allocator.schemes.hosts import Hosts
 from allocator.schemes.lane import Seen
 from allocator.schemes.layout import Layout
-from allocator.schemes.ledger import LedgerSettings
 from allocator.schemes.limits import check_tag, shown
 from allocator.schemes.segment import Claim
 from allocator.schemes.shard import STATEMENTS
@@ -56,16 +55,13 @@ class Databases:
         fleet: str | None,
         statement: str | None,
         timeout: float,
-        ledger: LedgerSettings | None = None,
         shard_hosts: Hosts = (),
     ) -> None:
-        from allocator.database.recorder import Recorder
         from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
         from allocator.shards import Fleet
 
         patience = timeout / (ATTEMPTS if len(given) > 1 else 1)
-        recorder = Recorder(ledger, background.submit) if ledger else None
-        databases = [Database(one, patience, recorder and recorder.another(), shard_hosts) for one in given]
+        databases = [Database(one, patience, shard_hosts) for one in given]
         self.fleet = Fleet(databases, background, check_fleet(fleet), check_statement(statement), timeout)
         self.database = databases[0]
         self._source = self.fleet if len(databases) > 1 else self.database
@@ -141,7 +137,6 @@ def backend_of(
     token: str | None,
     background: Background,
     timeout: float,
-    ledger: LedgerSettings | None,
     shard_hosts: Hosts,
 ) -> Backend:
     """What the arguments of an `Allocator` name."""
@@ -157,9 +152,7 @@ def backend_of(
     if not named:
         if token is not None:
             raise InvalidSetting("a token is for a service, whose address begins with https:// or http://")
-        return Databases(given, background, fleet, statement, timeout, ledger, shard_hosts)
-    if ledger is not None:
-        raise InvalidSetting("the ledger is kept by the service, which has the databases: allocator serve --ledger")
+        return Databases(given, background, fleet, statement, timeout, shard_hosts)
     if fleet is not None or statement is not None or shard_hosts:
         raise InvalidSetting("fleet, tickets and shard_hosts are settings of the service, which has the databases")
     return Service(Servers(named, token, timeout))

@@ -17,7 +17,6 @@ from allocator.meteor import MeteorSupply
 from allocator.refills import Refills
 from allocator.schemes.epoch import Margin, margin_of
 from allocator.schemes.hosts import hosts_from
-from allocator.schemes.ledger import LedgerSettings
 from allocator.schemes.limits import MAX_ID, check_seconds, check_tag, shown
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
@@ -38,12 +37,6 @@ def settings_of(given: S | None, kind: type[S]) -> S:
     if given is not None and not isinstance(given, kind):
         raise InvalidSetting(f"{kind.__name__} is needed, got {shown(given)}")
     return kind() if given is None else given
-
-
-def ledger_of(given: LedgerSettings | bool | None) -> LedgerSettings | None:
-    if isinstance(given, bool) or given is None:
-        return LedgerSettings() if given else None
-    return settings_of(given, LedgerSettings).checked()
 
 
 class Allocator(Uncopyable):
@@ -72,8 +65,6 @@ class Allocator(Uncopyable):
     runway: how many seconds the ids in memory should last at the rate seen, should the database go away.
     timeout: how many seconds a call may wait for the database when no ids are in memory.
     meteor, snowflake: the formats of these ids, where they are not the default ones.
-    ledger: whether each claim of segments is written down with who made it and when, for `allocator trace`;
-        `LedgerSettings` say how long that is kept, and whether ids are refused where it cannot be written.
 
     Nothing is opened before the first call. Safe to use from several threads; after a fork the child starts anew.
     The scheme is the segment mode of Leaf, there named MaxValue: a row per tag, claimed a segment at a time.
@@ -114,7 +105,6 @@ class Allocator(Uncopyable):
         timeout: float = 5.0,
         meteor: MeteorSettings | None = None,
         snowflake: SnowflakeSettings | None = None,
-        ledger: LedgerSettings | bool | None = None,
     ) -> None:
         self._terms = Terms(
             bool(create_missing), check_seconds("runway", runway, 0.0), check_seconds("timeout", timeout, 0.05)
@@ -130,7 +120,6 @@ class Allocator(Uncopyable):
                 token,
                 self._background,
                 self._terms.timeout,
-                ledger_of(ledger),
                 hosts_from(shard_hosts),
             )
         )

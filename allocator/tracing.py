@@ -1,14 +1,15 @@
-"""Which process got an id, and when: out of the ledger, and for meteors out of the registered nodes."""
+"""Which process got an id, and when: out of a log of claims, and for meteors out of the registered nodes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from allocator.backend import Databases
 from allocator.errors import DatabaseUnavailable, InvalidId
+from allocator.schemes.claim_log import Claimed, claim_in
 from allocator.schemes.layout import moment
-from allocator.schemes.ledger import Entry
 from allocator.schemes.limits import MAX_ID, check_tag
 from allocator.schemes.meteor import RANDOMS, MeteorSettings
 from allocator.schemes.registry import Node
@@ -18,49 +19,49 @@ APART = timedelta(minutes=1)
 
 
 class Traced(NamedTuple):
-    """`entries`: the claims that hold the number. `node`: who drew it, if it is a meteor of the format `meteor`.
+    """`node`: who drew the id, if it is a meteor of the format `meteor`.
 
     `at`: the time in it then, which goes up with the ids drawn and may be ahead of the clock.
     `silent`: why shards that did not answer said nothing; another one may know more.
     """
 
-    entries: list[Entry]
     node: Node | None
     silent: list[DatabaseUnavailable]
     meteor: MeteorSettings
     at: datetime
 
 
-def trace(databases: Databases, value: object, tag: str | None = None, meteor: MeteorSettings | None = None) -> Traced:
-    """Ask the ledger of every shard. With a `tag`, an id of this tag alone is meant.
-
-    meteor: the format of the meteors, where it is not the usual one; a number does not say of which it is.
-
-    Raises `DatabaseUnavailable` where none answers.
-    """
+def claims_of(value: object, log: Iterable[str], tag: str | None = None) -> list[Claimed]:
+    """The claims in the lines of a log that hold an id, of one tag or of all. Raises `InvalidId` and `InvalidTag`."""
     number = number_of(value)
     if tag is not None:
         check_tag(tag)
+    claims = filter(None, map(claim_in, log))
+    return [claim for claim in claims if number in claim.ids and tag in (None, claim.tag)]
+
+
+def trace(databases: Databases, value: object, meteor: MeteorSettings | None = None) -> Traced:
+    """Ask which node drew an id, if it is a meteor. Raises `DatabaseUnavailable` where no shard answers.
+
+    meteor: the format of the meteors, where it is not the usual one; a number does not say of which it is.
+    """
+    number = number_of(value)
     form = (meteor or MeteorSettings()).checked()
     fields = form.layout.unpack(number)
     at = moment(form.epoch + fields["second"])
-    is_meteor = tag is None and fields["random"] < RANDOMS
-    entries: list[Entry] = []
     node: Node | None = None
     silent: list[DatabaseUnavailable] = []
     shards = all_of(databases)
     for database in shards:
         try:
-            claims = claims_of(database, number, tag)
+            database.check_schema()
             # Nodes are registered by the first of a fleet alone; of the others, none is found.
-            node = node or (registered(database, fields["node"], at) if is_meteor else None)
+            node = node or (registered(database, fields["node"], at) if fields["random"] < RANDOMS else None)
         except DatabaseUnavailable as error:
             silent.append(error)
-        else:
-            entries += claims
     if len(silent) == len(shards):
         raise silent[0]
-    return Traced(entries, node, silent, form, at)
+    return Traced(node, silent, form, at)
 
 
 def all_of(databases: Databases) -> list[Any]:
@@ -68,12 +69,6 @@ def all_of(databases: Databases) -> list[Any]:
         return databases.serving()
     except DatabaseUnavailable:
         return databases.fleet.databases()
-
-
-def claims_of(database: Any, number: int, tag: str | None) -> list[Entry]:
-    database.check_schema()
-    found: list[Entry] = database.run(database.dialect.find_entries, number, tag)
-    return found
 
 
 def number_of(value: object) -> int:

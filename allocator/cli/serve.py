@@ -9,11 +9,9 @@ import click
 
 from allocator.cli.options import as_error, hosts_option, json_option, shard_hosts, urls_option
 from allocator.errors import InvalidSetting
-from allocator.schemes.ledger import LedgerSettings
 from allocator.schemes.limits import check_seconds
 
 MAX_WORKERS = 256
-LEDGER = ("off", "on", "required")
 
 
 def names(context: click.Context, parameter: click.Parameter, given: str) -> tuple[str, ...]:
@@ -70,22 +68,6 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     help="Answer the routes of these servers too.",
 )
 @click.option(
-    "--ledger",
-    envvar="ALLOCATOR_LEDGER",
-    type=click.Choice(LEDGER),
-    default="off",
-    show_default=True,
-    help="Write down each claim with who made it and when, for allocator trace: if it can be, or else no ids.",
-)
-@click.option(
-    "--ledger-days",
-    envvar="ALLOCATOR_LEDGER_DAYS",
-    type=float,
-    default=LedgerSettings().keep_days,
-    show_default=True,
-    help="For how long that is kept.",
-)
-@click.option(
     "--open",
     "is_open",
     envvar="ALLOCATOR_OPEN",
@@ -115,8 +97,6 @@ def serve(
     certificate: Path | None,
     key: Path | None,
     as_json: bool,
-    ledger: str,
-    ledger_days: float,
     **settings: Any,
 ) -> None:
     """Serve ids over HTTP, described at /docs, with a console for people at /.
@@ -137,8 +117,6 @@ def serve(
         raise click.UsageError("--certificate and --key belong together")
     settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
     settings["shard_hosts"] = shard_hosts()
-    if ledger != "off":
-        settings["ledger"] = LedgerSettings(ledger_days, ledger == "required").checked()
     run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings))
 
 

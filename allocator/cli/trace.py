@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -13,47 +13,60 @@ from allocator.cli.nodes import described as described_node
 from allocator.cli.options import REFUSED, fleet_command, shard_hosts, show
 
 if TYPE_CHECKING:
-    from allocator.schemes.ledger import Entry
+    from allocator.schemes.claim_log import Claimed
     from allocator.schemes.meteor import MeteorSettings
     from allocator.tracing import Traced
 
-NOTHING = "no claim of {0} is on record: its process kept no ledger then, or the entry is older than it is kept"
+NOTHING = "nothing is known of {0}: no registered node drew it as a meteor"
+NO_LOG = "; give the log of claims with --log FILE for an id of a tag"
+NOT_IN_LOG = ", and no claim in this log holds it"
 
 
 @click.command("trace")
 @click.argument("id_", metavar="ID")
+@click.option(
+    "--log", type=click.File(errors="replace"), help="A log with the records of allocator.claims; - is stdin."
+)
 @click.option("--tag", help="An id of this tag; else of any, since each tag has ids of its own.")
 @click.option("--epoch", type=int, help="The epoch of the meteors in seconds, where it is not the default one.")
 @click.option("--layout", metavar="WIDTHS", help="Their layout, the default one is 1/29/20/11/3.")
 @fleet_command
 def trace_command(
-    id_: str, tag: str | None, epoch: int | None, layout: str | None, urls: tuple[str, ...], as_json: bool
+    id_: str,
+    log: TextIO | None,
+    tag: str | None,
+    epoch: int | None,
+    layout: str | None,
+    urls: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Say which process got ID, and when.
 
-    Of segments the ledger tells, where a process kept one: Allocator(…, ledger=True), or allocator serve --ledger. A
-    meteor is told by the node in it, as of the usual format unless --epoch or --layout name another: the number tells
-    neither its format nor whether it is a meteor at all. The exit code is 1 when nothing is on record. A shard that
-    does not answer is said to be missing from the answer.
+    For an id of a tag, give the log that holds the records of the logger allocator.claims (one for each claim, at the
+    level DEBUG). A meteor is found by its node in the database, as of the usual format unless --epoch or --layout
+    name another. The exit code is 1 when nothing is known. A shard that does not answer is named on stderr.
 
     \b
     Examples:
-        allocator trace 120345
-        allocator trace 120345 --tag order --json
+        allocator trace 120345 --log app.log --tag order
+        zcat claims.*.gz | allocator trace 120345 --log - --json
         allocator trace 5016762319896585 --epoch 1735689600 --layout 1/31/18/11/3
     """
     from allocator.backend import databases_at
-    from allocator.tracing import trace
+    from allocator.tracing import claims_of, trace
 
-    with databases_at(urls, QUICK, shard_hosts()) as databases:
-        found = trace(databases, id_, tag, settings_of(epoch, layout))
-    for why in found.silent:
-        click.echo(f"one shard was not asked: {why}", err=True)
-    lines = [*map(line, found.entries), *lines_of_node(found)]
+    claims = claims_of(id_, log or (), tag)
+    found = None
+    if tag is None:
+        with databases_at(urls, QUICK, shard_hosts()) as databases:
+            found = trace(databases, id_, settings_of(epoch, layout))
+        for why in found.silent:
+            click.echo(f"one shard did not answer: {why}", err=True)
+    lines = [*map(line, claims), *(lines_of_node(found) if found else ())]
     if not lines and not as_json:
-        click.echo(NOTHING.format(id_), err=True)
+        click.echo(NOTHING.format(id_) + (NOT_IN_LOG if log else NO_LOG), err=True)
     else:
-        show(as_json, told(found), "\n".join(lines))
+        show(as_json, as_fields(claims, found), "\n".join(lines))
     if not lines:
         sys.exit(REFUSED)
 
@@ -66,11 +79,11 @@ def settings_of(epoch: int | None, layout: str | None) -> MeteorSettings:
     return MeteorSettings(EPOCH if epoch is None else epoch, form).checked()
 
 
-def told(found: Traced) -> dict[str, object]:
+def as_fields(claims: list[Claimed], found: Traced | None) -> dict[str, object]:
     return {
-        "claims": [described(one) for one in found.entries],
-        "node": {**described_node(found.node), **read_as(found)} if found.node else None,
-        "not_asked": [str(why) for why in found.silent],
+        "claims": [described(one) for one in claims],
+        "node": {**described_node(found.node), **read_as(found)} if found and found.node else None,
+        "not_asked": [str(why) for why in found.silent] if found else [],
     }
 
 
@@ -89,24 +102,26 @@ def is_ahead(found: Traced) -> bool:
     return found.at > datetime.now(UTC)
 
 
-def described(entry: Entry) -> dict[str, object]:
-    ids = entry.ids
+def described(claim: Claimed) -> dict[str, object]:
+    ids = claim.ids
     return {
-        "tag": entry.tag,
+        "tag": claim.tag,
         "first": str(ids[0]),
         "last": str(ids[-1]),
         "step": str(ids.step),
-        **entry.author._asdict(),
-        "claimed_at": entry.claimed_at.isoformat(),
+        "host": claim.host,
+        "process": claim.process,
+        "claimed_at": claim.at.isoformat(),
+        "database": claim.database,
     }
 
 
-def line(entry: Entry) -> str:
-    ids, author = entry.ids, entry.author
+def line(claim: Claimed) -> str:
+    ids = claim.ids
     each = f" in steps of {ids.step}" if ids.step > 1 else ""
     return (
-        f"{entry.tag}: {ids[0]} to {ids[-1]}{each} were claimed at {entry.claimed_at:%Y-%m-%d %H:%M:%S} UTC "
-        f"by process {author.process} on {author.host}, allocator {author.version}"
+        f"{claim.tag}: {ids[0]} to {ids[-1]}{each} were claimed at {claim.at:%Y-%m-%d %H:%M:%S} UTC "
+        f"by process {claim.process} on {claim.host}, from {claim.database}"
     )
 
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from sqlalchemy import URL, Connection, Engine
 
+from allocator.database.batch import BatchVerbs
 from allocator.database.ground import GroundVerbs
-from allocator.database.ledger import LedgerVerbs
 from allocator.database.shards import ShardVerbs
 from allocator.database.tokens import TokenVerbs
 from allocator.errors import AllocatorError, DatabaseUnavailable
@@ -27,7 +27,7 @@ MAX_CONNECT_SECONDS = 10.0
 """To a server that does not even answer, however patient the statements may be."""
 
 
-class Dialect(LedgerVerbs, ShardVerbs, GroundVerbs, TokenVerbs):
+class Dialect(BatchVerbs, ShardVerbs, GroundVerbs, TokenVerbs):
     """What all databases have in common; one subclass for each, with the difference."""
 
     name: ClassVar[str]

@@ -15,7 +15,6 @@ from sqlalchemy.dialects.mysql import insert
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.epochs import NOWHERE
-from allocator.database.ledger import INTO
 from allocator.database.message import Answer, sent
 from allocator.database.mysql_run import RUN, cluster_of, is_merely_like_it, times, version_of
 from allocator.database.mysql_session import IN_TRANSACTION, SESSION, number_as
@@ -47,11 +46,6 @@ RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span WHERE s.tag = 
 READ = f"SELECT s.tag, s.max_value FROM {CLAIMED} WHERE s.tag = w.name"
 CLAIM_BATCH = ("START TRANSACTION", FREE, RAISE, READ, "COMMIT")
 """Lock what is free and may be claimed, raise it, read what it was raised to."""
-WRITE = (
-    f"{INTO} SELECT %(name)s, LAST_INSERT_ID() - %(own)s, LAST_INSERT_ID(), %(lane_offset)s, %(lane_step)s, %(host)s, "
-    "%(process)s, %(version)s, UNIX_TIMESTAMP() FROM DUAL WHERE LAST_INSERT_ID() > 0"
-)
-"""Of the claim before it in the message, if that brought anything."""
 REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} LOCK IN SHARE MODE"
 COUNT = (
     f"INSERT INTO allocator_ticket_counter (type, id) SELECT :type, LAST_INSERT_ID(:first) {FENCE} LOCK IN SHARE MODE "
@@ -193,12 +187,6 @@ class MySQL(Dialect):
     def end_of(self, result: CursorResult[Any], name: str) -> int | None:
         return end_told(name, result.rowcount, warned(result), result.lastrowid)
 
-    def record(self, connection: Connection, claim: Update, name: str, parameters: dict[str, object]) -> int | None:
-        words = ("START TRANSACTION", "DO LAST_INSERT_ID(0)", named(claim), WRITE, "COMMIT")
-        answers = self.answers(connection, words, parameters)
-        _, _, told, _, _ = answers
-        return end_told(name, told.found, any(answer.warnings for answer in answers), told.last_id)
-
     def answers(self, connection: Connection, words: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
         """To a transaction that is one message, and is undone where it ended with an error."""
         try:
@@ -206,18 +194,6 @@ class MySQL(Dialect):
         except BaseException:
             self.undo(connection)
             raise
-
-    @contextmanager
-    def patient(self, connection: Connection, seconds: float) -> Iterator[None]:
-        raw: Any = connection.connection.dbapi_connection
-        usual = getattr(raw, "_read_timeout", None)
-        if usual is not None:
-            raw._read_timeout = seconds
-        try:
-            yield
-        finally:
-            if usual is not None:
-                raw._read_timeout = usual
 
     def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
         of = "" if getattr(connection.dialect, "is_mariadb", False) else "OF s"  # one refuses it, the other needs it

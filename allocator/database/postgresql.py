@@ -17,7 +17,6 @@ from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, stateme
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.epochs import NOWHERE
 from allocator.database.failures import MISSTATED, NO_SCHEMA, UNPROVEN, code_of
-from allocator.database.ledger import unwritten
 from allocator.database.libpq import code_of_words, only_scram
 from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
@@ -65,9 +64,6 @@ SCHEMA_LOCK = 0x616C6C6F6361746F
 
 READ_ONLY, NOT_READY = "25006", "55000"
 """Of a standby: it cannot write, nor look at its WAL. Aurora says the second for good, but names `wal_level`."""
-
-UNWRITTEN = "22012"
-"""A division by zero: see `ledger.recorded`."""
 
 LEAST = (13,)
 """The version that is assumed of a server which tells none."""
@@ -127,15 +123,6 @@ class PostgreSQL(Dialect):
             connection.add_notice_handler(partial(note_warning, warnings))
             connection.wait = partial(wait_at_most, connection, connection.wait, info)
 
-    @contextmanager
-    def patient(self, connection: Connection, seconds: float) -> Iterator[None]:
-        info = connection.info  # of a connection that is lost by then, nothing can be asked any more
-        usual, info["patience"] = info["patience"], seconds
-        try:
-            yield
-        finally:
-            info["patience"] = usual
-
     def before(self, connection: Connection) -> None:
         connection.info["warnings"].clear()
 
@@ -177,14 +164,6 @@ class PostgreSQL(Dialect):
         return ends_of(
             connection.execute(statement(CLAIM_BATCH, lasting(self.is_here(connection))), listed(wanted)).all()
         )
-
-    def record(self, connection: Connection, claim: Update, name: str, parameters: dict[str, object]) -> int | None:
-        try:
-            return super().record(connection, claim, name, parameters)
-        except DBAPIError as error:
-            if code_of(error, self) == UNWRITTEN:
-                raise unwritten(name) from error
-            raise
 
     def greatest_in(self, connection: Connection, table_name: str, column_name: str) -> object:
         try:

@@ -49,12 +49,6 @@ class Runner:
 
     def run(self, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `verb`, which must burn what it claimed when it is run again: a lost connection may hide a commit."""
-        return self.run_within(self.timeout, verb, *args, **kwargs)
-
-    def run_within(
-        self, seconds: float, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """The same, not begun again after so many seconds."""
         self._check_there()
         began, pause = monotonic(), CONTENDED_PAUSE
         for attempt in count():
@@ -66,11 +60,11 @@ class Runner:
                     return result
             except SQLAlchemyError as error:
                 passed = monotonic() - began
-                if is_contended(error, self.dialect) and passed + pause < seconds:
+                if is_contended(error, self.dialect) and passed + pause < self.timeout:
                     sleep(pause)
                     pause = min(2 * pause, MAX_CONTENDED_PAUSE)
                 # One that was lost at once had gone stale in the pool; one that took its time is a server in trouble.
-                elif attempt or not is_stale(error) or passed > seconds / 2:
+                elif attempt or not is_stale(error) or passed > self.timeout / 2:
                     raise translate(error, self.dialect, self.address.shown) from error
             except AllocatorError:
                 raise

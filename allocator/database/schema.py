@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import REVISIONS, VERSION_TABLE, ledger, metadata
+from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
 from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
 from allocator.forks import in_child
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from allocator.database.address import Address
 
 HEAD = REVISIONS[-1]
-NEEDED = tuple(table for table in metadata.sorted_tables if table is not ledger)
-"""No id depends on the ledger."""
 CONNECTION = "connection"
 """The key of `Config.attributes` under which `migrations/env.py` finds the connection to use."""
 ADDRESS = "address"
@@ -73,8 +71,8 @@ def check(connection: Connection, where: str) -> None:
     if found is not None:
         raise newer(found, where)
     # Without our version table the tables may stand in the history of the host application.
-    missing = missing_parts(inspect(connection), NEEDED)
-    if missing == [f"table {expected.name}" for expected in NEEDED]:
+    missing = missing_parts(inspect(connection))
+    if missing == [f"table {expected.name}" for expected in metadata.sorted_tables]:
         raise SchemaOutOfDate(f"{where} has none of the tables yet; {UPGRADE}")
     if missing:
         raise SchemaOutOfDate(f"{where} lacks {', '.join(missing)}; {UPGRADE}")
@@ -102,9 +100,9 @@ def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
 
 
 def check_sound(connection: Connection, where: str) -> None:
-    """Raise `SchemaOutOfDate` or `SchemaDamaged` unless ids can be claimed safely, with the ledger or without."""
+    """Raise `SchemaOutOfDate` or `SchemaDamaged` unless ids can be claimed safely."""
     check(connection, where)
-    found = all_damages(connection, NEEDED)
+    found = all_damages(connection)
     if found:
         raise SchemaDamaged(f"{where}: {found[0]}; see: allocator db check")
 

@@ -98,17 +98,13 @@ class SegmentVerbs(EpochVerbs):
         Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit,
         below `seen`, of another lane, or was last written on another run of a server and there is no `crossing`.
         """
-        return self.end_of(execute(connection, *self.claiming(connection, name, size, lane, seen, crossing)), name)
-
-    def claiming(
-        self, connection: Connection, name: str, size: int, lane: Lane, seen: int, crossing: Crossing | None
-    ) -> tuple[Update, dict[str, object]]:
-        """The statement of a claim, and its parameters."""
         parameters = claimed(name, size, lane, seen)
         if crossing is None:
-            return staying(self.claim, self.is_here(connection)), parameters
-        crossing_over = crossed(self.claim, self.server_here(connection))
-        return crossing_over, parameters | crossed_by(crossing, parameters)
+            claim = staying(self.claim, self.is_here(connection))
+        else:
+            claim = crossed(self.claim, self.server_here(connection))
+            parameters |= crossed_by(crossing, parameters)
+        return self.end_of(execute(connection, claim, parameters), name)
 
     def read_segment(self, connection: Connection, name: str) -> Tag | None:
         rows = connection.execute(READ_ONE, {"name": name}).all()

@@ -13,8 +13,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, rows_of, statement
 from allocator.database.dialect import Dialect
-from allocator.database.ledger import INTO, unwritten
-from allocator.database.segments import RAISED, claiming, execute
+from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
 from allocator.database.tickets import FENCE
 from allocator.errors import (
@@ -35,10 +34,6 @@ CLAIM_BATCH = (
     f"WHERE {CLAIMABLE} RETURNING tag, max_value"
 )
 
-WRITE = text(
-    f"{INTO} VALUES (:name, :end - :own, :end, :lane_offset, :lane_step, :host, :process, :version, "
-    "strftime('%s', 'now'))"
-)
 LEAST = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
 REPLACE = (
     f"REPLACE INTO allocator_ticket (type, id) SELECT :type, {LEAST} + ((:offset - {LEAST}) % :step + :step) % :step "
@@ -145,14 +140,6 @@ class SQLite(Dialect):
     @classmethod
     def claim(cls, here: str) -> Update:
         return claiming(RAISED, here).returning(segment.c.max_value)
-
-    def record(self, connection: Connection, claim: Update, name: str, parameters: dict[str, object]) -> int | None:
-        # It knows no statement of two tables; but nothing here is a round trip.
-        with self.transaction(connection):
-            end = self.end_of(execute(connection, claim, parameters), name)
-            if end is not None and connection.execute(WRITE, parameters | {"end": end}).rowcount != 1:
-                raise unwritten(name)
-        return end
 
     def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
         claiming_all = statement(CLAIM_BATCH, self.is_here(connection))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from datetime import UTC, datetime
 
 from allocator.database.address import host_of, place_of
 from allocator.database.batch import LEAST, Wanted
-from allocator.database.numbers import Numbers
-from allocator.database.recorder import Recorder
+from allocator.database.numbers import Numbers, identity
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
+from allocator.schemes.claim_log import Claimed
 from allocator.schemes.epoch import Crossing, cross, repaired
 from allocator.schemes.hosts import Hosts, is_named
 from allocator.schemes.lane import ALL, NONE, Lane, Seen, is_outgrown, mark
@@ -19,6 +20,8 @@ from allocator.schemes.segment import Claim
 from allocator.schemes.tag import Tag, damaged, settle, unknown
 
 log = logging.getLogger("allocator")
+claims_log = logging.getLogger("allocator.claims")
+"""A record for each claim at the level DEBUG, for `allocator trace --log`."""
 
 CLAIM_ATTEMPTS = 20
 """How often a claim close to the limit may lose the race for what remains."""
@@ -30,13 +33,10 @@ class Database(Numbers):
     Safe to use from several threads. Nothing is opened before the first verb.
     """
 
-    def __init__(
-        self, database: object, timeout: float = 5.0, recorder: Recorder | None = None, shard_hosts: Hosts = ()
-    ) -> None:
+    def __init__(self, database: object, timeout: float = 5.0, shard_hosts: Hosts = ()) -> None:
         super().__init__(database, timeout)
         self.shard_hosts = shard_hosts
         self._lanes: dict[str, Lane] = {}
-        self._recorder = recorder
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
         """The row of a tag, made from `template` if it is missing and may be made."""
@@ -68,12 +68,13 @@ class Database(Numbers):
             low = mark(seen, lane)
             # A lane of step 0 is that of a fleet which grew when the row was read.
             usable = lane.step and not is_outgrown(lane, seen)
-            last = self._claim(name, size, lane, low, crossing) if usable else None
+            last = self.run(self.dialect.claim_segment, name, size, lane, low, crossing) if usable else None
             if last is not None:
                 found = lane.ids(last, size)
                 if found[0] <= low:
                     raise damaged(name, f"a claim of {size} ids above {low} returned {last}")
                 tell(name, crossing)
+                self._log_claim(name, found)
                 return found
             tag = self.run(self.dialect.read_segment, name)
             if tag is not None:
@@ -81,11 +82,6 @@ class Database(Numbers):
                 tag, crossing = self._crossed(tag)
             size = settle(tag, name, size, seen, exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
-
-    def _claim(self, *claim: Any) -> int | None:
-        if self._recorder is not None:
-            return self._recorder.claim(self, *claim)
-        return self.run(self.dialect.claim_segment, *claim)
 
     def _crossed(self, tag: Tag) -> tuple[Tag, Crossing | None]:
         """A tag as a claim would find it here, and how it gets here if its row was written on another run."""
@@ -125,11 +121,19 @@ class Database(Numbers):
             lane = self._lanes.get(name, NONE)  # one that was not opened here is for `claim_segment` too
             if lane.step and not is_outgrown(lane, claim.seen):
                 wanted.append(Wanted(name, claim.size, lane, mark(claim.seen, lane)))
-        if len(wanted) < LEAST or self._recorder is not None:  # an entry is written by the claim of one tag
+        if len(wanted) < LEAST:
             return {}
         ends = self.run(self.dialect.claim_segments, wanted)
         found = ((one, one.lane.ids(ends[one.name], one.size)) for one in wanted if one.name in ends)
-        return {one.name: ids for one, ids in found if ids[0] > one.seen}
+        claimed = {one.name: ids for one, ids in found if ids[0] > one.seen}
+        for name, ids in claimed.items():
+            self._log_claim(name, ids)
+        return claimed
+
+    def _log_claim(self, name: str, ids: range) -> None:
+        if claims_log.isEnabledFor(logging.DEBUG):
+            with suppress(Exception):  # a handler of the user's that fails must not burn the claim
+                claims_log.debug("%s", Claimed(name, ids, *identity(), datetime.now(UTC), self.address.shown))
 
 
 def starting_after(template: Tag, value: int) -> Tag:
@@ -161,7 +165,6 @@ def sibling(known: Sequence[Database], url: str) -> Database:
             "no password; give that URL too, or its host by shard_hosts (--shard-hosts, ALLOCATOR_SHARD_HOSTS)"
         )
     alike = next((one for one in [*near, *known] if one.address.is_like(place)), known[0])
-    recorder = alike._recorder.another() if alike._recorder else None
-    fresh = Database(alike.address.sibling(place), alike.timeout, recorder, known[0].shard_hosts)
+    fresh = Database(alike.address.sibling(place), alike.timeout, known[0].shard_hosts)
     fresh.may_create = False
     return fresh

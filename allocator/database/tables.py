@@ -17,9 +17,6 @@ database is among the shards of its fleet.
 `allocator_node` gets a row for every start of a meteor generator; its number is never used again, so no row is ever
 deleted. `allocator_worker` holds a row per snowflake worker: until when, and by whom, it may be used.
 
-`allocator_ledger` holds a row per claim, of those that write one: the ids above `above` and up to `upto`, of the lane
-of the tag at that time. Nothing but a person reads it.
-
 `allocator_token` holds a row per token of the service, of whose secret only the digest is known; one that is revoked
 stays.
 """
@@ -34,7 +31,6 @@ from sqlalchemy import (
     Column,
     DateTime,
     Identity,
-    Index,
     Integer,
     MetaData,
     SmallInteger,
@@ -44,7 +40,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
 
 PREFIX = "allocator_"
@@ -164,22 +160,6 @@ epoch = Table(
     Column("leases_from_ms", BigInteger, nullable=False),
     Column("leases_ahead_ms", BigInteger, nullable=False),
     CheckConstraint("id = 1", name="allocator_epoch_one_row"),
-    **INNODB,
-)
-
-ledger = Table(
-    "allocator_ledger",
-    metadata,
-    Column("tag", tag_type, primary_key=True),
-    Column("above", BigInteger, nullable=False),
-    Column("upto", BigInteger, primary_key=True, autoincrement=False),
-    Column("shard_offset", BigInteger, nullable=False),
-    Column("shard_step", BigInteger, nullable=False),
-    Column("host", String(255), nullable=False),
-    Column("process", BigInteger, nullable=False),
-    Column("version", String(32), nullable=False),
-    Column("claimed_s", BigInteger, nullable=False),
-    Index("allocator_ledger_by_time", "claimed_s"),
     **INNODB,
 )
 

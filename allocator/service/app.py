@@ -87,7 +87,7 @@ async def until_useful(book: Book, folder: Path) -> None:
 def opened(settings: ServeSettings, figures: Figures) -> ObservedAllocator:
     given: dict[str, Any] = {"shards": settings.urls} if len(settings.urls) > 1 else {"database": settings.urls[0]}
     given |= {"told": figures.claimed, "shard_hosts": settings.shard_hosts}
-    return ObservedAllocator(**given, create_missing=False, timeout=settings.timeout, ledger=settings.ledger)
+    return ObservedAllocator(**given, create_missing=False, timeout=settings.timeout)
 
 
 def databases_of(blocking: ObservedAllocator) -> Databases:

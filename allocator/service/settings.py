@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from allocator.schemes.hosts import Hosts
-from allocator.schemes.ledger import LedgerSettings
 
 FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder of the workers' figures; prometheus-client looks at it when it is imported."""
@@ -34,7 +33,6 @@ class ServeSettings:
     create: bool = True
     max_tags: int = 10_000
     timeout: float = 5.0
-    ledger: LedgerSettings | None = None
     compat: tuple[str, ...] = ()
     is_open: bool = False
     folder: str = ""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -18,6 +21,7 @@ from rig.throwaway import free_port
 from allocator import Allocator
 from allocator.cli import main
 from allocator.database.tables import REVISIONS
+from allocator.schemes.claim_log import Claimed
 from allocator.schemes.layout import Layout
 from allocator.schemes.meteor import METEOR
 
@@ -282,22 +286,43 @@ def test_what_is_no_id_is_refused(wrong):
     assert (done.exit_code, done.stderr.startswith("error: an id is")) == (1, True)
 
 
-def test_an_id_leads_to_its_process(fresh):
-    with closing(Allocator(fresh, ledger=True, step=100, max_step=100)) as ids:
+@pytest.fixture
+def claims(tmp_path: Path) -> Iterator[Path]:
+    """The file to which the records of claims go."""
+    handler = logging.FileHandler(tmp_path / "claims.log")
+    logger = logging.getLogger("allocator.claims")
+    logger.addHandler(handler)
+    yield tmp_path / "claims.log"
+    logger.removeHandler(handler)
+    handler.close()
+
+
+def test_an_id_leads_to_its_process(fresh, claims):
+    with closing(Allocator(fresh, step=100, max_step=100)) as ids:
         ids.next_id("order")
         meteor = ids.meteor()
-    told = run("trace", "100", url=fresh)
-    found = json.loads(run("trace", "100", "--tag", "order", "--json", url=fresh).output)
+    traced = run("trace", "100", "--log", str(claims), url=fresh)
+    found = json.loads(run("trace", "100", "--log", str(claims), "--tag", "order", "--json", url=fresh).output)
 
-    assert told.exit_code == 0
+    assert traced.exit_code == 0
     assert re.fullmatch(
-        rf"order: 1 to 100 were claimed at .* UTC by process {os.getpid()} on .*, allocator .*\n", told.output
+        rf"order: 1 to 100 were claimed at .* UTC by process {os.getpid()} on .*, from .*\n", traced.output
     )
     assert (found["claims"][0]["first"], found["claims"][0]["last"], found["node"]) == ("1", "100", None)
     assert re.match(
         r"read as a meteor of the usual format, it is of node 1, registered at .* UTC by process \d+ on [^;]*\n$",
         run("trace", str(meteor), url=fresh).output,
     )
+
+
+def test_a_log_is_read_from_stdin_and_nothing_else_is_asked_for_an_id_of_a_tag():
+    line = str(Claimed("order", range(1, 101), "web-1", 7, datetime(2026, 11, 22, tzinfo=UTC), "sqlite:///ids.db"))
+    traced = CliRunner().invoke(main, ["trace", "5", "--tag", "order", "--log", "-"], input=f"other\n{line}\n")
+
+    assert traced.output == (
+        "order: 1 to 100 were claimed at 2026-11-22 00:00:00 UTC by process 7 on web-1, from sqlite:///ids.db\n"
+    )
+    assert CliRunner().invoke(main, ["trace", "5", "--tag", "other", "--log", "-"], input=line).exit_code == 1
 
 
 def test_a_meteor_is_read_as_of_the_format_that_is_said_and_a_time_in_the_future_is_named(fresh):
@@ -318,10 +343,10 @@ def test_a_meteor_is_read_as_of_the_format_that_is_said_and_a_time_in_the_future
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (["--layout", "1/31"], "error: a layout is five widths, as in 1/29/20/11/3, got '1/31'"),
-        (["--layout", "1/31/18/11/x"], "error: a layout is five widths, as in 1/29/20/11/3, got '1/31/18/11/x'"),
+        (["--layout", "1/31"], "error: a layout is 5 widths, as in 1/29/20/11/3, got '1/31'"),
+        (["--layout", "1/31/18/11/x"], "error: a layout is 5 widths, as in 1/29/20/11/3, got '1/31/18/11/x'"),
         (["--layout", "1/31/18/11/4"], "error: a layout has 64 bits, got 1 + 31 + 18 + 11 + 4 = 65"),
-        (["--layout", f"1/31/18/11/{'9' * 5000}"], "error: a layout is five widths, as in 1/29/20/11/3, got "),
+        (["--layout", f"1/31/18/11/{'9' * 5000}"], "error: a layout is 5 widths, as in 1/29/20/11/3, got "),
         (["--epoch", "-1"], "error: epoch must be 0 to 253402300799, got -1"),
     ],
 )
@@ -334,13 +359,13 @@ def test_a_format_that_is_none_is_refused(url, wrong, words):
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
 def test_a_shard_that_is_away_is_missing_from_the_answer(shards):
     urls = shards(2)
-    with closing(Allocator(shards=urls, ledger=True, step=100, max_step=100)) as ids:
-        ids.reserve("order", 10), ids.reserve("order", 10)
+    with closing(Allocator(shards=urls)) as ids:
+        meteor = str(ids.meteor())
     away = f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/ids"
-    told = [run("trace", "2", "--url", away, "--url", urls[1], *more) for more in ((), ("--json",))]
+    told = [run("trace", meteor, "--url", urls[0], "--url", away, *more) for more in ((), ("--json",))]
 
     assert [one.exit_code for one in told] == [0, 0], told
-    assert "one shard was not asked: " in told[0].stderr
+    assert "one shard did not answer: " in told[0].stderr
     assert len(json.loads(told[1].stdout)["not_asked"]) == 1
 
 
@@ -348,5 +373,5 @@ def test_an_id_of_which_nothing_is_on_record(url):
     told = run("trace", str(10**17), url=url)
 
     assert told.exit_code == 1
-    assert "no claim of 100000000000000000 is on record" in told.stderr
+    assert "nothing is known of 100000000000000000: " in told.stderr
     assert run("trace", "abc", url=url).stderr.startswith("error: a claimed id is a whole number from 1 to")

@@ -21,7 +21,6 @@ from allocator import (
     DatabaseRefused,
     DatabaseUnavailable,
     InvalidDatabase,
-    LedgerSettings,
     MaxValueWentBack,
     SchemaDamaged,
     SchemaOutOfDate,
@@ -337,15 +336,14 @@ def test_control_without_strict_mode_a_small_column_repeats_ids(fresh, tag):
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 @pytest.mark.parametrize("gone", ["SESSION", "warned"])
-@pytest.mark.parametrize("ledger", [None, LedgerSettings(required=True)], ids=["alone", "recorded"])
-def test_each_guard_against_a_small_column_is_enough(fresh, tag, unchecked, monkeypatch, gone, ledger):
+def test_each_guard_against_a_small_column_is_enough(fresh, tag, unchecked, monkeypatch, gone):
     """Our sessions are strict whatever the server's are, and a value that was clipped comes with a warning."""
     without_key(fresh, "INT")
     execute(fresh, f"{INSERT} ('{tag}', 2147483600, 100, 100, 9223372036854775807)")
     lax = {"SESSION": "SET SESSION innodb_lock_wait_timeout = {half}", "warned": lambda result: False}
     monkeypatch.setattr(mysql, gone, lax[gone])
     with (
-        Allocator(f"{fresh}?init_command=SET SESSION sql_mode = ''", ledger=ledger) as ids,
+        Allocator(f"{fresh}?init_command=SET SESSION sql_mode = ''") as ids,
         pytest.raises(SchemaDamaged, match="Out of range|came with a warning"),
     ):
         ids.reserve(tag, 100)

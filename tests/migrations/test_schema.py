@@ -107,7 +107,7 @@ USES = [
     ("base", lambda ids: ids.meteor(), "1 rows of allocator_node"),
     ("0001", lambda ids: ids.meteor(), "1 rows of allocator_node"),
     ("0002", lambda ids: ids.ticket("order"), "1 rows of allocator_ticket "),
-    ("-5", lambda ids: ids.meteor(), "1 rows of allocator_node"),
+    ("-6", lambda ids: ids.meteor(), "1 rows of allocator_node"),
 ]
 
 
@@ -133,7 +133,7 @@ def test_steps_that_are_not_asked_for_are_not_checked(fresh):
     with Allocator(fresh) as ids:
         ids.meteor()
         ids.tags.create("order")
-    for to in ("-1", "-3"):
+    for to in ("-1", "-4"):
         migrate(fresh, "downgrade", to)
 
     assert rows(fresh)[VERSION_TABLE] == [("0002",)]
@@ -142,7 +142,7 @@ def test_steps_that_are_not_asked_for_are_not_checked(fresh):
 
 
 def test_what_is_used_after_the_first_look_stops_its_step(fresh, kind, monkeypatch):
-    """A tag is used while the ledger is dropped: where DDL commits, the ids stay, though not what went before."""
+    """A tag is used while a table is dropped: where DDL commits, the ids stay, though not what went before."""
     drop, late = Operations.drop_table, [5]
 
     def dropping(self, name, *more, **options):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from allocator import Allocator, LedgerSettings, PublicIds, Snowflake, inspect_id
+from allocator import Allocator, PublicIds, Snowflake, inspect_id
 from allocator.errors import FleetGrowing, InvalidArgument, InvalidCount, InvalidSetting, InvalidTag, MaxValueWentBack
 from allocator.schemes.lane import ALL, Lane
 from allocator.schemes.limits import check_count, check_reserve, check_seconds, check_tag
@@ -94,8 +94,6 @@ ARGUMENTS: dict[str, Callable[[Any], object]] = {
     "shards": lambda value: Allocator(shards=value),
     "timeout": lambda value: Allocator("sqlite://", timeout=value),
     "meteor": lambda value: Allocator("sqlite://", meteor=value),
-    "keep_days": lambda value: Allocator("sqlite://", ledger=LedgerSettings(keep_days=value)),
-    "required": lambda value: Allocator("sqlite://", ledger=LedgerSettings(required=value)),
     "layout": lambda value: Snowflake(layout=value),
     "on_clock_back": lambda value: Snowflake(on_clock_back=value),
     "an id": inspect_id,

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from allocator.database.health.asking import Facts, Question, ahead, listed, named, pairs, room_within, rows
 from allocator.database.health.rights import user
-from allocator.database.health.tables import NUMBERED, SWEPT, TAG_COLUMNS
+from allocator.database.health.tables import NUMBERED, TAG_COLUMNS
 from allocator.database.tables import metadata
 
 VARIABLES = (
@@ -45,7 +45,7 @@ STATUS = (
 SEES_REPLICAS = "GRANT {sees_replicas} ON *.* TO {account}"
 SEES_SOURCE = "GRANT {sees_source} ON *.* TO {account}"
 
-REPLACED = ("allocator_ticket", *SWEPT)
+REPLACED = ("allocator_ticket",)
 TABLES = tuple(table.name for table in metadata.sorted_tables)
 
 WRITING = re.compile(r"\b(INSERT|UPDATE)\b")

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from allocator.database.health.asking import Facts, Question, ahead, listed, named, pairs, room_within, rows
 from allocator.database.health.rights import SEQUENCE, SERVED
-from allocator.database.health.tables import NUMBERED, SWEPT, TAG_COLUMNS
+from allocator.database.health.tables import NUMBERED, TAG_COLUMNS
 from allocator.database.tables import metadata
 from allocator.errors import DatabaseRefused
 
@@ -66,9 +66,7 @@ def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         "filtered": listed([one.relname for one in found if one.filtered]),
         "owned": listed([one.relname for one in found if one.owned]),
         "writes_tokens": any(one.writes and not one.owned for one in found if one.relname == "allocator_token"),
-        "deletable": listed(
-            [one.relname for one in found if (one.deletes or one.truncates) and one.relname not in SWEPT]
-        ),
+        "deletable": listed([one.relname for one in found if one.deletes or one.truncates]),
     }
 
 

@@ -22,7 +22,6 @@ SERVED: Mapping[str, tuple[str, ...]] = {
     "allocator_worker": (READ, ADD, CHANGE),
     "allocator_epoch": (READ, ADD, CHANGE),
     "allocator_token": (READ,),
-    "allocator_ledger": (READ, ADD, REMOVE),
 }
 """What the library calls for; a table that is not here is read."""
 

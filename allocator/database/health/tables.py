@@ -14,8 +14,6 @@ from allocator.schemes.finding import DANGER, NOTE, OUTAGE, Finding, few
 
 TAG_COLUMNS = {"allocator_segment": "tag", "allocator_ticket": "type", "allocator_ticket_counter": "type"}
 """The columns by which ids are kept apart, compared byte by byte."""
-SWEPT = ("allocator_ledger",)
-"""Tables whose rows are deleted, and may be."""
 NUMBERED = ("allocator_ticket", "allocator_node")
 """The tables of which the database numbers the rows, and the numbers are ids or parts of ids."""
 

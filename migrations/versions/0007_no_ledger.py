@@ -1,0 +1,27 @@
+"""The ledger goes: a log of claims answers its question, without a row per claim.
+
+Revision ID: 0007
+Revises: 0006
+"""
+
+from __future__ import annotations
+
+from alembic import op
+
+from allocator.database.downgrade import check_downgrade
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """MySQL commits each step by itself: a table that an upgrade which died has dropped is not there any more."""
+    op.drop_table("allocator_ledger", if_exists=True)
+
+
+def downgrade() -> None:
+    check_downgrade(op.get_context(), revision)
+    script = op.get_context().environment_context.script
+    script.get_revision(down_revision).module.upgrade()  # empty: nothing kept what was in it
