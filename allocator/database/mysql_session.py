@@ -20,7 +20,7 @@ transaction, or ends the connection. Without the strict mode a column that becam
 claim gets the same ids. Others refuse our statements; the length is that of MariaDB's JSON_ARRAYAGG.
 
 Whoever waits for a table that is being altered waits for a year, and claims when nobody asks any more. Half the time:
-whoever waits longer tries again, and a claim that waits for the ledger holds its row, which the claim without it needs.
+whoever waits longer tries again.
 """
 IN_TRANSACTION = 1
 """SERVER_STATUS_IN_TRANS, in the status flags of each OK packet."""
