@@ -28,7 +28,7 @@ from allocator.errors import (
     Uncopyable,
 )
 from allocator.iterators import exhaust, iterator
-from allocator.schemes.pace import Pace, Wait
+from allocator.schemes.pace import RETRY_PAUSE, Pace, Wait
 
 log = logging.getLogger("allocator")
 
@@ -275,9 +275,11 @@ class Supply(Uncopyable):
             raise error.again()
 
     def _overdue(self, step: Ended | Wait | None = None) -> AllocatorError:
-        """The error for a caller whose time is over."""
-        if isinstance(step, Wait) and step.error is not None:
-            return step.error.again()
+        """The error for a caller whose time is over: why the last request failed, though another one is under way."""
+        with self._lock:
+            error = step.error if isinstance(step, Wait) else self._pace.trouble(monotonic(), self._terms.timeout + RETRY_PAUSE)
+        if error is not None:
+            return error.again()
         return DatabaseUnavailable(
             f"{self._name()}: the database did not answer within {self._terms.timeout:g} seconds"
         )

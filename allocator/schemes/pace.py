@@ -41,9 +41,9 @@ class Pace(Generic[R]):
     def failing(self) -> bool:
         return self._failure is not None
 
-    def trouble(self, now: float) -> AllocatorError | None:
+    def trouble(self, now: float, within: float = 2 * RETRY_PAUSE) -> AllocatorError | None:
         """Why the last request failed, unless nobody has asked since for so long that it says nothing any more."""
-        return self._failure if now < self._failed_at + 2 * RETRY_PAUSE else None
+        return self._failure if now < self._failed_at + within else None
 
     def busy(self, now: float) -> bool:
         """A request is under way; one that has not ended for very long is given up, its thread must be gone."""

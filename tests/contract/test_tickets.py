@@ -360,6 +360,21 @@ def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch)
 
 
 @once
+def test_in_a_growth_that_was_interrupted_every_call_says_so(face, shards, monkeypatch):
+    urls = shards(3)
+    face(shards=urls[:2]).next_id("order")
+    with growing(urls[:2]) as growth:
+        growth.add(Database(urls[2]))
+        monkeypatch.setattr(Growth, "_no_way_back", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            growth.grow(100)
+    ids = face(shards=urls[:2], timeout=1.6)
+    for _ in range(3):
+        for call in (lambda: ids.next_id("order"), lambda: ids.reserve("order", 5)):
+            assert "go on with: allocator shards grow" in refusal(call)
+
+
+@once
 @pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
 @pytest.mark.parametrize("act", ["create", "set"])
 def test_where_a_tag_begins_is_not_said_while_a_shard_that_is_added_might_not_hear_of_it(face, shards, act):

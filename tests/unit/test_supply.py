@@ -27,6 +27,7 @@ from allocator.errors import (
     AllocatorClosed,
     DatabaseUnavailable,
     Exhausted,
+    FleetGrowing,
     InvalidCount,
     MaxValueWentBack,
     NotCopyable,
@@ -163,6 +164,19 @@ def test_a_database_that_never_answers_ends_in_a_timeout():
         ids.next_id()
     with pytest.raises(DatabaseUnavailable, match="did not answer"):
         ids.reserve(5)
+    source.gate.set()
+
+
+def test_a_caller_whose_time_ends_in_a_second_attempt_learns_why_the_first_one_failed():
+    source = MemorySource()
+    source.failure = FleetGrowing("waits while its fleet grows")
+    ids = sequence(source, timeout=1.5)
+    step = ids._advance()
+    assert isinstance(step.result(5), FleetGrowing)
+    source.gate.clear()
+
+    with pytest.raises(FleetGrowing, match="waits while its fleet grows"):
+        ids.next_id()
     source.gate.set()
 
 
