@@ -276,8 +276,9 @@ class Supply(Uncopyable):
 
     def _overdue(self, step: Ended | Wait | None = None) -> AllocatorError:
         """The error for a caller whose time is over: why the last request failed, though another one is under way."""
+        recent = self._terms.timeout + RETRY_PAUSE
         with self._lock:
-            error = step.error if isinstance(step, Wait) else self._pace.trouble(monotonic(), self._terms.timeout + RETRY_PAUSE)
+            error = step.error if isinstance(step, Wait) else self._pace.trouble(monotonic(), recent)
         if error is not None:
             return error.again()
         return DatabaseUnavailable(
