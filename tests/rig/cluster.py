@@ -108,6 +108,11 @@ class Cluster:
         for number in numbers:
             self.until(lambda number=number: not self.runs(number), f"member {number} is killed")
 
+    def lose(self, *numbers: int) -> None:
+        """For good, with their data, and with whatever the system had yet to send for them."""
+        for number in numbers:
+            self._containers[number].kill()
+
     def isolate(self, number: int) -> None:
         """No packet passes between this member and the others; clients reach it as before."""
         self._network.disconnect(self._containers[number])
