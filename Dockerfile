@@ -4,6 +4,8 @@
 #     docker run --rm allocator inspect 5016762319896585
 #     docker run --publish 127.0.0.1:8000:8000 --env ALLOCATOR_DATABASE_URL=postgresql+psycopg://… allocator
 #
+# The last one serves callers with a token; make the first one with: allocator tokens create NAME, in the same database.
+#
 # compose.yaml brings a database with it, and says how the first token is made. There is no database in here, and no
 # place for one: ids from a file that goes away with its container would come twice.
 #
