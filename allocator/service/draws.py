@@ -32,6 +32,10 @@ class Draw:
         """So many ids, 1 to 10000."""
         check_count(count)
         await self.foresee(count)
+        return await self.drawn(count)
+
+    async def drawn(self, count: int) -> list[int] | list[str]:
+        """As `take`, for a part of what was foreseen."""
         ids = self.quick(count)
         if len(ids) < count:
             ids += await self.more(count - len(ids))  # type: ignore[operator]  # both are of one kind

@@ -35,7 +35,9 @@ def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
     async def of_any(key: str) -> Draw:
         return ids.draws.snowflake
 
-    def route(path: str, draw_of: Callable[[str], Awaitable[Draw]], scheme: str | None = None) -> Route:
+    def routes_of(path: str, draw_of: Callable[[str], Awaitable[Draw]], scheme: str | None = None) -> list[Route]:
+        """With a slash behind or without one: its framework does not tell them apart."""
+
         async def answer(request: Request) -> Response:
             key = request.path_params["key"]
             grant = await dispatch.grant_of(request)
@@ -47,9 +49,9 @@ def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
             grant.charge(1)
             return Response(str(number), 200, dict(NO_STORE), "text/plain;charset=UTF-8")
 
-        return Route(path, dispatch.guarded(answer), methods=METHODS)
+        return [Route(path + slash, dispatch.guarded(answer), methods=METHODS) for slash in ("", "/")]
 
-    return [route("/api/segment/get/{key}", of_key), route("/api/snowflake/get/{key}", of_any, SNOWFLAKE)]
+    return [*routes_of("/api/segment/get/{key}", of_key), *routes_of("/api/snowflake/get/{key}", of_any, SNOWFLAKE)]
 
 
 def failure(request: Request, error: AllocatorError) -> Response:
@@ -60,6 +62,6 @@ def failure(request: Request, error: AllocatorError) -> Response:
         "error": "Internal Server Error",
         "exception": "com.sankuai.inf.leaf.server.exception.LeafServerException",
         "message": f"Result{{id={code}, status=EXCEPTION}}",
-        "path": request.scope["path"],
+        "path": request.scope["raw_path"].decode("latin-1"),
     }
     return Response(json.dumps(body), 500, dict(NO_STORE), "application/json;charset=UTF-8")

@@ -26,6 +26,7 @@ from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTa
 from allocator.schemes.limits import MAX_IDS_A_CALL
 from allocator.schemes.token import DRAW
 from allocator.service.dispatch import Dispatch, body_within, headers_of
+from allocator.service.draws import Draw
 from allocator.service.grants import Book, Grant
 from allocator.service.ids import Ids
 from allocator.service.problems import HttpRefusal, detail_of
@@ -34,6 +35,8 @@ from allocator.service.refusals import NO_STORE
 METHODS = ["GET", "POST"]
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
 LOADING_PERCENT = 20
+MAX_BATCH = 100_000
+"""The greatest `batch.size.max` of its own configurations; whoever asks for more is given so many there too."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 Fields = Mapping[str, str]
@@ -45,7 +48,7 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
         if count < 1:
             return []
         draw = await ids.sequences.draw(fields["bizType"], create=False)
-        found = [int(number) for number in await draw.take(count)]
+        found = await taken(draw, count)
         grant.charge(count)
         return found
 
@@ -66,14 +69,16 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
 
         return dispatch.guarded(answer)
 
-    def route(name: str, act: Act, as_text: Callable[[Any], str] | None) -> Route:
-        return Route(f"/tinyid/id/{name}", answering(act, as_text), methods=METHODS)
+    def routes_of(name: str, act: Act, as_text: Callable[[Any], str] | None) -> list[Route]:
+        """With a slash behind or without one: its framework does not tell them apart."""
+        answer = answering(act, as_text)
+        return [Route(f"/tinyid/id/{name}{slash}", answer, methods=METHODS) for slash in ("", "/")]
 
     return [
-        route("nextId", next_id, None),
-        route("nextIdSimple", next_id, lambda found: ",".join(map(str, found))),
-        route("nextSegmentId", next_segment, None),
-        route("nextSegmentIdSimple", next_segment, simple),
+        *routes_of("nextId", next_id, None),
+        *routes_of("nextIdSimple", next_id, lambda found: ",".join(map(str, found))),
+        *routes_of("nextSegmentId", next_segment, None),
+        *routes_of("nextSegmentIdSimple", next_segment, simple),
     ]
 
 
@@ -101,7 +106,16 @@ def batch_size(fields: Fields) -> int:
         return 1
     if not INTEGER.fullmatch(given):
         raise HttpRefusal(400, f"batchSize must be a whole number, got {given!a:.80}")
-    return min(int(given), MAX_IDS_A_CALL)
+    return min(int(given), MAX_BATCH)
+
+
+async def taken(draw: Draw, count: int) -> list[int]:
+    """So many ids, or none."""
+    await draw.foresee(count)
+    found: list[int] = []
+    while len(found) < count:
+        found += map(int, await draw.drawn(min(count - len(found), MAX_IDS_A_CALL)))
+    return found
 
 
 def segment_id(segment: range) -> dict[str, int]:

@@ -60,6 +60,21 @@ def test_leaf_says_500_for_a_key_that_is_unknown(service, tag):
     assert service.get(f"/v1/sequences/{tag}").status == 404
 
 
+def test_leaf_answers_with_a_slash_behind_too(service, known):
+    assert service.get(f"/api/segment/get/{known}/").body == b"1"
+    assert service.post(f"/api/segment/get/{known}/").body == b"2"
+    assert int(service.get("/api/snowflake/get/a/").body) > 0
+    assert service.get("/api/segment/get/").status == 404
+    assert service.get(f"/api/segment/get/{known}//").status == 404
+
+
+def test_leaf_decodes_a_key_and_tells_the_path_as_it_was_sent(service, known):
+    encoded = "".join(f"%{ord(letter):02x}" for letter in known)
+    assert service.get(f"/api/segment/get/{encoded}").body == b"1"
+    for path in ("/api/segment/get/a%20b", "/api/segment/get/%C3%A9/", "/api/segment/get/%41?x=1"):
+        assert service.get(path).json["path"] == path.partition("?")[0]
+
+
 def test_leaf_says_500_for_a_tag_that_has_no_ids_left(service, known):
     service.put(f"/v1/sequences/{known}", json={"limit": 100, "start_after": 100})
 
@@ -79,9 +94,30 @@ def test_tinyid_gives_ids_as_json(tinyid, known):
     assert tinyid("nextId", bizType=known).body == b'{"data":[1],"code":200,"message":""}'
     assert tinyid("nextId", bizType=known, batchSize=3).json["data"] == [2, 3, 4]
     assert tinyid("nextId", bizType=known, batchSize="").json["data"] == [5]
-    assert len(tinyid("nextId", bizType=known, batchSize=50_000).json["data"]) == 10_000
     assert tinyid("nextId", bizType=known, batchSize=0).json == {"data": [], "code": 200, "message": ""}
     assert tinyid("nextId", bizType=known).headers["Cache-Control"] == "no-store"
+
+
+def test_tinyid_gives_a_hundred_thousand_ids_at_most(tinyid, known):
+    """As many as its own server, which is silent about the rest too."""
+    for asked, given in ((50_000, 50_000), (100_000, 100_000), (2_000_000_000, 100_000)):
+        found = tinyid("nextId", bizType=known, batchSize=asked).json["data"]
+        assert len({*found}) == len(found) == given
+    assert len(tinyid("nextIdSimple", bizType=known, batchSize=20_000).body.split(b",")) == 20_000
+
+
+def test_tinyid_draws_nothing_for_a_batch_that_cannot_be_had(tinyid, service, known):
+    service.put(f"/v1/sequences/{known}", json={"limit": 15_000})
+    refused = tinyid("nextId", bizType=known, batchSize=20_000).json
+
+    assert (refused["code"], refused["data"]) == (6, None)
+    assert "at most 15000" in refused["message"]
+    assert len(tinyid("nextId", bizType=known, batchSize=15_000).json["data"]) == 15_000
+
+
+def test_tinyid_answers_with_a_slash_behind_too(tinyid, known):
+    assert tinyid("nextIdSimple/", bizType=known).body == b"1"
+    assert tinyid("nextSegmentId/", bizType=known).json["code"] == 200
 
 
 def test_tinyid_gives_ids_as_text(tinyid, known):
