@@ -187,7 +187,7 @@ def test_where_a_token_is_needed_these_routes_need_it_too(tmp_path):
     database = Database(url)
     database.upgrade_schema()
     tokens = Tokens(lambda: database)
-    secret, _ = tokens.create("old", verbs=("draw", "administer"), tags=("order", "snowflake"))
+    secret, _ = tokens.create("old", verbs=("draw", "administer"), tags=("order",), schemes=("snowflake",))
     with Served(url, options=("--compat", "leaf,tinyid")) as service:
         service.put("/v1/sequences/order", token=secret, json={})
         assert service.get("/api/segment/get/order").status == 401
