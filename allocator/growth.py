@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from secrets import token_hex
 
 from allocator.database.opening import Opening
@@ -14,7 +15,7 @@ from allocator.roster import Found, Roster, lead_of, look
 from allocator.schemes import growth
 from allocator.schemes.growth import LEAD, MARGIN, Again, TooLow
 from allocator.schemes.limits import MAX_ID, check_whole
-from allocator.schemes.shard import JOINING, Member, Shard, Target
+from allocator.schemes.shard import JOINING, Member, Shard, Target, listed, newer_place, places
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import Numbering
 from allocator.tags import tags_of
@@ -38,6 +39,7 @@ class Growth(Roster):
     def add(self, newcomer: Database) -> Target:
         """Plan to grow by an empty database. It gives no ids before `grow`. May be done again."""
         found = self.reached(newcomers=False)
+        self._lost(found)
         lead = lead_of(found)
         assert lead.row is not None
         self._opened.append(newcomer)
@@ -68,16 +70,42 @@ class Growth(Roster):
         newcomer.run(dialect.add_shard, fresh)
         return fresh.key
 
-    def grow(self, margin: int = MARGIN, statement: str | None = None) -> Shard:
+    def leave_out(self, lost: Iterable[Database]) -> None:
+        """Grow, or take back, without shards that are lost for good."""
+        self._without = {database.address.told: database for database in lost}
+
+    def _lost(self, found: dict[str, Found]) -> dict[str, Member]:
+        """By key, those to do without. Raises where one is no shard, is the lead, or is not lost."""
+        rows = [one.row for one in found.values() if one.row]
+        named = {member.url: member for row in rows for member in listed(row)}
+        lost = {}
+        for told, database in self._without.items():
+            if told not in named:
+                raise ShardMisconfigured(f"{database.address.shown} is no shard; there are {', '.join(sorted(named))}")
+            member = lost[named[told].key] = named[told]
+            if any(one.key == member.key and one.offset == LEAD for row in rows for one in row.members):
+                raise ShardMisconfigured(
+                    f"{database.address.shown} is shard {LEAD}, which alone numbers nodes, leases workers and keeps "
+                    "tokens, so the fleet cannot do without it; restore its newest backup, then: allocator shards adopt"
+                )
+            seen = look(database).row
+            if seen and seen.key == member.key and not any(newer_place(seen, row) for row in rows):
+                raise ShardMisconfigured(f"{database.address.shown} answers, so it is not lost; leave --without out")
+        return lost
+
+    def grow(self, margin: int = MARGIN, statement: str | None = None, above: int | None = None) -> Shard:
         """Take the fleet to what was planned, or change its statement. May be run again, wherever it was interrupted.
 
         margin: how many tickets a shard may give until all have turned. Returns the row of the lead.
+        above: a number above which the shards that are left out gave no ticket and no id of any tag.
         """
+        if above is not None:
+            check_whole("above", above, 0, MAX_ID)
         if statement:
             self._plan_statement(statement)
         for _ in range(ATTEMPTS):
             with suppress(Again):
-                return self._grow(margin)
+                return self._grow(margin, above)
         raise ShardMisconfigured(
             "the shards are held to different plans, as after a restore in the midst of growing; begin anew: "
             "allocator shards grow --take-back"
@@ -89,43 +117,89 @@ class Growth(Roster):
         if lead.row.target is None or lead.row.target.floor is None:
             self._change(lead, lambda row, _: growth.planned(row, None, token_hex(16), statement))
 
-    def _grow(self, margin: int) -> Shard:
+    def _grow(self, margin: int, above: int | None) -> Shard:
         found = self.reached()
+        lost = self._lost(found)
         lead = lead_of(found)
         assert lead.row is not None
+        followed = self._bring_up(found, lead.row)
+        if followed and lead.row.target is None:
+            return lead.row
+        if followed:
+            raise Again
         if lead.row.target is None:
             self.take_back()  # what a growth that was taken back may have left
             raise ShardMisconfigured("there is nothing to grow to; add a database with: allocator shards add URL")
-        missing = [member.url for member in lead.row.target.members if member.key not in found]
-        if missing:
-            raise ShardMisconfigured(
-                f"{missing[0]} is not the database that was added; restore its row of allocator_shard, or begin anew: "
-                "allocator shards grow --take-back"
-            )
-        for member in lead.row.target.members:
-            found[member.key].database.run(found[member.key].database.dialect.check_owner)
-        old = [found[member.key] for member in lead.row.members]
+        self._check_above(lead.row, lost, above)
+        coming = [member for member in lead.row.target.members if member.key not in lost]
+        self._check_coming(coming, found)
+        old = [found[member.key] for member in lead.row.members if member.key not in lost]
         for one in old:
             one.database.cross_all()  # or the new ones would go on where these have forgotten that they were
-        target = self._turn(lead, old, lead.row.target, margin)
-        if target.members != lead.row.target.members:
+        target = self._turn(lead, old, lead.row.target, margin, lost, above or 0)
+        if places(target.members) != places(lead.row.target.members):
             raise Again  # one was added before the decision
         first_value = max(one.database.ground().first_value for one in old)
         tags = tags_of(one.database for one in old)  # all old shards are fenced, so that nobody claims more
-        for member in target.members:
+        for member in coming:
             found[member.key].database.begin_above(first_value)
             if member.offset != LEAD:
                 self._change(found[member.key], lambda row, _: growth.entered(row, target), tags)
         return self._change(lead, lambda row, _: growth.entered(row, target), tags)
 
-    def _turn(self, lead: Found, old: Sequence[Found], target: Target, margin: int) -> Target:
+    def _check_coming(self, coming: Sequence[Member], found: dict[str, Found]) -> None:
+        missing = [member.url for member in coming if member.key not in found]
+        if missing:
+            raise ShardMisconfigured(
+                f"{missing[0]} is not the database that was added; restore its row of allocator_shard, or begin anew: "
+                "allocator shards grow --take-back"
+            )
+        for member in coming:
+            found[member.key].database.run(found[member.key].database.dialect.check_owner)
+
+    def _bring_up(self, found: dict[str, Found], lead: Shard) -> bool:
+        """Let shards that were away while the fleet turned follow it; False if there are none."""
+        behind = [one for one in found.values() if one.row and JOINING < one.row.generation < lead.generation]
+        if behind and not (lead.target and lead.target.turning):
+            serving = [one.database for one in found.values() if one.row and not one.row.joining]
+            tags = tags_of(serving)
+            first_value = max(database.ground().first_value for database in serving)
+            for one in behind:
+                one.database.begin_above(first_value)
+                self._change(one, lambda row, _: growth.followed(row, lead), tags)
+            return True
+        return False
+
+    def _check_above(self, lead: Shard, lost: dict[str, Member], above: int | None) -> None:
+        if not lost or (lead.target and lead.target.turning):
+            return
+        old = {member.key for member in lead.members}
+        for key, member in lost.items():
+            if key not in old:
+                raise ShardMisconfigured(
+                    f"{member.url} was only being added, and gave no ids; begin anew: allocator shards grow --take-back"
+                )
+        if above is None:
+            raise ShardMisconfigured(
+                f"{', '.join(one.url for one in lost.values())} may have given ids that the other shards do not know "
+                "of: when it is switched off for good, say above which number it gave no ticket and no id of any tag, "
+                "with: --above N"
+            )
+
+    def _turn(
+        self, lead: Found, old: Sequence[Found], target: Target, margin: int, lost: Collection[str], above: int
+    ) -> Target:
         """Decide where the old generation ends, and hold every shard to it; then there is no way back."""
         room = margin * len(old) + 1
+        if lost and not target.turning:
+            floor = max(above, *(self._greatest(one) for one in old)) + room
+            target = target_of(self._change(lead, lambda row, _: growth.left_out(row, target.key, lost, floor)))
         if target.floor is None:
             target = self._decide(lead, target, max(self._greatest(one) for one in old) + room)
         while not target.turning:
             try:
                 self._fence(old, target)
+                self._level(old, target, above)
             except TooLow as error:
                 room *= 2  # they draw faster than was thought
                 target = self._decide(lead, target, error.greatest + room)
@@ -136,6 +210,17 @@ class Growth(Roster):
     def _fence(self, old: Sequence[Found], target: Target) -> None:
         for one in old:
             self._change(one, lambda row, greatest: growth.fenced(row, target, greatest))
+
+    def _level(self, old: Sequence[Found], target: Target, above: int) -> None:
+        """Let each old shard know how far the tags of all are claimed: any of them may be lost after the turn."""
+        first_value = max(above, *(one.database.ground().first_value for one in old))
+        tags = [
+            replace(tag, max_value=max(tag.max_value, min(above, tag.limit)))
+            for tag in tags_of(one.database for one in old)
+        ]
+        for one in old:
+            one.database.begin_above(first_value)
+            self._change(one, lambda row, _: growth.levelled(row, target), tags)
 
     def _no_way_back(self, lead: Found, target: Target) -> Target:
         return target_of(self._change(lead, lambda row, _: growth.turning(row, target)))
@@ -149,20 +234,22 @@ class Growth(Roster):
         A database that was added stays marked as joining, so that it can be added again and is not used otherwise.
         """
         found = self.reached(newcomers=False)
+        self._lost(found)
         begun = any(one.row and one.row.target for one in found.values())
         lead = lead_of(found)
         # Asked after the others: what they are held to and the lead does not know of is dead, and will not come back.
         row = lead.database.run(lead.database.dialect.read_shard)
         ours = row.target if row else None
         if ours is not None:
-            self._take_back(lead, ours.key)
+            row = self._take_back(lead, ours.key)
         for one in found.values():
-            if one.row and one.row.target and one is not lead:
+            # One that is behind the lead is held below the floor of a growth that has ended: it follows by `grow`.
+            if one.row and one.row.target and one is not lead and row and one.row.generation == row.generation:
                 self._take_back(one, one.row.target.key)
         return begun or ours is not None
 
-    def _take_back(self, one: Found, key: str) -> None:
-        self._change(one, lambda row, _: growth.taken_back(row, key))
+    def _take_back(self, one: Found, key: str) -> Shard:
+        return self._change(one, lambda row, _: growth.taken_back(row, key))
 
     def adopt(self, database: Database, margin: int = MARGIN, above: int | None = None) -> Shard:
         """Let a shard go on after a failover or restore, above all that any shard has given, and a margin.

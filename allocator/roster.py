@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from allocator.database.store import Database, sibling
 from allocator.errors import AllocatorError, ShardMisconfigured
 from allocator.schemes.growth import LEAD
-from allocator.schemes.shard import Member, Shard, check_fleet, check_usable
+from allocator.schemes.shard import Member, Shard, check_fleet, check_usable, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,11 @@ class Roster:
         for database in databases:
             database.may_create = False  # looking makes nothing
         self._opened: list[Database] = []
+        self._without: dict[str, Database] = {}
+        """Not looked at: they are lost for good."""
 
     def close(self) -> None:
-        for database in [*self._given, *self._opened]:
+        for database in [*self._given, *self._opened, *self._without.values()]:
             database.close()
 
     def shards(self) -> list[Found]:
@@ -58,8 +60,8 @@ class Roster:
         First those that are given: a shard may have another name here than in the rows of the others.
         """
         databases = {database.address.told: database for database in [*self._given, *self._opened]}
-        found = [look(database) for database in databases.values()]
-        while member := unknown(found):
+        found = [look(database) for told, database in databases.items() if told not in self._without]
+        while member := unknown(found, self._without):
             found.append(look(self._sibling(member.url)))
         rows = [(one.where, one.row) for one in found if one.row]
         if rows:
@@ -77,7 +79,7 @@ class Roster:
         """All shards by key, none of which may be missing, but for newcomers if they need not be there."""
         found = self.shards()
         rows = {one.row.key: one for one in found if one.row}
-        needed = {member.url for one in rows.values() if one.row for member in one.row.members}
+        needed = {member.url for one in rows.values() if one.row for member in one.row.members} - {*self._without}
         for one in found:
             if one.row is not None and not one.row.joining:
                 check_usable(one.where, one.row, one.server)
@@ -120,17 +122,11 @@ def look(database: Database) -> Found:
         return Found(database, error=error)
 
 
-def unknown(found: Sequence[Found]) -> Member | None:
+def unknown(found: Sequence[Found], without: Collection[str]) -> Member | None:
     """One that is named and was not looked at."""
-    known = {one.row.key for one in found if one.row} | {one.told for one in found}
+    known = {one.row.key for one in found if one.row} | {one.told for one in found} | {*without}
     named = (member for one in found for member in listed(one.row))
     return next((member for member in named if not {member.key, member.url} & known), None)
-
-
-def listed(row: Shard | None) -> tuple[Member, ...]:
-    if row is None:
-        return ()
-    return (*row.members, *(row.target.members if row.target else ()))
 
 
 def lead_of(found: dict[str, Found]) -> Found:

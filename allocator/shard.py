@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from allocator.database.store import Database
 from allocator.errors import (
+    AllocatorError,
     DatabaseRefused,
     DatabaseUnavailable,
     FleetGrowing,
@@ -89,3 +90,9 @@ class Handle:
         raise FleetGrowing(
             f"{self.where} is at its ceiling while the fleet grows; if that was interrupted: allocator shards grow"
         )
+
+
+def all_down(errors: list[AllocatorError]) -> AllocatorError:
+    if len(errors) == 1:
+        return errors[0].again()
+    return DatabaseUnavailable(f"no shard can be used: {'; '.join(map(str, errors))}")

@@ -24,11 +24,11 @@ from allocator.schemes.growth import LEAD
 from allocator.schemes.lane import Seen
 from allocator.schemes.layout import Layout
 from allocator.schemes.segment import Claim
-from allocator.schemes.shard import Shard, check_fleet
+from allocator.schemes.shard import Shard, check_fleet, newer_place, superseded
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
 from allocator.schemes.turns import Turns
-from allocator.shard import FAULTS, TAG_FAULTS, Handle
+from allocator.shard import FAULTS, TAG_FAULTS, Handle, all_down
 
 log = logging.getLogger("allocator")
 
@@ -163,12 +163,7 @@ class Fleet:
         if not any(isinstance(error, DatabaseUnavailable) for error in errors):
             raise errors[0].again()
         if left <= 0:
-            raise self._all_down(errors)
-
-    def _all_down(self, errors: list[AllocatorError]) -> AllocatorError:
-        if len(errors) == 1:
-            return errors[0].again()
-        return DatabaseUnavailable(f"no shard can be used: {'; '.join(map(str, errors))}")
+            raise all_down(errors)
 
     def _in_use(self) -> int:
         with self._lock:
@@ -228,10 +223,13 @@ class Fleet:
         self._opened = True
 
     def _take(self, handle: Handle, row: Shard) -> None:
-        """The row of a shard is this now."""
+        """The row of a shard is this now. One that it says was replaced or left out is left alone."""
         with self._lock:
             handle.row = row
         self._learn(row)
+        for number, other in enumerate(self._handles):
+            if other.row and (newer := newer_place(other.row, row)):
+                self._fail(number, superseded(other.where, newer))
 
     def _learn(self, row: Shard) -> None:
         """Where a row names shards that are new to us, they are used too."""

@@ -26,6 +26,10 @@ margin_option = click.option(
     help="How many tickets of each shard are skipped, to be safe.",
 )
 
+without_option = click.option(
+    "--without", metavar="URL", multiple=True, help="A shard that is lost for good; may be repeated."
+)
+
 
 @click.group()
 def shards() -> None:
@@ -41,11 +45,12 @@ def shards() -> None:
 
 
 @contextmanager
-def growing(urls: tuple[str, ...]) -> Iterator[Growth]:
+def growing(urls: tuple[str, ...], without: tuple[str, ...] = ()) -> Iterator[Growth]:
     from allocator.database.store import Database
     from allocator.growth import Growth
 
     growth = Growth([Database(url, QUICK, shard_hosts=shard_hosts()) for url in urls])
+    growth.leave_out([Database(url, QUICK) for url in without])
     try:
         yield growth
     finally:
@@ -63,12 +68,13 @@ def list_shards(urls: tuple[str, ...], as_json: bool) -> None:
 
 @shards.command("add")
 @click.argument("new", metavar="URL")
+@without_option
 @fleet_command
-def add_shard(new: str, urls: tuple[str, ...], as_json: bool) -> None:
+def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
     """Let the empty database URL join the fleet. It gives no ids before `grow`; may be run again."""
     from allocator.database.store import Database
 
-    with growing(urls) as growth:
+    with growing(urls, without) as growth:
         growth.begin()
         target = growth.add(Database(new, QUICK))
     coming = [member.url for member in target.members]
@@ -79,18 +85,31 @@ def add_shard(new: str, urls: tuple[str, ...], as_json: bool) -> None:
 @margin_option
 @click.option("--statement", type=click.Choice(["replace", "count"]), help="Draw tickets by this one from now on.")
 @click.option("--take-back", is_flag=True, help="Undo what was added or begun, as long as that can be done.")
+@without_option
+@click.option("--above", type=click.IntRange(0), help="Number above which the lost shards gave no ticket and no id.")
 @fleet_command
-def grow_fleet(margin: int, statement: str | None, take_back: bool, urls: tuple[str, ...], as_json: bool) -> None:
+def grow_fleet(
+    margin: int,
+    statement: str | None,
+    take_back: bool,
+    without: tuple[str, ...],
+    above: int | None,
+    urls: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Take the fleet to the shards that were added, while ids are drawn.
 
-    All shards must answer. Interrupted at any point, run it again. Clients follow without a restart.
+    All shards must answer, but for those that are lost for good (--without). Interrupted at any point, run it again.
+    Clients follow without a restart.
     """
-    with growing(urls) as growth:
+    if above is not None and not without:
+        raise click.UsageError("--above says how far the ids of a lost shard went, and needs --without URL")
+    with growing(urls, without) as growth:
         if take_back:
             done = growth.take_back()
             show(as_json, {"taken_back": done}, "taken back" if done else "there was nothing to take back")
             return
-        lead = growth.grow(margin, statement)
+        lead = growth.grow(margin, statement, above)
     step, floor = lead.numbering.step, lead.numbering.floor
     show(
         as_json,

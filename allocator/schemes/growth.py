@@ -5,6 +5,7 @@ The shard with offset 1 leads: its row alone says what is decided. F is the floo
     plan      lead     the target: who the members will be
     decide    lead     F, above all that was given anywhere; may be raised until the fleet turns
     fence     each     ceiling F: the old generation ends below it; segments wait
+    level     each     every tag as far as any old shard has claimed it, so that one of them may be lost from here on
     turn      lead     no way back: F is what it is, since every old shard is fenced at F or below
     enter     each     offset and step of the new generation, floor F; the lead comes last, which ends it
 
@@ -12,10 +13,16 @@ Every step is one transaction on one shard, which looks at the row before it cha
 again, also by several commands at once, and one that died is followed by another which goes on from what the rows say.
 Until the turn it can be taken back: first the lead, then the others. Old ids lie below F, new ones above it in disjoint
 remainders: at no moment can two shards give the same id.
+
+A shard that is lost for good keeps its place, and nobody else uses its remainder. Lost after the turn, it ends below F
+and the others know how far its tags went; it may still come back and follow. Lost before, neither is sure: an operator
+must say above which number it gave nothing. F and every tag are then above that, and its epoch goes up: should it come
+back, whoever sees a row of the others leaves it alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from allocator.errors import AllocatorError, Exhausted, ShardMisconfigured
@@ -96,6 +103,26 @@ def fenced(shard: Shard, target: Target, greatest: int) -> Shard | None:
     return later(shard, numbering=replace(shard.numbering, ceiling=ceiling), target=kept)
 
 
+def left_out(lead: Shard, key: str, lost: Collection[str], floor: int) -> Shard | None:
+    """Without the shards that have these keys, which gave nothing above `floor`; None after the turn."""
+    target = wanted(lead, key)
+    if target.turning:
+        return None
+    epochs = {member.key: member.epoch + 1 for member in lead.members if member.key in lost}
+    members = tuple(replace(one, epoch=epochs.get(one.key, one.epoch)) for one in target.members)
+    fresh = replace(target, members=members, floor=max(target.floor or 0, within(floor, target.step)))
+    return replace(lead, target=fresh)
+
+
+def levelled(shard: Shard, target: Target) -> Shard | None:
+    """As it is: its tags are to be raised while nobody claims any. None where it has entered before."""
+    if shard.generation >= target.generation:
+        return None
+    if shard.target is None or shard.target.key != target.key or shard.numbering.ceiling is None:
+        raise Again
+    return shard
+
+
 def turning(lead: Shard, target: Target) -> Shard | None:
     """No way back, if F is still what every shard was fenced with."""
     current = wanted(lead, target.key)
@@ -121,6 +148,12 @@ def entered(shard: Shard, target: Target) -> Shard | None:
         members=target.members,
         target=None,
     )
+
+
+def followed(shard: Shard, lead: Shard) -> Shard | None:
+    """In the generation that the others entered without it, while it was away."""
+    done = Target("", lead.generation, 0, lead.statement, lead.members, lead.numbering.floor, turning=True)
+    return entered(shard, done)
 
 
 def taken_back(shard: Shard, key: str) -> Shard | None:

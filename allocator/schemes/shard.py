@@ -76,6 +76,29 @@ class Shard:
         return Lane(numbering.offset, 0 if numbering.ceiling is not None else numbering.step)
 
 
+def listed(row: Shard | None) -> tuple[Member, ...]:
+    """The shards that a row names, also those to come."""
+    if row is None:
+        return ()
+    return (*row.members, *(row.target.members if row.target else ()))
+
+
+def epoch_of(shard: Shard) -> int:
+    return next((member.epoch for member in shard.members if member.key == shard.key), 0)
+
+
+def newer_place(shard: Shard, by: Shard) -> Member | None:
+    """What another row says of this shard, if that is newer than what the shard itself knows."""
+    return next((one for one in listed(by) if one.key == shard.key and one.epoch > epoch_of(shard)), None)
+
+
+def superseded(where: str, member: Member) -> ShardMisconfigured:
+    return ShardMisconfigured(
+        f"{where} was replaced by {member.url}, or left out of its fleet, while it was away; switch this database off, "
+        "take it out of the list, and never use it again"
+    )
+
+
 def lost(where: str) -> ShardMisconfigured:
     """A database without a row among shards that have one."""
     return ShardMisconfigured(
@@ -166,19 +189,15 @@ def places(members: Iterable[Member]) -> list[tuple[str, int]]:
 
 
 def check_epochs(found: Sequence[tuple[str, Shard]]) -> None:
-    """None of them may be the old server of a shard that goes on elsewhere."""
+    """None of them may be the old server of a shard that goes on elsewhere, or one that was left out."""
     newest: dict[str, Member] = {}
     for _, shard in found:
         for member in shard.members:
             if member.epoch > newest.get(member.key, member).epoch or member.key not in newest:
                 newest[member.key] = member
     for where, shard in found:
-        ours = next((member.epoch for member in shard.members if member.key == shard.key), 0)
-        if shard.key in newest and ours < newest[shard.key].epoch:
-            raise ShardMisconfigured(
-                f"{where} was replaced: its shard goes on at {newest[shard.key].url}; take it out of the list, and "
-                "never use it again"
-            )
+        if shard.key in newest and epoch_of(shard) < newest[shard.key].epoch:
+            raise superseded(where, newest[shard.key])
 
 
 def check_offsets(found: Iterable[tuple[str, Shard]]) -> None:

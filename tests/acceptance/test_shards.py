@@ -86,6 +86,27 @@ def test_what_was_added_can_be_taken_back(files):
     assert run("shards", "grow", urls=files[:1]).exit_code == 0
 
 
+def test_a_shard_that_is_lost_is_left_out(files, tmp_path):
+    tickets(files[:2], 4)
+    run("shards", "add", files[2], urls=files[:1])
+    (tmp_path / "two.db").unlink()
+    for words in ([], ["--take-back"]):
+        waits = run("shards", "grow", *words, urls=files[:1])
+        assert (waits.exit_code, "there is no file" in waits.stderr) == (1, True), waits.output
+    without = ["shards", "grow", "--without", files[1]]
+    assert run(*without, "--take-back", urls=files[:1]).output == "taken back\n"
+    assert run("shards", "add", files[2], urls=files[:1]).exit_code == 1
+    assert run("shards", "add", files[2], "--without", files[1], urls=files[:1]).exit_code == 0
+    asks = run(*without, urls=files[:1])
+    assert (asks.exit_code, "with: --above N" in asks.stderr, len(asks.stderr.splitlines())) == (1, True, 1)
+    done = run(*without, "--above", "5000", "--margin", "10", urls=files[:2])
+
+    assert done.output == "3 shards, generation 2: tickets go on from 5011\n"
+    assert min(tickets([files[0], files[2]], 4)) > 5010
+    alone = run("shards", "grow", "--above", "5000", urls=files[:1])
+    assert (alone.exit_code, "needs --without URL" in alone.stderr) == (2, True)
+
+
 def test_a_shard_is_adopted(files):
     tickets(files[:2], 4)
     done = run("shards", "adopt", files[1], "--margin", "10", urls=files[:1])

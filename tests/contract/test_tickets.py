@@ -36,6 +36,7 @@ from allocator import (
 from allocator.database import mysql
 from allocator.database.store import Database
 from allocator.growth import Growth
+from allocator.schemes import growth as rules
 
 on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb"], indirect=True)
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
@@ -580,10 +581,60 @@ def test_a_server_that_was_replaced_is_refused_when_it_comes_back(face, shards):
 
     after = [face(shards=[urls[0], urls[2]]).ticket("invoice") for _ in range(2)]
     assert not set(after) & set(drawn)
-    with pytest.raises(ShardMisconfigured, match="was replaced: its shard goes on at"):
+    with pytest.raises(ShardMisconfigured, match="was replaced by"):
         face(shards=urls[:2]).ticket("invoice")
     with growing(urls[:1]) as growth:
         assert [found.database.address.shown for found in growth.shards()][1].endswith(urls[2][-12:])
+
+
+def refuses_to_grow(urls: list[str], lost: str = "") -> str:
+    with growing(urls) as growth:
+        growth.leave_out([Database(lost)] if lost else [])
+        with pytest.raises(AllocatorError) as caught:
+            growth.grow(100)
+    return str(caught.value)
+
+
+@once
+@pytest.mark.parametrize("turned", [True, False])
+def test_a_fleet_grows_without_a_shard_that_is_lost(face, shards, monkeypatch, turned):
+    urls = shards(4)
+    ids = face(shards=urls[:3], step=3, max_step=3)
+    drawn = [ids.ticket("invoice") for _ in range(12)]
+    numbers = [ids.next_id("order") for _ in range(30)]
+    execute(urls[1], "UPDATE allocator_segment SET max_value = 5000")  # which the others do not know
+    with growing(urls[:3]) as growth, monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        growth.add(Database(urls[3]))
+        patch.setattr(rules, "entered" if turned else "turning", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        growth.grow(100)
+    execute(urls[1], "ALTER TABLE allocator_shard RENAME TO away")
+    assert "allocator_shard" in refuses_to_grow(urls)
+    assert turned or "--above N" in refuses_to_grow(urls, urls[1])
+    with growing(urls) as growth:
+        growth.leave_out([Database(urls[1])])
+        assert growth.grow(100, above=None if turned else 6000).numbering.step == 4
+
+    fresh = face(shards=[urls[0], urls[2], urls[3]], step=3, max_step=3)
+    later = [fresh.next_id(tag) for tag in ("order", "order", "order", "user") for _ in range(5)]
+    assert min(later[:15]) > 5000
+    assert turned or min(later) > 6000  # of a tag that only the lost one may know
+    drawn += [one.ticket("invoice") for one in (ids, fresh) for _ in range(12)]
+    assert len(set(drawn)) == len(drawn)
+    assert not {*numbers} & {*later[:15]}
+
+    execute(urls[1], "ALTER TABLE away RENAME TO allocator_shard")
+    if turned:
+        with growing(urls) as growth:
+            growth.grow(100)  # it follows
+            assert {one.row.generation for one in growth.shards() if one.row} == {2}
+        all_four = face(shards=urls)
+        drawn += (more := [all_four.ticket("invoice") for _ in range(8)])
+        assert len({ticket % 4 for ticket in more}) == 4
+        assert len(set(drawn)) == len(drawn)
+    else:
+        assert "or left out of its fleet" in refuses_to_grow(urls)
+        with pytest.raises(ShardMisconfigured, match="or left out of its fleet"):
+            face(shards=urls[:3]).ticket("invoice")
 
 
 @once

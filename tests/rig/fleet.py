@@ -31,6 +31,7 @@ class MemoryShard:
         self.counter = 0
         self.counts: dict[str, int] = {}
         self.rows: dict[str, Tag] = {}
+        self.first_value = 0
         self.down = False
         self.before: Callable[[], None] = lambda: None
 
@@ -40,15 +41,20 @@ class MemoryShard:
         """Memory is never another run."""
 
     def ground(self) -> Ground:
-        return Ground("", "")
+        self.answer()
+        return Ground("", "", self.first_value)
 
     def begin_above(self, value: int) -> None:
-        assert value == 0
+        self.answer()
+        self.first_value = max(self.first_value, value)
 
-    def run(self, verb: Callable[..., Any], *args: Any) -> Any:
+    def answer(self) -> None:
         self.before()
         if self.down:
             raise DatabaseUnavailable(f"{self.address.shown} is down")
+
+    def run(self, verb: Callable[..., Any], *args: Any) -> Any:
+        self.answer()
         try:
             return verb(None, *args)
         except AllocatorError:
@@ -138,7 +144,7 @@ class MemoryShard:
 
     def claim(self, name: str, size: int, lane: Lane) -> range | None:
         """A claim by a process that knows the tag under this lane."""
-        row = self.rows.setdefault(name, Tag(name, lane=self.lane()))
+        row = self.rows.setdefault(name, Tag(name, self.first_value, lane=self.lane()))
         if row.lane != lane or not lane.step:
             return None
         self.rows[name] = replace(row, max_value=row.max_value + size * lane.step)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rig.fleet import MemoryShard
+from rig.loss import DEEPEST, Killed, LossWorld
 
 from allocator.background import Background
 from allocator.errors import AllocatorError, DatabaseUnavailable, Exhausted, ShardMisconfigured
@@ -30,10 +31,6 @@ def named_databases(monkeypatch) -> None:
 
 def named(known, url: str):
     return known[0].world[url]
-
-
-class Killed(BaseException):
-    """The command ends here."""
 
 
 class World:
@@ -162,6 +159,7 @@ def grown(rnd: random.Random) -> tuple[int, int]:
 def test_control_without_the_ceiling_ids_come_twice(monkeypatch):
     """The rule broken: the old generation does not end at the floor of the new one."""
     monkeypatch.setattr(rules, "fenced", lambda shard, target, greatest: None)
+    monkeypatch.setattr(rules, "levelled", lambda shard, target: None)
 
     assert any(sum(grown(random.Random(seed))) for seed in range(40))
 
@@ -198,6 +196,140 @@ def test_growth_by_one_at_a_time(shards):
     assert len(set(world.tickets)) == len(world.tickets)
     assert world.refused == 0
     assert all(len(client._handles) == shards + 3 for client in world.clients)
+
+
+# -- a shard that is lost for good
+
+
+@pytest.fixture(scope="module")
+def steps() -> int:
+    """How many acts a growth by one shard takes."""
+    world = LossWorld(random.Random(0), dies=10**9)
+    world.nested = DEEPEST
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("allocator.roster.sibling", named)
+        patch.setattr("allocator.shards.sibling", named)
+        world.begin(newcomer=True)
+        assert world.grow(without=False) == ""
+    return world.acts
+
+
+def lost_at(dies: int, seed: int) -> tuple[LossWorld, str]:
+    """A world in which a shard dies at this act, and what the last command said if it was refused."""
+    rnd = random.Random(seed)
+    killed = rnd.choice([None, dies + rnd.randint(1, 150)])
+    back = rnd.choice([None, None, dies + rnd.randint(1, 200)])
+    world = LossWorld(rnd, dies, killed, back, rnd.choice(["replace", "count"]))
+    world.begin(newcomer=rnd.random() < 0.7)
+    return world, world.run(rnd.choice(["grow", "grow", "take back"]))
+
+
+ENDS = ["", "there is nothing to grow to", "answers, so it is not lost", "has begun to turn"]
+"""Done; or done by another command, or there is nothing to do without, or it is too late for that."""
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_id_twice_when_a_shard_is_lost_at_any_step(steps, seed):
+    """It dies at each act of a growth; a command without it is killed at any act, and done again; it comes back."""
+    done = 0
+    for dies in range(1, steps + 10):
+        world, said = lost_at(dies, 1000 * seed + dies)
+        assert any(end in said for end in ENDS[1:]) or said == "", said
+        others = [shard for shard in world.databases.values() if shard is not world.lost]
+        if said == "" and world.lost.down:
+            rows = [shard.row for shard in others if shard.row and not shard.row.joining]
+            assert len({row.generation for row in rows}) == 1
+            assert all(row.target is None and row.numbering.ceiling is None for row in rows)
+            drawn = len(world.tickets), len(world.ids)
+            for _ in range(20):
+                world.act()
+            assert (len(world.tickets), len(world.ids)) > drawn
+            done += 1
+        assert world.twice() == 0, (dies, seed)
+        world.come_back()
+        assert world.twice() == 0, (dies, seed)
+    assert done > steps / 2
+
+
+def twice_where_a_shard_is_lost(steps: int) -> bool:
+    for dies in range(1, steps + 10):
+        world, _ = lost_at(dies, dies)
+        world.come_back()
+        if world.twice():
+            return True
+    return False
+
+
+def test_control_with_a_floor_below_what_the_lost_shard_gave_ids_come_twice(steps, monkeypatch):
+    """The rule broken: what the operator says of it does not count."""
+    turn = Growth._turn
+    monkeypatch.setattr(Growth, "_turn", lambda *words: turn(*words[:-1], 0))
+
+    assert twice_where_a_shard_is_lost(steps)
+
+
+def test_control_without_levelling_ids_of_a_shard_lost_after_the_turn_come_twice(steps, monkeypatch):
+    monkeypatch.setattr(rules, "levelled", lambda shard, target: None)
+
+    assert twice_where_a_shard_is_lost(steps)
+
+
+def test_control_a_lost_shard_that_clients_keep_gives_ids_of_others(steps, monkeypatch):
+    """The rule broken: one that was left out is used again when it is back."""
+    monkeypatch.setattr("allocator.shards.newer_place", lambda shard, by: None)
+
+    assert twice_where_a_shard_is_lost(steps)
+
+
+def test_a_growth_in_one_go_needs_no_operator_after_the_turn():
+    """Only before it may the others not know how far the lost shard went."""
+    for turned in (False, True):
+        world = LossWorld(random.Random(1), dies=10**9)
+        world.nested = DEEPEST
+        world.begin(newcomer=True)
+        with pytest.MonkeyPatch.context() as patch:
+            verb = "entered" if turned else "turning"
+            patch.setattr(rules, verb, lambda *words: (_ for _ in ()).throw(Killed))
+            with pytest.raises(Killed):
+                world.growth().grow(5)
+        world.lost.down = True
+        growth = world.growth(world.lost)
+        if not turned:
+            with pytest.raises(ShardMisconfigured, match="say above which number it gave no ticket.*with: --above N"):
+                growth.grow(5)
+        lead = growth.grow(5, above=None if turned else world.how_far())
+
+        assert (lead.generation, lead.numbering.step) == (2, 4)
+        world.lost.down = False
+        left = [member.epoch for member in lead.members if member.url == world.lost.address.told]
+        assert left == [0 if turned else 1]
+        if turned:  # it was held below the floor before it was lost, and follows
+            world.growth().grow(5)
+            assert world.lost.row.generation == 2
+        else:
+            with pytest.raises(ShardMisconfigured, match="or left out of its fleet"):
+                world.growth().grow(5)
+
+
+@pytest.mark.parametrize(
+    ("lost", "sentence"),
+    [
+        ("db://0", "is shard 1, which alone numbers nodes"),
+        ("db://1", "answers, so it is not lost"),
+        ("db://3", "was only being added, and gave no ids"),
+        ("db://9", "is no shard; there are db://0, db://1, db://2, db://3"),
+    ],
+)
+def test_what_cannot_be_left_out_is_refused(lost, sentence):
+    world = LossWorld(random.Random(1), dies=10**9)
+    world.nested = DEEPEST
+    world.begin(newcomer=True)
+    shard = world.databases.get(lost) or MemoryShard(lost, {})
+    shard.down = lost == "db://3"
+    known = Growth([world.databases["db://2"]])  # type: ignore[list-item]
+    known.leave_out([shard])  # type: ignore[list-item]
+    with pytest.raises(ShardMisconfigured, match=sentence):
+        known.grow(5, above=10**6)
 
 
 # -- the rules alone
