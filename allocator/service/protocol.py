@@ -118,7 +118,8 @@ class BoundedProtocol(HttpToolsProtocol):
             if self.transport.is_closing():
                 return
         if self.unended > (MAX_HEAD if self.in_head or not self.is_answering() else MAX_UNENDED):
-            self.end(LARGE)
+            # The rest of a body after its answer: whatever is said would be read as that of the next request.
+            self.end(LARGE if self.in_head or self.cycle is None else b"")
 
     def bound_head(self) -> None:
         """Of unfinished heads, end one of too many lines, and the oldest of too many."""

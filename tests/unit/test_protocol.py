@@ -173,6 +173,13 @@ def test_a_head_behind_a_request_that_is_being_answered_is_bounded_too(connectio
     assert connection.transport.ended == "aborted"
 
 
+def test_a_body_that_goes_on_after_its_answer_gets_no_second_one(connection):
+    connection.cycle = Request(answered=True)
+    connection.data_received(b"x" * (MAX_HEAD + 1))
+
+    assert (connection.transport.ended, connection.transport.said) == ("closed", b"")
+
+
 def test_many_requests_after_each_other_are_not_one_large_one(connection):
     for _ in range(1000):
         connection.on_message_begin()
