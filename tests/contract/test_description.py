@@ -11,6 +11,7 @@ import pytest
 from rig.service import Served
 
 from allocator.database.store import Database
+from allocator.schemes.token import SCHEMES
 from allocator.tokens import Tokens
 
 CASES = 10
@@ -46,7 +47,9 @@ def test_with_a_token_too(tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
     database = Database(url)
     database.upgrade_schema()
-    secret, _ = Tokens(lambda: database).create("st", verbs=("draw", "read", "administer"), tags=("*",))
+    secret, _ = Tokens(lambda: database).create(
+        "st", verbs=("draw", "read", "administer"), tags=("*",), schemes=SCHEMES
+    )
     with Served(url) as service:
         run_generator(service, tmp_path, "--header", f"Authorization: Bearer {secret}")
         assert secret not in service.log()
