@@ -29,7 +29,7 @@ class Growth(Roster):
 
     def begin(self) -> None:
         """Let a single database that was used alone until now be shard 1 of 1."""
-        (database, *more) = self._given
+        (database, *more) = {one.address.told: one for one in self._given}.values()
         seen = look(database)
         if seen.error:
             raise seen.error
@@ -258,6 +258,7 @@ class Growth(Roster):
         """
         if above is not None:
             check_whole("above", above, 0, MAX_ID)
+            self.begin()
         found = [one for one in self.shards() if one.row and not one.row.joining]
         here = next((one for one in found if one.database.address.told == database.address.told), None)
         if here is None or here.row is None:

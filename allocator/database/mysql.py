@@ -216,6 +216,13 @@ class MySQL(Dialect):
     def place(self, connection: Connection) -> str:
         return "CONCAT_WS('/', @@hostname, @@port, @@datadir, DATABASE())"
 
+    def numbering_of_server(self, connection: Connection) -> Numbering | None:
+        if self.run_here(connection) == NOWHERE or cluster_of(connection):
+            return None
+        asked = "SELECT @@GLOBAL.auto_increment_offset, @@GLOBAL.auto_increment_increment"
+        offset, step = connection.exec_driver_sql(asked).one()
+        return Numbering(offset, step) if step > 1 else None
+
     def replace_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
         number_as(connection, shard.numbering)
         return super().replace_ticket(connection, kind, shard)

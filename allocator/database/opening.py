@@ -7,6 +7,7 @@ revision 0 until all are there; a row that is missing later is lost, and never m
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from secrets import token_hex
@@ -16,6 +17,8 @@ from allocator.database.store import Database
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
 from allocator.schemes.shard import DEFAULT_FLEET, REPLACE, Member, Shard, check_fleet, check_usable, described, lost
 from allocator.schemes.ticket import Numbering
+
+log = logging.getLogger("allocator")
 
 ATTEMPTS, PAUSE = 20, 0.05
 """While another process makes the fleet, which takes it a few statements."""
@@ -48,6 +51,7 @@ class Opening:
                 database.may_create = False  # a file that is gone later is not made anew
             self._check_servers(rows)
             self._check_statement(found)
+            self._warn_alone(found)
             return rows
         begun = next((row for row in self._look() if row), None)
         raise DatabaseUnavailable(
@@ -100,6 +104,21 @@ class Opening:
             raise ShardMisconfigured(
                 f"the fleet {other.fleet!r} draws tickets by the statement {other.statement!r}, and {asked!r} is asked "
                 f"for; leave that out, or change it for all with: allocator shards grow --statement {asked}"
+            )
+
+    def _warn_alone(self, found: list[Shard]) -> None:
+        """Where a server is set to be one of several, and is a fleet of one here."""
+        if len(self._databases) > 1 or any(row.numbering.step > 1 for row in found):
+            return
+        (database,) = self._databases
+        if told := database.run(database.dialect.numbering_of_server):
+            log.warning(
+                "%s has auto_increment_offset = %d and auto_increment_increment = %d, as one of %d servers, and no "
+                "other is known here: each would give the same tickets. Make the others shards: allocator shards add",
+                database.address.shown,
+                told.offset,
+                told.step,
+                told.step,
             )
 
     # -- a new fleet

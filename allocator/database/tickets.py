@@ -56,6 +56,10 @@ class TicketVerbs(Common):
         """An SQL expression for where that is at the moment."""
         return self.server(connection)
 
+    def numbering_of_server(self, connection: Connection) -> Numbering | None:
+        """Offset and step that the server is set to, as one of several that are no cluster."""
+        return None
+
     def check_owner(self, connection: Connection) -> None:
         """Raise where the numbering of the table could not be changed by this user."""
 

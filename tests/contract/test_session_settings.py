@@ -192,6 +192,21 @@ def test_what_an_upgrade_has_done_is_there_when_it_says_so(servers, kind, settin
     assert found == [HEAD]
 
 
+@pytest.mark.parametrize("kind", OF_KIND)
+def test_a_server_that_is_numbered_as_one_of_several_is_warned_of(servers, kind, caplog):
+    server = servers(kind)
+    with Allocator(server.url) as ids:
+        ids.ticket("alone")
+    assert not [record for record in caplog.records if "auto_increment_offset" in record.message]
+
+    with server.set("auto_increment_increment = 2, GLOBAL auto_increment_offset = 2"), Allocator(server.url) as ids:
+        tickets = [ids.ticket("alone") for _ in range(3)]
+    (told,) = [record.message for record in caplog.records if "auto_increment_offset" in record.message]
+
+    assert "has auto_increment_offset = 2 and auto_increment_increment = 2, as one of 2 servers" in told
+    assert tickets[2] - tickets[0] == 2
+
+
 # -- the proof, whatever a session was made to be
 
 

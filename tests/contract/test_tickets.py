@@ -1029,3 +1029,19 @@ def test_tags_are_not_changed_on_a_part_of_the_shards(face, shards, monkeypatch)
         for call in (found.tags.list, lambda found=found: found.tags.create("order", start_after=5000)):
             with pytest.raises(InvalidDatabase, match="needs a driver"):
                 call()
+
+
+@once
+def test_the_first_ticket_may_begin_above_those_of_another_table(face, shards):
+    """Nothing is drawn before."""
+    old, new = shards(2)
+    with growing([old, old]) as growth:
+        floor = growth.adopt(Database(old), 0, above=5000).numbering.following(0)
+    grow([old], new, margin=0)
+    ids = face(shards=[old, new])
+    tickets = [ids.ticket("photo") for _ in range(4)]
+
+    assert floor == 5001
+    assert len(set(tickets)) == 4
+    assert {ticket % 2 for ticket in tickets} == {0, 1}
+    assert 5000 < min(tickets) < 5100

@@ -96,7 +96,7 @@ RULES = (
         lambda facts: is_numbered_apart(facts) and not is_cluster(facts),
         "auto_increment_increment is {auto_increment_increment} and auto_increment_offset {auto_increment_offset}, "
         "as where "
-        "several servers that follow each other are all written to: segments are then claimed twice",
+        "several servers are all written to: the same segments and tickets are then given by each of them",
         "write to one of them alone, or make each a shard of its own (docs/fleets.md); SET GLOBAL "
         "auto_increment_increment = 1, auto_increment_offset = 1",
     ),
