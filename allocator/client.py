@@ -172,7 +172,7 @@ class Service:
         def read(answer: Any) -> tuple[list[Tag], str]:
             found, following = [tag_from_json(one) for one in answer["sequences"]], answer.get("next", "")
             names = [after, *(tag.name for tag in found)]
-            if following not in ("", names[-1]) or any(one >= other for one, other in pairwise(names)):
+            if following not in ("", *names[1:][-1:]) or any(one >= other for one, other in pairwise(names)):
                 raise InvalidSetting(f"these are not the tags that follow {after!r}, by name")
             return found, following
 
@@ -225,6 +225,9 @@ class ServedTags(Tags):
             more, following = self._service.page_of_tags(following)
             found += more
         return found
+
+    def count(self) -> int:
+        return len(self.list())
 
     def get(self, tag: str) -> Tag:
         return self._service.read_tag(tag)

@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allocator.client import Service
 from allocator.errors import InvalidSetting
 from allocator.schemes import health
 from allocator.schemes.finding import DANGER, NOTE, OUTAGE, Finding, Severity, at, in_order, is_healthy
@@ -70,8 +71,10 @@ def parts_of(database: Any) -> tuple[Sequence[Any], MeteorSettings, SnowflakeSet
     if backend is None:
         several = type(database) in {list, tuple}  # and not a URL of SQLAlchemy, which is a tuple too
         return list(database) if several else [database], MeteorSettings(), SnowflakeSettings()
-    if not hasattr(backend, "fleet"):
+    if isinstance(backend, Service):
         raise InvalidSetting(f"{backend.shown} is a service; the doctor looks at its databases: give their URLs")
+    if not hasattr(backend, "fleet"):
+        raise InvalidSetting("this allocator keeps its rows in memory, and the doctor looks at databases: give a URL")
     return [one.address for one in backend.fleet.databases()], ids._meteor._settings, ids._snowflake._settings
 
 

@@ -116,6 +116,13 @@ def test_two_clients_and_the_service_itself_never_share_an_id(face, shared_servi
     assert len(set(drawn)) == len(drawn)
 
 
+def test_the_tags_of_a_service_are_counted(served, tag):
+    with Allocator(served("sqlite").address) as ids:
+        before = ids.tags.count()
+        ids.tags.create(tag)
+        assert (ids.tags.count(), before) == (len(ids.tags.list()), len(ids.tags.list()) - 1)
+
+
 def test_tickets_come_through_the_service(face, shared_service, tag):
     ids = face(shared_service())
     drawn = [ids.ticket(tag) for _ in range(5)]

@@ -22,6 +22,7 @@ from allocator.database.store import Database
 from allocator.database.tables import REVISIONS
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, examine, is_healthy
 from allocator.schemes.layout import Layout
+from allocator.testing import MemoryAllocator
 
 
 @pytest.fixture(scope="module")
@@ -400,6 +401,8 @@ def test_an_allocator_of_either_face_an_engine_and_a_list_are_examined_alike(pat
 
 def test_what_is_no_database_is_refused():
     with Allocator("http://127.0.0.1:1") as ids, pytest.raises(InvalidSetting, match="is a service"):
+        examine(ids)
+    with MemoryAllocator() as ids, pytest.raises(InvalidSetting, match="this allocator keeps its rows in memory"):
         examine(ids)
     with pytest.raises(InvalidDatabase):
         examine("not a url")

@@ -218,6 +218,16 @@ def test_the_settings_of_another_tag_are_refused():
             asking(hostile.address).read_tag("order")
 
 
+def test_pages_of_tags_that_come_to_no_end_are_refused():
+    first, empty = saying({"sequences": [SETTINGS], "next": "order"}), saying({"sequences": [], "next": "order"})
+    with (
+        Hostile(lambda asked: [empty if "after" in asked else first]) as hostile,
+        Allocator(hostile.address, timeout=1) as ids,
+        pytest.raises(DatabaseRefused, match="not the tags that follow 'order'"),
+    ):
+        ids.tags.list()
+
+
 EVIL = "gone\x1b[2J\r\n2026-01-01 INFO all is well\x00\u202e" + "x" * 5000
 
 
