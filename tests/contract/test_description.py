@@ -47,9 +47,7 @@ def test_with_a_token_too(tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
     database = Database(url)
     database.upgrade_schema()
-    secret, _ = Tokens(lambda: database).create(
-        "st", verbs=("draw", "read", "administer"), tags=("*",), schemes=SCHEMES
-    )
+    secret, _ = Tokens(lambda: database).create("st", verbs=VERBS, tags=("*",), schemes=SCHEMES)
     with Served(url) as service:
         run_generator(service, tmp_path, "--header", f"Authorization: Bearer {secret}")
         assert secret not in service.log()
