@@ -34,7 +34,7 @@ SEVERAL = re.compile(r"\s+(?=[a-z]\w*(?:\+\w+)?://)")
 def urls_of(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     urls = tuple(filter(None, given))
     variable = from_environment(URL_VARIABLE)
-    if not urls and variable == "":
+    if not urls and variable is not None and not variable.strip():
         # a deployment gone wrong, and no wish for a file in the current folder
         raise click.UsageError(f"{URL_VARIABLE} is set and empty; give it a database, or unset it")
     return urls or tuple(SEVERAL.split(variable.strip()) if variable else [DEFAULT_URL])

@@ -146,8 +146,9 @@ def test_what_is_not_understood_is_exit_code_2(here, words):
     assert run(*words).exit_code == 2
 
 
-def test_a_variable_that_is_set_and_empty_is_no_wish_for_a_file(here, monkeypatch):
-    monkeypatch.setenv("ALLOCATOR_DATABASE_URL", "")
+@pytest.mark.parametrize("value", ["", " ", " \n"])
+def test_a_variable_that_is_set_and_empty_is_no_wish_for_a_file(here, monkeypatch, value):
+    monkeypatch.setenv("ALLOCATOR_DATABASE_URL", value)
     done = run("next", "order")
 
     assert (done.exit_code, list(here.iterdir())) == (2, [])
