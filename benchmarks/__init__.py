@@ -1,4 +1,4 @@
-"""How fast the ids come, beside what people would take instead: `allocator bench`, or `make bench` in a checkout.
+"""How fast the ids come, beside what people would take instead: `make bench`.
 
 rounds      one interleaved run: every round runs every candidate once, in rotated order
 calls       a call of each kind, from one thread, from several, and awaited

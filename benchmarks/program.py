@@ -1,4 +1,4 @@
-"""The program behind `allocator bench` and `make bench`: the suites one after the other, each one interleaved run."""
+"""The suites one after the other, each one interleaved run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 
 import click
 
-from allocator.cli.bench import SUITES
-
 from . import calls, claims, inserts, latency, plots, report, service, start
 from .places import Place, places
 from .report import Found
 from .rounds import Race, Stop, run, steps
 
+SUITES = ("call", "claim", "latency", "http", "insert", "start")
 ROUNDS = {"call": (150, 25), "claim": (15, 6), "latency": (9, 5), "http": (5, 3), "start": (11, 5), "insert": (9, 3)}
 """In full, and quick."""
 README = ("<!-- bench -->\n", "<!-- /bench -->\n")
@@ -111,7 +110,7 @@ def tell(found: Found, files: Sequence[Path], as_json: bool = False) -> None:
     click.echo(f"\n{report.table(found)}\n")
     click.echo(f"written: {', '.join(map(str, files))}")
     if not any(file.suffix == ".svg" for file in files):
-        click.echo("no plots: pip install 'allocator[bench]' brings Matplotlib")
+        click.echo("no plots: Matplotlib is not installed")
 
 
 def into_readme(found: Found, path: Path) -> None:

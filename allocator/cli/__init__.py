@@ -10,7 +10,6 @@ import click
 
 import allocator
 from allocator.cli.adopt import adopt
-from allocator.cli.bench import bench
 from allocator.cli.db import db
 from allocator.cli.doctor import doctor
 from allocator.cli.draw import next_ids
@@ -57,4 +56,3 @@ main.add_command(serve)
 main.add_command(tokens)
 main.add_command(db)
 main.add_command(doctor)
-main.add_command(bench)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from allocator.cli.bench import SUITES
 from benchmarks import program, report
 from benchmarks.goals import GOALS, Goal, judged
 from benchmarks.latency import percentiles
+from benchmarks.program import SUITES
 from benchmarks.report import Found
 from benchmarks.rounds import Race, rotated, run, spread, steps
 
@@ -97,7 +97,7 @@ def test_the_figures_of_the_plan_are_judged():
 
 def found_with(verdicts: bool = True) -> Found:
     one = race(**{"next(range_iterator)": [10.0, 11.0], "sequence.next_id()": [30.0, 33.0]})
-    return Found("allocator bench", [one], {"latency, SQLite": {"in advance": {"p50": 0.1}}}, {"SQLite": "3.40"})
+    return Found("make bench", [one], {"latency, SQLite": {"in advance": {"p50": 0.1}}}, {"SQLite": "3.40"})
 
 
 def test_the_table_says_what_was_missed():
