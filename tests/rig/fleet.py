@@ -65,6 +65,9 @@ class MemoryShard:
     def is_missing(self) -> bool:
         return False
 
+    def numbering_of_server(self, connection: None) -> None:
+        """Memory is a server of its own."""
+
     def check_owner(self, connection: None) -> None:
         pass
 
