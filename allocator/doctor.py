@@ -58,7 +58,7 @@ def examine(
     finally:
         for one in databases:
             one.close()
-    fleet = of_fleet([looked(one, found) for one, found in zip(databases, done, strict=True)])
+    fleet = of_fleet([looked(one, found, len(databases) > 1) for one, found in zip(databases, done, strict=True)])
     formats = health.of_formats(meteor, snowflake, clock())
     each = [at(one.address.shown, found.findings) for one, found in zip(databases, done, strict=True)]
     return in_order([finding for findings in [*each, fleet, formats] for finding in findings])
@@ -98,10 +98,12 @@ def lane_of(done: Examined) -> Lane:
     return ALL if done.shard is None or done.shard.joining else done.shard.lane
 
 
-def looked(database: Database, done: Examined) -> Looked:
+def looked(database: Database, done: Examined, several: bool) -> Looked:
+    """Beside others, a row under which nothing was drawn is none."""
     address = database.address
     machine = str(done.facts.get("machine") or "")
-    return Looked(address.shown, done.shard, done.server, machine, address.told, done.complete)
+    row = done.shard if done.is_member or not several else None
+    return Looked(address.shown, row, done.server, machine, address.told, done.complete, done.has_tickets)
 
 
 def around(database: Database) -> dict[str, Any]:

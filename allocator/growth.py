@@ -15,7 +15,7 @@ from allocator.roster import Found, Roster, lead_of, look
 from allocator.schemes import growth
 from allocator.schemes.growth import LEAD, MARGIN, Again, TooLow
 from allocator.schemes.limits import MAX_ID, check_whole
-from allocator.schemes.shard import JOINING, Member, Shard, Target, listed, newer_place, places
+from allocator.schemes.shard import BEGUN, JOINING, Member, Shard, Target, listed, newer_place, places
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import Numbering
 from allocator.tags import tags_of
@@ -42,6 +42,7 @@ class Growth(Roster):
         self._lost(found)
         lead = lead_of(found)
         assert lead.row is not None
+        lead.database.run(lead.database.dialect.check_writer)
         self._opened.append(newcomer)
         key = self._join(newcomer, lead.row, found)
         told = newcomer.address.told
@@ -50,10 +51,10 @@ class Growth(Roster):
         return planned.target
 
     def _join(self, newcomer: Database, lead: Shard, found: dict[str, Found]) -> str:
-        seen = look(newcomer)
+        seen = look(newcomer, several=True)
         if seen.error:
             raise seen.error
-        if seen.row is not None:
+        if seen.row is not None and not seen.row.is_alone:
             if seen.row.joining and seen.row.fleet == lead.fleet:
                 return seen.row.key
             raise ShardMisconfigured(
@@ -66,7 +67,7 @@ class Growth(Roster):
         same = [one.where for one in found.values() if seen.place and one.place == seen.place]
         if same:
             raise ShardMisconfigured(f"{seen.where} is {same[0]} under another URL, or a copy of its server")
-        fresh = Shard(lead.fleet, token_hex(16), "", lead.statement, JOINING, Numbering(0, 0), 1, ())
+        fresh = Shard(lead.fleet, token_hex(16), "", lead.statement, JOINING, Numbering(0, 0), BEGUN, ())
         newcomer.run(dialect.add_shard, fresh)
         return fresh.key
 
@@ -235,8 +236,8 @@ class Growth(Roster):
         """
         found = self.reached(newcomers=False)
         self._lost(found)
-        begun = any(one.row and one.row.target for one in found.values())
         lead = lead_of(found)
+        lead.database.run(lead.database.dialect.check_writer)
         # Asked after the others: what they are held to and the lead does not know of is dead, and will not come back.
         row = lead.database.run(lead.database.dialect.read_shard)
         ours = row.target if row else None
@@ -246,7 +247,7 @@ class Growth(Roster):
             # One that is behind the lead is held below the floor of a growth that has ended: it follows by `grow`.
             if one.row and one.row.target and one is not lead and row and one.row.generation == row.generation:
                 self._take_back(one, one.row.target.key)
-        return begun or ours is not None
+        return ours is not None or any(one.row and one.row.target for one in found.values())
 
     def _take_back(self, one: Found, key: str) -> Shard:
         return self._change(one, lambda row, _: growth.taken_back(row, key))

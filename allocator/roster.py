@@ -60,7 +60,7 @@ class Roster:
         First those that are given: a shard may have another name here than in the rows of the others.
         """
         databases = {database.address.told: database for database in [*self._given, *self._opened]}
-        found = [look(database) for told, database in databases.items() if told not in self._without]
+        found = [look(one, len(databases) > 1) for told, one in databases.items() if told not in self._without]
         while member := unknown(found, self._without):
             found.append(look(self._sibling(member.url)))
         rows = [(one.where, one.row) for one in found if one.row]
@@ -111,11 +111,12 @@ def state_of(one: Found) -> str:
     return "serving"
 
 
-def look(database: Database) -> Found:
+def look(database: Database, several: bool = False) -> Found:
+    """several: beside others, a row under which nothing was drawn is none."""
     dialect = database.dialect
     try:
         database.check_schema()
-        row = database.run(dialect.read_shard)
+        row = database.run(dialect.read_member if several else dialect.read_shard)
         server, place = database.run(dialect.read_server), database.run(dialect.read_place)
         return Found(database, row, database.run(dialect.last_ticket), server, place)
     except AllocatorError as error:

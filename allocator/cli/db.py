@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from allocator.cli.options import REFUSED, command, show
+from allocator.cli.options import REFUSED, command, fleet_command, only_one, show
 
 if TYPE_CHECKING:
     from allocator.database.store import Database
@@ -38,21 +38,28 @@ def opened(url: str, seconds: float) -> Iterator[Database]:
 @db.command()
 @click.option("--sql", "as_sql", is_flag=True, help="Print the statements instead, for whoever may run them.")
 @click.option("--since", metavar="REVISION", help="With --sql: what the tables are at, see `allocator db current`.")
-@command
-def upgrade(url: str, as_json: bool, as_sql: bool, since: str | None) -> None:
+@fleet_command
+def upgrade(urls: tuple[str, ...], as_json: bool, as_sql: bool, since: str | None) -> None:
     """Create the tables, or bring them to the revision that this version needs.
 
-    Safe to run again, and from several machines at once. Nothing else ever changes the tables of a server.
+    Safe to run again, and from several machines at once. Nothing else ever changes the tables of a server. With --url
+    once for each shard, a fleet of these databases is made, which the role of an application may not do.
     """
     from allocator.database import schema
+    from allocator.database.opening import Opening
 
     if as_sql or since:
-        tell_statements(url, as_json, as_sql, since)
+        tell_statements(only_one(urls), as_json, as_sql, since)
         return
-    with opened(url, PATIENCE) as database:
-        database.upgrade_schema()
-        revision = database.run(schema.current)
-        show(as_json, {"revision": revision}, f"{database.address.shown} is at revision {revision}")
+    with ExitStack() as stack:
+        databases = [stack.enter_context(opened(url, PATIENCE)) for url in urls]
+        for database in databases:
+            database.upgrade_schema()
+        if len(databases) > 1:
+            Opening(databases, None, None).rows()
+        revision = databases[0].run(schema.current)
+    lines = [f"{database.address.shown} is at revision {revision}" for database in databases]
+    show(as_json, {"revision": revision}, "\n".join(lines))
 
 
 def tell_statements(url: str, as_json: bool, as_sql: bool, since: str | None) -> None:

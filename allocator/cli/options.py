@@ -53,15 +53,19 @@ def from_environment(variable: str) -> str | None:
         raise click.UsageError(f"{variable}_FILE names {path}, which cannot be read: {error.strerror}") from None
 
 
-def only_one(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str:
-    first, *more = urls_of(context, parameter, given)
+def one_of(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str:
+    return only_one(urls_of(context, parameter, given))
+
+
+def only_one(urls: tuple[str, ...]) -> str:
+    first, *more = urls
     if more:
         raise click.UsageError(f"this needs one database, got {1 + len(more)}; give each its own command, with --url")
     return first
 
 
 HELP = f"The database; else ALLOCATOR_DATABASE_URL, else {DEFAULT_URL}, made on first use."
-url_option = click.option("--url", multiple=True, callback=only_one, help=HELP)
+url_option = click.option("--url", multiple=True, callback=one_of, help=HELP)
 urls_option = click.option("--url", "urls", multiple=True, callback=urls_of, help=f"{HELP} Once for each shard.")
 HOSTS_VARIABLE = "ALLOCATOR_SHARD_HOSTS"
 HOSTS = "allocator.shard_hosts"

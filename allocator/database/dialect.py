@@ -10,13 +10,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from sqlalchemy import URL, Connection, Engine
+from sqlalchemy import URL, Connection, Engine, update
+from sqlalchemy.exc import DBAPIError
 
 from allocator.database.batch import BatchVerbs
 from allocator.database.ground import GroundVerbs
 from allocator.database.shards import ShardVerbs
+from allocator.database.tables import shard
 from allocator.database.tokens import TokenVerbs
-from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable
 
 LEFT_OPEN = (
     "a transaction was still open after a statement that should have committed by itself; what it claimed is burnt. "
@@ -46,6 +48,25 @@ class Dialect(BatchVerbs, ShardVerbs, GroundVerbs, TokenVerbs):
     pool_size: ClassVar[int] = 8
     embedded: ClassVar[bool] = False
     """The database is this library's own file, so it makes its schema by itself."""
+
+    forbidden: ClassVar[frozenset[str]] = frozenset()
+    """The codes of a statement for which the user lacks the right."""
+
+    def check_writer(self, connection: Connection) -> None:
+        """Raise where this user could not write the shard's row."""
+        try:
+            connection.execute(update(shard).where(shard.c.id == 0).values(revision=0))
+        except DBAPIError as error:
+            if error.orig and self.code(error.orig) in self.forbidden:
+                raise DatabaseRefused(
+                    "this user may not write allocator_shard, as making or growing a fleet does: use the user that "
+                    "ran allocator db upgrade; run that again where it was left out, with --url once for each shard"
+                ) from error
+            raise
+
+    def check_owner(self, connection: Connection) -> None:
+        """Raise where this user could not change the numbering of the table either."""
+        self.check_writer(connection)
 
     # -- connections
 

@@ -82,6 +82,7 @@ class MySQL(Dialect):
     insert_missing = insert(segment).prefix_with("IGNORE")
     insert_missing_ground = insert(epoch).prefix_with("IGNORE")
     insert_missing_worker = insert(worker).prefix_with("IGNORE")
+    forbidden = frozenset({"1142", "1143"})
     contended = frozenset({"1213", "1205", "1020", "3101"})
     misplaced = frozenset({"1047", "1180", "1290", "1792", "1836", "3100"})
     errors = {

@@ -15,7 +15,17 @@ from time import sleep
 
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
-from allocator.schemes.shard import DEFAULT_FLEET, REPLACE, Member, Shard, check_fleet, check_usable, described, lost
+from allocator.schemes.shard import (
+    BEGUN,
+    DEFAULT_FLEET,
+    REPLACE,
+    Member,
+    Shard,
+    check_fleet,
+    check_usable,
+    described,
+    lost,
+)
 from allocator.schemes.ticket import Numbering
 
 log = logging.getLogger("allocator")
@@ -45,6 +55,7 @@ class Opening:
                     sleep(PAUSE)
                 continue
             if missing:
+                self._check_used_alone(rows)
                 self._check_lost(missing)
                 continue
             for database in self._databases:
@@ -77,11 +88,16 @@ class Opening:
                 database.may_create = create
                 database.check_schema()
                 self._servers[number] = database.run(database.dialect.read_server)
-                row = database.run(database.dialect.read_shard)
+                row = self._row_of(database)
             except AllocatorError as error:
                 self.errors[number] = error
             rows.append(row)
         return rows
+
+    def _check_used_alone(self, rows: list[Shard | None]) -> None:
+        for database, row in zip(self._databases, rows, strict=True):
+            if row and row.is_alone:
+                raise used_before(database.address.shown)
 
     def _check_lost(self, missing: list[int]) -> None:
         """Raise unless the rows were made since they were looked for."""
@@ -132,7 +148,7 @@ class Opening:
         decider = begun[0] if begun else min(range(len(rows)), key=self._identity)
         decided = self._databases[decider]
         if rows[decider] is None:
-            self._write(decider, self._members(), revision=0 if len(rows) > 1 else 1)
+            self._write(decider, self._members(), revision=0 if len(rows) > 1 else BEGUN)
         first = decided.run(decided.dialect.read_shard)
         assert first is not None
         for number, row in enumerate(rows):
@@ -149,7 +165,7 @@ class Opening:
     def _complete(self, number: int, first: Shard) -> bool:
         if self._databases[number].address.told not in {member.url for member in first.members}:
             return False
-        self._write(number, first.members, revision=1)
+        self._write(number, first.members, revision=BEGUN)
         return True
 
     def _check_new(self, rows: list[Shard | None]) -> None:
@@ -166,18 +182,24 @@ class Opening:
                 raise ShardMisconfigured(f"{where} is listed twice, by URLs that differ in user or arguments alone")
             told.add(database.address.told)
             known[identity] = where
-            if len(rows) > 1 and rows[number] is None:
-                database.run(database.dialect.check_owner)
+            if rows[number] is None:
+                database.run(database.dialect.check_owner if len(rows) > 1 else database.dialect.check_writer)
             if rows[number] is None and self._is_used(database) and self._row_of(database) is None:
+                if len(rows) > 1:
+                    raise used_before(where)
                 raise ShardMisconfigured(
-                    f"{where} has given ids before, and the others have not: begin with {where} alone, and add them "
-                    "with: allocator shards add"
-                    if len(rows) > 1
-                    else f"{where} has given tickets, and its row of allocator_shard is lost; restore that"
+                    f"{where} has given tickets, and its row of allocator_shard is lost; restore that"
                 )
 
     def _row_of(self, database: Database) -> Shard | None:
-        return database.run(database.dialect.read_shard)
+        """None also where nothing was drawn under it, unless it is what is asked for."""
+        row = database.run(database.dialect.read_shard)
+        if row is None or (len(self._databases) == 1 and self._suits(row)):
+            return row
+        return database.run(database.dialect.read_member)
+
+    def _suits(self, row: Shard) -> bool:
+        return self._fleet in (None, row.fleet) and self._statement in (None, row.statement)
 
     def _is_used(self, database: Database) -> bool:
         tickets = database.run(database.dialect.holds_tickets)
@@ -204,3 +226,10 @@ class Opening:
             self._fleet or DEFAULT_FLEET, ours.key, "", self._statement or REPLACE, 1, numbering, revision, members
         )
         database.run(database.dialect.add_shard, fresh)
+
+
+def used_before(where: str) -> ShardMisconfigured:
+    return ShardMisconfigured(
+        f"{where} has given ids before, and the others have not: begin with {where} alone, and add them with: "
+        "allocator shards add"
+    )

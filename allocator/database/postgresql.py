@@ -82,6 +82,7 @@ class PostgreSQL(Dialect):
     insert_missing = insert(segment).on_conflict_do_nothing(index_elements=[segment.c.tag])
     insert_missing_ground = insert(epoch).on_conflict_do_nothing(index_elements=[epoch.c.id])
     insert_missing_worker = insert(worker).on_conflict_do_nothing(index_elements=[worker.c.number])
+    forbidden = frozenset({"42501"})
     contended = frozenset({"40001", "40P01", "55P03"})
     misplaced = frozenset({READ_ONLY})
     errors = {

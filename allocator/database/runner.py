@@ -108,6 +108,7 @@ class Runner:
 
     def upgrade_schema(self) -> None:
         self.run(schema.upgrade, self.dialect, self.address.shown, self.timeout)
+        self.run(self.dialect.begin_alone, self.address.told)
 
     # -- life
 

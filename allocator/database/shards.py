@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from secrets import token_hex
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, exists, func, insert, literal_column, select, update
@@ -13,7 +14,7 @@ from allocator.database.segments import SegmentVerbs
 from allocator.database.tables import counter, segment, shard, ticket
 from allocator.database.tickets import FLOOR, TicketVerbs
 from allocator.errors import ShardMisconfigured
-from allocator.schemes.shard import Member, Shard, Target
+from allocator.schemes.shard import ALONE, BEGUN, DEFAULT_FLEET, REPLACE, Member, Shard, Target
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import Numbering
 
@@ -25,6 +26,21 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
     def read_shard(self, connection: Connection) -> Shard | None:
         rows = connection.execute(select(shard)).all()
         return as_shard(rows[0]) if rows else None
+
+    def read_member(self, connection: Connection) -> Shard | None:
+        """The row; None also where an upgrade wrote it and nothing was drawn since: it may become any fleet's."""
+        row = self.read_shard(connection)
+        unused = row and row.is_alone and not self.holds_tags(connection) and not self.holds_tickets(connection)
+        return None if unused else row
+
+    def begin_alone(self, connection: Connection, told: str) -> None:
+        """Write the row of a database of its own, so that nobody who draws ids needs to. It stays as it is if there is
+        one, or if rows of tags or tickets say that there was one."""
+        outgrown = select(exists(select(segment).where(segment.c.shard_step != 1)))
+        if self.read_shard(connection) or self.holds_tickets(connection) or connection.scalar(outgrown):
+            return
+        ours = Member(token_hex(16), 1, told)
+        self.add_shard(connection, Shard(DEFAULT_FLEET, ours.key, "", REPLACE, 1, Numbering(1, 1), ALONE, (ours,)))
 
     def read_place(self, connection: Connection) -> str:
         """Where this runs, exact enough to tell two servers apart that can be reached at one time."""
@@ -42,21 +58,23 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
         return max(connection.scalar(of_rows) or 0, connection.scalar(select(func.max(counter.c.id))) or 0)
 
     def add_shard(self, connection: Connection, fresh: Shard) -> None:
-        """Make the row, and number the tickets by it; nothing if there is a row already."""
+        """Make the row, and number the tickets by it; nothing if there is a row already that is in use."""
         with self.transaction(connection):
             self.lock_shard(connection)
-            if self.read_shard(connection) is not None:
+            now = self.read_shard(connection)
+            if now is not None and (fresh.is_alone or self.read_member(connection) is not None):
                 return
             if fresh.numbering.step != 1 and (self.holds_tags(connection) or self.holds_tickets(connection)):
                 raise ShardMisconfigured("it has given ids of its own meanwhile; empty its tables, and begin again")
             here: ColumnElement[str] = literal_column(self.server(connection))
-            connection.execute(insert(shard).values({**columns_of(fresh), "id": 1, "server": here}))
+            write = insert(shard) if now is None else update(shard)
+            connection.execute(write.values({**columns_of(fresh), "id": 1, "server": here}))
             if not fresh.joining:
                 self.number_from(connection, fresh.numbering, fresh.numbering.following(0))
 
     def begin_shard(self, connection: Connection, key: str) -> None:
         """The fleet is complete: from now on a shard without a row has lost it."""
-        connection.execute(update(shard).where(shard.c.shard_key == key, shard.c.revision == 0).values(revision=1))
+        connection.execute(update(shard).where(shard.c.shard_key == key, shard.c.revision == 0).values(revision=BEGUN))
 
     def change_shard(
         self, connection: Connection, decide: Decision, tags: Sequence[Tag] = (), adopt: bool = False

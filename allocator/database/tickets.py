@@ -60,9 +60,6 @@ class TicketVerbs(Common):
         """Offset and step that the server is set to, as one of several that are no cluster."""
         return None
 
-    def check_owner(self, connection: Connection) -> None:
-        """Raise where the numbering of the table could not be changed by this user."""
-
     def draw_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
         """The next ticket of a type; None when the shard's row is not as we know it. What is not used is burnt."""
         draw = self.replace_ticket if shard.statement == REPLACE else self.count_ticket

@@ -31,6 +31,7 @@ class Looked(NamedTuple):
     machine: str = ""
     told: str = ""
     reached: bool = True
+    has_tickets: bool = True
 
 
 def of_fleet(found: Sequence[Looked]) -> list[Finding]:
@@ -55,7 +56,7 @@ def of_shard(one: Looked, is_fleet: bool) -> list[Finding]:
         found.append(
             Finding(
                 "shard-on-another-server",
-                OUTAGE,
+                OUTAGE if one.has_tickets or row.numbering.step > 1 else NOTE,
                 f"{one.where} runs on server {one.server}, and its row of allocator_shard was written on "
                 f"{row.server}: it "
                 "gives no tickets, since after a failover or a restore some may be forgotten",

@@ -16,6 +16,9 @@ from allocator.schemes.ticket import Numbering
 DEFAULT_FLEET = "main"
 REPLACE, COUNT = STATEMENTS = ("replace", "count")
 """The statement of the original scheme, and the one that only adds."""
+ALONE, BEGUN = 1, 2
+"""The first revision of a row: written by an upgrade of the schema for a database of its own, or for a fleet. A process
+that knows the first draws nothing by it from the second."""
 JOINING = 0
 """The generation of a shard that was added and gives no ids yet."""
 
@@ -67,6 +70,11 @@ class Shard:
     @property
     def joining(self) -> bool:
         return self.generation == JOINING
+
+    @property
+    def is_alone(self) -> bool:
+        """As an upgrade of the schema writes it: the only shard, and never changed."""
+        return (self.revision, self.generation, self.numbering.step) == (ALONE, 1, 1) and self.target is None
 
     @property
     def lane(self) -> Lane:

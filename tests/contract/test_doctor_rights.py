@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from rig.ailing import changed, named
 from rig.databases import databases, with_schema
 from rig.servers import KINDS
@@ -137,6 +137,7 @@ def test_the_printed_rights_delete_nothing_and_change_no_table(kind, service):
     tables = TABLES if kind != "postgres" else (*TABLES, "ticket")
     forbidden = [f"DELETE FROM allocator_{name}" for name in tables]
     forbidden += [f"{verb} TABLE allocator_segment" for verb in ("TRUNCATE", "DROP")]
+    forbidden += ["UPDATE allocator_shard SET revision = revision", "INSERT INTO allocator_shard (id) VALUES (1)"]
     forbidden += ["UPDATE allocator_node SET process = 1", "UPDATE allocator_token SET revoked_at = NULL"]
     for statement in forbidden:
         with pytest.raises(DBAPIError, match=r"(?i)denied|must be owner"):
@@ -317,3 +318,67 @@ def test_rows_that_are_hidden_from_a_user(service, healthy):
     assert "row-security" not in healthy
     assert found.severity == OUTAGE
     assert "hides rows of allocator_segment" in found.found
+
+
+@pytest.fixture
+def fleet(kind: str, new_database: Callable[[str], str], service: User) -> Iterator[tuple[list[str], list[str]]]:
+    """The URLs of two shards that an upgrade made, and of a database to add: those of the owner, and of the service."""
+    owners = [new_database(kind) for _ in range(3)]
+    listed = [part for url in owners[:2] for part in ("--url", url)]
+    for words in (listed, ["--url", owners[2]]):
+        assert CliRunner().invoke(main, ["db", "upgrade", *words]).exit_code == 0
+    for url in owners:
+        execute(url, *(one for one in granted(url, service.name)["service"] if not one.startswith("--")))
+    names = [make_url(url).database for url in owners]
+    yield owners, [make_url(service.url).set(database=one).render_as_string(hide_password=False) for one in names]
+    for url in owners if kind == "postgres" else ():
+        execute(url, f"DROP OWNED BY {service.told}")
+
+
+def shards(*words: str) -> Result:
+    return CliRunner().invoke(main, ["shards", *words])
+
+
+def test_a_fleet_is_made_by_its_owner_and_followed_by_whoever_may_only_read_its_rows(fleet):
+    """An upgrade makes it, and it grows while a client draws."""
+    (owner, _, new), (plain, other, plain_new) = fleet
+    with Allocator(shards=[plain, other], timeout=30) as ids:
+        tickets = [ids.ticket("invoice") for _ in range(6)]
+        drawn = [ids.next_id("order"), *ids.next_ids("order", 3)]
+        refused = [shards("add", one, "--url", plain) for one in (plain_new, new)]
+        done = [shards("add", new, "--url", owner), shards("grow", "--url", owner)]
+        assert ids.tags.list()  # learns of all
+        tickets += [ids.ticket("invoice") for _ in range(6)]
+        drawn += ids.reserve("order", 3)
+
+    assert [one.exit_code for one in done] == [0, 0], done
+    assert (len(set(tickets)), len(set(drawn))) == (12, 7)
+    assert all("use the user that ran allocator db upgrade" in one.stderr for one in refused)
+    assert "use the user that ran allocator db upgrade" in shards("grow", "--take-back", "--url", plain).stderr
+
+
+def test_a_single_database_without_a_row_says_who_writes_it(service):
+    lost = "DELETE FROM allocator_shard"
+    with Allocator(service.admin) as ids:
+        ids.ticket("case")
+    database = Database(service.admin)
+    row = database.run(database.dialect.read_shard)
+    tickets = ("allocator_ticket", "allocator_ticket_counter")
+    with (
+        changed(service.admin, (lost, *(f"DELETE FROM {name}" for name in tickets)), lost),
+        Allocator(service.url) as ids,
+        pytest.raises(AllocatorError, match="may not write allocator_shard.*upgrade"),
+    ):
+        ids.ticket("case")
+    database.run(database.dialect.add_shard, row)
+    database.close()
+
+
+def test_a_user_that_may_number_shards(service, healthy):
+    words = "UPDATE ON allocator_shard"
+    with changed(service.admin, f"GRANT {words} TO {service.told}", f"REVOKE {words} FROM {service.told}"):
+        found = named(examine(service.url))["role-may-number-shards"]
+
+    assert "role-may-number-shards" not in healthy
+    assert "role-may-number-shards" not in named(examine(service.admin))
+    assert found.severity == DANGER

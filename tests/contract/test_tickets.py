@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 from rig.ailing import changed
+from rig.databases import with_schema
 from rig.sql import execute
 from rig.throwaway import free_port
 from rig.wire import Wire
@@ -379,7 +380,7 @@ def test_in_a_growth_that_was_interrupted_every_call_says_so(face, shards, monke
 
 
 @once
-@pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
+@pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres"], indirect=True)
 @pytest.mark.parametrize("act", ["create", "set"])
 def test_where_a_tag_begins_is_not_said_while_a_shard_that_is_added_might_not_hear_of_it(face, shards, act):
     urls = shards(2)
@@ -515,6 +516,7 @@ def test_a_row_of_a_tag_with_another_limit_grows_too(face, shards):
 
 
 @once
+@pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres"], indirect=True)
 def test_a_shard_alone_administers_the_tags_of_all(face, shards):
     urls = shards(2)
     together = face(shards=urls)
@@ -730,6 +732,23 @@ def test_a_database_that_is_used_alone_while_a_fleet_is_made_is_none_of_it(face,
 
 @once
 @on_one_of_each
+def test_a_process_that_knew_a_database_alone_follows_the_fleet_that_is_made_of_it(face, shards):
+    """An upgrade of the schema writes a row for a database of its own; a fleet may be made of such ones."""
+    urls = shards(2)
+    alone = [Allocator(with_schema(url)) for url in urls]
+    for ids in alone:
+        ids._backend.fleet.open()
+    together = face(shards=urls)
+    tickets = [together.ticket("invoice") for _ in range(4)]
+    for ids in alone:
+        tickets += [ids.ticket("invoice") for _ in range(4)]
+        ids.close()
+
+    assert len(set(tickets)) == len(tickets) == 12
+
+
+@once
+@on_one_of_each
 def test_a_shard_that_lost_its_row_is_not_begun_anew(face, shards):
     urls = shards(2)
     face(shards=urls).ticket("invoice")
@@ -779,6 +798,7 @@ def test_a_copied_database_is_refused(face, shards):
     urls = shards(2)
     face(urls[0]).ticket("invoice")
     copy_row(urls[0], urls[1])
+    execute(urls[1], "INSERT INTO allocator_ticket (type) VALUES ('invoice')")
     with pytest.raises(ShardMisconfigured, match="or one is a copy of the other"):
         face(shards=urls).ticket("invoice")
 
@@ -787,6 +807,7 @@ def copy_row(source: str, target: str) -> None:
     one, two = Database(source), Database(target)
     row = one.run(one.dialect.read_shard)
     assert row is not None
+    execute(target, "DELETE FROM allocator_shard")
     two.run(two.dialect.add_shard, row)
     one.close(), two.close()
 

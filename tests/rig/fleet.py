@@ -10,7 +10,7 @@ from typing import Any
 from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable
 from allocator.schemes.ground import Ground
 from allocator.schemes.lane import ALL, Lane
-from allocator.schemes.shard import Shard
+from allocator.schemes.shard import BEGUN, Shard
 from allocator.schemes.tag import Tag
 
 
@@ -68,6 +68,9 @@ class MemoryShard:
     def numbering_of_server(self, connection: None) -> None:
         """Memory is a server of its own."""
 
+    def check_writer(self, connection: None) -> None:
+        pass
+
     def check_owner(self, connection: None) -> None:
         pass
 
@@ -86,6 +89,10 @@ class MemoryShard:
     def read_shard(self, connection: None) -> Shard | None:
         return self.row
 
+    def read_member(self, connection: None) -> Shard | None:
+        unused = self.row and self.row.is_alone and not self.holds_tags(None) and not self.holds_tickets(None)
+        return None if unused else self.row
+
     def read_server(self, connection: None) -> str:
         return self.server
 
@@ -102,11 +109,12 @@ class MemoryShard:
         return self.counter
 
     def add_shard(self, connection: None, fresh: Shard) -> None:
-        self.row = self.row or replace(fresh, server=self.server)
+        if self.read_member(None) is None:
+            self.row = replace(fresh, server=self.server)
 
     def begin_shard(self, connection: None, key: str) -> None:
         if self.row and self.row.key == key and self.row.revision == 0:
-            self.row = replace(self.row, revision=1)
+            self.row = replace(self.row, revision=BEGUN)
 
     def change_shard(self, connection: None, decide: Any, tags: Any = (), adopt: bool = False) -> Shard:
         now = self.row

@@ -46,6 +46,7 @@ class Examined:
     """One database: what was found, and what is judged together with its rows and the other shards.
 
     complete: the tables are there, so that the rows could be read; elsewhere: the epochs of rows of other runs.
+    is_member: something was drawn under the shard's row, or it is that of a fleet.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -55,6 +56,8 @@ class Examined:
     workers: list[Worker] = field(default_factory=list)
     newest_node: int = 0
     shard: Shard | None = None
+    is_member: bool = False
+    has_tickets: bool = False
     server: str = ""
     elsewhere: frozenset[str] = frozenset()
 
@@ -101,6 +104,8 @@ def rows(connection: Connection, dialect: Dialect, done: Examined) -> None:
     done.workers = dialect.list_workers(connection)
     done.newest_node = max((node.number for node in dialect.list_nodes(connection, 1)), default=0)
     done.shard = dialect.read_shard(connection)
+    done.is_member = dialect.read_member(connection) is not None
+    done.has_tickets = dialect.holds_tickets(connection)
     done.server = dialect.read_server(connection)
 
 

@@ -147,17 +147,21 @@ def clock(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 def rights(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     granted = [str(one[0]) for one in rows(connection, "SHOW GRANTS FOR CURRENT_USER")]
     everywhere, deletable = deleting(granted, str(facts["database_name"]))
-    writes_tokens = writing_tokens(granted, str(facts["database_name"]))
-    return {"superuser": everywhere, "deletable": listed(deletable), "writes_tokens": writes_tokens}
+    return {
+        "superuser": everywhere,
+        "deletable": listed(deletable),
+        "writes_tokens": writing("allocator_token", granted, str(facts["database_name"])),
+        "numbers_shards": writing("allocator_shard", granted, str(facts["database_name"])),
+    }
 
 
-def writing_tokens(granted: Sequence[str], database: str) -> bool:
-    """Whether these grants write tokens, and are not those of the user that makes the tables."""
+def writing(table: str, granted: Sequence[str], database: str) -> bool:
+    """Whether these grants write a table, and are not those of the user that makes the tables."""
     wide = {"*.*", f"{database}.*"}
     found = [(place_of(match), match["rights"]) for match in map(GRANT.match, granted) if match]
     if any(place in wide and OWNING.search(rights) for place, rights in found):
         return False
-    return any(place in {*wide, f"{database}.allocator_token"} and WRITING.search(rights) for place, rights in found)
+    return any(place in {*wide, f"{database}.{table}"} and WRITING.search(rights) for place, rights in found)
 
 
 def place_of(match: re.Match[str]) -> str:

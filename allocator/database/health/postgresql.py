@@ -67,6 +67,7 @@ def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         "owned": listed([one.relname for one in found if one.owned]),
         "writes_tokens": any(one.writes and not one.owned for one in found if one.relname == "allocator_token"),
         "deletable": listed([one.relname for one in found if one.deletes or one.truncates]),
+        "numbers_shards": any(one.writes and not one.owned for one in found if one.relname == "allocator_shard"),
     }
 
 

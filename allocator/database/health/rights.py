@@ -17,7 +17,7 @@ SERVED: Mapping[str, tuple[str, ...]] = {
     "allocator_segment": (READ, ADD, CHANGE),
     "allocator_ticket": (READ, ADD, CHANGE),
     "allocator_ticket_counter": (READ, ADD, CHANGE),
-    "allocator_shard": (READ, ADD, CHANGE),
+    "allocator_shard": (READ,),
     "allocator_node": (READ, ADD),
     "allocator_worker": (READ, ADD, CHANGE),
     "allocator_epoch": (READ, ADD, CHANGE),
@@ -100,7 +100,7 @@ def mysql(connection: Connection, role: str) -> Rights:
             f"GRANT DELETE ON {schema}.allocator_ticket TO {to};",
         ],
         tokens(connection, schema, owner),
-        [f"GRANT CREATE, ALTER, INDEX, SELECT, INSERT, UPDATE, DELETE ON {pattern}.* TO {owner};"],
+        [f"GRANT CREATE, ALTER, DROP, INDEX, SELECT, INSERT, UPDATE, DELETE ON {pattern}.* TO {owner};"],
     )
 
 

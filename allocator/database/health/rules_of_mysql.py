@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from allocator.database.health.rules_of_postgresql import CONNECTIONS_FEW
+from allocator.database.health.rules_of_postgresql import CONNECTIONS_FEW, NUMBERS_SHARDS
 from allocator.schemes.finding import DANGER, NOTE, OUTAGE, Rule
 
 LEAST_NODES = 3
@@ -180,6 +180,7 @@ RULES = (
         "deadlocks",
         "innodb_autoinc_lock_mode = 2 in the server's configuration, and a restart",
     ),
+    NUMBERS_SHARDS,
     Rule(
         "role-is-superuser",
         NOTE,

@@ -16,6 +16,13 @@ CONNECTIONS_FEW = Rule(
     "{room} more connections are allowed by {room_limit}, and a process takes up to 8",
     "raise it, or put a pooler before the server",
 )
+NUMBERS_SHARDS = Rule(
+    "role-may-number-shards",
+    DANGER,
+    lambda facts: facts.get("numbers_shards"),
+    "{role} may write allocator_shard: whoever has its password can let two shards give the same ids",
+    "REVOKE INSERT, UPDATE, DELETE ON allocator_shard FROM {role}; allocator db upgrade writes it",
+)
 LEAST_TIMEOUT_MS = 1000
 
 RELOAD = "SELECT pg_reload_conf()"
@@ -173,6 +180,7 @@ RULES = (
         "{role} lacks rights that the library needs: {lacking}",
         "{grant} -- all that are needed: allocator doctor --grants",
     ),
+    NUMBERS_SHARDS,
     Rule(
         "role-is-superuser",
         NOTE,
