@@ -25,9 +25,11 @@ ADVICE: dict[type[AllocatorError], str] = {
     SchemaDamaged: "{where} holds a table that was altered by hand: {words}; see: allocator db check",
 }
 
-MISSTATED, NO_SCHEMA, UNPROVEN = "misstated", "3F000", "unproven"
+MISSTATED, NO_SCHEMA, UNPROVEN, READ_ONLY = "misstated", "3F000", "unproven", "25006"
 OF_CODE = {
     MISSTATED: "{where} cannot be used: {words}; check the URL and its arguments",
+    READ_ONLY: "{where} is read-only: {words}; use the primary, or if this is it: ALTER ROLE name SET "
+    "default_transaction_read_only = off",
     NO_SCHEMA: "{where} refuses: {words}; check that the search_path of the user or the URL names a schema that exists",
     UNPROVEN: "{where} is named by the fleet, and its server does not log in by SCRAM: {words}; give its URL too",
 }

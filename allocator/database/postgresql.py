@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, statement
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.epochs import NOWHERE
-from allocator.database.failures import MISSTATED, NO_SCHEMA, UNPROVEN, code_of
+from allocator.database.failures import MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN, code_of
 from allocator.database.libpq import code_of_words, only_scram
 from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
@@ -62,8 +62,8 @@ the same run, could forget commits."""
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The advisory lock of schema changes: the letters "allocato" as a 64-bit key."""
 
-READ_ONLY, NOT_READY = "25006", "55000"
-"""Of a standby: it cannot write, nor look at its WAL. Aurora says the second for good, but names `wal_level`."""
+NOT_READY = "55000"
+"""Of a standby that cannot look at its WAL. Aurora says so for good, but names `wal_level`."""
 
 LEAST = (13,)
 """The version that is assumed of a server which tells none."""
@@ -77,6 +77,7 @@ class PostgreSQL(Dialect):
     name = "postgresql"
     default_driver = "psycopg"
     extra = "postgres"
+    begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"  # whatever the role's default is
     replacing = REPLACE
     clock = "CAST(EXTRACT(EPOCH FROM now()) AS BIGINT)"
     insert_missing = insert(segment).on_conflict_do_nothing(index_elements=[segment.c.tag])

@@ -207,6 +207,59 @@ def test_a_server_that_is_numbered_as_one_of_several_is_warned_of(servers, kind,
     assert tickets[2] - tickets[0] == 2
 
 
+# -- PostgreSQL
+
+OF_POSTGRES = (
+    "default_transaction_isolation = 'repeatable read'",
+    "default_transaction_isolation = 'serializable'",
+    "default_transaction_deferrable = on",
+    "synchronous_commit = off",
+    "session_replication_role = replica",
+    "standard_conforming_strings = off",
+    "statement_timeout = '4s'",
+    "lock_timeout = '1s'",
+    "idle_in_transaction_session_timeout = '1s'",
+    "row_security = off",
+    "transform_null_equals = on",
+)
+
+
+@contextmanager
+def set_in(url: str, setting: str) -> Iterator[Connection]:
+    """Of a database, for sessions that begin then; with one from before."""
+    with administrator(url) as reader:
+        reader.exec_driver_sql(f"ALTER DATABASE {make_url(url).database} SET {setting}")
+        yield reader
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@pytest.mark.parametrize("setting", OF_POSTGRES)
+def test_a_setting_of_the_database_takes_no_id_back(fresh, setting):
+    with set_in(fresh, setting) as reader:
+        check(fresh, reader)
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_role_that_is_read_only_hears_how_to_mend_it(fresh):
+    with set_in(fresh, "default_transaction_read_only = on"), Allocator(fresh, timeout=1) as ids:
+        for draw in (lambda: ids.reserve("order", 1), lambda: ids.ticket("invoice")):
+            with pytest.raises(DatabaseUnavailable, match="is read-only: .* SET default_transaction_read_only = off"):
+                draw()
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@pytest.mark.parametrize("setting", ["isolation = serializable", "read_only = on"])
+def test_a_transaction_of_ours_is_not_what_the_role_is_set_to(fresh, setting):
+    with set_in(fresh, f"default_transaction_{setting}"), closing(Database(fresh)) as database:
+
+        def seen(connection: Connection) -> tuple[str, str]:
+            with database.dialect.transaction(connection):
+                shown = ("transaction_isolation", "transaction_read_only")
+                return tuple(connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in shown)
+
+        assert database.run(seen) == ("read committed", "off")
+
+
 # -- the proof, whatever a session was made to be
 
 
