@@ -6,12 +6,12 @@ MySQL and MariaDB commit each DDL statement. A refusal half-way would leave what
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from alembic.runtime.migration import MigrationContext
 
-checked: WeakSet[Any] = WeakSet()
+ahead: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 """Each run of Alembic has a context of its own; a relative target such as -2 means what it says at the first step."""
 
 
@@ -28,13 +28,14 @@ def check_downgrade(context: MigrationContext | None = None, revision: str = "")
     # Other commands have no destination, and some of them print or compare what they are asked for steps.
     if context.as_sql or "destination_rev" not in context.opts:
         return
-    begun = context in checked
-    checked.add(context)
-    for step in context.opts["fn"](context.get_current_heads(), context):
-        script = getattr(step, "revision", None)
-        if script is None or step.is_upgrade or (begun and script.revision != revision):
-            continue
-        refuse(script.module, context, "refused" if begun else "refused before any table of the allocator was changed")
+    begun = context in ahead
+    if not begun:
+        steps = context.opts["fn"](context.get_current_heads(), context)
+        scripts = [step.revision for step in steps if hasattr(step, "revision") and not step.is_upgrade]
+        ahead[context] = {script.revision: script.module for script in scripts}
+    for number, module in ahead[context].items():
+        if not begun or number == revision:
+            refuse(module, context, "refused" if begun else "refused before any table of the allocator was changed")
 
 
 def refuse(module: Any, context: MigrationContext, what: str) -> None:

@@ -107,7 +107,7 @@ USES = [
     ("base", lambda ids: ids.meteor(), "1 rows of allocator_node"),
     ("0001", lambda ids: ids.meteor(), "1 rows of allocator_node"),
     ("0002", lambda ids: ids.ticket("order"), "1 rows of allocator_ticket "),
-    ("-6", lambda ids: ids.meteor(), "1 rows of allocator_node"),
+    (f"-{len(REVISIONS) - 1}", lambda ids: ids.meteor(), "1 rows of allocator_node"),
 ]
 
 
