@@ -382,3 +382,17 @@ def test_a_user_that_may_number_shards(service, healthy):
     assert "role-may-number-shards" not in healthy
     assert "role-may-number-shards" not in named(examine(service.admin))
     assert found.severity == DANGER
+
+
+def test_rights_on_the_columns_that_a_claim_writes_are_enough(service, healthy):
+    table, columns = "ON allocator_segment", "UPDATE (max_value, epoch) ON allocator_segment"
+    with changed(
+        service.admin,
+        (f"REVOKE UPDATE {table} FROM {service.told}", f"GRANT {columns} TO {service.told}"),
+        (f"REVOKE {columns} FROM {service.told}", f"GRANT UPDATE {table} TO {service.told}"),
+    ):
+        found = named(examine(service.url))
+        with Allocator(service.url, timeout=20) as ids:
+            assert ids.next_id("columns") > 0
+
+    assert set(found) <= healthy
