@@ -11,7 +11,7 @@ import pytest
 from rig.service import Served
 
 from allocator.database.store import Database
-from allocator.schemes.token import SCHEMES
+from allocator.schemes.token import SCHEMES, VERBS
 from allocator.tokens import Tokens
 
 CASES = 10
