@@ -173,6 +173,8 @@ class ShardVerbs:
     def read_shard(self, connection: Connection) -> Shard | None:
         return connection.perform(lambda view: view.get(SHARD, 1))
 
+    read_member = read_shard  # no upgrade writes a row here
+
 
 class Dialect(SegmentVerbs, GroundVerbs, NodeVerbs, ShardVerbs):
     """Stands for an `allocator.database.dialect.Dialect`."""
