@@ -40,18 +40,18 @@ from allocator.errors import (
 
 if TYPE_CHECKING:
     from allocator.aio import AsyncAllocator, AsyncSequence
-    from allocator.inspection import inspect_id
-    from allocator.meteor import Meteor
-    from allocator.objectid import ObjectId
-    from allocator.public import PublicIds
+    from allocator.generators.inspect_id import inspect_id
+    from allocator.generators.meteor import Meteor
+    from allocator.generators.objectid import ObjectId
+    from allocator.generators.sequence import Sequence
+    from allocator.generators.snowflake import Snowflake
+    from allocator.public_ids import PublicIds
+    from allocator.schemes.checks import JAVASCRIPT_MAX_ID
     from allocator.schemes.inspect import Inspection, Reading
     from allocator.schemes.layout import Layout
-    from allocator.schemes.limits import JAVASCRIPT_MAX_ID
     from allocator.schemes.meteor import MeteorSettings
     from allocator.schemes.snowflake import SnowflakeSettings
     from allocator.schemes.tag import Tag
-    from allocator.sequence import Sequence
-    from allocator.snowflake import Snowflake
     from allocator.sync import Allocator
 
 __version__ = "0.1.0"
@@ -104,18 +104,18 @@ __all__ = [
 
 HOMES = {
     "allocator.aio": ("AsyncAllocator", "AsyncSequence"),
-    "allocator.inspection": ("inspect_id",),
-    "allocator.meteor": ("Meteor",),
-    "allocator.objectid": ("ObjectId",),
-    "allocator.public": ("PublicIds",),
+    "allocator.generators.inspect_id": ("inspect_id",),
+    "allocator.generators.meteor": ("Meteor",),
+    "allocator.generators.objectid": ("ObjectId",),
+    "allocator.public_ids": ("PublicIds",),
     "allocator.schemes.inspect": ("Inspection", "Reading"),
     "allocator.schemes.layout": ("Layout",),
-    "allocator.schemes.limits": ("JAVASCRIPT_MAX_ID",),
+    "allocator.schemes.checks": ("JAVASCRIPT_MAX_ID",),
     "allocator.schemes.meteor": ("MeteorSettings",),
     "allocator.schemes.snowflake": ("SnowflakeSettings",),
     "allocator.schemes.tag": ("Tag",),
-    "allocator.sequence": ("Sequence",),
-    "allocator.snowflake": ("Snowflake",),
+    "allocator.generators.sequence": ("Sequence",),
+    "allocator.generators.snowflake": ("Snowflake",),
     "allocator.sync": ("Allocator",),
 }
 """Imported when they are asked for: who draws meteors needs no asyncio, and who catches errors needs neither."""

@@ -12,19 +12,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.aio_tags import AsyncTags
-from allocator.background import Background
-from allocator.defaults import of_a_row
 from allocator.errors import AllocatorError, InvalidSetting, Uncopyable
-from allocator.forks import catch_up
-from allocator.schemes.epoch import Margin
-from allocator.schemes.limits import check_count
+from allocator.generators.column_default import of_a_row
+from allocator.generators.sequence import Sequence
+from allocator.generators.supply import Supply
+from allocator.rules.failover import Margin
+from allocator.runtime.forks import catch_up
+from allocator.runtime.waiting import ended
+from allocator.runtime.worker_pool import Background
+from allocator.schemes.checks import check_count
 from allocator.schemes.meteor import MeteorSettings
-from allocator.schemes.pace import Wait
+from allocator.schemes.retry import Wait
 from allocator.schemes.snowflake import SnowflakeSettings
-from allocator.sequence import Sequence
-from allocator.supply import Supply
 from allocator.sync import Allocator
-from allocator.waiting import ended
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, Protocol, TypeVar
 
-from allocator.schemes.epoch import Margin
+from allocator.fleet.tags import Tags
+from allocator.rules.failover import Margin
 from allocator.schemes.tag import Tag
-from allocator.tags import Tags
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -6,21 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
-from allocator.background import Background
 from allocator.errors import InvalidSetting, InvalidTag
-from allocator.meteor import NodeRegistry
-from allocator.schemes.hosts import Hosts
-from allocator.schemes.lane import Seen
+from allocator.fleet.tags import Tags
+from allocator.generators.meteor import NodeRegistry
+from allocator.generators.segment_supply import Source
+from allocator.generators.snowflake import WorkerLeases
+from allocator.rules.fleet import STATEMENTS
+from allocator.rules.hosts import Hosts
+from allocator.runtime.worker_pool import Background
+from allocator.schemes.checks import check_tag, shown
 from allocator.schemes.layout import Layout
-from allocator.schemes.limits import check_tag, shown
+from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
-from allocator.schemes.shard import STATEMENTS
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import MAX_SHARDS
-from allocator.segments import Source
-from allocator.snowflake import WorkerLeases
-from allocator.tags import Tags
 
 ATTEMPTS = 3
 """One shard that does not answer costs a call so much of its timeout at most."""
@@ -58,7 +58,7 @@ class Databases:
         shard_hosts: Hosts = (),
     ) -> None:
         from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
-        from allocator.shards import Fleet
+        from allocator.fleet.fleet import Fleet
 
         patience = timeout / (ATTEMPTS if len(given) > 1 else 1)
         databases = [Database(one, patience, shard_hosts) for one in given]
@@ -142,8 +142,8 @@ def backend_of(
     """What the arguments of an `Allocator` name."""
     if isinstance(database, Backend):
         return database  # as `allocator.testing` brings
-    from allocator.client import Service  # what asks a service imports more than all the rest
-    from allocator.servers import Servers, addresses
+    from allocator.remote.client import Service  # what asks a service imports more than all the rest
+    from allocator.remote.http import Servers, addresses
 
     given = chosen(database, shards)
     if database is None and addresses(given[0]):

@@ -28,7 +28,7 @@
     ├── AllocatorClosed
     └── NotCopyable                 also a TypeError
 
-The errors of drivers are translated in `allocator.database.failures` and nowhere else; the driver's
+The errors of drivers are translated in `allocator.database.driver_errors` and nowhere else; the driver's
 own error is the `__cause__`.
 """
 

@@ -9,22 +9,22 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
 
-from allocator import forks
 from allocator.backend import Backend, backend_of
-from allocator.background import Background
 from allocator.errors import DatabaseUnavailable, InvalidSetting, Uncopyable
-from allocator.meteor import MeteorSupply
-from allocator.refills import Refills
-from allocator.schemes.epoch import Margin, margin_of
-from allocator.schemes.hosts import hosts_from
-from allocator.schemes.limits import MAX_ID, check_seconds, check_tag, shown
+from allocator.fleet.tags import Tags
+from allocator.generators.batching import Refills
+from allocator.generators.meteor import MeteorSupply
+from allocator.generators.sequence import Sequence, drawn, refill
+from allocator.generators.snowflake import SnowflakeSupply
+from allocator.generators.supply import Supply, Terms
+from allocator.rules.failover import Margin, margin_of
+from allocator.rules.hosts import hosts_from
+from allocator.runtime import forks
+from allocator.runtime.worker_pool import Background
+from allocator.schemes.checks import MAX_ID, check_seconds, check_tag, shown
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
-from allocator.sequence import Sequence, drawn, refill
-from allocator.snowflake import SnowflakeSupply
-from allocator.supply import Supply, Terms
-from allocator.tags import Tags
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine

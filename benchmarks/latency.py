@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from allocator import Allocator
-from allocator.schemes.pace import Wait
+from allocator.schemes.retry import Wait
 from allocator.schemes.segment import Claim, Segments
 
 from .places import Place

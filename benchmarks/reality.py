@@ -14,7 +14,7 @@ import click
 
 from allocator import Allocator
 from allocator.backend import Backend
-from allocator.schemes.lane import Seen
+from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
 from allocator.service.observed import Observed
 

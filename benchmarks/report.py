@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from allocator.database.numbers import our_version
+from allocator.database.registry import our_version
 
 from .goals import GOALS, Verdict, judged
 from .rounds import Race, Spread, spread

@@ -20,7 +20,7 @@ from sqlalchemy import create_engine, make_url, text
 
 from allocator import Allocator
 from allocator.database.store import Database
-from allocator.growth import Growth
+from allocator.fleet.grow import Growth
 
 SECONDS = 2.0
 CONNECTIONS = (1, 16)

@@ -1,8 +1,8 @@
 """A simulated world: processes that run the real rules of segments, before a database that is only times.
 
 Time is a number and events are calls in a heap, so that a minute of ten thousand processes takes seconds. The rules are
-those of `allocator.schemes.segment`; what `allocator.supply` and `allocator.refills` do with threads is done here in
-the order of the events.
+those of `allocator.schemes.segment`; what `generators/supply.py` and `generators/batching.py` do with threads is done
+here in the order of the events.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from allocator.background import THREADS
 from allocator.errors import DatabaseUnavailable
-from allocator.refills import MOST, TRIES
-from allocator.schemes.pace import Wait
+from allocator.generators.batching import MOST, TRIES
+from allocator.runtime.worker_pool import THREADS
+from allocator.schemes.retry import Wait
 from allocator.schemes.segment import Claim, Segments
 
 AWAY = DatabaseUnavailable("away")

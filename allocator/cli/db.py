@@ -46,7 +46,7 @@ def upgrade(urls: tuple[str, ...], as_json: bool, as_sql: bool, since: str | Non
     once for each shard, a fleet of these databases is made, which the role of an application may not do.
     """
     from allocator.database import schema
-    from allocator.database.opening import Opening
+    from allocator.fleet.bootstrap import Opening
 
     if as_sql or since:
         tell_statements(only_one(urls), as_json, as_sql, since)

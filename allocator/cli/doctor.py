@@ -11,8 +11,8 @@ from allocator.cli.db import QUICK, opened
 from allocator.cli.options import REFUSED, fleet_command, show
 
 if TYPE_CHECKING:
-    from allocator.database.health.rights import Rights
-    from allocator.schemes.finding import Finding
+    from allocator.database.grants import Rights
+    from allocator.rules.findings import Finding
 
 ROLE = "allocator_service"
 
@@ -49,7 +49,7 @@ def doctor(role: str | None, urls: tuple[str, ...], as_json: bool) -> None:
 
 
 def print_grants(role: str, urls: tuple[str, ...], as_json: bool) -> None:
-    from allocator.database.health.rights import rights_for
+    from allocator.database.grants import rights_for
 
     listed = []
     for url in urls:

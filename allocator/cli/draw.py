@@ -9,8 +9,8 @@ import click
 
 from allocator.cli.options import fleet_command, ids_of, show
 from allocator.cli.output import check_open
-from allocator.objectid import ObjectId
-from allocator.schemes.limits import check_reserve
+from allocator.generators.objectid import ObjectId
+from allocator.schemes.checks import check_reserve
 
 SCHEMES = ("segment", "ticket", "meteor", "snowflake", "objectid")
 TAGGED = ("segment", "ticket")

@@ -6,7 +6,7 @@ import click
 
 from allocator.cli.db import QUICK, opened
 from allocator.cli.options import command, show
-from allocator.schemes.registry import Node
+from allocator.schemes.leases import Node
 
 
 @click.group()

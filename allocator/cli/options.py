@@ -14,7 +14,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import click
 
 from allocator.errors import AllocatorError, InvalidSetting
-from allocator.schemes.hosts import Hosts, hosts_from
+from allocator.rules.hosts import Hosts, hosts_from
 from allocator.sync import Allocator
 
 P = ParamSpec("P")

@@ -9,8 +9,8 @@ import click
 
 from allocator.cli.options import as_error, from_environment, json_option, show
 from allocator.errors import InvalidId
-from allocator.public import CHECK, TEXTS, PublicIds, Text
-from allocator.schemes.limits import JAVASCRIPT_MAX_ID, MAX_ID
+from allocator.public_ids import CHECK, TEXTS, PublicIds, Text
+from allocator.schemes.checks import JAVASCRIPT_MAX_ID, MAX_ID
 
 P = ParamSpec("P")
 

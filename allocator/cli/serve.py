@@ -9,7 +9,7 @@ import click
 
 from allocator.cli.options import as_error, hosts_option, json_option, shard_hosts, urls_option
 from allocator.errors import InvalidSetting
-from allocator.schemes.limits import check_seconds
+from allocator.schemes.checks import check_seconds
 
 MAX_WORKERS = 256
 

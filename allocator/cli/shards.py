@@ -10,11 +10,11 @@ import click
 
 from allocator.cli.db import QUICK
 from allocator.cli.options import fleet_command, shard_hosts, show, table
-from allocator.schemes.growth import MARGIN
+from allocator.rules.fleet_growth import MARGIN
 
 if TYPE_CHECKING:
-    from allocator.growth import Growth
-    from allocator.roster import Found
+    from allocator.fleet.discovery import Found
+    from allocator.fleet.grow import Growth
 
 HEADINGS = ("shard", "database", "last ticket", "state")
 
@@ -47,7 +47,7 @@ def shards() -> None:
 @contextmanager
 def growing(urls: tuple[str, ...], without: tuple[str, ...] = ()) -> Iterator[Growth]:
     from allocator.database.store import Database
-    from allocator.growth import Growth
+    from allocator.fleet.grow import Growth
 
     growth = Growth([Database(url, QUICK, shard_hosts=shard_hosts()) for url in urls])
     growth.leave_out([Database(url, QUICK) for url in without])
@@ -141,14 +141,14 @@ def adopt_shard(shard: str, margin: int, above: int | None, urls: tuple[str, ...
 
 
 def cells(one: Found) -> tuple[str, ...]:
-    from allocator.roster import state_of
+    from allocator.fleet.discovery import state_of
 
     place = f"{one.row.numbering.offset} of {one.row.numbering.step}" if one.row and not one.row.joining else "-"
     return (place, one.where, str(one.last) if one.row else "-", state_of(one))
 
 
 def described(one: Found) -> dict[str, object]:
-    from allocator.roster import state_of
+    from allocator.fleet.discovery import state_of
 
     numbering = one.row.numbering if one.row else None
     return {

@@ -9,13 +9,13 @@ import click
 
 from allocator.cli.options import fleet_command, ids_of, show, table
 from allocator.errors import AllocatorError
-from allocator.schemes.epoch import Margin, told
-from allocator.schemes.limits import JAVASCRIPT_MAX_ID
+from allocator.remote.wire import tag_to_json
+from allocator.rules.failover import Margin, told
+from allocator.schemes.checks import JAVASCRIPT_MAX_ID
 from allocator.schemes.tag import Tag
-from allocator.schemes.wire import tag_to_json
 
 if TYPE_CHECKING:
-    from allocator.tags import Tags
+    from allocator.fleet.tags import Tags
 
 MARGIN = "Ids left out after a failover, a restore or a restart of the database, or refuse to stop until tags repair."
 HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "margin", "used")

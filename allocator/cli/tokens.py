@@ -13,8 +13,8 @@ from allocator.backend import databases_at
 from allocator.cli.db import QUICK
 from allocator.cli.options import fleet_command, shard_hosts, show, table
 from allocator.cli.output import check_open
-from allocator.schemes.token import DRAW, SCHEMES, VERBS, Token
-from allocator.tokens import Tokens
+from allocator.rules.token import DRAW, SCHEMES, VERBS, Token
+from allocator.service.tokens import Tokens
 
 HEADINGS = ("token", "name", "may", "tags", "schemes", "ids/s", "requests/s", "created", "expires")
 

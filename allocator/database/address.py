@@ -17,10 +17,10 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
 from allocator.database.dialect import Dialect
-from allocator.database.forking import GATE
 from allocator.database.mysql import MySQL
 from allocator.database.postgresql import PostgreSQL
 from allocator.database.sqlite import SQLite
+from allocator.database.sqlite_forks import GATE
 from allocator.errors import InvalidDatabase
 
 DIALECTS: dict[str, Dialect] = {

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 from sqlalchemy import URL, Connection, Engine, update
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.batch import BatchVerbs
-from allocator.database.ground import GroundVerbs
-from allocator.database.shards import ShardVerbs
 from allocator.database.tables import shard
-from allocator.database.tokens import TokenVerbs
+from allocator.database.verbs.batch import BatchVerbs
+from allocator.database.verbs.node_failover import GroundVerbs
+from allocator.database.verbs.shard import ShardVerbs
+from allocator.database.verbs.tokens import TokenVerbs
 from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable
 
 LEFT_OPEN = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import URL
 
-from allocator.database.failures import MISSTATED, UNPROVEN
+from allocator.database.driver_errors import MISSTATED, UNPROVEN
 
 REFUSALS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """A refused connection has no SQLSTATE in psycopg, only the server's words."""

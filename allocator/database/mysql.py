@@ -12,15 +12,15 @@ from sqlalchemy import URL, Connection, CursorResult, Update, func, text
 from sqlalchemy.dialects.mysql import dialect as sql_dialect
 from sqlalchemy.dialects.mysql import insert
 
-from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
-from allocator.database.epochs import NOWHERE
-from allocator.database.message import Answer, sent
-from allocator.database.mysql_run import RUN, cluster_of, is_merely_like_it, times, version_of
+from allocator.database.mysql_identity import RUN, cluster_of, is_merely_like_it, times, version_of
+from allocator.database.mysql_multi import Answer, sent
 from allocator.database.mysql_session import IN_TRANSACTION, SESSION, number_as
-from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
-from allocator.database.tickets import FENCE, FLOOR, drawn_by, with_server
+from allocator.database.verbs.batch import CLAIMABLE, Wanted, ends_of, listed
+from allocator.database.verbs.segments import RAISED, claiming
+from allocator.database.verbs.server_run import NOWHERE
+from allocator.database.verbs.tickets import FENCE, FLOOR, drawn_by, with_server
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
@@ -29,8 +29,8 @@ from allocator.errors import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.schemes.epoch import Here, one_of_several, plain
-from allocator.schemes.shard import Shard
+from allocator.rules.failover import Here, one_of_several, plain
+from allocator.rules.fleet import Shard
 from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import Numbering
 

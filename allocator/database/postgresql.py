@@ -13,14 +13,14 @@ from sqlalchemy import URL, Connection, Engine, Update, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, statement
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
-from allocator.database.epochs import NOWHERE
-from allocator.database.failures import MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN, code_of
+from allocator.database.driver_errors import MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN, code_of
 from allocator.database.libpq import code_of_words, only_scram
-from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
-from allocator.database.tickets import FENCE, FLOOR
+from allocator.database.verbs.batch import CLAIMABLE, Wanted, ends_of, listed, statement
+from allocator.database.verbs.segments import RAISED, claiming
+from allocator.database.verbs.server_run import NOWHERE
+from allocator.database.verbs.tickets import FENCE, FLOOR
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,

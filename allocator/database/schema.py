@@ -27,7 +27,7 @@ from sqlalchemy import (
 from allocator.database.dialect import Dialect
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
 from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
-from allocator.forks import in_child
+from allocator.runtime.forks import in_child
 
 if TYPE_CHECKING:
     from alembic.config import Config

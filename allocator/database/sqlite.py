@@ -11,11 +11,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Update, func, text
 from sqlalchemy.dialects.sqlite import insert
 
-from allocator.database.batch import CLAIMABLE, Wanted, ends_of, listed, rows_of, statement
 from allocator.database.dialect import Dialect
-from allocator.database.segments import RAISED, claiming
 from allocator.database.tables import epoch, segment, worker
-from allocator.database.tickets import FENCE
+from allocator.database.verbs.batch import CLAIMABLE, Wanted, ends_of, listed, rows_of, statement
+from allocator.database.verbs.segments import RAISED, claiming
+from allocator.database.verbs.tickets import FENCE
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,

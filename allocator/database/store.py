@@ -9,13 +9,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from allocator.database.address import host_of, place_of
-from allocator.database.batch import LEAST, Wanted
-from allocator.database.numbers import Numbers, identity
+from allocator.database.registry import Numbers, identity
+from allocator.database.verbs.batch import LEAST, Wanted
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
-from allocator.schemes.claim_log import Claimed
-from allocator.schemes.epoch import Crossing, cross, repaired
-from allocator.schemes.hosts import Hosts, is_named
-from allocator.schemes.lane import ALL, NONE, Lane, Seen, is_outgrown, mark
+from allocator.rules.claim_log import Claimed
+from allocator.rules.failover import Crossing, cross, repaired
+from allocator.rules.hosts import Hosts, is_named
+from allocator.schemes.residues import ALL, NONE, Lane, Seen, is_outgrown, mark
 from allocator.schemes.segment import Claim
 from allocator.schemes.tag import Tag, damaged, settle, unknown
 

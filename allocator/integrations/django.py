@@ -35,7 +35,7 @@ from allocator.integrations.django_ids import (
     upgrade,
     use,
 )
-from allocator.schemes.limits import check_tag
+from allocator.schemes.checks import check_tag
 
 __all__ = ["AllocatedBigAutoField", "AllocatorConfig", "allocator", "give_ids", "use"]
 

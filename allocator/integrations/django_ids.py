@@ -16,7 +16,7 @@ from allocator.database.django import IN_MEMORY, is_same_file, url_of
 from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
 from allocator.integrations.holding import Holder
-from allocator.servers import addresses
+from allocator.remote.http import addresses
 from allocator.sync import Allocator
 
 SETTING = "ALLOCATOR"

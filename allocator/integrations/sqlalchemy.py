@@ -22,8 +22,8 @@ from sqlalchemy.orm.attributes import set_committed_value
 
 from allocator.aio import AsyncAllocator, AsyncSequence
 from allocator.errors import InvalidTag
-from allocator.schemes.limits import check_tag
-from allocator.sequence import Sequence
+from allocator.generators.sequence import Sequence
+from allocator.schemes.checks import check_tag
 from allocator.sync import Allocator
 
 Ids = Allocator | AsyncAllocator

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from allocator.errors import InvalidSetting
+from allocator.schemes.checks import shown
 from allocator.schemes.layout import Layout, layout_from_text
-from allocator.schemes.limits import shown
 from allocator.schemes.meteor import EPOCH as METEOR_EPOCH
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import EPOCH as SNOWFLAKE_EPOCH

@@ -13,10 +13,10 @@ from datetime import datetime
 from uuid import UUID
 
 from allocator.errors import InvalidId, InvalidSetting
-from allocator.schemes.alphabets import BASE32
+from allocator.schemes.checks import MAX_ID, check_whole, shown
+from allocator.schemes.encodings import BASE32
 from allocator.schemes.formats import FORMATS, Format, format_of
 from allocator.schemes.layout import moment
-from allocator.schemes.limits import MAX_ID, check_whole, shown
 from allocator.schemes.meteor import RANDOMS
 from allocator.schemes.objectid import COUNTER, HEX, PROCESS, parse, seconds_of, time_of
 

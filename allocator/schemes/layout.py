@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
 from allocator.errors import InvalidId, InvalidSetting
-from allocator.schemes.limits import check_whole, shown
+from allocator.schemes.checks import check_whole, shown
 
 BITS = 64
 WIDTH = re.compile(r"[0-9]{1,2}", re.ASCII)

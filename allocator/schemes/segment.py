@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
-from allocator.schemes.lane import Lane, is_outgrown, lane_of, mark, without_the_outgrown
-from allocator.schemes.pace import RETRY_PAUSE, Pace, Wait
+from allocator.schemes.residues import Lane, is_outgrown, lane_of, mark, without_the_outgrown
+from allocator.schemes.retry import RETRY_PAUSE, Pace, Wait
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP
 
 LOW_WATER = 10

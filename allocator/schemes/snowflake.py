@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from allocator.errors import AllocatorError, ClockWentBack, Exhausted, InvalidArgument, InvalidSetting, LeaseLost
+from allocator.schemes.checks import check_seconds, check_whole
 from allocator.schemes.layout import MAX_EPOCH, Layout, check_layout, moment
-from allocator.schemes.limits import check_seconds, check_whole
-from allocator.schemes.pace import Pace, Wait
+from allocator.schemes.retry import Pace, Wait
 
 NOTHING = range(0)
 EPOCH = 1_288_834_974_657

@@ -13,8 +13,8 @@ from allocator.errors import (
     SchemaDamaged,
     UnknownTag,
 )
-from allocator.schemes.lane import ALL, Lane, Seen, is_outgrown, mark
-from allocator.schemes.limits import MAX_ID, MAX_STEP, check_tag, check_whole
+from allocator.schemes.checks import MAX_ID, MAX_STEP, check_tag, check_whole
+from allocator.schemes.residues import ALL, Lane, Seen, is_outgrown, mark
 
 DEFAULT_STEP = 1_000
 DEFAULT_MAX_STEP = 1_000_000
@@ -29,7 +29,7 @@ class Tag:
     step, max_step: a claim takes at least `step` ids and, at a high rate, up to `max_step`.
     limit: the greatest id the tag will ever give.
     lane: which of the ids are this database's, where several serve the tag.
-    margin: how many ids are left out after a failover, a restore or a restart, see `allocator.schemes.epoch`; -1 to
+    margin: how many ids are left out after a failover, a restore or a restart, see `allocator.rules.failover`; -1 to
         refuse instead.
     epoch: on which run of which server the row was written last.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from allocator.errors import MaxValueWentBack, ShardMisconfigured
-from allocator.schemes.limits import MAX_ID, shown
+from allocator.schemes.checks import MAX_ID, shown
 
 MAX_SHARDS = 1000
 

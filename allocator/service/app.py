@@ -16,24 +16,25 @@ from starlette.routing import BaseRoute, Route
 import allocator
 from allocator.aio import AsyncAllocator
 from allocator.backend import Databases
-from allocator.service import leaf, pages, routes, tinyid
-from allocator.service.administration import Administration
+from allocator.service import pages, routes
+from allocator.service.auth import Book
+from allocator.service.compat import leaf, tinyid
 from allocator.service.console.routes import Console
-from allocator.service.dispatch import Dispatch
 from allocator.service.draws import Draws
-from allocator.service.figures import Figures
-from allocator.service.front import Front
-from allocator.service.grants import Book
-from allocator.service.ids import Ids
-from allocator.service.limits import states_of
+from allocator.service.handlers import Dispatch
+from allocator.service.hot_path import Front
+from allocator.service.id_handlers import Ids
+from allocator.service.metrics import Figures
 from allocator.service.newcomers import Newcomers
 from allocator.service.observed import Observed, ObservedAllocator
 from allocator.service.openapi import document
+from allocator.service.rate_limits import states_of
+from allocator.service.readiness import Watch
 from allocator.service.refusals import Refusals
 from allocator.service.sequences import Sequences
 from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
-from allocator.service.watch import Watch
-from allocator.tokens import Tokens
+from allocator.service.tag_handlers import Administration
+from allocator.service.tokens import Tokens
 
 PATIENCE = 60.0
 

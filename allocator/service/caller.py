@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any, NamedTuple
 
-from allocator.service.grants import EVERYTHING, Grant
+from allocator.service.auth import EVERYTHING, Grant
 
 NUMBER = "allocator.token"
 """Where a request holds the number of its token, once that is known."""

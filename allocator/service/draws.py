@@ -9,11 +9,11 @@ from time import monotonic
 
 from allocator.aio import AsyncAllocator
 from allocator.errors import InvalidCount
-from allocator.objectid import ObjectId
-from allocator.schemes.limits import check_count
-from allocator.sequence import Sequence
-from allocator.snowflake import SnowflakeSupply
-from allocator.supply import Supply
+from allocator.generators.objectid import ObjectId
+from allocator.generators.sequence import Sequence
+from allocator.generators.snowflake import SnowflakeSupply
+from allocator.generators.supply import Supply
+from allocator.schemes.checks import check_count
 
 METEOR, SNOWFLAKE, OBJECTID = "meteor", "snowflake", "objectid"
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from allocator.errors import AllocatorError, InvalidSetting
-from allocator.schemes.wire import whole
+from allocator.remote.wire import whole
 from allocator.service.problems import HttpRefusal
 
 MAX_BODY = 65_536

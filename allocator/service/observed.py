@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from allocator.backend import Backend
 from allocator.errors import AllocatorError
-from allocator.schemes.lane import Seen
+from allocator.fleet.tags import Tags
 from allocator.schemes.layout import Layout
+from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
 from allocator.sync import Allocator
-from allocator.tags import Tags
 
 T = TypeVar("T")
 

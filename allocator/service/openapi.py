@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from allocator.schemes.token import ADMINISTER, DRAW, READ
-from allocator.service.administration import CONDITIONS
+from allocator.rules.token import ADMINISTER, DRAW, READ
 from allocator.service.forms import Field
 from allocator.service.problems import CONTENT_TYPE
 from allocator.service.routes import PATH_PATTERNS, Route
 from allocator.service.shapes import PROBLEM
+from allocator.service.tag_handlers import CONDITIONS
 
 GROUPS = {DRAW: "ids", READ: "tags", ADMINISTER: "tags", None: "without a verb: any token"}
 PATH_NAME = re.compile(r"\{(\w+)\}")

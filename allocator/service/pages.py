@@ -12,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from allocator.schemes.token import READ
-from allocator.service.asked import Answer
-from allocator.service.dispatch import Dispatch, as_response
-from allocator.service.figures import Figures
+from allocator.rules.token import READ
 from allocator.service.gate import Gate
+from allocator.service.handlers import Dispatch, as_response
+from allocator.service.metrics import Figures
 from allocator.service.openapi import ASSETS, PAGE, POLICY, START, asset
 from allocator.service.problems import HttpRefusal
+from allocator.service.readiness import Watch
 from allocator.service.refusals import NO_STORE
-from allocator.service.watch import Watch
+from allocator.service.request import Answer
 
 FIGURES_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

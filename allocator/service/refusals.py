@@ -12,7 +12,7 @@ from typing import Any
 
 from allocator.errors import AllocatorError
 from allocator.service.caller import caller_of
-from allocator.service.logs import REFUSED, masked
+from allocator.service.log_config import REFUSED, masked
 from allocator.service.problems import CONTENT_TYPE, body_of, headers_of, name_of, status_of
 
 log = logging.getLogger(REFUSED)

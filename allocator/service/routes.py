@@ -8,21 +8,21 @@ from functools import partial
 from typing import Any
 
 from allocator.errors import InvalidCount
+from allocator.remote.wire import holder_of, margin_from_json, seen_from_text
+from allocator.rules.token import ADMINISTER, DRAW, READ
+from allocator.schemes.checks import MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
 from allocator.schemes.formats import FORMATS
 from allocator.schemes.inspect import SCHEMES
 from allocator.schemes.layout import layout_from_text
-from allocator.schemes.limits import MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
 from allocator.schemes.snowflake import NUMBER_BITS
 from allocator.schemes.snowflake import SNOWFLAKE as SNOWFLAKE_LAYOUT
-from allocator.schemes.token import ADMINISTER, DRAW, READ
-from allocator.schemes.wire import holder_of, margin_from_json, seen_from_text
 from allocator.service import shapes
-from allocator.service.administration import PAGE, Administration
-from allocator.service.asked import Handler
 from allocator.service.draws import METEOR, OBJECTID, SNOWFLAKE
 from allocator.service.forms import Field, choice, flag, long_number, number, text
-from allocator.service.ids import Ids
+from allocator.service.id_handlers import Ids
+from allocator.service.request import Handler
 from allocator.service.sequences import MAX_PAGE
+from allocator.service.tag_handlers import PAGE, Administration
 
 TAG_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$"
 MAX_MILLISECOND = 2**53

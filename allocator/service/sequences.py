@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 from allocator.aio import AsyncAllocator, drawn
 from allocator.errors import DatabaseUnavailable, TagExists, UnknownTag
-from allocator.schemes.lane import Seen
-from allocator.schemes.limits import check_tag
+from allocator.fleet.tags import Tags
+from allocator.schemes.checks import check_tag
+from allocator.schemes.residues import Seen
 from allocator.schemes.tag import Tag
 from allocator.service.caller import Caller
 from allocator.service.draws import Draws, SequenceDraw
 from allocator.service.gate import Gate
 from allocator.service.newcomers import Newcomers
 from allocator.service.problems import HttpRefusal
-from allocator.tags import Tags
 
 T = TypeVar("T")
 

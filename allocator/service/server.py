@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from allocator.backend import databases_at
 from allocator.errors import DatabaseUnavailable, InvalidSetting
-from allocator.servers import addresses
-from allocator.service.logs import config_of
+from allocator.remote.http import addresses
+from allocator.service.log_config import config_of
 from allocator.service.settings import FIGURES, STOPPING, ServeSettings
-from allocator.tokens import Tokens
+from allocator.service.tokens import Tokens
 
 if TYPE_CHECKING:
     import uvicorn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from allocator.schemes.hosts import Hosts
+from allocator.rules.hosts import Hosts
 
 FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder of the workers' figures; prometheus-client looks at it when it is imported."""

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, NotCopyable
-from allocator.schemes.lane import Seen
+from allocator.fleet.tags import Tags
+from allocator.rules.fleet import STATEMENTS
+from allocator.schemes.checks import check_tag
 from allocator.schemes.layout import Layout
-from allocator.schemes.limits import check_tag
+from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
-from allocator.schemes.shard import STATEMENTS
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, settle, unknown
-from allocator.tags import Tags
 from allocator.testing.rows import Rows
 
 P = ParamSpec("P")

@@ -10,7 +10,7 @@ from typing import Any, Unpack, cast
 from allocator.aio import AsyncAllocator, Settings
 from allocator.backend import check_statement
 from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting
-from allocator.schemes.limits import shown
+from allocator.schemes.checks import shown
 from allocator.sync import Allocator
 from allocator.testing.backend import MemoryBackend
 from allocator.testing.supplies import AtOnce, MemoryMeteors, MemorySequence, MemorySnowflakes

@@ -1,4 +1,4 @@
-"""The rows of the tags in memory, by the verbs of `allocator.database`, so that `allocator.tags.Tags` does the rest."""
+"""The rows of the tags in memory, by the verbs of `allocator.database`, so that `Tags` does the rest."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from allocator.errors import SchemaOutOfDate
-from allocator.schemes.epoch import plain, repaired
+from allocator.fleet.tags import COLUMNS
+from allocator.rules.failover import plain, repaired
 from allocator.schemes.tag import Tag
-from allocator.tags import COLUMNS
 
 T = TypeVar("T")
 

@@ -11,17 +11,17 @@ from concurrent.futures import Future
 from math import inf
 from typing import ParamSpec, Protocol, TypeVar, cast
 
-from allocator.background import Background, Work
 from allocator.errors import AllocatorClosed, AllocatorError
-from allocator.iterators import LockedIterator
-from allocator.meteor import MeteorSupply
+from allocator.generators.meteor import MeteorSupply
+from allocator.generators.sequence import Sequence
+from allocator.generators.snowflake import SnowflakeSupply
+from allocator.generators.supply import Ended, Supply, Terms
+from allocator.runtime.iterators import LockedIterator
+from allocator.runtime.worker_pool import Background, Work
+from allocator.schemes.leases import check_node
 from allocator.schemes.meteor import MeteorBlocks, NodeClaim
-from allocator.schemes.pace import Wait
-from allocator.schemes.registry import check_node
+from allocator.schemes.retry import Wait
 from allocator.schemes.snowflake import NOTHING, LeaseClaim, LeasedSnowflake
-from allocator.sequence import Sequence
-from allocator.snowflake import SnowflakeSupply
-from allocator.supply import Ended, Supply, Terms
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from rig.throwaway import free_port
 from allocator import Allocator
 from allocator.cli import main
 from allocator.database.tables import REVISIONS
-from allocator.schemes.claim_log import Claimed
+from allocator.rules.claim_log import Claimed
 from allocator.schemes.layout import Layout
 from allocator.schemes.meteor import METEOR
 

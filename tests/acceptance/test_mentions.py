@@ -14,8 +14,9 @@ from rig.documents import INDENTED, README, ROOT, all_words, anchors, blocks, co
 
 import allocator
 from allocator.cli import main
-from allocator.service import leaf, routes, tinyid
-from allocator.service.figures import Figures
+from allocator.service import routes
+from allocator.service.compat import leaf, tinyid
+from allocator.service.metrics import Figures
 
 INDEX = ROOT / "docs" / "index.md"
 PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]

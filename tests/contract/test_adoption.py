@@ -16,7 +16,7 @@ from sqlalchemy import Engine, create_engine, text
 from allocator import Allocator, Tag
 from allocator.cli import main
 from allocator.database.store import Database
-from allocator.tags import Tags
+from allocator.fleet.tags import Tags
 
 ONE = pytest.mark.parametrize("kind", ["sqlite"])
 """For what is the same on every database."""

@@ -15,10 +15,10 @@ from rig.wire import Turn, Wire
 from sqlalchemy import create_engine, event, make_url, text
 
 from allocator import Allocator, AsyncAllocator, Exhausted, MaxValueWentBack, SchemaOutOfDate
-from allocator.background import THREADS
 from allocator.database import mysql, postgresql
 from allocator.database.store import Database
-from allocator.schemes.lane import ALL, Lane
+from allocator.runtime.worker_pool import THREADS
+from allocator.schemes.residues import ALL, Lane
 from allocator.schemes.segment import Claim
 from allocator.schemes.tag import Tag
 

@@ -11,8 +11,8 @@ import pytest
 from rig.service import Served
 
 from allocator.database.store import Database
-from allocator.schemes.token import SCHEMES, VERBS
-from allocator.tokens import Tokens
+from allocator.rules.token import SCHEMES, VERBS
+from allocator.service.tokens import Tokens
 
 CASES = 10
 """Examples of each kind for each route; about 600 requests in all."""

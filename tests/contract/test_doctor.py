@@ -17,7 +17,7 @@ from rig.wire import Wire
 from sqlalchemy import create_engine
 
 from allocator import Allocator, AsyncAllocator, InvalidDatabase, InvalidSetting, MeteorSettings
-from allocator.database.health.asking import ANOTHER, Question, answers
+from allocator.database.questions.asking import ANOTHER, Question, answers
 from allocator.database.store import Database
 from allocator.database.tables import REVISIONS
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, examine, is_healthy

@@ -14,8 +14,8 @@ from rig.ailing import Patient, named
 from rig.sql import execute
 
 from allocator import doctor
-from allocator.database.health.rules_of_sqlite import loses_commits
 from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy
+from allocator.doctor.sqlite_rules import loses_commits
 
 NOBODY = 65_534
 

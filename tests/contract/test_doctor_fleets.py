@@ -13,7 +13,7 @@ from rig.sql import execute
 from allocator import Allocator
 from allocator.database.store import Database
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, examine
-from allocator.growth import Growth
+from allocator.fleet.grow import Growth
 
 
 @pytest.fixture

@@ -24,14 +24,14 @@ from allocator import (
     ServerReplaced,
     UnknownTag,
 )
-from allocator.database.forking import GATE
+from allocator.database.sqlite_forks import GATE
 from allocator.database.store import Database
-from allocator.growth import Growth
-from allocator.schemes.epoch import Crossing
-from allocator.schemes.ground import LEASES_LEFT_OUT_MS, NODES_LEFT_OUT, SECONDS
-from allocator.schemes.lane import ALL
+from allocator.fleet.grow import Growth
+from allocator.rules.failover import Crossing
+from allocator.rules.node_failover import LEASES_LEFT_OUT_MS, NODES_LEFT_OUT, SECONDS
 from allocator.schemes.meteor import METEOR
-from allocator.schemes.pace import RETRY_PAUSE
+from allocator.schemes.residues import ALL
+from allocator.schemes.retry import RETRY_PAUSE
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 
 MARGIN = 10**9
@@ -233,7 +233,7 @@ def test_nodes_that_may_be_forgotten_are_left_out(face, fresh):
 
 def test_processes_that_see_the_move_at_one_moment_leave_nodes_out_once(fresh, monkeypatch):
     """Else those of a second failover, who leave them out once, could meet those of the first, who did so twice."""
-    monkeypatch.setattr("allocator.database.numbers.nodes_left_out", lambda at: 300)
+    monkeypatch.setattr("allocator.database.registry.nodes_left_out", lambda at: 300)
     with closing(Database(fresh)) as one, closing(Database(fresh)) as another:
         first, others, move = one.register_node(), [another], type(one.dialect).move_ground
         execute(fresh, MOVED)

@@ -12,7 +12,7 @@ from time import monotonic, time
 import pytest
 from rig.hostile import DRIPS, FLOODS, Hostile, saying
 
-import allocator.deadline
+import allocator.remote.deadline
 from allocator import (
     Allocator,
     AllocatorError,
@@ -22,10 +22,10 @@ from allocator import (
     Tag,
     UnknownTag,
 )
-from allocator.client import Service
-from allocator.schemes.lane import Lane
+from allocator.remote.client import Service
+from allocator.remote.http import Servers
+from allocator.schemes.residues import Lane
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
-from allocator.servers import Servers
 
 TIMEOUT = 1.5
 SETTINGS = {"tag": "order", "max_value": "0", "step": 50, "max_step": 50, "limit": "1000000"}
@@ -64,7 +64,7 @@ def test_the_only_server_costs_no_more_than_the_timeout(name):
 
 @pytest.mark.parametrize("name", FLOODS)
 def test_an_answer_without_end_fills_no_memory(name, monkeypatch):
-    monkeypatch.setattr(allocator.deadline, "MAX_ANSWER", 1024 * 1024)
+    monkeypatch.setattr(allocator.remote.deadline, "MAX_ANSWER", 1024 * 1024)
     before, piece = FLOODS[name]
 
     def answers(asked: str) -> Iterator[bytes]:
@@ -81,14 +81,14 @@ def test_all_addresses_of_a_host_share_the_time(monkeypatch):
     """As a name with several records whose machines are gone: no packet comes back from any."""
     given: list[float] = []
 
-    class Mute(allocator.deadline.socket.socket):
+    class Mute(allocator.remote.deadline.socket.socket):
         def connect(self, address: object) -> None:
             given.append(self.gettimeout() or 0.0)
             raise TimeoutError("timed out")
 
     found = [(2, 1, 6, "", (f"192.0.2.{number}", 80)) for number in range(4)]
-    monkeypatch.setattr(allocator.deadline.socket, "getaddrinfo", lambda *args, **options: found)
-    monkeypatch.setattr(allocator.deadline.socket, "socket", Mute)
+    monkeypatch.setattr(allocator.remote.deadline.socket, "getaddrinfo", lambda *args, **options: found)
+    monkeypatch.setattr(allocator.remote.deadline.socket, "socket", Mute)
     with pytest.raises(DatabaseUnavailable, match="did not answer"):
         asking("http://ids.example.org", timeout=1).read_tag("order")
 

@@ -11,14 +11,14 @@ from click.testing import CliRunner
 from rig.service import Served
 from sqlalchemy import create_engine, insert
 
-import allocator.client
+import allocator.remote.client
 from allocator import Allocator, DatabaseRefused, DatabaseUnavailable
 from allocator.cli import main
-from allocator.client import Service
 from allocator.database.tables import segment
+from allocator.fleet.tags import Tags
+from allocator.remote.client import Service
 from allocator.schemes.tag import Tag
 from allocator.service.sequences import page_of
-from allocator.tags import Tags
 from allocator.testing.rows import Rows
 
 ENDINGS = ("-b", ".a", "0", ":c", "A", "Z", "_d", "a", "b")
@@ -161,7 +161,7 @@ def test_a_client_takes_pages_that_follow_each_other_alone():
 
 def test_a_client_that_is_refused_for_the_moment_may_try_again(monkeypatch):
     body = b'{"error": "Refused", "detail": "16 requests wait for the list of the tags already; try again"}'
-    error = allocator.servers.refusal("https://ids.example.org", 503, body)
+    error = allocator.remote.http.refusal("https://ids.example.org", 503, body)
 
     assert isinstance(error, DatabaseUnavailable)
     assert "16 requests wait" in str(error)

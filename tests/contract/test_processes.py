@@ -52,7 +52,7 @@ def test_a_loop_that_goes_on_in_a_forked_child_gives_ids_of_its_own(url, tag):
 
 
 def test_control_a_loop_whose_range_is_not_emptied_repeats_ids(url, tag, monkeypatch):
-    monkeypatch.setattr("allocator.supply.exhaust", lambda values: None)
+    monkeypatch.setattr("allocator.generators.supply.exhaust", lambda values: None)
     with Allocator(url) as ids:
         endless = iter(ids.sequence(tag))
         assert [next(endless), next(endless)] == [1, 2]
@@ -151,7 +151,7 @@ def test_a_fork_while_a_list_is_half_drawn_leaves_that_half_to_the_parent(tag, m
 
 
 def test_control_without_the_hook_a_child_repeats_the_parents_ids(url, tag):
-    from allocator import forks
+    from allocator.runtime import forks
 
     with Allocator(url) as ids:
         ids.next_id(tag)

@@ -36,8 +36,8 @@ from allocator import (
 )
 from allocator.database import mysql
 from allocator.database.store import Database
-from allocator.growth import Growth
-from allocator.schemes import growth as rules
+from allocator.fleet.grow import Growth
+from allocator.rules import fleet_growth as rules
 
 on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb"], indirect=True)
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
@@ -684,7 +684,7 @@ def test_a_client_that_cannot_reach_a_shard_follows_the_others(face, shards, mon
 
 @once
 def test_a_fleet_that_was_begun_is_completed_by_the_same_shards(face, shards, monkeypatch):
-    from allocator.database.opening import Opening
+    from allocator.fleet.bootstrap import Opening
 
     urls = shards(2)
     write, written = Opening._write, []
@@ -710,7 +710,7 @@ def test_a_fleet_that_was_begun_is_completed_by_the_same_shards(face, shards, mo
 @pytest.mark.parametrize("use", ["tag", "ticket"])
 def test_a_database_that_is_used_alone_while_a_fleet_is_made_is_none_of_it(face, shards, monkeypatch, use):
     """Between the look at it and its row: what it gave has no remainder, and the fleet must not begin."""
-    from allocator.database.opening import Opening
+    from allocator.fleet.bootstrap import Opening
 
     urls = shards(2)
     alone, write, drawn = face(urls[1]), Opening._write, []
@@ -1042,7 +1042,7 @@ def test_tags_are_not_changed_on_a_part_of_the_shards(face, shards, monkeypatch)
     def unusable(known, url):
         raise InvalidDatabase(f"{url} needs a driver, which is not installed")
 
-    monkeypatch.setattr("allocator.shards.sibling", unusable)
+    monkeypatch.setattr("allocator.fleet.fleet.sibling", unusable)
     ids = face(shards=[one])
     alone = face(one)
     assert ids.ticket("a") > 0

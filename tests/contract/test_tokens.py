@@ -21,9 +21,9 @@ from sqlalchemy import create_engine, text
 from allocator import Allocator, InvalidSetting
 from allocator.cli import main
 from allocator.database.store import Database
-from allocator.schemes.token import digest_of
-from allocator.service.logs import LINES
-from allocator.tokens import Tokens
+from allocator.rules.token import digest_of
+from allocator.service.log_config import LINES
+from allocator.service.tokens import Tokens
 
 KNOWN_WITHIN = 8.0
 """Seconds within which a service has read the tokens again."""

@@ -15,9 +15,9 @@ from rig.wire import Wire
 
 from allocator import Allocator, DatabaseUnavailable, InvalidId, InvalidSetting, MeteorSettings
 from allocator.backend import databases_at
-from allocator.schemes.claim_log import claim_in
+from allocator.doctor.trace import claims_of, trace
+from allocator.rules.claim_log import claim_in
 from allocator.schemes.layout import Layout
-from allocator.tracing import claims_of, trace
 
 
 def traced(url: str, number: object, meteor: MeteorSettings | None = None):

@@ -26,9 +26,9 @@ from allocator import (
     SchemaOutOfDate,
 )
 from allocator.database import mysql, schema
-from allocator.database.segments import only_row
 from allocator.database.store import Database
-from allocator.schemes.lane import Lane
+from allocator.database.verbs.segments import only_row
+from allocator.schemes.residues import Lane
 
 SERVERS = ("postgres", "mysql", "mariadb")
 on_servers = pytest.mark.parametrize("kind", SERVERS, indirect=True)
@@ -182,7 +182,7 @@ def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
     with Allocator(url) as ids:
         ids.reserve(tag, 1)
         dialect, answers = ids._backend.database.dialect, [True, True, False]
-        monkeypatch.setattr("allocator.database.runner.is_contended", lambda error, dialect: answers.pop(0))
+        monkeypatch.setattr("allocator.database.connection.is_contended", lambda error, dialect: answers.pop(0))
         claim = type(dialect).claim_segment
 
         def deadlocked(self, connection, *claimed):

@@ -17,8 +17,8 @@ from rig.forking import found_in_child
 
 from allocator import Allocator, NotCopyable, ObjectId
 from allocator.database import schema
-from allocator.database.forking import Gate
-from allocator.objectid import generator
+from allocator.database.sqlite_forks import Gate
+from allocator.generators.objectid import generator
 
 inherited: Allocator
 
@@ -156,7 +156,7 @@ IMPORTING = """
 import os, sys, threading
 
 from allocator import Allocator
-from allocator.database.forking import GATE
+from allocator.database.sqlite_forks import GATE
 
 URL = "mysql+pymysql://root@127.0.0.1:1/ids"
 importing, goes_on = threading.Event(), threading.Event()

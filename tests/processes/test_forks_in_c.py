@@ -13,18 +13,9 @@ from threading import Barrier, Thread
 import pytest
 from rig.forking import fork_in_c, found_in_child, in_child
 
-from allocator import (
-    Allocator,
-    AllocatorError,
-    AsyncAllocator,
-    ForkedUnseen,
-    Meteor,
-    NotCopyable,
-    ObjectId,
-    Snowflake,
-    forks,
-)
-from allocator.background import THREADS
+from allocator import Allocator, AllocatorError, AsyncAllocator, ForkedUnseen, Meteor, NotCopyable, ObjectId, Snowflake
+from allocator.runtime import forks
+from allocator.runtime.worker_pool import THREADS
 
 TESTS = str(Path(__file__).parent.parent)
 

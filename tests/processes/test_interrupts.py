@@ -14,8 +14,8 @@ from rig.memory import MemorySource, sequence
 from rig.steps import Steps, acting
 
 from allocator import DatabaseUnavailable, Meteor, ObjectId, ReentrantCall, Snowflake
-from allocator.entry import reentrant
-from allocator.supply import Supply
+from allocator.generators.supply import Supply
+from allocator.runtime.reentrancy import reentrant
 
 STRIDE = 11
 """Of the steps at which something is drawn; the long runs take each."""
@@ -58,7 +58,7 @@ def test_a_handler_that_reserves_of_the_same_tag_gets_a_block_or_a_refusal():
 
 
 def test_control_without_the_refusal_a_handler_waits_for_itself(monkeypatch):
-    monkeypatch.setattr("allocator.supply.check_entry", lambda lock, name: None)
+    monkeypatch.setattr("allocator.generators.supply.check_entry", lambda lock, name: None)
     with pytest.raises(DatabaseUnavailable, match="did not answer"):
         list(every_step(lambda found: found.inside.append(found.ids.next_id()), timeout=0.05, stride=3))
 
@@ -90,7 +90,7 @@ def test_a_handler_that_forks_repeats_at_most_the_id_of_that_very_call():
 
 
 def test_control_a_fork_in_a_handler_that_is_not_noticed_repeats_a_piece(monkeypatch):
-    monkeypatch.setattr("allocator.background.Background.renew", lambda self: None)
+    monkeypatch.setattr("allocator.runtime.worker_pool.Background.renew", lambda self: None)
     found = [repeats(one, 14) for one in every_step(fork, stride=STRIDE)]
 
     assert max(found) > 1

@@ -10,7 +10,7 @@ from rig.memory import MemorySource, sequence
 
 from allocator import Allocator, AsyncAllocator, DatabaseUnavailable
 from allocator.aio import AsyncSequence
-from allocator.tags import Tags
+from allocator.fleet.tags import Tags
 
 WAITERS = 6
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable
-from allocator.schemes.ground import Ground
-from allocator.schemes.lane import ALL, Lane
-from allocator.schemes.shard import BEGUN, Shard
+from allocator.rules.fleet import BEGUN, Shard
+from allocator.rules.node_failover import Ground
+from allocator.schemes.residues import ALL, Lane
 from allocator.schemes.tag import Tag
 
 

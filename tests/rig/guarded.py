@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from allocator.database.store import Database
-from allocator.schemes.token import SCHEMES
-from allocator.tokens import Tokens
+from allocator.rules.token import SCHEMES
+from allocator.service.tokens import Tokens
 from rig.service import Served
 
 

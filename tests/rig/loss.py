@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from allocator.background import Background
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
-from allocator.growth import Growth
-from allocator.schemes.lane import Lane, is_outgrown
-from allocator.shards import Fleet
+from allocator.fleet.fleet import Fleet
+from allocator.fleet.grow import Growth
+from allocator.runtime.worker_pool import Background
+from allocator.schemes.residues import Lane, is_outgrown
 from rig.fleet import MemoryShard
 
 TAGS = ("order", "user", "rare")

@@ -7,12 +7,12 @@ from collections import abc
 from collections.abc import Mapping
 from dataclasses import replace
 
-from allocator.background import Background
 from allocator.errors import AllocatorError, UnknownTag
-from allocator.schemes.lane import ALL, Seen, mark
+from allocator.generators.supply import Terms
+from allocator.runtime.worker_pool import Background
+from allocator.schemes.residues import ALL, Seen, mark
 from allocator.schemes.segment import Claim
 from allocator.schemes.tag import Tag, settle
-from allocator.supply import Terms
 from allocator.sync import Sequence
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from allocator import Allocator
-from allocator.schemes.pace import RETRY_PAUSE
+from allocator.schemes.retry import RETRY_PAUSE
 from rig.drawers import Drawer, Drawn, Process, draw_together
 from rig.forgetful import Forgetful
 from rig.numbers import Crowds

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from copy import copy
 from typing import TYPE_CHECKING
 
-from allocator.segments import SegmentSupply
+from allocator.generators.segment_supply import SegmentSupply
 from simulation.account import Account
 from simulation.violation import Violation
 

@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 from allocator.database.store import Database
 from allocator.errors import DatabaseUnavailable
-from allocator.schemes.lane import Lane, Seen
-from allocator.schemes.pace import Pace
+from allocator.generators.supply import Supply
+from allocator.schemes.residues import Lane, Seen
+from allocator.schemes.retry import Pace
 from allocator.schemes.segment import Segments
 from allocator.schemes.snowflake import LeasedSnowflake, SnowflakeBlocks
-from allocator.supply import Supply
 from simulation.clocks import Time
 from simulation.dialect import SEGMENT, Dialect
 from simulation.fates import Fate

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from allocator.database.batch import Wanted
 from allocator.database.dialect import LEFT_OPEN
+from allocator.database.verbs.batch import Wanted
 from allocator.errors import AllocatorError, DatabaseUnavailable
-from allocator.schemes.epoch import Crossing, Here, plain
-from allocator.schemes.ground import Ground
-from allocator.schemes.lane import Lane
-from allocator.schemes.registry import Worker
-from allocator.schemes.shard import Shard
+from allocator.rules.failover import Crossing, Here, plain
+from allocator.rules.fleet import Shard
+from allocator.rules.node_failover import Ground
+from allocator.schemes.leases import Worker
+from allocator.schemes.residues import Lane
 from allocator.schemes.tag import Tag
 from simulation.fates import Fate
 from simulation.network import CONTENDED, Connection, Failure

@@ -13,7 +13,7 @@ from enum import Enum
 from math import comb
 
 from allocator.errors import AllocatorError, DatabaseUnavailable
-from allocator.schemes.lane import ALL, mark
+from allocator.schemes.residues import ALL, mark
 from allocator.schemes.segment import Claim, Segments
 from allocator.schemes.tag import settle
 from simulation.statement import Row, Rules, claimed

@@ -11,15 +11,15 @@ from typing import Any
 from unittest.mock import patch
 
 import allocator.aio
-import allocator.background
-import allocator.database.numbers
-import allocator.database.runner
-import allocator.meteor
-import allocator.segments
-import allocator.sequence
-import allocator.shards
-import allocator.snowflake
-import allocator.supply
+import allocator.database.connection
+import allocator.database.registry
+import allocator.fleet.fleet
+import allocator.generators.meteor
+import allocator.generators.segment_supply
+import allocator.generators.sequence
+import allocator.generators.snowflake
+import allocator.generators.supply
+import allocator.runtime.worker_pool
 import allocator.sync
 from allocator.backend import Databases
 from simulation import clocks, threads
@@ -57,19 +57,22 @@ NUMBERS = {
     "identity": lambda: ("simulated", current().process.number),  # type: ignore[union-attr]
 }
 FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
-    (allocator.supply, {"monotonic": clocks.monotonic, "Future": threads.Future, "threading": threads.Threading}),
-    (allocator.segments, {"monotonic": clocks.monotonic}),
-    (allocator.segments.SegmentSupply, {"_granted": note_what_is_late}),
-    (allocator.sequence, {"monotonic": clocks.monotonic}),
-    (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
-    (allocator.shards, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
-    (allocator.snowflake, {"time": clocks.Time, "threading": threads.Threading}),
     (
-        allocator.meteor,
+        allocator.generators.supply,
+        {"monotonic": clocks.monotonic, "Future": threads.Future, "threading": threads.Threading},
+    ),
+    (allocator.generators.segment_supply, {"monotonic": clocks.monotonic}),
+    (allocator.generators.segment_supply.SegmentSupply, {"_granted": note_what_is_late}),
+    (allocator.generators.sequence, {"monotonic": clocks.monotonic}),
+    (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
+    (allocator.fleet.fleet, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
+    (allocator.generators.snowflake, {"time": clocks.Time, "threading": threads.Threading}),
+    (
+        allocator.generators.meteor,
         {"time": clocks.Time.time, "urandom": lambda size: dice().randbytes(size), "threading": threads.Threading},
     ),
     (
-        allocator.background,
+        allocator.runtime.worker_pool,
         {
             "monotonic": clocks.monotonic,
             "Future": threads.Future,
@@ -77,8 +80,8 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
             "threading": threads.Threading,
         },
     ),
-    (allocator.database.runner, RUNNER),
-    (allocator.database.numbers, NUMBERS),
+    (allocator.database.connection, RUNNER),
+    (allocator.database.registry, NUMBERS),
 )
 
 

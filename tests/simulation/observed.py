@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from allocator import Allocator
 from allocator.backend import Databases
-from allocator.schemes.lane import Seen
+from allocator.generators.segment_supply import SegmentSupply
 from allocator.schemes.layout import Layout
+from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
-from allocator.segments import SegmentSupply
 from simulation.scheduler import current
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from allocator.schemes.limits import MAX_ID
+from allocator.schemes.checks import MAX_ID
 from simulation.fates import Fate
 
 FAULTS_END = 2.0

@@ -15,7 +15,7 @@ from allocator.errors import (
     ServerReplaced,
     UnknownTag,
 )
-from allocator.schemes.limits import MAX_ID
+from allocator.schemes.checks import MAX_ID
 from simulation.calls import STAMP
 from simulation.scheduler import pause
 

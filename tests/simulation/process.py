@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+from allocator.generators.snowflake import Snowflake
 from allocator.schemes.layout import Layout
-from allocator.snowflake import Snowflake
 from simulation.calls import Calls
 from simulation.clocks import Clock, Time, sleep
 from simulation.observed import ObservedAllocator

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from allocator.schemes.epoch import Crossing
-from allocator.schemes.lane import ALL, Lane
+from allocator.rules.failover import Crossing
+from allocator.schemes.residues import ALL, Lane
 from allocator.schemes.tag import Tag
 
 

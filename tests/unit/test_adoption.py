@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator.schemes.adoption import LeafRow, Refusal, TinyidRow, leaf, tinyid
-from allocator.schemes.limits import MAX_ID, MAX_STEP
+from allocator.rules.leaf_tinyid import LeafRow, Refusal, TinyidRow, leaf, tinyid
+from allocator.schemes.checks import MAX_ID, MAX_STEP
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
 

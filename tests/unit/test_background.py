@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from allocator import forks
-from allocator.background import THREADS, Background
+from allocator.runtime import forks
+from allocator.runtime.worker_pool import THREADS, Background
 
 
 def ours() -> list[threading.Thread]:

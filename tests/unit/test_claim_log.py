@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from allocator.schemes.claim_log import Claimed, claim_in
+from allocator.rules.claim_log import Claimed, claim_in
 
 AT = datetime(2026, 11, 22, 15, 4, 5, tzinfo=UTC)
 CLAIM = Claimed("order", range(3, 31, 3), "web-1", 4711, AT, "sqlite:///ids.db")

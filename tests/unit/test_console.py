@@ -13,17 +13,17 @@ import pytest
 
 from allocator import DatabaseUnavailable, inspect_id
 from allocator.schemes.tag import Tag
-from allocator.service.console import words
-from allocator.service.console.access import LASTING, Seal, cookie_name, is_from_us, own_path
+from allocator.service.console import formatting
+from allocator.service.console.actions import settings_of
 from allocator.service.console.assets import FILES, STATIC, Assets
-from allocator.service.console.bits import bands
+from allocator.service.console.bit_drawing import bands
 from allocator.service.console.cached import PAUSE, Cached
-from allocator.service.console.changes import settings_of
 from allocator.service.console.history import Ring, Sample, together
 from allocator.service.console.peers import ASKED_FOR, FRESH, MOST_ASKED, Peers, Told
 from allocator.service.console.pulse import ALL, STRIDE, TAG_SECONDS, Pulse
 from allocator.service.console.rows import PAGE, Figure, days_left, lasting, page_of, row_of, sorting, sum_of
 from allocator.service.console.screen import Screen
+from allocator.service.console.sessions import LASTING, Seal, cookie_name, is_from_us, own_path
 from allocator.service.console.views import asked_of
 
 DIGEST = bytes(range(32))
@@ -240,38 +240,38 @@ def test_only_what_was_filled_in_and_changed_is_set():
 @pytest.mark.parametrize(
     ("said", "words_"),
     [
-        (words.count(1234567), "1 234 567"),
-        (words.rate(0), words.NONE),
-        (words.rate(0.05), "0.05"),
-        (words.rate(3.14), "3.1"),
-        (words.rate(12345.6), "12 346"),
-        (words.latency(0), words.NONE),
-        (words.latency(0.0034), "3.4 ms"),
-        (words.latency(0.25), "250 ms"),
-        (words.latency(2.5), "2.5 s"),
-        (words.lasting(inf), "idle"),
-        (words.lasting(None), words.NONE),
-        (words.lasting(2.5), "2.5 s"),
-        (words.lasting(59.6), "60 s"),
-        (words.lasting(600), "10 min"),
-        (words.lasting(7300), "2 h"),
-        (words.lasting(864000), "10 days"),
-        (words.days(None), words.NONE),
-        (words.days(3.25), "3.2 days"),
-        (words.days(400), "400 days"),
-        (words.days(3653), "10 years"),
-        (words.days(1e12), "> 100 years"),
-        (words.part(0, 100), "0 %"),
-        (words.part(1, 10**9), "< 0.01 %"),
-        (words.part(25, 100), "25.00 %"),
-        (words.ago(0.2), "just now"),
-        (words.ago(30), "30 s ago"),
-        (words.ago(inf), "never"),
-        (words.duration(inf), "for ever"),
+        (formatting.count(1234567), "1 234 567"),
+        (formatting.rate(0), formatting.NONE),
+        (formatting.rate(0.05), "0.05"),
+        (formatting.rate(3.14), "3.1"),
+        (formatting.rate(12345.6), "12 346"),
+        (formatting.latency(0), formatting.NONE),
+        (formatting.latency(0.0034), "3.4 ms"),
+        (formatting.latency(0.25), "250 ms"),
+        (formatting.latency(2.5), "2.5 s"),
+        (formatting.lasting(inf), "idle"),
+        (formatting.lasting(None), formatting.NONE),
+        (formatting.lasting(2.5), "2.5 s"),
+        (formatting.lasting(59.6), "60 s"),
+        (formatting.lasting(600), "10 min"),
+        (formatting.lasting(7300), "2 h"),
+        (formatting.lasting(864000), "10 days"),
+        (formatting.days(None), formatting.NONE),
+        (formatting.days(3.25), "3.2 days"),
+        (formatting.days(400), "400 days"),
+        (formatting.days(3653), "10 years"),
+        (formatting.days(1e12), "> 100 years"),
+        (formatting.part(0, 100), "0 %"),
+        (formatting.part(1, 10**9), "< 0.01 %"),
+        (formatting.part(25, 100), "25.00 %"),
+        (formatting.ago(0.2), "just now"),
+        (formatting.ago(30), "30 s ago"),
+        (formatting.ago(inf), "never"),
+        (formatting.duration(inf), "for ever"),
     ],
 )
 def test_numbers_as_people_read_them(said, words_):
-    assert said.replace(words.THIN, " ") == words_
+    assert said.replace(formatting.THIN, " ") == words_
 
 
 def test_the_bits_of_an_id_add_up():

@@ -7,9 +7,16 @@ from dataclasses import replace
 import pytest
 
 from allocator import InvalidSetting, ServerReplaced, Tag
-from allocator.schemes.epoch import LINE_FROM, REFUSE, Here, cross, margin_of, one_of_several, plain, repaired, told
-from allocator.schemes.ground import LEASES_LEFT_OUT_MS, NODES_LEFT_OUT, Ground, begin_of_lease, moved, nodes_left_out
-from allocator.schemes.lane import Lane
+from allocator.rules.failover import LINE_FROM, REFUSE, Here, cross, margin_of, one_of_several, plain, repaired, told
+from allocator.rules.node_failover import (
+    LEASES_LEFT_OUT_MS,
+    NODES_LEFT_OUT,
+    Ground,
+    begin_of_lease,
+    moved,
+    nodes_left_out,
+)
+from allocator.schemes.residues import Lane
 
 ELSEWHERE = Here("old", "new", "new", same=False)
 

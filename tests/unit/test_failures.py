@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.failures import is_contended, translate
+from allocator.database.driver_errors import is_contended, translate
 from allocator.database.mysql import MySQL
 from allocator.database.postgresql import PostgreSQL
 from allocator.errors import DatabaseRefused, DatabaseUnavailable

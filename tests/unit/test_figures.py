@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from allocator.service.figures import Figures, tag_of
+from allocator.service.metrics import Figures, tag_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from allocator.database import forking
-from allocator.database.forking import Gate
+from allocator.database import sqlite_forks
+from allocator.database.sqlite_forks import Gate
 
 
 def begun(act: Callable[[], None]) -> threading.Thread:
@@ -36,13 +36,13 @@ class Statement:
 
 @pytest.fixture
 def gate(monkeypatch):
-    monkeypatch.setattr(forking, "PATIENCE", 5.0)
+    monkeypatch.setattr(sqlite_forks, "PATIENCE", 5.0)
     return Gate()
 
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(forking, "PATIENCE", 0.01)
+    monkeypatch.setattr(sqlite_forks, "PATIENCE", 0.01)
     return Gate()
 
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from allocator import AccessDenied, DatabaseUnavailable, TooManyRequests
-from allocator.schemes.token import VERBS, Token, digest_of
-from allocator.service.grants import RARE_BURST, Book, Grant, is_local
+from allocator.rules.token import VERBS, Token, digest_of
+from allocator.service.auth import RARE_BURST, Book, Grant, is_local
 from allocator.service.problems import Unauthorized
 
 SECRET = b"allocator_secret"
@@ -87,7 +87,7 @@ def test_an_open_book_is_open_to_this_machine_until_a_token_was_made():
 
 
 def test_nothing_is_open_before_the_tokens_were_read(monkeypatch):
-    monkeypatch.setattr("allocator.service.grants.AT_ONCE", 0.0)
+    monkeypatch.setattr("allocator.service.auth.AT_ONCE", 0.0)
 
     def fail() -> tuple[list[Token], bool]:
         raise DatabaseUnavailable("away")

@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 from rig.fleet import MemoryShard
 from rig.loss import DEEPEST, Killed, LossWorld
 
-from allocator.background import Background
 from allocator.errors import AllocatorError, DatabaseUnavailable, Exhausted, ShardMisconfigured
-from allocator.growth import Growth
-from allocator.schemes import growth as rules
-from allocator.schemes.lane import Lane
-from allocator.schemes.limits import MAX_ID
-from allocator.schemes.shard import Member, Shard, Target
+from allocator.fleet.fleet import Fleet
+from allocator.fleet.grow import Growth
+from allocator.fleet.shard import Handle
+from allocator.rules import fleet_growth as rules
+from allocator.rules.fleet import Member, Shard, Target
+from allocator.runtime.worker_pool import Background
+from allocator.schemes.checks import MAX_ID
+from allocator.schemes.residues import Lane
 from allocator.schemes.ticket import Numbering
-from allocator.shard import Handle
-from allocator.shards import Fleet
 
 
 @pytest.fixture(autouse=True)
 def named_databases(monkeypatch) -> None:
-    monkeypatch.setattr("allocator.roster.sibling", named)
-    monkeypatch.setattr("allocator.shards.sibling", named)
+    monkeypatch.setattr("allocator.fleet.discovery.sibling", named)
+    monkeypatch.setattr("allocator.fleet.fleet.sibling", named)
 
 
 def named(known, url: str):
@@ -207,8 +207,8 @@ def steps() -> int:
     world = LossWorld(random.Random(0), dies=10**9)
     world.nested = DEEPEST
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("allocator.roster.sibling", named)
-        patch.setattr("allocator.shards.sibling", named)
+        patch.setattr("allocator.fleet.discovery.sibling", named)
+        patch.setattr("allocator.fleet.fleet.sibling", named)
         world.begin(newcomer=True)
         assert world.grow(without=False) == ""
     return world.acts
@@ -276,7 +276,7 @@ def test_control_without_levelling_ids_of_a_shard_lost_after_the_turn_come_twice
 
 def test_control_a_lost_shard_that_clients_keep_gives_ids_of_others(steps, monkeypatch):
     """The rule broken: one that was left out is used again when it is back."""
-    monkeypatch.setattr("allocator.shards.newer_place", lambda shard, by: None)
+    monkeypatch.setattr("allocator.fleet.fleet.newer_place", lambda shard, by: None)
 
     assert twice_where_a_shard_is_lost(steps)
 

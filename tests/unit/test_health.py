@@ -6,29 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from allocator.database.health import rules_of_mysql, rules_of_postgresql, rules_of_sqlite
-from allocator.database.health.mysql import deleting, is_exact, number_of
-from allocator.database.health.rules_of_sqlite import loses_commits
-from allocator.schemes import health
-from allocator.schemes.epoch import REFUSE
-from allocator.schemes.finding import (
-    DANGER,
-    NOTE,
-    OUTAGE,
-    Finding,
-    Rule,
-    few,
-    in_order,
-    is_healthy,
-    judge,
-    unseen,
-)
-from allocator.schemes.lane import ALL, Lane
+from allocator.database.questions.mysql import deleting, is_exact, number_of
+from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules, tag_rules
+from allocator.doctor.mounts import is_networked, mount_of, mounts_of
+from allocator.doctor.sqlite_rules import loses_commits
+from allocator.rules.failover import REFUSE
+from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, few, in_order, is_healthy, judge, unseen
+from allocator.schemes.checks import MAX_ID
 from allocator.schemes.layout import Layout
-from allocator.schemes.limits import MAX_ID
+from allocator.schemes.leases import Worker
 from allocator.schemes.meteor import METEOR, MeteorSettings
-from allocator.schemes.mounts import is_networked, mount_of, mounts_of
-from allocator.schemes.registry import Worker
+from allocator.schemes.residues import ALL, Lane
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, SnowflakeSettings
 from allocator.schemes.tag import Tag
 
@@ -69,9 +57,9 @@ def test_of_many_names_a_few_are_said():
 
 
 ALL_RULES = {
-    "postgresql": rules_of_postgresql.RULES,
-    "mysql": rules_of_mysql.RULES,
-    "sqlite": rules_of_sqlite.RULES,
+    "postgresql": postgresql_rules.RULES,
+    "mysql": mysql_rules.RULES,
+    "sqlite": sqlite_rules.RULES,
 }
 
 
@@ -124,8 +112,8 @@ def test_rules_that_take_another_server_to_show(database, name, facts, mended):
 
 
 def test_a_sound_tag_says_nothing():
-    assert health.of_tags([TAG], ALL) == []
-    assert health.of_margins([TAG], set(), has_standby=True) == []
+    assert tag_rules.of_tags([TAG], ALL) == []
+    assert tag_rules.of_margins([TAG], set(), has_standby=True) == []
 
 
 @pytest.mark.parametrize(
@@ -141,42 +129,44 @@ def test_a_sound_tag_says_nothing():
     ],
 )
 def test_a_row_that_contradicts_itself(changes, severity):
-    [found] = health.of_tags([TAG, replace(TAG, **changes)], ALL)
+    [found] = tag_rules.of_tags([TAG, replace(TAG, **changes)], ALL)
 
     assert (found.name, found.severity) == ("tag-changed-by-hand", severity)
 
 
 def test_a_row_of_another_lane():
-    [found] = health.of_tags([replace(TAG, lane=Lane(2, 3)), TAG], Lane(1, 3))
+    [found] = tag_rules.of_tags([replace(TAG, lane=Lane(2, 3)), TAG], Lane(1, 3))
 
     assert (found.name, found.severity) == ("tag-of-another-lane", DANGER)
     assert "'order' has offset 2 and step 3, 'order' has offset 1 and step 1" in found.found
-    assert health.of_tags([replace(TAG, lane=Lane(1, 3))], Lane(1, 3)) == []
+    assert tag_rules.of_tags([replace(TAG, lane=Lane(1, 3))], Lane(1, 3)) == []
 
 
 @pytest.mark.parametrize(("used", "is_near"), [(79, False), (80, True), (100, True)])
 def test_a_tag_near_its_limit(used, is_near):
-    assert ("tag-near-limit" in names(health.of_tags([Tag("a", used, limit=100)], ALL))) is is_near
+    assert ("tag-near-limit" in names(tag_rules.of_tags([Tag("a", used, limit=100)], ALL))) is is_near
 
 
 def test_a_margin_of_nothing_is_a_danger_beside_a_standby():
     bare = replace(TAG, margin=0)
 
-    assert [one.severity for one in health.of_margins([bare], set(), has_standby=True)] == [DANGER]
-    assert [one.severity for one in health.of_margins([bare], set(), has_standby=False)] == [NOTE]
+    assert [one.severity for one in tag_rules.of_margins([bare], set(), has_standby=True)] == [DANGER]
+    assert [one.severity for one in tag_rules.of_margins([bare], set(), has_standby=False)] == [NOTE]
 
 
 def test_a_tag_that_refuses_is_said_where_it_was_written_elsewhere():
     waiting = replace(TAG, margin=REFUSE, epoch="old")
 
-    assert names(health.of_margins([waiting], {"old"}, has_standby=False)) == ["server-replaced"]
-    assert health.of_margins([waiting], {"other"}, has_standby=False) == []
-    assert health.of_margins([replace(waiting, margin=5)], {"old"}, has_standby=False) == []
+    assert names(tag_rules.of_margins([waiting], {"old"}, has_standby=False)) == ["server-replaced"]
+    assert tag_rules.of_margins([waiting], {"other"}, has_standby=False) == []
+    assert tag_rules.of_margins([replace(waiting, margin=5)], {"old"}, has_standby=False) == []
 
 
 def test_a_margin_that_a_few_restarts_use_up():
-    assert names(health.of_margins([replace(TAG, limit=2**31 - 1)], set(), has_standby=False)) == ["margin-near-limit"]
-    assert health.of_margins([replace(TAG, limit=2**31 - 1, margin=1_000_000)], set(), has_standby=False) == []
+    assert names(tag_rules.of_margins([replace(TAG, limit=2**31 - 1)], set(), has_standby=False)) == [
+        "margin-near-limit"
+    ]
+    assert tag_rules.of_margins([replace(TAG, limit=2**31 - 1, margin=1_000_000)], set(), has_standby=False) == []
 
 
 # -- numbers and times
@@ -184,7 +174,7 @@ def test_a_margin_that_a_few_restarts_use_up():
 
 @pytest.mark.parametrize(("greatest", "is_near"), [(0, False), (838_859, False), (838_861, True)])
 def test_node_numbers_that_run_out(greatest, is_near):
-    assert bool(health.of_nodes(greatest, METEOR)) is is_near
+    assert bool(tag_rules.of_nodes(greatest, METEOR)) is is_near
 
 
 def worker(number: int = 1, epoch: int = EPOCH, layout: Layout = SNOWFLAKE, until: float = NOW + 60) -> Worker:
@@ -194,16 +184,16 @@ def worker(number: int = 1, epoch: int = EPOCH, layout: Layout = SNOWFLAKE, unti
 def test_workers_that_run_out_are_those_that_are_leased():
     leased = [worker(number) for number in range(819)]
 
-    assert health.of_workers(leased, NOW) == []
-    assert names(health.of_workers([*leased, worker(819)], NOW)) == ["workers-run-out"]
-    assert health.of_workers([*leased, worker(819, until=NOW - 1)], NOW) == []
+    assert tag_rules.of_workers(leased, NOW) == []
+    assert names(tag_rules.of_workers([*leased, worker(819)], NOW)) == ["workers-run-out"]
+    assert tag_rules.of_workers([*leased, worker(819, until=NOW - 1)], NOW) == []
 
 
 def test_workers_of_several_formats():
     other = Layout(sign=1, timestamp=40, datacenter=5, worker=6, sequence=12)
 
-    assert names(health.of_workers([worker(1), worker(2, layout=other)], NOW)) == ["worker-formats-differ"]
-    assert names(health.of_workers([worker(1), worker(2, epoch=5)], NOW)) == ["worker-formats-differ"]
+    assert names(tag_rules.of_workers([worker(1), worker(2, layout=other)], NOW)) == ["worker-formats-differ"]
+    assert names(tag_rules.of_workers([worker(1), worker(2, epoch=5)], NOW)) == ["worker-formats-differ"]
 
 
 def test_formats_that_end_within_two_years():
@@ -211,16 +201,16 @@ def test_formats_that_end_within_two_years():
     ending = SnowflakeSettings(epoch=int(1000 * (NOW + two_years)) - 2**41)
     short = MeteorSettings(epoch=int(NOW), layout=Layout(sign=1, second=25, node=24, sequence=11, random=3))
 
-    assert health.of_formats(MeteorSettings(), SnowflakeSettings(), NOW) == []
-    assert names(health.of_formats(short, ending, NOW)) == ["meteor-runs-out", "snowflake-runs-out"]
-    assert health.of_formats(MeteorSettings(), ending, NOW - 86_400) == []
+    assert tag_rules.of_formats(MeteorSettings(), SnowflakeSettings(), NOW) == []
+    assert names(tag_rules.of_formats(short, ending, NOW)) == ["meteor-runs-out", "snowflake-runs-out"]
+    assert tag_rules.of_formats(MeteorSettings(), ending, NOW - 86_400) == []
 
 
 @pytest.mark.parametrize(
     ("ahead", "severity"), [(0, None), (-5, None), (5.1, NOTE), (-59, NOTE), (61, OUTAGE), (-3600, OUTAGE)]
 )
 def test_clocks_that_differ(ahead, severity):
-    assert [one.severity for one in health.of_clocks(ahead, 60.0)] == ([severity] if severity else [])
+    assert [one.severity for one in tag_rules.of_clocks(ahead, 60.0)] == ([severity] if severity else [])
 
 
 # -- files

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from allocator.schemes.horizon import DAY, Horizon
+from allocator.rules.days_left import DAY, Horizon
 
 
 def test_at_a_steady_rate_the_days_are_what_is_left_by_what_goes():

@@ -10,8 +10,8 @@ import pytest
 
 from allocator import Allocator, PublicIds, Snowflake, inspect_id
 from allocator.errors import FleetGrowing, InvalidArgument, InvalidCount, InvalidSetting, InvalidTag, MaxValueWentBack
-from allocator.schemes.lane import ALL, Lane
-from allocator.schemes.limits import check_count, check_reserve, check_seconds, check_tag
+from allocator.schemes.checks import check_count, check_reserve, check_seconds, check_tag
+from allocator.schemes.residues import ALL, Lane
 from allocator.schemes.tag import Tag, settle
 
 

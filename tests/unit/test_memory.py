@@ -35,7 +35,7 @@ from allocator import (
     inspect_id,
 )
 from allocator.backend import Backend
-from allocator.iterators import LockedIterator, exhaust
+from allocator.runtime.iterators import LockedIterator, exhaust
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
 from allocator.testing.backend import MemoryBackend
 from allocator.testing.supplies import Watched

@@ -13,7 +13,7 @@ import pytest
 from rig.threads import draw_on_threads
 
 from allocator import InvalidId, ObjectId
-from allocator.objectid import Generator
+from allocator.generators.objectid import Generator
 from allocator.schemes.objectid import ObjectIdBlocks
 
 TEXT = "4df2dcec2cdcd20936a8b817"

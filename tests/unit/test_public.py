@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator import JAVASCRIPT_MAX_ID, InvalidId, InvalidSetting, PublicIds
-from allocator.schemes.alphabets import BASE62, SYMBOLS, Base62, Crockford, Digits
-from allocator.schemes.limits import MAX_ID
+from allocator.schemes.checks import MAX_ID
+from allocator.schemes.encodings import BASE62, SYMBOLS, Base62, Crockford, Digits
 
 KEY = bytes(range(32))
 OTHER = bytes(range(1, 33))

@@ -8,11 +8,11 @@ import pytest
 from rig.memory import MemorySource
 
 from allocator import Allocator
-from allocator.background import Background
 from allocator.errors import AllocatorClosed, DatabaseRefused, DatabaseUnavailable, Exhausted, UnknownTag
-from allocator.refills import MOST, STRIKES, Refills
+from allocator.generators.batching import MOST, STRIKES, Refills
+from allocator.generators.supply import Terms
+from allocator.runtime.worker_pool import Background
 from allocator.schemes.tag import Tag
-from allocator.supply import Terms
 from allocator.sync import Sequence
 
 
@@ -152,7 +152,7 @@ def test_a_logging_filter_that_fails_keeps_no_claim_from_ending(monkeypatch):
     def broken(*words):
         raise RuntimeError("of the user's")
 
-    monkeypatch.setattr("allocator.supply.log.warning", broken)
+    monkeypatch.setattr("allocator.generators.supply.log.warning", broken)
     many.source.failure = DatabaseUnavailable("away")
     many.background.go_on()
 

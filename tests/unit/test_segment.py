@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.errors import DatabaseUnavailable, Exhausted, MaxValueWentBack, UnknownTag
-from allocator.schemes.lane import ALL, Lane, mark
-from allocator.schemes.pace import Wait
+from allocator.schemes.residues import ALL, Lane, mark
+from allocator.schemes.retry import Wait
 from allocator.schemes.segment import Claim, Segments
 
 

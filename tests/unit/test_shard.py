@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from allocator.errors import DatabaseUnavailable, ShardMisconfigured
-from allocator.schemes.shard import JOINING, Member, Shard, Target, check_fleet, check_usable
+from allocator.rules.fleet import JOINING, Member, Shard, Target, check_fleet, check_usable
 from allocator.schemes.ticket import Numbering
 
 MEMBERS = tuple(Member(f"key{offset}", offset, f"db{offset}") for offset in (1, 2, 3))

@@ -11,9 +11,9 @@ from rig.threads import draw_on_threads
 
 from allocator import ClockWentBack, Exhausted, InvalidSetting, Layout, NodeIdsExhausted, Snowflake
 from allocator.errors import DatabaseUnavailable, LeaseLost, NotCopyable
+from allocator.schemes.leases import Worker, choose_worker
 from allocator.schemes.meteor import METEOR
-from allocator.schemes.pace import Wait
-from allocator.schemes.registry import Worker, choose_worker
+from allocator.schemes.retry import Wait
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim, LeasedSnowflake
 
 NOW = 1_700_000_000.0

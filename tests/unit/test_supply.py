@@ -22,7 +22,6 @@ from rig.threads import draw_on_threads
 from allocator import Allocator, AsyncAllocator
 from allocator.aio import AsyncSequence
 from allocator.aio import drawn as drawn_async
-from allocator.background import THREADS, Background
 from allocator.errors import (
     AllocatorClosed,
     DatabaseUnavailable,
@@ -34,10 +33,11 @@ from allocator.errors import (
     SchemaOutOfDate,
     UnknownTag,
 )
-from allocator.iterators import LockedIterator, exhaust, iterator
-from allocator.schemes.lane import ALL
+from allocator.generators.sequence import drawn
+from allocator.runtime.iterators import LockedIterator, exhaust, iterator
+from allocator.runtime.worker_pool import THREADS, Background
+from allocator.schemes.residues import ALL
 from allocator.schemes.tag import Tag
-from allocator.sequence import drawn
 from allocator.sync import Sequence
 
 
@@ -578,7 +578,7 @@ def test_a_second_handle_made_at_the_same_moment_does_not_hide_the_first():
 
 
 def test_a_build_without_the_gil_locks_by_default(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("allocator.iterators.WITHOUT_GIL", True)
+    monkeypatch.setattr("allocator.runtime.iterators.WITHOUT_GIL", True)
 
     assert isinstance(iterator(range(3)), LockedIterator)
 

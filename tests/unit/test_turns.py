@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from allocator.errors import DatabaseUnavailable
-from allocator.schemes.pace import Wait
-from allocator.schemes.turns import FIRST_PAUSE, LONGEST_PAUSE, Turns
+from allocator.rules.rotation import FIRST_PAUSE, LONGEST_PAUSE, Turns
+from allocator.schemes.retry import Wait
 
 DOWN = DatabaseUnavailable("down")
 

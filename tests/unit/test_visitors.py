@@ -12,12 +12,12 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from allocator.schemes.token import ANONYMOUS, VERBS, Token, digest_of
-from allocator.service.console.access import Seal
-from allocator.service.console.signing import Signing
+from allocator.rules.token import ANONYMOUS, VERBS, Token, digest_of
+from allocator.service.auth import Book
+from allocator.service.console.sessions import Seal
+from allocator.service.console.sign_in import Signing
 from allocator.service.console.views import address_of
 from allocator.service.console.visitors import Visitor, Visitors, name_for
-from allocator.service.grants import Book
 from allocator.service.problems import Unauthorized
 
 SEAL = Seal(b"k" * 32)
@@ -76,7 +76,7 @@ def test_what_is_sent_for_a_proxy_is_no_token():
 
 
 def test_a_session_that_another_worker_made_of_a_new_token_is_looked_for(monkeypatch):
-    monkeypatch.setattr("allocator.service.grants.AT_ONCE", 0.0)
+    monkeypatch.setattr("allocator.service.auth.AT_ONCE", 0.0)
     tokens: list[Token] = []
 
     async def run() -> str:

@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import InvalidSetting, Tag, inspect_id
-from allocator.schemes.lane import Lane, merged
-from allocator.schemes.snowflake import Lease
-from allocator.schemes.wire import (
+from allocator.remote.wire import (
     holder_of,
     inspection_to_json,
     lease_from_json,
@@ -22,6 +20,8 @@ from allocator.schemes.wire import (
     tag_to_json,
     whole,
 )
+from allocator.schemes.residues import Lane, merged
+from allocator.schemes.snowflake import Lease
 
 MAX_ID = 2**63 - 1
 numbers = st.integers(1, MAX_ID)

@@ -15,8 +15,8 @@ from allocator.service.console.peers import Peers, Told
 from allocator.service.console.pulse import ALL, Pulse
 from allocator.service.console.rows import Figure, Page, Row, page_of, row_of, sorting, sum_of
 from allocator.service.console.visitors import Visitor
+from allocator.service.readiness import Watch
 from allocator.service.sequences import Sequences
-from allocator.service.watch import Watch
 
 TAGS_FOR = 3.0
 """Seconds after which the tags are read again."""

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from allocator.errors import AllocatorError
+from allocator.service.auth import Book
 from allocator.service.console.screen import HEADERS, Screen
 from allocator.service.console.visitors import Visitor, Visitors
-from allocator.service.grants import Book
 from allocator.service.problems import HttpRefusal, Unauthorized, detail_of, status_of
 from allocator.service.refusals import Refusals
 

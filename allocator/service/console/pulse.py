@@ -10,7 +10,7 @@ from math import inf
 
 from allocator.service.console.history import Ring, Sample
 from allocator.service.console.rows import Figure, lasting
-from allocator.service.ids import Ids
+from allocator.service.id_handlers import Ids
 
 ALL = ""
 """The name of all ids together, which is no tag."""

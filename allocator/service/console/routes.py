@@ -11,24 +11,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from allocator.service.console.access import Seal
+from allocator.service.auth import Book
+from allocator.service.console.actions import Changes
 from allocator.service.console.assets import PREFIX, Assets
 from allocator.service.console.board import Board
-from allocator.service.console.changes import Changes
 from allocator.service.console.frames import SIGN_IN, Frames
 from allocator.service.console.peers import Peers
 from allocator.service.console.pulse import Pulse
 from allocator.service.console.screen import Screen
-from allocator.service.console.signing import Signing
+from allocator.service.console.sessions import Seal
+from allocator.service.console.sign_in import Signing
 from allocator.service.console.views import Views
 from allocator.service.console.visitors import Visitors
-from allocator.service.figures import Figures
-from allocator.service.grants import Book
-from allocator.service.ids import Ids
+from allocator.service.id_handlers import Ids
+from allocator.service.metrics import Figures
 from allocator.service.pages import to_docs
+from allocator.service.readiness import Watch
 from allocator.service.refusals import Refusals
 from allocator.service.settings import ServeSettings
-from allocator.service.watch import Watch
 
 log = logging.getLogger("allocator.service")
 

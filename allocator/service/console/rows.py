@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from math import ceil, inf
 from typing import NamedTuple
 
-from allocator.schemes.horizon import DAY
+from allocator.rules.days_left import DAY
 from allocator.schemes.tag import Tag
 
 PAGE = 50

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
 import allocator
-from allocator.service.console import words
+from allocator.service.console import formatting
 from allocator.service.console.assets import Assets
 from allocator.service.refusals import NO_STORE
 
@@ -41,7 +41,8 @@ class Screen:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._jinja.globals |= {"asset": assets.url, "words": words, "version": allocator.__version__, "when": when}
+        self._jinja.globals |= {"asset": assets.url, "words": formatting, "when": when}
+        self._jinja.globals["version"] = allocator.__version__
         for name in self._jinja.list_templates():
             self._jinja.get_template(name)  # compiled and kept, so that no request waits while the first page is made
 

@@ -11,18 +11,18 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from allocator.background import Background
 from allocator.doctor import examine
 from allocator.errors import InvalidId, InvalidSetting
-from allocator.inspection import inspect_id
-from allocator.schemes.finding import Finding
+from allocator.generators.inspect_id import inspect_id
+from allocator.rules.findings import Finding
+from allocator.rules.token import ADMINISTER, READ
+from allocator.runtime.worker_pool import Background
+from allocator.schemes.checks import check_tag
 from allocator.schemes.inspect import Inspection
-from allocator.schemes.limits import check_tag
-from allocator.schemes.token import ADMINISTER, READ
-from allocator.service.console.bits import bands
+from allocator.service.console.bit_drawing import bands
 from allocator.service.console.board import Asked, Board
 from allocator.service.console.cached import Cached
-from allocator.service.console.fleet import State, is_leased, look_at
+from allocator.service.console.fleet_page import State, is_leased, look_at
 from allocator.service.console.frames import Frames
 from allocator.service.console.pulse import ALL
 from allocator.service.console.rows import SORTS

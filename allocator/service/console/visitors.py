@@ -10,11 +10,11 @@ from time import time
 from starlette.requests import Request
 
 from allocator.errors import AccessDenied, DatabaseUnavailable
-from allocator.schemes.token import ADMINISTER, ANONYMOUS, DRAW, READ, Token
+from allocator.rules.token import ADMINISTER, ANONYMOUS, DRAW, READ, Token
+from allocator.service.auth import EVERYTHING, Book, Grant, is_bearer
 from allocator.service.caller import mark
-from allocator.service.console.access import Seal, cookie_name, is_from_us
-from allocator.service.dispatch import headers_of
-from allocator.service.grants import EVERYTHING, Book, Grant, is_bearer
+from allocator.service.console.sessions import Seal, cookie_name, is_from_us
+from allocator.service.handlers import headers_of
 
 ALL_TAGS = "*"
 

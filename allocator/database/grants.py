@@ -1,0 +1,125 @@
+"""The least rights of a user that serves ids, and those of the one that changes the schema, as SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sqlalchemy import Connection, inspect
+
+from allocator.database.questions.asking import named
+from allocator.database.store import Database
+from allocator.database.tables import VERSION_TABLE, metadata
+
+READ, ADD, CHANGE, REMOVE = "SELECT", "INSERT", "UPDATE", "DELETE"
+
+SERVED: Mapping[str, tuple[str, ...]] = {
+    "allocator_segment": (READ, ADD, CHANGE),
+    "allocator_ticket": (READ, ADD, CHANGE),
+    "allocator_ticket_counter": (READ, ADD, CHANGE),
+    "allocator_shard": (READ,),
+    "allocator_node": (READ, ADD),
+    "allocator_worker": (READ, ADD, CHANGE),
+    "allocator_epoch": (READ, ADD, CHANGE),
+    "allocator_token": (READ,),
+}
+"""What the library calls for; a table that is not here is read."""
+
+TOKENS = {"allocator_token": (READ, ADD, CHANGE)}
+"""What `allocator tokens` calls for; the other tables are read when a database is opened.
+
+It is never the service's: whoever broke into that could make a token for everything."""
+
+SEQUENCE = "allocator_node_id_seq"
+"""Of PostgreSQL: on another run of a server, node numbers are left out by drawing them."""
+
+
+class Rights(NamedTuple):
+    """Statements; the users are made before: `tokens` and `upgrade` are for another one than `service`."""
+
+    service: list[str]
+    tokens: list[str]
+    upgrade: list[str]
+
+
+def rights_for(database: Database, role: str) -> Rights:
+    """For a user `role` of this database, as it is named in its statements."""
+    if database.dialect.embedded:
+        told = f"-- a file has no users: let that of the service alone write {database.address.shown} and its folder"
+        return Rights([told], [], [])
+    return database.run(postgresql if database.dialect.name == "postgresql" else mysql, role)
+
+
+def served(connection: Connection) -> dict[str, tuple[str, ...]]:
+    """Where the tables stand in the history of the host's own, there is no version table of ours."""
+    there = inspect(connection).has_table
+    names = sorted(metadata.tables)
+    if there(VERSION_TABLE) or not there(names[0]):
+        names.append(VERSION_TABLE)
+    return {name: SERVED.get(name, (READ,)) for name in names}
+
+
+def tokens(connection: Connection, schema: str, to: str) -> list[str]:
+    wanted = {name: ", ".join(TOKENS.get(name, (READ,))) for name in served(connection)}
+    return [f"GRANT {rights} ON {schema}.{name} TO {to};" for name, rights in wanted.items()]
+
+
+def postgresql(connection: Connection, role: str) -> Rights:
+    words = named(
+        connection,
+        "SELECT quote_ident(:role) AS role, quote_ident(:role || '_owner') AS owner, "
+        "quote_ident(current_database()) AS database, "
+        "quote_ident(coalesce((SELECT nspname FROM pg_namespace JOIN pg_class ON relnamespace = pg_namespace.oid "
+        "WHERE pg_class.oid = to_regclass('allocator_segment')), current_schema())) AS schema",
+        role=role,
+    )
+    to, owner, database, schema = words["role"], words["owner"], words["database"], words["schema"]
+    entry = [f"GRANT CONNECT ON DATABASE {database} TO {to};", f"GRANT USAGE ON SCHEMA {schema} TO {to};"]
+    tables = [f"GRANT {', '.join(rights)} ON {schema}.{name} TO {to};" for name, rights in served(connection).items()]
+    tables.append(f"GRANT USAGE ON SEQUENCE {schema}.{SEQUENCE} TO {to};")
+    return Rights(
+        [*entry, *tables],
+        [one.replace(f" TO {to};", f" TO {owner};") for one in entry] + tokens(connection, schema, owner),
+        [
+            "-- it owns the tables, which it also needs to make a fleet and let it grow",
+            f"GRANT CONNECT ON DATABASE {database} TO {owner};",
+            f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {owner};",
+        ],
+    )
+
+
+def mysql(connection: Connection, role: str) -> Rights:
+    name = str(connection.exec_driver_sql("SELECT DATABASE()").scalar())
+    schema, pattern = quoted(name), quoted(name if is_literal(connection) else escaped(name))
+    to, owner = user(role), user(f"{role}_owner")
+    tables = [f"GRANT {', '.join(rights)} ON {schema}.{name} TO {to};" for name, rights in served(connection).items()]
+    return Rights(
+        [
+            *tables,
+            "-- and only where tickets are drawn by the statement replace, which deletes the old row of a type",
+            f"GRANT DELETE ON {schema}.allocator_ticket TO {to};",
+        ],
+        tokens(connection, schema, owner),
+        [f"GRANT CREATE, ALTER, DROP, INDEX, SELECT, INSERT, UPDATE, DELETE ON {pattern}.* TO {owner};"],
+    )
+
+
+def is_literal(connection: Connection) -> bool:
+    """With partial revokes MySQL takes the name of a database for itself, and a backslash for a part of it."""
+    found = connection.exec_driver_sql("SHOW GLOBAL VARIABLES LIKE 'partial_revokes'").first()
+    return found is not None and found[1] == "ON"
+
+
+def escaped(name: str) -> str:
+    """In a grant on all tables of a database its name is a pattern, where `_` stands for any character."""
+    return name.replace("\\", "\\\\").replace("_", "\\_").replace("%", "\\%")
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def user(name: str) -> str:
+    """`name` or `name@host`; without a host, from anywhere."""
+    account, _, host = name.partition("@")
+    return "@".join("'" + part.replace("\\", "\\\\").replace("'", "''") + "'" for part in (account, host or "%"))

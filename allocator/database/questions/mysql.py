@@ -1,0 +1,205 @@
+"""The questions to MySQL and MariaDB."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from allocator.database.grants import user
+from allocator.database.questions.asking import Facts, Question, ahead, listed, named, pairs, room_within, rows
+from allocator.database.questions.tables import NUMBERED, TAG_COLUMNS
+from allocator.database.tables import metadata
+
+VARIABLES = (
+    "innodb_flush_log_at_trx_commit",
+    "innodb_doublewrite",
+    "innodb_autoinc_lock_mode",
+    "innodb_read_only",
+    "log_bin",
+    "sync_binlog",
+    "binlog_format",
+    "sql_mode",
+    "read_only",
+    "super_read_only",
+    "offline_mode",
+    "server_id",
+    "auto_increment_increment",
+    "auto_increment_offset",
+    "max_connections",
+    "max_user_connections",
+    "max_statement_time",
+    "group_replication_group_name",
+    "rpl_semi_sync_source_enabled",
+    "rpl_semi_sync_master_enabled",
+    "wsrep_on",
+    "wsrep_sync_wait",
+)
+STATUS = (
+    "threads_connected",
+    "wsrep_cluster_size",
+    "wsrep_cluster_status",
+)
+SEES_REPLICAS = "GRANT {sees_replicas} ON *.* TO {account}"
+SEES_SOURCE = "GRANT {sees_source} ON *.* TO {account}"
+
+REPLACED = ("allocator_ticket",)
+TABLES = tuple(table.name for table in metadata.sorted_tables)
+
+WRITING = re.compile(r"\b(INSERT|UPDATE)\b")
+OWNING = re.compile(r"\b(ALL PRIVILEGES|CREATE)(?=,|$)")
+DELETING = re.compile(r"\b(ALL PRIVILEGES|DELETE|DROP|SUPER)\b")
+GRANT = re.compile(r"GRANT (?P<rights>.+?) ON (?:TABLE )?(?P<place>\S+) TO ", re.DOTALL)
+
+
+def variables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """Those of the server, since our session has some of its own."""
+    names = ", ".join(f"'{name}'" for name in VARIABLES)
+    return pairs(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+
+
+def status(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    names = ", ".join(f"'{name}'" for name in STATUS)
+    return pairs(connection, f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})")
+
+
+def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = named(
+        connection,
+        "SELECT VERSION() AS version, CURRENT_USER() AS role, DATABASE() AS database_name, "
+        "@@session.max_user_connections AS role_connections",
+    )
+    maria = is_mariadb(found)
+    return {
+        **found,
+        "version_number": number_of(str(found["version"])),
+        "account": user(str(found["role"])),
+        "sees_replicas": "REPLICATION MASTER ADMIN" if maria else "REPLICATION SLAVE",
+        "sees_source": "REPLICA MONITOR" if maria else "REPLICATION CLIENT",
+    }
+
+
+def number_of(told: str) -> tuple[int, ...]:
+    """As MySQL counts: MariaDB remembers its numbering from 10.2.4 on, as MySQL from 8.0 on."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", told)[:3])
+    if "mariadb" not in told.lower():
+        return numbers
+    return (8, 0, 0) if numbers >= (10, 2, 4) else (5, 7, 0)
+
+
+def columns(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = rows(
+        connection,
+        "SELECT table_name AS name, column_name AS part, collation_name AS collation, extra AS extra "
+        "FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name LIKE 'allocator\\_%'",
+    )
+    astray = [one for one in found if TAG_COLUMNS.get(one.name) == one.part and not is_exact(one.collation)]
+    numbers = [one for one in found if one.name in NUMBERED and one.part == "id"]
+    return {
+        "collations": listed([f"{one.name}.{one.part} has {one.collation}" for one in astray]),
+        "recollate": "; ".join(
+            f"ALTER TABLE {one.name} MODIFY {one.part} VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL"
+            for one in astray
+        ),
+        "unnumbered": listed([one.name for one in numbers if "auto_increment" not in one.extra]),
+    }
+
+
+def is_exact(collation: str | None) -> bool:
+    return collation is None or collation == "binary" or collation.endswith("_bin")
+
+
+def replicas(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """Those that follow this server, which only one with a binary log can have."""
+    if facts["log_bin"] != "ON":
+        return {"replicas": 0}
+    words = "SHOW REPLICAS" if facts["version_number"] >= (8, 0, 22) else "SHOW SLAVE HOSTS"
+    return {"replicas": len(rows(connection, "SHOW SLAVE HOSTS" if is_mariadb(facts) else words))}
+
+
+def source(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """Whether this server follows another one."""
+    older = is_mariadb(facts) or facts["version_number"] < (8, 0, 22)
+    return {"follows": len(rows(connection, "SHOW SLAVE STATUS" if older else "SHOW REPLICA STATUS"))}
+
+
+def is_mariadb(facts: Facts) -> bool:
+    return "mariadb" in str(facts["version"]).lower()
+
+
+def connections(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    limits = {"max_connections": int(facts["max_connections"]) - int(facts["threads_connected"]) + 1}
+    if facts["role_connections"]:
+        limits["max_user_connections"] = int(facts["role_connections"])
+    return room_within(limits)
+
+
+def encryption(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    return {"encrypted": bool(pairs(connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").get("ssl_cipher"))}
+
+
+def clock(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    return ahead(facts, connection.exec_driver_sql("SELECT UNIX_TIMESTAMP(SYSDATE(6))").scalar_one())
+
+
+def rights(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    granted = [str(one[0]) for one in rows(connection, "SHOW GRANTS FOR CURRENT_USER")]
+    everywhere, deletable = deleting(granted, str(facts["database_name"]))
+    return {
+        "superuser": everywhere,
+        "deletable": listed(deletable),
+        "writes_tokens": writing("allocator_token", granted, str(facts["database_name"])),
+        "numbers_shards": writing("allocator_shard", granted, str(facts["database_name"])),
+    }
+
+
+def writing(table: str, granted: Sequence[str], database: str) -> bool:
+    """Whether these grants write a table, and are not those of the user that makes the tables."""
+    wide = {"*.*", f"{database}.*"}
+    found = [(place_of(match), match["rights"]) for match in map(GRANT.match, granted) if match]
+    if any(place in wide and OWNING.search(rights) for place, rights in found):
+        return False
+    return any(place in {*wide, f"{database}.{table}"} and WRITING.search(rights) for place, rights in found)
+
+
+def place_of(match: re.Match[str]) -> str:
+    return match["place"].replace("`", "").replace("\\", "").replace("'", "")
+
+
+def deleting(granted: Sequence[str], database: str) -> tuple[bool, list[str]]:
+    """Whether these grants delete everywhere, and else which tables; REPLACE cannot do without on allocator_ticket."""
+    places = [place_of(match) for match in map(GRANT.match, granted) if match and DELETING.search(match["rights"])]
+    if "*.*" in places:
+        return True, []
+    if f"{database}.*" in places:
+        return False, [f"{database}.*"]
+    return False, [name for name in TABLES if f"{database}.{name}" in places and name not in REPLACED]
+
+
+def machine(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    return named(connection, "SELECT CONCAT_WS('/', @@hostname, @@port, @@datadir) AS machine")
+
+
+QUESTIONS = (
+    Question("the version and the user", version),
+    Question("the server's settings", variables),
+    Question("the server's state", status),
+    Question("the columns of tags and numbers", columns, of_tables=True),
+    Question(
+        "the replicas of this server",
+        replicas,
+        SEES_REPLICAS,
+    ),
+    Question(
+        "whether this server follows another",
+        source,
+        SEES_SOURCE,
+    ),
+    Question("the connections", connections),
+    Question("the encryption of the connection", encryption),
+    Question("the server's clock", clock),
+    Question("the user's rights", rights),
+    Question("the identity of the server", machine),
+)

@@ -1,0 +1,226 @@
+"""The questions to PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from allocator.database.grants import SEQUENCE, SERVED
+from allocator.database.questions.asking import Facts, Question, ahead, listed, named, pairs, room_within, rows
+from allocator.database.questions.tables import NUMBERED, TAG_COLUMNS
+from allocator.database.tables import metadata
+from allocator.errors import DatabaseRefused
+
+SETTINGS = (
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "synchronous_standby_names",
+    "statement_timeout",
+    "transaction_timeout",
+    "default_transaction_isolation",
+    "transaction_read_only",
+    "max_connections",
+    "superuser_reserved_connections",
+    "reserved_connections",
+    "search_path",
+)
+TOOLS = ("pg_basebackup", "pg_receivewal")
+"""They copy the log and are never promoted."""
+
+MONITOR = "GRANT pg_monitor TO {role}"
+TABLES = tuple(table.name for table in metadata.sorted_tables)
+
+
+def settings(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """As they are for this role in this database."""
+    names = ", ".join(f"'{name}'" for name in SETTINGS)
+    return pairs(connection, f"SELECT name, setting FROM pg_settings WHERE name IN ({names})")
+
+
+def role(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    return named(
+        connection,
+        "SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database, rolsuper AS superuser, "
+        "rolconnlimit AS role_connections, datconnlimit AS database_connections, pg_is_in_recovery() AS in_recovery "
+        "FROM pg_roles, pg_database WHERE rolname = current_user AND datname = current_database()",
+    )
+
+
+def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = rows(
+        connection,
+        "SELECT relname, relpersistence, row_security_active(oid) AS filtered, pg_has_role(relowner, 'USAGE') AS "
+        "owned, "
+        "has_table_privilege(oid, 'DELETE') AS deletes, has_table_privilege(oid, 'TRUNCATE') AS truncates, "
+        "has_any_column_privilege(oid, 'INSERT, UPDATE') AS writes "
+        "FROM pg_class WHERE oid = ANY (ARRAY(SELECT to_regclass(name) FROM unnest(CAST(:names AS text[])) AS name))",
+        names=list(TABLES),
+    )
+    return {
+        "unlogged": listed([one.relname for one in found if one.relpersistence != "p"]),
+        "filtered": listed([one.relname for one in found if one.filtered]),
+        "owned": listed([one.relname for one in found if one.owned]),
+        "writes_tokens": any(one.writes and not one.owned for one in found if one.relname == "allocator_token"),
+        "deletable": listed([one.relname for one in found if one.deletes or one.truncates]),
+        "numbers_shards": any(one.writes and not one.owned for one in found if one.relname == "allocator_shard"),
+    }
+
+
+def lacking(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """Of the rights that the library needs, those that the role does not have."""
+    wanted = [{"name": name, "verb": verb} for name, verbs in SERVED.items() for verb in verbs]
+    found = rows(
+        connection,
+        "SELECT verb || ' ON ' || quote_ident(nspname) || '.' || name AS words "
+        "FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(name text, verb text) "
+        "JOIN pg_class ON pg_class.oid = to_regclass(name) JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+        "WHERE NOT has_table_privilege(pg_class.oid, verb) AND NOT (verb = 'UPDATE' AND name = 'allocator_segment' "
+        "AND has_column_privilege(pg_class.oid, 'max_value', verb) "
+        "AND has_column_privilege(pg_class.oid, 'epoch', verb)) "
+        "UNION ALL SELECT 'USAGE ON SEQUENCE ' || quote_ident(nspname) || '.' || relname FROM pg_class "
+        "JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+        "WHERE pg_class.oid = to_regclass(:sequence) AND NOT has_sequence_privilege(pg_class.oid, 'USAGE')",
+        wanted=json.dumps(wanted),
+        sequence=SEQUENCE,
+    )
+    return {
+        "lacking": listed([one.words for one in found]),
+        "grant": " ".join(f"GRANT {one.words} TO {facts['role']};" for one in found),
+    }
+
+
+def copies(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = rows(
+        connection,
+        "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+        "WHERE relname = 'allocator_segment' AND relkind IN ('r', 'p') AND nspname = ANY (current_schemas(false)) "
+        "ORDER BY array_position(current_schemas(false), nspname)",
+    )
+    schemas = [one.nspname for one in found]
+    return {"copies": ", ".join(schemas) if schemas[1:] else "", "copy_used": schemas[0] if schemas else ""}
+
+
+def collations(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = rows(
+        connection,
+        "SELECT relname, attname, collname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
+        "JOIN pg_collation ON pg_collation.oid = attcollation "
+        "WHERE NOT collisdeterministic AND attrelid IN (SELECT to_regclass(name) FROM unnest(CAST(:names AS text[])) "
+        "AS name)",
+        names=list(TAG_COLUMNS),
+    )
+    astray = [one for one in found if TAG_COLUMNS[one.relname] == one.attname]
+    return {
+        "collations": listed([f"{one.relname}.{one.attname} has {one.collname}" for one in astray]),
+        "recollate": "; ".join(
+            f'ALTER TABLE {one.relname} ALTER COLUMN {one.attname} TYPE VARCHAR(64) COLLATE "C"' for one in astray
+        ),
+    }
+
+
+def standbys(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = rows(
+        connection,
+        "SELECT application_name, sync_state FROM pg_stat_replication WHERE pid NOT IN "
+        "(SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active_pid IS NOT NULL)",
+    )
+    if any(one.sync_state is None for one in found):
+        raise DatabaseRefused("this role may not read pg_stat_replication")
+    states = Counter(one.sync_state for one in found)
+    behind = [one.application_name for one in found if one.sync_state == "async" and one.application_name not in TOOLS]
+    return {
+        "synchronous_standbys": states["sync"] + states["quorum"],
+        "asynchronous_standbys": 0 if states["sync"] + states["quorum"] else len(behind),
+        "standby_names": listed(behind),
+    }
+
+
+def connections(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = named(
+        connection,
+        "SELECT (SELECT sum(numbackends) FROM pg_stat_database) - 1 AS used, "
+        "(SELECT numbackends FROM pg_stat_database WHERE datname = current_database()) - 1 AS used_here, "
+        "(SELECT count(*) FROM pg_stat_activity WHERE usename = current_user) - 1 AS used_by_role",
+    )
+    reserved = int(facts["superuser_reserved_connections"]) + int(facts.get("reserved_connections", 0))
+    limits = {"max_connections": int(facts["max_connections"]) - reserved - int(found["used"])}
+    if not facts["superuser"] and facts["role_connections"] >= 0:
+        limits[f"CONNECTION LIMIT of role {facts['role']}"] = facts["role_connections"] - found["used_by_role"]
+    if not facts["superuser"] and facts["database_connections"] >= 0:
+        limits[f"CONNECTION LIMIT of database {facts['database']}"] = facts["database_connections"] - found["used_here"]
+    return room_within(limits)
+
+
+def encryption(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    return named(connection, "SELECT ssl AS encrypted FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+
+
+def pooler(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """PgBouncer invents a process id when a client connects; a server says its own."""
+    info = getattr(connection.connection.dbapi_connection, "info", None)
+    told = getattr(info, "backend_pid", None)
+    return {"pooler": told is not None and told != connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()}
+
+
+def clock(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    return ahead(
+        facts,
+        connection.exec_driver_sql(
+            "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+        ).scalar_one(),
+    )
+
+
+def numberings(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """Of the columns that number themselves. Where its sequence goes on is hidden from whoever may not read that."""
+    found = rows(
+        connection,
+        "SELECT name, CAST(sequence AS text) AS sequence, seqcycle, seqcache, has_sequence_privilege(sequence, "
+        "'SELECT') "
+        "AS readable FROM (SELECT name, CAST(pg_get_serial_sequence(name, 'id') AS regclass) AS sequence "
+        "FROM unnest(CAST(:names AS text[])) AS name) AS numbered LEFT JOIN pg_sequence ON seqrelid = sequence",
+        names=list(NUMBERED),
+    )
+    behind = [words for one in found if one.readable and (words := behind_by(connection, one.name, one.sequence))]
+    return {
+        "unnumbered": listed([one.name for one in found if one.sequence is None]),
+        "cycling": listed([one.sequence for one in found if one.seqcycle]),
+        "caching": listed([f"{one.sequence} has CACHE {one.seqcache}" for one in found if (one.seqcache or 1) > 1]),
+        "behind": listed(behind),
+    }
+
+
+def behind_by(connection: Connection, table_name: str, sequence: str) -> str:
+    """Where the next number is one that was given; empty where all is well."""
+    ids = metadata.tables[table_name].c.id
+    greatest = connection.scalar(select(func.max(ids))) or 0
+    following = connection.exec_driver_sql(
+        f"SELECT last_value + CASE WHEN is_called THEN 1 ELSE 0 END FROM {sequence}"
+    ).scalar_one()
+    return f"{table_name} goes on with {following}, and {greatest} is in use" if following <= greatest else ""
+
+
+def machine(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    return named(connection, "SELECT CAST(system_identifier AS text) AS machine FROM pg_control_system()")
+
+
+QUESTIONS = (
+    Question("the server's settings", settings),
+    Question("the role", role),
+    Question("the tables' owner and rights", tables, of_tables=True),
+    Question("the rights that are needed", lacking, of_tables=True),
+    Question("copies of the tables", copies),
+    Question("the collation of tags", collations, of_tables=True),
+    Question("the standbys of this server", standbys, MONITOR),
+    Question("the connections", connections, MONITOR),
+    Question("the encryption of the connection", encryption),
+    Question("a pooler before the server", pooler),
+    Question("the server's clock", clock),
+    Question("the numbering of tickets and nodes", numberings, of_tables=True),
+    Question("the identity of the server", machine),
+)

@@ -1,0 +1,75 @@
+"""The questions to SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import DBAPIError
+
+from allocator.database.questions.asking import Facts, Question, listed, named, rows
+from allocator.database.questions.tables import NUMBERED, TAG_COLUMNS
+from allocator.database.tables import metadata
+
+
+def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = named(connection, "SELECT sqlite_version() AS version")
+    return {**found, "version_number": tuple(map(int, found["version"].split(".")))}
+
+
+def pragmas(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    return {
+        "journal_mode": connection.exec_driver_sql("PRAGMA journal_mode").scalar(),
+        "path": next((one[2] for one in connection.exec_driver_sql("PRAGMA database_list") if one[1] == "main"), ""),
+    }
+
+
+def writing(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """Take the lock of a writer, and give it back."""
+    try:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    except DBAPIError as error:
+        return {"write_refused": str(error.orig)}
+    connection.exec_driver_sql("ROLLBACK")
+    return {}
+
+
+def collations(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = [
+        f"{name}.{part} has {one.coll}"
+        for name, part in TAG_COLUMNS.items()
+        for one in rows(
+            connection,
+            "SELECT coll FROM pragma_index_list(:name) AS listed, pragma_index_xinfo(listed.name) AS part "
+            "WHERE part.key = 1 AND part.name = :part AND part.coll <> 'BINARY'",
+            name=name,
+            part=part,
+        )
+    ]
+    return {"collations": listed(found)}
+
+
+def numberings(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    made = {one.name: one.sql for one in rows(connection, "SELECT name, sql FROM sqlite_master WHERE type = 'table'")}
+    kept = [name for name in NUMBERED if "AUTOINCREMENT" in (made.get(name) or "").upper()]
+    return {
+        "unnumbered": listed([name for name in NUMBERED if name not in kept]),
+        "behind": listed([words for name in kept if (words := behind_by(connection, name))]),
+    }
+
+
+def behind_by(connection: Connection, name: str) -> str:
+    greatest = connection.scalar(select(func.max(metadata.tables[name].c.id))) or 0
+    found = rows(connection, "SELECT seq FROM sqlite_sequence WHERE name = :name", name=name)
+    last = found[0].seq if found else 0
+    return f"{name} goes on after {last}, and {greatest} is in use" if last < greatest else ""
+
+
+QUESTIONS = (
+    Question("the version", version),
+    Question("the journal", pragmas),
+    Question("whether it can be written to", writing),
+    Question("the collation of tags", collations, of_tables=True),
+    Question("the numbering of tickets and nodes", numberings, of_tables=True),
+)

@@ -1,0 +1,71 @@
+"""What is wrong with the tables themselves, on every database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import CheckConstraint, Connection, Inspector, Table, inspect
+
+from allocator.database import schema
+from allocator.database.dialect import Dialect
+from allocator.database.tables import metadata
+from allocator.errors import AllocatorError
+from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
+
+TAG_COLUMNS = {"allocator_segment": "tag", "allocator_ticket": "type", "allocator_ticket_counter": "type"}
+"""The columns by which ids are kept apart, compared byte by byte."""
+NUMBERED = ("allocator_ticket", "allocator_node")
+"""The tables of which the database numbers the rows, and the numbers are ids or parts of ids."""
+
+
+def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Finding]:
+    """Whether the tables are there, in the revision that is needed; nothing is found where they are."""
+    try:
+        schema.check(connection, where)
+    except AllocatorError as error:
+        found, _, mend = str(error).partition("; ")
+        if dialect.embedded and "newer" not in found:
+            return [Finding("schema-out-of-date", NOTE, found, f"{mend}, or use it: then that is done by itself")]
+        return [Finding("schema-out-of-date", OUTAGE, found, mend)]
+    return []
+
+
+def of_tables(connection: Connection, dialect: Dialect) -> list[Finding]:
+    """Of tables that are all there."""
+    inspector = inspect(connection)
+    return [
+        *(finding for table in metadata.sorted_tables for finding in of_shape(inspector, table)),
+        *of_triggers(connection, dialect),
+        *of_checks(inspector),
+    ]
+
+
+def of_shape(inspector: Inspector, table: Table) -> Iterable[Finding]:
+    mend = f"stop what writes {table.name}, and change it to what allocator/database/tables.py says"
+    for sentence in schema.column_damages(inspector, table):
+        yield Finding("column-type", DANGER, sentence, mend)
+    for sentence in schema.key_damages(inspector, table):
+        yield Finding("key-missing", DANGER, sentence, f"{mend}; of rows that double, keep the greatest number")
+    for sentence in schema.engine_damages(inspector, table):
+        yield Finding("engine-without-transactions", DANGER, sentence, f"ALTER TABLE {table.name} ENGINE = InnoDB")
+
+
+def of_triggers(connection: Connection, dialect: Dialect) -> Iterable[Finding]:
+    names = [table.name for table in metadata.sorted_tables]
+    found = [f"{trigger} on {name}" for name in names for trigger in dialect.triggers(connection, name)]
+    if found:
+        yield Finding("trigger", DANGER, f"triggers or rules can change what a claim gets: {few(found)}", "drop them")
+
+
+def of_checks(inspector: Inspector) -> Iterable[Finding]:
+    for table in metadata.sorted_tables:
+        present = {str(check["name"]) for check in inspector.get_check_constraints(table.name)}
+        for check in sorted((one for one in table.constraints if isinstance(one, CheckConstraint)), key=str):
+            if check.name not in present:
+                yield Finding(
+                    "check-missing",
+                    NOTE,
+                    f"{table.name} lacks the check {check.name}, so that a change by hand may write what no claim "
+                    "can use",
+                    f"ALTER TABLE {table.name} ADD CONSTRAINT {check.name} CHECK ({check.sqltext})",
+                )

@@ -1,0 +1,127 @@
+"""The numbers that a database gives to processes: nodes and workers; and what is kept clear since it moved."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from secrets import randbelow, token_hex
+from time import time_ns
+
+from allocator.database.connection import Runner
+from allocator.errors import DatabaseUnavailable, LeaseLost, ShardMisconfigured
+from allocator.rules.fleet_growth import LEAD
+from allocator.rules.node_failover import Ground, begin_of_lease, has_moved, moved, nodes_left_out
+from allocator.schemes.layout import Layout
+from allocator.schemes.leases import Worker, check_same, choose_worker
+from allocator.schemes.snowflake import Lease, LeaseClaim
+
+ATTEMPTS = 20
+"""How often a race for a number may be lost, or the database move meanwhile."""
+
+
+def identity() -> tuple[str, int]:
+    """Who we are, for the operator who reads the tables."""
+    return platform.node() or "unknown", os.getpid()
+
+
+@cache
+def our_version() -> str:
+    try:
+        return version("allocator")
+    except PackageNotFoundError:  # run from a folder, or frozen into one file
+        return "unknown"
+
+
+class Numbers(Runner):
+    """See `Runner`."""
+
+    # -- what may be forgotten
+
+    def ground(self) -> Ground:
+        """What is kept clear here, written down first where the database has moved since somebody looked."""
+        for _ in range(ATTEMPTS):
+            found = self.run(self.dialect.read_ground)
+            here = self.run(self.dialect.look_here, found.run if found else "")
+            server = self.run(self.dialect.read_home)
+            if found is None:
+                self.run(self.dialect.add_ground, Ground(server, here.epoch))
+                continue
+            away = has_moved(found, server, here)
+            fresh = moved(found, server, here, time_ns() // 1_000_000, self._leased_until() if away else 0)
+            if fresh == found:
+                return found
+            self.run(self.dialect.move_ground, found, fresh, nodes_left_out(here.at) if away else 0)
+        raise DatabaseUnavailable("the database moves from server to server, or answers from several; try again")
+
+    def upgrade_schema(self) -> None:
+        super().upgrade_schema()
+        self.ground()  # or what is forgotten first would be forgotten with the row
+        self.run(self.dialect.begin_epochs)
+
+    def begin_above(self, value: int) -> None:
+        """Tags that are made by their first use go on above this, as on the other shards of a fleet."""
+        ground = self.ground()
+        if ground.first_value < value:
+            self.run(self.dialect.move_ground, ground, ground._replace(first_value=value))
+
+    def _leased_until(self) -> int:
+        return max((worker.until for worker in self.run(self.dialect.list_workers)), default=0)
+
+    # -- nodes and workers
+
+    def register_node(self) -> int:
+        """A new node number, for this process."""
+        self._check_numbers()
+        now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+        for _ in range(ATTEMPTS):
+            ground = self.ground()
+            number = self.run(self.dialect.register_node, *identity(), our_version(), now)
+            if self.ground() == ground:
+                return number
+        raise DatabaseUnavailable("the database moved from server to server while a node was registered; try again")
+
+    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
+        """Write that a worker is ours until a later moment; raises `LeaseLost` if the one to renew is not any more."""
+        self.check_schema()
+        if claim.lease is not None:
+            return self._renewed(claim.lease, claim.until)
+        self._check_numbers()
+        for _ in range(ATTEMPTS):
+            ground = self.ground()
+            begin = begin_of_lease(ground, claim.now, claim.until)
+            found = self.run(self.dialect.list_workers)
+            chosen = choose_worker(found, layout, epoch, claim.now, randbelow(1 << 16))
+            number = chosen if isinstance(chosen, int) else chosen.number
+            until = begin + claim.until - claim.now
+            fresh = Worker(number, str(layout), epoch, token_hex(16), until, *identity())
+            if isinstance(chosen, int):
+                ours = self.run(self.dialect.add_worker, fresh)
+            else:
+                ours = self.run(self.dialect.take_worker, chosen, fresh)
+            if ours and self.ground() == ground:
+                check_same(self.run(self.dialect.list_workers), layout, epoch)  # two formats may begin at one moment
+                return Lease(number, fresh.holder, begin, until)  # a worker is chosen only after its lease ended
+        raise DatabaseUnavailable("every worker that was free was leased by another process first; try again")
+
+    def _renewed(self, lease: Lease, until: int) -> Lease:
+        """A lease from before the database moved may be another's: that it was taken over may be forgotten here."""
+        if not self.run(self.dialect.renew_worker, lease.number, lease.holder, until):
+            raise LeaseLost(f"worker {lease.number} was leased by another process meanwhile")
+        if lease.since < self.ground().leases_from_ms:  # looked at afterwards: it may have moved while we renewed
+            raise LeaseLost(f"worker {lease.number} may have been leased by another process before the database moved")
+        return replace(lease, until=until)
+
+    def _check_numbers(self) -> None:
+        """Of the shards of a fleet, the first alone numbers nodes and workers."""
+        self.check_schema()
+        row = self.run(self.dialect.read_shard)
+        if row is not None and not row.joining and row.numbering.offset != LEAD:
+            lead = next((member.url for member in row.members if member.offset == LEAD), "")
+            raise ShardMisconfigured(
+                f"{self.address.shown} is shard {row.numbering.offset} of a fleet, and nodes and workers are numbered "
+                f"by shard {LEAD} alone; use {lead}, or give all shards"
+            )

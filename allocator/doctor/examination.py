@@ -1,0 +1,99 @@
+"""All that is asked of one database, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection
+
+from allocator.database.dialect import Dialect
+from allocator.database.questions import QUESTIONS
+from allocator.database.questions.asking import Facts, answers
+from allocator.database.questions.tables import of_schema, of_tables
+from allocator.database.store import Database
+from allocator.database.verbs.batch import BatchVerbs
+from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules
+from allocator.errors import AllocatorError
+from allocator.rules.failover import REFUSE
+from allocator.rules.findings import NOTE, OUTAGE, Finding, Rule, judge, unseen
+from allocator.rules.fleet import Shard
+from allocator.schemes.leases import Worker
+from allocator.schemes.tag import Tag
+
+RULES: Mapping[str, Sequence[Rule]] = dict(
+    zip(QUESTIONS, (postgresql_rules.RULES, mysql_rules.RULES, sqlite_rules.RULES), strict=True)
+)
+
+
+@dataclass(slots=True)
+class Examined:
+    """One database: what was found, and what is judged together with its rows and the other shards.
+
+    complete: the tables are there, so that the rows could be read; elsewhere: the epochs of rows of other runs.
+    is_member: something was drawn under the shard's row, or it is that of a fleet.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    facts: Facts = field(default_factory=dict)
+    complete: bool = False
+    tags: list[Tag] = field(default_factory=list)
+    workers: list[Worker] = field(default_factory=list)
+    newest_node: int = 0
+    shard: Shard | None = None
+    is_member: bool = False
+    has_tickets: bool = False
+    server: str = ""
+    elsewhere: frozenset[str] = frozenset()
+
+
+def examine_database(database: Database, facts: Mapping[str, Any]) -> Examined:
+    """`facts` are those that are known without asking. Nothing is changed, and no file is made."""
+    database.may_create = False
+    dialect, where = database.dialect, database.address.shown
+    done = Examined(facts=dict(facts))
+    if database.is_missing():
+        mend = "it is made on first use; if there should be one, look at the path"
+        done.findings.append(Finding("file-missing", NOTE, f"there is no file {database.address.file}", mend))
+        done.findings += judge(RULES[dialect.name], {"path": database.address.file, **facts})
+        return done
+    try:
+        found = database.run(of_schema, dialect, where)
+    except AllocatorError as error:
+        done.findings.append(Finding("unreachable", OUTAGE, str(error), "see that it runs, and that the URL is right"))
+        return done
+    done.complete = not found
+    done.findings += found
+    done.findings += answers(database, QUESTIONS[dialect.name], done.facts, done.complete)
+    done.findings += judge(RULES[dialect.name], done.facts)
+    if done.complete:
+        look_at_tables(database, done)
+    return done
+
+
+def look_at_tables(database: Database, done: Examined) -> None:
+    for what, look in (("the tables' columns", shape), ("the rows", rows), ("the epochs of tags", epochs)):
+        try:
+            database.run(look, database.dialect, done)
+        except AllocatorError as error:
+            done.findings.append(unseen(what, str(error), "let the user read all tables allocator_…"))
+
+
+def shape(connection: Connection, dialect: Dialect, done: Examined) -> None:
+    done.findings += of_tables(connection, dialect)
+
+
+def rows(connection: Connection, dialect: Dialect, done: Examined) -> None:
+    done.tags = dialect.look_at_segments(connection)
+    done.workers = dialect.list_workers(connection)
+    done.newest_node = max((node.number for node in dialect.list_nodes(connection, 1)), default=0)
+    done.shard = dialect.read_shard(connection)
+    done.is_member = dialect.read_member(connection) is not None
+    done.has_tickets = dialect.holds_tickets(connection)
+    done.server = dialect.read_server(connection)
+
+
+def epochs(connection: Connection, dialect: BatchVerbs, done: Examined) -> None:
+    written = {tag.epoch for tag in done.tags if tag.margin == REFUSE}
+    done.elsewhere = frozenset(epoch for epoch in written if not dialect.look_here(connection, epoch).same)

@@ -1,0 +1,230 @@
+"""What the rows say of what is to come: from tags, nodes, workers, clocks and formats to findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from allocator.rules.failover import REFUSE
+from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
+from allocator.schemes.checks import MAX_ID, TAG
+from allocator.schemes.layout import Layout, moment
+from allocator.schemes.leases import WARN_FROM, Worker
+from allocator.schemes.meteor import METEOR, MeteorSettings
+from allocator.schemes.residues import ALL, Lane
+from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings
+from allocator.schemes.tag import Tag
+
+SOON = timedelta(days=730)
+"""A format is changed in a year, if it is noticed two years before its end."""
+
+LEAST_RUNS = 20
+"""Restarts, failovers and restores, each of which costs a tag its margin."""
+
+CLOCK_SECONDS = 5.0
+"""By which two clocks may differ without a word: what NTP allows, and the way of the question."""
+
+
+def of_tags(tags: Sequence[Tag], lane: Lane) -> list[Finding]:
+    """Of the rows of one database whose own row of a shard says `lane`."""
+    broken = [tag for tag in tags if is_broken(tag)]
+    sound = [tag for tag in tags if tag not in broken]
+    found = [
+        Finding(
+            "tag-changed-by-hand",
+            DANGER if any(type(tag.max_value) is not int or tag.limit > MAX_ID for tag in broken) else OUTAGE,
+            f"rows of allocator_segment contradict themselves: {few(map(contradiction, broken))}",
+            "set them right with: allocator tags set TAG --start-after N --limit N --step N --max-step N",
+        )
+    ] * bool(broken)
+    return [*found, *of_lanes(sound, lane), *of_limits(sound)]
+
+
+def is_broken(tag: Tag) -> bool:
+    numbers = (tag.max_value, tag.step, tag.max_step, tag.limit)
+    return (
+        not all(type(number) is int for number in numbers)
+        or not TAG.fullmatch(tag.name)
+        or not 0 <= tag.max_value <= tag.limit <= MAX_ID
+        or not 1 <= tag.step <= tag.max_step
+    )
+
+
+def contradiction(tag: Tag) -> str:
+    return f"{tag.name!r} has max_value {tag.max_value}, limit {tag.limit}, step {tag.step}, max_step {tag.max_step}"
+
+
+def of_lanes(tags: Iterable[Tag], lane: Lane) -> list[Finding]:
+    """Ids of another remainder are another shard's, or will be."""
+    astray = [tag for tag in tags if tag.lane != lane]
+    if not astray:
+        return []
+    shown = few(f"{tag.name!r} has offset {tag.lane.offset} and step {tag.lane.step}" for tag in astray)
+    ours = "this database is alone" if lane == ALL else f"this shard has offset {lane.offset} and step {lane.step}"
+    return [
+        Finding(
+            "tag-of-another-lane",
+            DANGER,
+            f"{shown}, and {ours}",
+            f"stop what draws these tags, write shard_offset {lane.offset} and shard_step {lane.step} into their rows "
+            "of allocator_segment, and raise them above every id in use with: allocator tags set TAG --start-after N",
+        )
+    ]
+
+
+def of_limits(tags: Iterable[Tag]) -> list[Finding]:
+    ending = [tag for tag in tags if tag.max_value >= WARN_FROM * tag.limit]
+    if not ending:
+        return []
+    shown = few(f"{tag.name!r} has {tag.remaining} of {tag.limit} ids left" for tag in ending)
+    return [
+        Finding(
+            "tag-near-limit",
+            OUTAGE,
+            f"tags are used up to {100 * WARN_FROM:.0f} % and more: {shown}",
+            f"raise the limit if the column that takes the ids is wide enough, to at most {MAX_ID}: "
+            f"allocator tags set {ending[0].name} --limit N",
+        )
+    ]
+
+
+def of_margins(tags: Iterable[Tag], elsewhere: Container[str], has_standby: bool) -> list[Finding]:
+    """What comes of another run of a server: `elsewhere` are the epochs that are not of this one.
+
+    has_standby: there is a server that may be promoted without the last commits.
+    """
+    tags = list(tags)
+    waiting = [tag.name for tag in tags if tag.margin == REFUSE and tag.epoch in elsewhere]
+    bare = [tag.name for tag in tags if tag.margin == 0]
+    narrow = [
+        f"{tag.name!r} has {tag.remaining} ids left and leaves out {tag.margin}" for tag in tags if is_narrow(tag)
+    ]
+    found = [
+        Finding(
+            "server-replaced",
+            OUTAGE,
+            f"{few(waiting)} were last claimed on another run of a server, and refuse to go on",
+            "when nothing uses the old server any more: allocator tags repair TAG",
+        ),
+        Finding(
+            "margin-zero",
+            DANGER if has_standby else NOTE,
+            f"{few(bare)} leave nothing out after a failover or a restore, so that ids which were forgotten are "
+            "given again" + (", and a replica follows asynchronously" if has_standby else ""),
+            "allocator tags set TAG --margin N, N above what is claimed in the longest lag",
+        ),
+        Finding(
+            "margin-near-limit",
+            OUTAGE,
+            f"fewer than {LEAST_RUNS} restarts of the server use tags up: {few(narrow)} at each",
+            "allocator tags set TAG --margin N, with a smaller N, or a greater --limit",
+        ),
+    ]
+    return [finding for finding, names in zip(found, (waiting, bare, narrow), strict=True) if names]
+
+
+def is_narrow(tag: Tag) -> bool:
+    return tag.remaining < LEAST_RUNS * tag.margin
+
+
+def of_nodes(greatest: int, layout: Layout = METEOR) -> list[Finding]:
+    """`greatest` is the number of the newest node, 0 before the first."""
+    limit = layout.limit("node")
+    if greatest < WARN_FROM * limit:
+        return []
+    return [
+        Finding(
+            "nodes-run-out",
+            OUTAGE,
+            f"{greatest} of {limit} node numbers of the layout {layout} are used, one for each start",
+            "choose a layout with more bits for the node and an epoch later than every id in use: "
+            "MeteorSettings(layout=…, epoch=…)",
+        )
+    ]
+
+
+def of_workers(workers: Sequence[Worker], now: float) -> list[Finding]:
+    """`now` is in seconds since 1970."""
+    formats = sorted({(one.layout, one.epoch) for one in workers})
+    if len(formats) > 1:
+        shown = few(f"layout {name}, epoch {epoch}" for name, epoch in formats)
+        return [
+            Finding(
+                "worker-formats-differ",
+                OUTAGE,
+                f"workers were leased for several formats: {shown}",
+                "let all processes use one SnowflakeSettings; if no id of the other form is in use, stop them all and "
+                "empty allocator_worker",
+            )
+        ]
+    return [finding for name, epoch in formats for finding in of_leases(workers, layout_of(name), epoch, now)]
+
+
+def layout_of(name: str) -> Layout:
+    """The layout of a snowflake that was written down as its widths."""
+    widths = re.findall(r"\d+", name)
+    return Layout(**dict(zip(SNOWFLAKE.widths, map(int, widths), strict=True)))
+
+
+def of_leases(workers: Sequence[Worker], layout: Layout, epoch: int, now: float) -> list[Finding]:
+    size = 1 << layout.widths["datacenter"] + layout.widths["worker"]
+    leased = sum(one.until >= now * 1000 for one in workers)
+    found = of_end("snowflake-runs-out", "timestamp", layout, epoch / 1000, 1000, now)
+    if leased >= WARN_FROM * size:
+        found.append(
+            Finding(
+                "workers-run-out",
+                OUTAGE,
+                f"{leased} of {size} workers of the layout {layout} are leased at the moment",
+                "run fewer processes that draw snowflakes, or shorten SnowflakeSettings(lease=…), which is for how "
+                "long "
+                "a process that ended keeps its worker",
+            )
+        )
+    return found
+
+
+def of_end(name: str, field: str, layout: Layout, epoch: float, per_second: int, now: float) -> list[Finding]:
+    """Of a field of time that counts from `epoch`, in seconds since 1970 as `now`."""
+    end = layout.runs_out(field, epoch, per_second)
+    if end - moment(now) > SOON:
+        return []
+    return [
+        Finding(
+            name,
+            OUTAGE,
+            f"the field {field!r} of the layout {layout} with the epoch {moment(epoch):%Y-%m-%d} ends {day(end)}",
+            "plan a layout with more bits for it or a later epoch; ids of the new form must not meet those of the "
+            "old one",
+        )
+    ]
+
+
+def day(at: datetime) -> str:
+    return f"on {at:%Y-%m-%d}"
+
+
+def of_formats(meteor: MeteorSettings, snowflake: SnowflakeSettings, now: float) -> list[Finding]:
+    """Of the formats that a process asks for."""
+    return [
+        *of_end("meteor-runs-out", "second", meteor.layout, meteor.epoch, 1, now),
+        *of_end("snowflake-runs-out", "timestamp", snowflake.layout, snowflake.epoch / 1000, 1000, now),
+    ]
+
+
+def of_clocks(ahead: float, lease: float) -> list[Finding]:
+    """By how many seconds this machine's clock is ahead of the database's; `lease` is that of a snowflake worker."""
+    apart = abs(ahead)
+    if apart <= CLOCK_SECONDS:
+        return []
+    which = "ahead of" if ahead > 0 else "behind"
+    return [
+        Finding(
+            "clocks-differ",
+            OUTAGE if apart > lease else NOTE,
+            f"this machine's clock is {apart:.0f} s {which} the database's: snowflakes and meteors tell a wrong time, "
+            "and workers look leased that are free",
+            "let both follow the same NTP servers (chronyc tracking, timedatectl)",
+        )
+    ]

@@ -1,0 +1,85 @@
+"""Which process got an id, and when: out of a log of claims, and for meteors out of the registered nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from allocator.backend import Databases
+from allocator.errors import DatabaseUnavailable, InvalidId
+from allocator.rules.claim_log import Claimed, claim_in
+from allocator.schemes.checks import MAX_ID, check_tag
+from allocator.schemes.layout import moment
+from allocator.schemes.leases import Node
+from allocator.schemes.meteor import RANDOMS, MeteorSettings
+
+APART = timedelta(minutes=1)
+"""By how much the clocks of a process and of its database may differ."""
+
+
+class Traced(NamedTuple):
+    """`node`: who drew the id, if it is a meteor of the format `meteor`.
+
+    `at`: the time in it then, which goes up with the ids drawn and may be ahead of the clock.
+    `silent`: why shards that did not answer said nothing; another one may know more.
+    """
+
+    node: Node | None
+    silent: list[DatabaseUnavailable]
+    meteor: MeteorSettings
+    at: datetime
+
+
+def claims_of(value: object, log: Iterable[str], tag: str | None = None) -> list[Claimed]:
+    """The claims in the lines of a log that hold an id, of one tag or of all. Raises `InvalidId` and `InvalidTag`."""
+    number = number_of(value)
+    if tag is not None:
+        check_tag(tag)
+    claims = filter(None, map(claim_in, log))
+    return [claim for claim in claims if number in claim.ids and tag in (None, claim.tag)]
+
+
+def trace(databases: Databases, value: object, meteor: MeteorSettings | None = None) -> Traced:
+    """Ask which node drew an id, if it is a meteor. Raises `DatabaseUnavailable` where no shard answers.
+
+    meteor: the format of the meteors, where it is not the usual one; a number does not say of which it is.
+    """
+    number = number_of(value)
+    form = (meteor or MeteorSettings()).checked()
+    fields = form.layout.unpack(number)
+    at = moment(form.epoch + fields["second"])
+    node: Node | None = None
+    silent: list[DatabaseUnavailable] = []
+    shards = all_of(databases)
+    for database in shards:
+        try:
+            database.check_schema()
+            # Nodes are registered by the first of a fleet alone; of the others, none is found.
+            node = node or (registered(database, fields["node"], at) if fields["random"] < RANDOMS else None)
+        except DatabaseUnavailable as error:
+            silent.append(error)
+    if len(silent) == len(shards):
+        raise silent[0]
+    return Traced(node, silent, form, at)
+
+
+def all_of(databases: Databases) -> list[Any]:
+    try:
+        return databases.serving()
+    except DatabaseUnavailable:
+        return databases.fleet.databases()
+
+
+def number_of(value: object) -> int:
+    text = str(value).strip()
+    digits = text.lstrip("0")
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > len(str(MAX_ID)) or int(digits) > MAX_ID:
+        raise InvalidId(f"a claimed id is a whole number from 1 to {MAX_ID}, got {ascii(text)[:60]}")
+    return int(digits)
+
+
+def registered(database: Any, number: int, at: datetime) -> Node | None:
+    """The node of this number, if it was registered by then."""
+    node: Node | None = database.run(database.dialect.find_node, number)
+    return node if node is not None and at >= node.started_at - APART else None

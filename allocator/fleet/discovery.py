@@ -1,0 +1,137 @@
+"""Who the shards of a fleet are: those that are given, and those that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from allocator.database.store import Database, sibling
+from allocator.errors import AllocatorError, ShardMisconfigured
+from allocator.rules.fleet import Member, Shard, check_fleet, check_usable, listed
+from allocator.rules.fleet_growth import LEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A shard of the fleet as it was found; `error` says why not.
+
+    `last` is the greatest ticket in its tables, `server` and `place` where it runs now.
+    """
+
+    database: Database
+    row: Shard | None = None
+    last: int = 0
+    server: str = ""
+    place: str = ""
+    error: AllocatorError | None = None
+
+    @property
+    def where(self) -> str:
+        return self.database.address.shown
+
+    @property
+    def told(self) -> str:
+        return self.database.address.told
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it serves, or will with its first ticket."""
+        return self.error is None and (self.row is None or serves(self.row, self.server))
+
+
+class Roster:
+    """Of the fleet that `databases` belong to; shards that are not among them are reached as these are."""
+
+    def __init__(self, databases: Sequence[Database]) -> None:
+        self._given = list(databases)
+        for database in databases:
+            database.may_create = False  # looking makes nothing
+        self._opened: list[Database] = []
+        self._without: dict[str, Database] = {}
+        """Not looked at: they are lost for good."""
+
+    def close(self) -> None:
+        for database in [*self._given, *self._opened, *self._without.values()]:
+            database.close()
+
+    def shards(self) -> list[Found]:
+        """All that are given, and all that those name: members, and those that were added.
+
+        First those that are given: a shard may have another name here than in the rows of the others.
+        """
+        databases = {database.address.told: database for database in [*self._given, *self._opened]}
+        found = [look(one, len(databases) > 1) for told, one in databases.items() if told not in self._without]
+        while member := unknown(found, self._without):
+            found.append(look(self._sibling(member.url)))
+        rows = [(one.where, one.row) for one in found if one.row]
+        if rows:
+            check_fleet(rows)
+        return sorted(found, key=lambda one: one.row.numbering.offset if one.row else 0)
+
+    def _sibling(self, url: str) -> Database:
+        known = [*self._given, *self._opened]
+        fresh = next((one for one in known if one.address.told == url), None) or sibling(known, url)
+        if fresh not in known:
+            self._opened.append(fresh)
+        return fresh
+
+    def reached(self, newcomers: bool = True) -> dict[str, Found]:
+        """All shards by key, none of which may be missing, but for newcomers if they need not be there."""
+        found = self.shards()
+        rows = {one.row.key: one for one in found if one.row}
+        needed = {member.url for one in rows.values() if one.row for member in one.row.members} - {*self._without}
+        for one in found:
+            if one.row is not None and not one.row.joining:
+                check_usable(one.where, one.row, one.server)
+            if one.row is None and (newcomers or not rows or one.told in needed):
+                raise one.error or ShardMisconfigured(
+                    f"{one.where} is no shard; if it was one, its row of allocator_shard is lost, and must be "
+                    "restored; if not, add a database to it or draw a ticket from it first"
+                )
+        return rows
+
+
+def serves(row: Shard, server: str) -> bool:
+    return not row.joining and row.server == server and row.numbering.ceiling is None
+
+
+def state_of(one: Found) -> str:
+    """What a person should know of it, and the command to run if there is one."""
+    row = one.row
+    if one.error:
+        return f"not reached: {one.error}"
+    if row is None:
+        return "no shard yet: nothing has drawn a ticket there"
+    if row.joining:
+        return "joining: run allocator shards grow"
+    if row.server != one.server:
+        return f"on another server since: run allocator shards adopt {one.where}"
+    if row.numbering.ceiling is not None:
+        return f"growing: ends below {row.numbering.ceiling}; run allocator shards grow"
+    return "serving"
+
+
+def look(database: Database, several: bool = False) -> Found:
+    """several: beside others, a row under which nothing was drawn is none."""
+    dialect = database.dialect
+    try:
+        database.check_schema()
+        row = database.run(dialect.read_member if several else dialect.read_shard)
+        server, place = database.run(dialect.read_server), database.run(dialect.read_place)
+        return Found(database, row, database.run(dialect.last_ticket), server, place)
+    except AllocatorError as error:
+        return Found(database, error=error)
+
+
+def unknown(found: Sequence[Found], without: Collection[str]) -> Member | None:
+    """One that is named and was not looked at."""
+    known = {one.row.key for one in found if one.row} | {one.told for one in found} | {*without}
+    named = (member for one in found for member in listed(one.row))
+    return next((member for member in named if not {member.key, member.url} & known), None)
+
+
+def lead_of(found: dict[str, Found]) -> Found:
+    for one in found.values():
+        if one.row and not one.row.joining and one.row.numbering.offset == LEAD:
+            return one
+    raise ShardMisconfigured(f"the shard with offset {LEAD} is not among those that were given, nor named by them")

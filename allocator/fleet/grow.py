@@ -1,0 +1,300 @@
+"""Growing a fleet while it gives ids: the steps of `rules.fleet_growth`, done on the shards one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from secrets import token_hex
+
+from allocator.database.store import Database
+from allocator.database.verbs.shard import Decision
+from allocator.errors import ShardMisconfigured
+from allocator.fleet.bootstrap import Opening
+from allocator.fleet.discovery import Found, Roster, lead_of, look
+from allocator.fleet.tags import tags_of
+from allocator.rules import fleet_growth
+from allocator.rules.fleet import BEGUN, JOINING, Member, Shard, Target, listed, newer_place, places
+from allocator.rules.fleet_growth import LEAD, MARGIN, Again, TooLow
+from allocator.schemes.checks import MAX_ID, check_whole
+from allocator.schemes.tag import Tag
+from allocator.schemes.ticket import Numbering
+
+ATTEMPTS = 100
+"""How often to look again at what another command changes meanwhile."""
+
+
+class Growth(Roster):
+    """Of the fleet that `databases` belong to."""
+
+    def begin(self) -> None:
+        """Let a single database that was used alone until now be shard 1 of 1."""
+        (database, *more) = {one.address.told: one for one in self._given}.values()
+        seen = look(database)
+        if seen.error:
+            raise seen.error
+        if not more and seen.row is None:
+            Opening([database], None, None).rows()
+
+    def add(self, newcomer: Database) -> Target:
+        """Plan to grow by an empty database. It gives no ids before `grow`. May be done again."""
+        found = self.reached(newcomers=False)
+        self._lost(found)
+        lead = lead_of(found)
+        assert lead.row is not None
+        lead.database.run(lead.database.dialect.check_writer)
+        self._opened.append(newcomer)
+        key = self._join(newcomer, lead.row, found)
+        told = newcomer.address.told
+        planned = self._change(lead, lambda row, _: fleet_growth.planned(row, Member(key, 0, told), token_hex(16)))
+        assert planned.target is not None
+        return planned.target
+
+    def _join(self, newcomer: Database, lead: Shard, found: dict[str, Found]) -> str:
+        seen = look(newcomer, several=True)
+        if seen.error:
+            raise seen.error
+        if seen.row is not None and not seen.row.is_alone:
+            if seen.row.joining and seen.row.fleet == lead.fleet:
+                return seen.row.key
+            raise ShardMisconfigured(
+                f"{seen.where} is shard {seen.row.numbering.offset} of the fleet {seen.row.fleet!r} already"
+            )
+        dialect = newcomer.dialect
+        newcomer.run(dialect.check_owner)
+        if newcomer.run(dialect.holds_tickets) or newcomer.run(dialect.holds_tags):
+            raise ShardMisconfigured(f"{seen.where} has given ids of its own; a shard that is added must be empty")
+        same = [one.where for one in found.values() if seen.place and one.place == seen.place]
+        if same:
+            raise ShardMisconfigured(f"{seen.where} is {same[0]} under another URL, or a copy of its server")
+        fresh = Shard(lead.fleet, token_hex(16), "", lead.statement, JOINING, Numbering(0, 0), BEGUN, ())
+        newcomer.run(dialect.add_shard, fresh)
+        return fresh.key
+
+    def leave_out(self, lost: Iterable[Database]) -> None:
+        """Grow, or take back, without shards that are lost for good."""
+        self._without = {database.address.told: database for database in lost}
+
+    def _lost(self, found: dict[str, Found]) -> dict[str, Member]:
+        """By key, those to do without. Raises where one is no shard, is the lead, or is not lost."""
+        rows = [one.row for one in found.values() if one.row]
+        named = {member.url: member for row in rows for member in listed(row)}
+        lost = {}
+        for told, database in self._without.items():
+            if told not in named:
+                raise ShardMisconfigured(f"{database.address.shown} is no shard; there are {', '.join(sorted(named))}")
+            member = lost[named[told].key] = named[told]
+            if any(one.key == member.key and one.offset == LEAD for row in rows for one in row.members):
+                raise ShardMisconfigured(
+                    f"{database.address.shown} is shard {LEAD}, which alone numbers nodes, leases workers and keeps "
+                    "tokens, so the fleet cannot do without it; restore its newest backup, then: allocator shards adopt"
+                )
+            seen = look(database).row
+            if seen and seen.key == member.key and not any(newer_place(seen, row) for row in rows):
+                raise ShardMisconfigured(f"{database.address.shown} answers, so it is not lost; leave --without out")
+        return lost
+
+    def grow(self, margin: int = MARGIN, statement: str | None = None, above: int | None = None) -> Shard:
+        """Take the fleet to what was planned, or change its statement. May be run again, wherever it was interrupted.
+
+        margin: how many tickets a shard may give until all have turned. Returns the row of the lead.
+        above: a number above which the shards that are left out gave no ticket and no id of any tag.
+        """
+        if above is not None:
+            check_whole("above", above, 0, MAX_ID)
+        if statement:
+            self._plan_statement(statement)
+        for _ in range(ATTEMPTS):
+            with suppress(Again):
+                return self._grow(margin, above)
+        raise ShardMisconfigured(
+            "the shards are held to different plans, as after a restore in the midst of growing; begin anew: "
+            "allocator shards grow --take-back"
+        )
+
+    def _plan_statement(self, statement: str) -> None:
+        lead = lead_of(self.reached())
+        assert lead.row is not None
+        if lead.row.target is None or lead.row.target.floor is None:
+            self._change(lead, lambda row, _: fleet_growth.planned(row, None, token_hex(16), statement))
+
+    def _grow(self, margin: int, above: int | None) -> Shard:
+        found = self.reached()
+        lost = self._lost(found)
+        lead = lead_of(found)
+        assert lead.row is not None
+        followed = self._bring_up(found, lead.row)
+        if followed and lead.row.target is None:
+            return lead.row
+        if followed:
+            raise Again
+        if lead.row.target is None:
+            self.take_back()  # what a growth that was taken back may have left
+            raise ShardMisconfigured("there is nothing to grow to; add a database with: allocator shards add URL")
+        self._check_above(lead.row, lost, above)
+        coming = [member for member in lead.row.target.members if member.key not in lost]
+        self._check_coming(coming, found)
+        old = [found[member.key] for member in lead.row.members if member.key not in lost]
+        for one in old:
+            one.database.cross_all()  # or the new ones would go on where these have forgotten that they were
+        target = self._turn(lead, old, lead.row.target, margin, lost, above or 0)
+        if places(target.members) != places(lead.row.target.members):
+            raise Again  # one was added before the decision
+        first_value = max(one.database.ground().first_value for one in old)
+        tags = tags_of(one.database for one in old)  # all old shards are fenced, so that nobody claims more
+        for member in coming:
+            found[member.key].database.begin_above(first_value)
+            if member.offset != LEAD:
+                self._change(found[member.key], lambda row, _: fleet_growth.entered(row, target), tags)
+        return self._change(lead, lambda row, _: fleet_growth.entered(row, target), tags)
+
+    def _check_coming(self, coming: Sequence[Member], found: dict[str, Found]) -> None:
+        missing = [member.url for member in coming if member.key not in found]
+        if missing:
+            raise ShardMisconfigured(
+                f"{missing[0]} is not the database that was added; restore its row of allocator_shard, or begin anew: "
+                "allocator shards grow --take-back"
+            )
+        for member in coming:
+            found[member.key].database.run(found[member.key].database.dialect.check_owner)
+
+    def _bring_up(self, found: dict[str, Found], lead: Shard) -> bool:
+        """Let shards that were away while the fleet turned follow it; False if there are none."""
+        behind = [one for one in found.values() if one.row and JOINING < one.row.generation < lead.generation]
+        if behind and not (lead.target and lead.target.turning):
+            serving = [one.database for one in found.values() if one.row and not one.row.joining]
+            tags = tags_of(serving)
+            first_value = max(database.ground().first_value for database in serving)
+            for one in behind:
+                one.database.begin_above(first_value)
+                self._change(one, lambda row, _: fleet_growth.followed(row, lead), tags)
+            return True
+        return False
+
+    def _check_above(self, lead: Shard, lost: dict[str, Member], above: int | None) -> None:
+        if not lost or (lead.target and lead.target.turning):
+            return
+        old = {member.key for member in lead.members}
+        for key, member in lost.items():
+            if key not in old:
+                raise ShardMisconfigured(
+                    f"{member.url} was only being added, and gave no ids; begin anew: allocator shards grow --take-back"
+                )
+        if above is None:
+            raise ShardMisconfigured(
+                f"{', '.join(one.url for one in lost.values())} may have given ids that the other shards do not know "
+                "of: when it is switched off for good, say above which number it gave no ticket and no id of any tag, "
+                "with: --above N"
+            )
+
+    def _turn(
+        self, lead: Found, old: Sequence[Found], target: Target, margin: int, lost: Collection[str], above: int
+    ) -> Target:
+        """Decide where the old generation ends, and hold every shard to it; then there is no way back."""
+        room = margin * len(old) + 1
+        if lost and not target.turning:
+            floor = max(above, *(self._greatest(one) for one in old)) + room
+            target = target_of(self._change(lead, lambda row, _: fleet_growth.left_out(row, target.key, lost, floor)))
+        if target.floor is None:
+            target = self._decide(lead, target, max(self._greatest(one) for one in old) + room)
+        while not target.turning:
+            try:
+                self._fence(old, target)
+                self._level(old, target, above)
+            except TooLow as error:
+                room *= 2  # they draw faster than was thought
+                target = self._decide(lead, target, error.greatest + room)
+            else:
+                target = self._no_way_back(lead, target)
+        return target
+
+    def _fence(self, old: Sequence[Found], target: Target) -> None:
+        for one in old:
+            self._change(one, lambda row, greatest: fleet_growth.fenced(row, target, greatest))
+
+    def _level(self, old: Sequence[Found], target: Target, above: int) -> None:
+        """Let each old shard know how far the tags of all are claimed: any of them may be lost after the turn."""
+        first_value = max(above, *(one.database.ground().first_value for one in old))
+        tags = [
+            replace(tag, max_value=max(tag.max_value, min(above, tag.limit)))
+            for tag in tags_of(one.database for one in old)
+        ]
+        for one in old:
+            one.database.begin_above(first_value)
+            self._change(one, lambda row, _: fleet_growth.levelled(row, target), tags)
+
+    def _no_way_back(self, lead: Found, target: Target) -> Target:
+        return target_of(self._change(lead, lambda row, _: fleet_growth.turning(row, target)))
+
+    def _decide(self, lead: Found, target: Target, floor: int) -> Target:
+        return target_of(self._change(lead, lambda row, _: fleet_growth.decided(row, target.key, floor)))
+
+    def take_back(self) -> bool:
+        """Undo what was planned or begun, while that can be done; False when there was nothing.
+
+        A database that was added stays marked as joining, so that it can be added again and is not used otherwise.
+        """
+        found = self.reached(newcomers=False)
+        self._lost(found)
+        lead = lead_of(found)
+        lead.database.run(lead.database.dialect.check_writer)
+        # Asked after the others: what they are held to and the lead does not know of is dead, and will not come back.
+        row = lead.database.run(lead.database.dialect.read_shard)
+        ours = row.target if row else None
+        if ours is not None:
+            row = self._take_back(lead, ours.key)
+        for one in found.values():
+            # One that is behind the lead is held below the floor of a growth that has ended: it follows by `grow`.
+            if one.row and one.row.target and one is not lead and row and one.row.generation == row.generation:
+                self._take_back(one, one.row.target.key)
+        return ours is not None or any(one.row and one.row.target for one in found.values())
+
+    def _take_back(self, one: Found, key: str) -> Shard:
+        return self._change(one, lambda row, _: fleet_growth.taken_back(row, key))
+
+    def adopt(self, database: Database, margin: int = MARGIN, above: int | None = None) -> Shard:
+        """Let a shard go on after a failover or restore, above all that any shard has given, and a margin.
+
+        above: how far ids went, where the other shards cannot tell because there are none, or not all can be reached.
+        """
+        if above is not None:
+            check_whole("above", above, 0, MAX_ID)
+            self.begin()
+        found = [one for one in self.shards() if one.row and not one.row.joining]
+        here = next((one for one in found if one.database.address.told == database.address.told), None)
+        if here is None or here.row is None:
+            raise ShardMisconfigured(f"{database.address.shown} is no shard of this fleet that can be reached")
+        here.database.run(here.database.dialect.check_owner)
+        missing = len(here.row.members) - len(found)
+        if above is None and (missing or len(found) == 1):
+            raise ShardMisconfigured(
+                f"how far the ids of {here.where} went cannot be told by {len(found)} of {len(here.row.members)} "
+                "shards: say above which number nothing was given out, with: --above N"
+            )
+        floor = max(above or 0, max(self._greatest(one) for one in found) + margin * len(found)) + 1
+        key, url = here.row.key, here.told
+        epoch = 1 + max(m.epoch for one in found if one.row for m in one.row.members if m.key == key)
+        row: Shard = here.database.run(
+            here.database.dialect.change_shard,
+            lambda row, _: fleet_growth.moved(fleet_growth.adopted(row, floor), key, url, epoch),
+            (),
+            True,
+        )
+        for one in found:
+            if one is not here:
+                self._change(one, lambda row, _: fleet_growth.moved(row, key, url, epoch))
+        return row
+
+    def _greatest(self, one: Found) -> int:
+        known: list[int] = []
+        self._change(one, lambda _, greatest: known.append(greatest))
+        return known[-1]
+
+    def _change(self, one: Found, decide: Decision, tags: Sequence[Tag] = ()) -> Shard:
+        return one.database.run(one.database.dialect.change_shard, decide, tags)
+
+
+def target_of(row: Shard) -> Target:
+    if row.target is None:
+        raise Again
+    return row.target

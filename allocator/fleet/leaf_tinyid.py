@@ -1,0 +1,113 @@
+"""Taking over the counters of another id server into tags: each goes on above every id that can have been given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from allocator.database import leaf_tinyid as tables
+from allocator.database.store import Database
+from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
+from allocator.fleet.tags import Tags, complete
+from allocator.rules import leaf_tinyid as rules
+from allocator.rules.leaf_tinyid import Decision, Refusal
+from allocator.schemes.tag import Tag
+
+CREATED, RAISED, AHEAD = "created", "raised", "ahead"
+
+
+class Server(NamedTuple):
+    """A kind of id server: how its table is read, and what the rows say."""
+
+    table: str
+    read: Callable[[Connection, str], list[Any] | None]
+    decide: Callable[[Iterable[Any]], list[Decision]]
+
+
+LEAF = Server(tables.LEAF.name, tables.read_leaf, rules.leaf)
+TINYID = Server(tables.TINYID.name, tables.read_tinyid, rules.tinyid)
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A tag that goes on after `tag.max_value`.
+
+    state: "created"; or "raised", where it was there and behind, at `before`; or "ahead", where it was not behind.
+    """
+
+    tag: Tag
+    state: str
+    before: int = 0
+
+
+def adopt(server: Server, sources: Sequence[Database], tags: Tags, named: bool) -> Iterator[Adopted | Refusal]:
+    """Adopt what the databases `sources` say, one tag after the other; may be run again.
+
+    named: every source must have the table; otherwise they are only looked at, and one of them must.
+    """
+    found = server.decide(read(server, sources, named))
+    if not found:
+        return
+    databases = tags.databases()
+    if not databases:
+        raise InvalidSetting("tags are adopted where the databases can be reached; give their URLs, not a service's")
+    known = {tag.name: tag for tag in tags.list()}  # so that all shards have answered before one is changed
+    with complete(databases):
+        for decision in found:
+            yield decision if isinstance(decision, Refusal) else brought(decision, databases, known)
+
+
+def read(server: Server, sources: Sequence[Database], named: bool) -> list[Any]:
+    rows: list[Any] = []
+    missing = []
+    for database in sources:
+        database.may_create = False
+        found = database.run(server.read, database.address.shown)
+        if found is None:
+            missing.append(database.address.shown)
+        rows += found or ()
+    if missing and (named or len(missing) == len(sources)):
+        raise SchemaOutOfDate(
+            f"there is no table {server.table} in {', '.join(missing)}; name the databases that have it with --from"
+        )
+    return rows
+
+
+def brought(wanted: Tag, databases: Sequence[Database], known: Mapping[str, Tag]) -> Adopted | Refusal:
+    """Let a tag go on after `wanted.max_value` on every shard.
+
+    Each shard is looked at alone: how far a tag is claimed on the foremost says nothing of the others, and one that
+    has no row of it yet would begin with 1.
+    """
+    settings = replace(known.get(wanted.name, wanted), max_value=wanted.max_value)
+    try:
+        done = [bring(alone(database, settings), settings) for database in databases]
+    except InvalidSetting as error:
+        return Refusal(wanted.name, f"{wanted.name}: {error}")
+    state = min((state for state, _ in done), key=(RAISED, CREATED, AHEAD).index)
+    return Adopted(settings, state, max(before for found, before in done if found == state))
+
+
+def alone(database: Database, template: Tag) -> Tags:
+    return Tags(lambda: [database], template)
+
+
+def bring(tags: Tags, wanted: Tag) -> tuple[str, int]:
+    """Make the tag, or raise it; what was done, and where it was before."""
+    try:
+        tags.create(wanted.name, start_after=wanted.max_value)
+    except TagExists:
+        before = tags.get(wanted.name).max_value
+    else:
+        return CREATED, 0
+    if before >= wanted.max_value:
+        return AHEAD, before
+    try:
+        tags.set(wanted.name, start_after=wanted.max_value)
+    except InvalidSetting:
+        if tags.get(wanted.name).max_value < wanted.max_value:
+            raise  # and otherwise a claim went past it since
+    return RAISED, before

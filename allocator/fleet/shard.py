@@ -1,0 +1,98 @@
+"""One shard, as this process knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from allocator.database.store import Database
+from allocator.errors import (
+    AllocatorError,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    FleetGrowing,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+    ServerReplaced,
+    ShardMisconfigured,
+)
+from allocator.rules.fleet import Shard, check_usable, lost
+from allocator.rules.fleet_growth import LEAD
+
+DRAWS = 10
+"""How often a draw follows a shard's row that changes under it, before another shard is tried."""
+
+
+FAULTS = (
+    DatabaseUnavailable,
+    DatabaseRefused,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+    ServerReplaced,
+    ShardMisconfigured,
+)
+"""What is a shard's own trouble, for which another one is tried."""
+TAG_FAULTS = tuple(kind for kind in FAULTS if kind is not MaxValueWentBack)
+"""A tag whose ids went back somewhere is stopped: what is in memory may be from there."""
+
+
+class Handle:
+    """One shard in this process. `row` is None until it was reached."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.row: Shard | None = None
+        self.seen: dict[str, int] = {}
+        self.went_back = False
+        self.failing = False
+        """It was said that it is left alone."""
+
+    @property
+    def leads(self) -> bool:
+        """It numbers nodes and leases workers for the whole fleet."""
+        return self.row is not None and self.row.numbering.offset == LEAD
+
+    @property
+    def where(self) -> str:
+        return self.database.address.shown
+
+    def look(self) -> Shard:
+        """The row as it is now. Raises where no id may come from here."""
+        database, known = self.database, self.row
+        database.check_schema()
+        row = database.run(database.dialect.read_shard)
+        if row is None:
+            raise lost(self.where)
+        check_usable(self.where, row, database.run(database.dialect.read_server))
+        is_older = known is not None and row.revision < known.revision
+        if (self.went_back or is_older) and row.numbering.floor <= max(self.seen.values(), default=0):
+            raise MaxValueWentBack(
+                f"{self.where} has forgotten ids, as after a restore; go on above all ids with: "
+                f"allocator shards adopt {self.where}"
+            )
+        self.went_back = False
+        return row
+
+    def draw(self, kind: str, take: Callable[[Shard], None]) -> int:
+        """The next ticket of a type. `take` is told when the row has changed."""
+        for _ in range(DRAWS):
+            row, seen = self.row, self.seen.get(kind, 0)
+            assert row is not None
+            ticket = self.database.run(self.database.dialect.draw_ticket, kind, row)
+            if ticket is not None and row.numbering.judge(ticket, seen):
+                self.seen[kind] = max(ticket, self.seen.get(kind, 0))
+                return ticket
+            fresh = self.look()
+            if fresh == row:
+                break
+            take(fresh)
+        raise FleetGrowing(
+            f"{self.where} is at its ceiling while the fleet grows; if that was interrupted: allocator shards grow"
+        )
+
+
+def all_down(errors: list[AllocatorError]) -> AllocatorError:
+    if len(errors) == 1:
+        return errors[0].again()
+    return DatabaseUnavailable(f"no shard can be used: {'; '.join(map(str, errors))}")

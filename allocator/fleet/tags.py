@@ -1,0 +1,250 @@
+"""Administration of tags: create, list, get, set. Blocking; the asyncio face runs it on a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagExists
+from allocator.rules.failover import Margin, margin_of
+from allocator.schemes.checks import MAX_ID, check_tag, check_whole, shown
+from allocator.schemes.residues import Lane
+from allocator.schemes.tag import Tag, unknown
+
+if TYPE_CHECKING:
+    from allocator.database.store import Database
+
+
+COLUMNS = {"limit": "id_limit", "start_after": "max_value"}
+"""Of the settings that are called otherwise in the row."""
+
+
+class Tags:
+    """The tags of a database, or of all shards. Reached as `Allocator.tags`. With shards, all of them must answer."""
+
+    def __init__(self, databases: Callable[[], Sequence[Database]], template: Tag) -> None:
+        self._databases = databases
+        self._template = template
+
+    def create(
+        self,
+        tag: str,
+        *,
+        step: int | None = None,
+        max_step: int | None = None,
+        limit: int | None = None,
+        start_after: int = 0,
+        start_after_column: str | None = None,
+        margin: Margin | None = None,
+    ) -> Tag:
+        """Make a tag whose first id is greater than `start_after`, and than every value of `start_after_column`.
+
+        The column is `table.column` or `schema.table.column` of the same database; whatever numbered that table until
+        now must have stopped. What is not given is as the allocator makes tags. Raises `TagExists`, and with a start
+        `FleetGrowing` while shards are added.
+        """
+        kept = self._margin(margin, max_step, limit)
+        fresh = replace(self._changed(self._template, step, max_step, limit, start_after, kept), name=tag).checked()
+        if start_after_column is not None:
+            highest = self._highest(start_after_column)
+            fresh = replace(fresh, max_value=max(start_after, highest)).checked()
+        self._make(fresh)
+        return fresh
+
+    def _margin(self, given: Margin | None, max_step: int | None, limit: int | None) -> int:
+        """The usual one of a tag goes by its own `max_step` and `limit`."""
+        ours = self._template
+        if given is None and ours.margin != margin_of(None, ours.max_step, ours.limit):
+            return ours.margin
+        return margin_of(given, ours.max_step if max_step is None else max_step, ours.limit if limit is None else limit)
+
+    def _make(self, fresh: Tag) -> None:
+        databases = self.databases()
+        with complete(databases if fresh.max_value else ()):
+            made = [database.run(database.dialect.create_segment, fresh) for database in databases]
+        if not all(made):
+            raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
+
+    def _page(self, after: str, most: int) -> list[Tag]:
+        """The first `most` tags after this one, by name."""
+        return page_of(self.databases(), after, most)
+
+    def list(self) -> list[Tag]:
+        """All tags, by name."""
+        return tags_of(self.databases())
+
+    def count(self) -> int:
+        """How many tags there are, of shards in the one that has most."""
+        return max(database.run(database.dialect.count_segments) for database in self.databases())
+
+    def get(self, tag: str) -> Tag:
+        """One tag as the database has it. Raises `UnknownTag`."""
+        name = check_tag(tag)
+        rows = [database.run(database.dialect.read_segment, name) for database in self.databases()]
+        found = [row for row in rows if row is not None]
+        if not found:
+            raise unknown(name)
+        return merged(found)
+
+    def databases(self) -> Sequence[Database]:
+        """Those that have these tags, their tables looked at; none where they are a service's."""
+        databases = self._databases()
+        for database in databases:
+            database.check_schema()
+        return databases
+
+    def set(
+        self,
+        tag: str,
+        *,
+        step: int | None = None,
+        max_step: int | None = None,
+        limit: int | None = None,
+        start_after: int | None = None,
+        margin: Margin | None = None,
+    ) -> Tag:
+        """Change a tag. A value is only ever raised: `start_after` below what was claimed is refused.
+
+        A limit and `start_after` hold from the next claim on: what processes have in memory is still given out. They
+        learn of a step when they are started anew.
+        """
+        given: dict[str, Any] = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after}
+        given["margin"] = margin
+        return self._set(tag, {name: value for name, value in given.items() if value is not None})
+
+    def repair(self, tag: str, *, above: int | None = None) -> Tag:
+        """Let a tag go on with the server that this is now, above every id that it may have forgotten.
+
+        above: no id in use is greater. By default it is raised as after a failover, by its margin or the usual one.
+
+        After a failover or a restore, when nothing uses the old server any more. A process that was stopped by
+        `MaxValueWentBack` goes on when it is started anew. Raises `UnknownTag` and `InvalidSetting`.
+        """
+        name = check_tag(tag)
+        found = [(database, database.run(database.dialect.read_segment, name)) for database in self.databases()]
+        if not any(row for _, row in found):
+            raise unknown(name)
+        for database, row in found:
+            if row is not None:
+                database.repair_segment(row, above)
+        return self.get(tag)
+
+    def _set(self, tag: str, given: dict[str, Any]) -> Tag:
+        now = self.get(tag)
+        margin = None if given.get("margin") is None else margin_of(given["margin"], now.max_step)
+        given |= {} if margin is None else {"margin": margin}
+        step, max_step, limit, start_after = map(given.get, ("step", "max_step", "limit", "start_after"))
+        if start_after is not None and check_whole("start_after", start_after, 0, MAX_ID) < now.max_value:
+            raise InvalidSetting(f"start_after must be at least {now.max_value}, which is claimed, got {start_after}")
+        if limit is not None and check_whole("limit", limit, 1, MAX_ID) < now.max_value:
+            raise InvalidSetting(f"limit must be at least {now.max_value}, which is claimed, got {limit}")
+        if margin is None and limit is not None and now.margin == margin_of(None, now.max_step, now.limit):
+            given["margin"] = margin = margin_of(None, now.max_step if max_step is None else max_step, limit)
+        self._changed(now, step, max_step, limit, start_after, margin).checked()
+        changes = {COLUMNS.get(name, name): value for name, value in given.items()}
+        databases = self._databases()
+        with complete(databases if start_after else ()):
+            for database in databases if changes else ():
+                if not written(database, now, changes):
+                    raise InvalidSetting(
+                        f"tag {tag!r} was changed meanwhile, so that this does not fit any more; look and try again"
+                    )
+        return self.get(tag)
+
+    def _changed(
+        self,
+        tag: Tag,
+        step: int | None,
+        max_step: int | None,
+        limit: int | None,
+        start_after: int | None,
+        margin: int | None,
+    ) -> Tag:
+        return replace(
+            tag,
+            max_value=tag.max_value if start_after is None else start_after,
+            step=tag.step if step is None else step,
+            max_step=tag.max_step if max_step is None else max_step,
+            limit=tag.limit if limit is None else limit,
+            margin=tag.margin if margin is None else margin,
+        )
+
+    def _highest(self, name: str) -> int:
+        table, _, column = name.rpartition(".") if isinstance(name, str) else ("", "", "")
+        if not table or not column:
+            raise InvalidSetting(f"a column is named table.column or schema.table.column, got {shown(name)}")
+        values = []
+        for database in self.databases():
+            try:
+                values.append(whole(name, database.run(database.dialect.greatest_in, table, column)))
+            except SchemaOutOfDate as error:
+                missing = error
+        if not values:
+            raise InvalidSetting(f"there is no column {name:.100} to start after") from missing
+        return max(values)
+
+
+@contextmanager
+def complete(databases: Iterable[Database]) -> Iterator[None]:
+    """Round a change that every shard must hear of: raises `FleetGrowing` where one that is being added might not."""
+    before = generations(databases)
+    yield
+    if generations(databases) != before:
+        raise FleetGrowing("the fleet has grown meanwhile, and its new shards may not know of this: do the same again")
+
+
+def generations(databases: Iterable[Database]) -> list[int]:
+    rows = [database.run(database.dialect.read_shard) for database in databases]
+    if any(row and row.target for row in rows):
+        raise FleetGrowing(
+            "the fleet is growing, and a shard that is added may not hear where a tag begins: wait, or end it with: "
+            "allocator shards grow"
+        )
+    return [row.generation if row else 1 for row in rows]
+
+
+def written(database: Database, tag: Tag, changes: Mapping[str, int]) -> bool:
+    """A shard that has drawn no id of the tag yet has no row of it."""
+    for _ in range(2):
+        if database.run(database.dialect.set_segment, tag.name, changes):
+            return True
+        if not database.run(database.dialect.create_segment, tag):
+            return False
+    return False
+
+
+def whole(name: str, value: object) -> int:
+    if value is None:
+        return 0
+    if type(value) is not int and not (isinstance(value, Decimal) and value.is_finite() and value == int(value)):
+        raise InvalidSetting(f"the greatest value of {name} is no whole number: {shown(value)}")
+    return max(0, int(value))
+
+
+def tags_of(databases: Iterable[Database]) -> list[Tag]:
+    """All tags by name, each as far as it is claimed anywhere."""
+    return together(database.run(database.dialect.list_segments) for database in databases)
+
+
+def page_of(databases: Iterable[Database], after: str, most: int) -> list[Tag]:
+    """The `most` tags that follow `after`: of each shard no more can be among them."""
+    return together(database.run(database.dialect.list_some_segments, after, most) for database in databases)[:most]
+
+
+def together(rows: Iterable[list[Tag]]) -> list[Tag]:
+    """One tag for those of one name, by name."""
+    found: dict[str, list[Tag]] = {}
+    for tag in chain.from_iterable(rows):
+        found.setdefault(tag.name, []).append(tag)
+    return [merged(found[name]) for name in sorted(found)]
+
+
+def merged(rows: Sequence[Tag]) -> Tag:
+    """One tag, of which each shard has a row."""
+    highest = max(row.max_value for row in rows)
+    limit = max(highest, *(row.limit for row in rows))
+    return replace(rows[0], max_value=highest, limit=limit, lane=Lane() if rows[1:] else rows[0].lane)

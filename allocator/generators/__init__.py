@@ -1,0 +1,1 @@
+"""Ids in this process: segments in memory, batches of claims, meteors, snowflakes, ObjectIds."""

@@ -1,0 +1,149 @@
+"""Meteor, driven: alone with a node number that the caller brings, or under nodes that the database registers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from os import urandom
+from time import time
+from typing import Any, Protocol
+
+from allocator.errors import AllocatorError, NotCopyable, Uncopyable
+from allocator.generators.supply import LOST_AFTER, Supply, Terms
+from allocator.runtime import forks
+from allocator.runtime.iterators import iterator
+from allocator.runtime.reentrancy import check_entry
+from allocator.runtime.worker_pool import Background
+from allocator.schemes.layout import Layout
+from allocator.schemes.leases import check_node
+from allocator.schemes.meteor import (
+    EPOCH,
+    MAX_SEED,
+    METEOR,
+    MeteorBlocks,
+    MeteorSettings,
+    NodeClaim,
+    RegisteredMeteor,
+    begin,
+)
+from allocator.schemes.retry import Pace, Wait
+
+log = logging.getLogger("allocator")
+
+
+def fresh_seed() -> int:
+    return 1 + int.from_bytes(urandom(8)) % MAX_SEED
+
+
+class Meteor(Uncopyable):
+    """Ids of one node. The node number must be new for every start, and never used again: see `Allocator.meteor`.
+
+    node: 0 to 1048575 in the default layout.
+    second: seconds since the epoch to begin with; by default those that have passed.
+    seed: of the random fields, 1 to 65535; by default a random one.
+    epoch: seconds since 1970, by default 2020-12-10T00:00:00Z.
+
+    Safe to use from several threads. Raises `InvalidSetting` for a value out of its field.
+    """
+
+    def __init__(
+        self,
+        node: int,
+        *,
+        second: int | None = None,
+        seed: int | None = None,
+        epoch: int = EPOCH,
+        layout: Layout = METEOR,
+    ) -> None:
+        self._lock = threading.RLock()
+        self._forked = False
+        self._blocks = MeteorBlocks(
+            node,
+            begin(time(), epoch, layout) if second is None else second,
+            fresh_seed() if seed is None else seed,
+            epoch,
+            layout,
+        )
+        self._values: Iterator[int] = iter(())
+        forks.register(self)
+
+    def next_id(self) -> int:
+        """The next id, greater than the one before. Raises `Exhausted` after the field's last second."""
+        try:
+            return next(self._values)
+        except StopIteration:
+            return self._refill()
+
+    def _refill(self) -> int:
+        forks.catch_up()
+        check_entry(self._lock, "this meteor")
+        with self._lock:
+            try:
+                return next(self._values)  # another thread was here first
+            except StopIteration:
+                pass
+            if self._forked:
+                raise NotCopyable("this generator was made before a fork, and its node is the parent's: make a new one")
+            served = iterator(self._blocks.take())
+            first = next(served)
+            self._values = served
+            return first
+
+    def after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self._forked = True
+        self._values = iter(())
+
+
+class NodeRegistry(Protocol):
+    def register_node(self) -> int: ...
+
+
+class MeteorSupply(Supply):
+    """Drives `RegisteredMeteor`: registers a node when the first id is asked for, and when one has come to its end."""
+
+    __slots__ = ("_core", "_registry", "_settings")
+
+    def __init__(
+        self, registry: NodeRegistry, background: Background, terms: Terms, settings: MeteorSettings, owner: object
+    ) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._core = RegisteredMeteor(LOST_AFTER * terms.timeout)
+        super().__init__(background, terms, owner)
+
+    @property
+    def _pace(self) -> Pace[Any]:
+        return self._core.pace
+
+    def _name(self) -> str:
+        return "meteor"
+
+    def _more(self, now: float) -> int | None:
+        try:
+            return next(self._values)
+        except StopIteration:
+            values: Iterator[int] | None = self._core.take()
+            return None if values is None else self._serve(values)
+
+    def _want(self, now: float) -> NodeClaim | Wait | None:
+        return self._core.want(now)
+
+    def _work(self, request: NodeClaim) -> MeteorBlocks:
+        settings = self._settings
+        second = begin(time(), settings.epoch, settings.layout)  # before a number is used up for nothing
+        node = self._registry.register_node()
+        if warning := check_node(node, settings.layout):
+            log.warning("meteor: %s", warning)
+        return MeteorBlocks(node, second, fresh_seed(), settings.epoch, settings.layout)
+
+    def _granted(self, request: NodeClaim, result: MeteorBlocks, now: float) -> None:
+        self._core.granted(request, result)
+
+    def _refused(self, request: NodeClaim, error: AllocatorError, now: float) -> None:
+        self._core.failed(request, error, now)
+
+    def _renew(self) -> None:
+        self._core = RegisteredMeteor(LOST_AFTER * self._terms.timeout)
+        super()._renew()

@@ -1,0 +1,162 @@
+"""ObjectId as a value, and made from nothing."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import total_ordering
+from os import urandom
+from time import sleep, time
+
+from allocator.errors import InvalidId
+from allocator.runtime.forks import catch_up, in_child
+from allocator.runtime.iterators import iterator
+from allocator.runtime.reentrancy import is_mine
+from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
+
+
+class Generator:
+    """The ObjectIds of this process. `values` may be used until `end`, in seconds since 1970."""
+
+    __slots__ = ("_blocks", "_clock", "_lock", "end", "values")
+
+    values: Iterator[bytes]
+
+    def __init__(self, process: bytes, counter: int, clock: Callable[[], float] = time) -> None:
+        self._lock = threading.RLock()
+        self._clock = clock
+        self._blocks = ObjectIdBlocks(process, counter)
+        self.end = -1.0
+        self.values = iter(())
+
+    def refill(self) -> bytes:
+        if catch_up():
+            return generator.refill()
+        if is_mine(self._lock):
+            return new_generator().refill()  # in a signal handler or destructor that interrupted this very place
+        while True:
+            with self._lock:
+                now = self._clock()
+                found = self._decide(now)
+            if found is not None:
+                return found
+            sleep(max(0.001, int(now) + 1 - now))  # 2**24 ids in this second
+
+    def _decide(self, now: float) -> bytes | None:
+        if now < self.end:
+            try:
+                return next(self.values)  # another thread was here first
+            except StopIteration:
+                pass
+        values: Iterator[bytes] | None = self._blocks.take(int(now))
+        if values is None:
+            return None
+        served = iterator(values)
+        first = next(served)
+        self.values, self.end = served, float(self._blocks.second + 1)
+        return first
+
+
+def new_generator() -> Generator:
+    return Generator(urandom(5), int.from_bytes(urandom(3)))
+
+
+generator = new_generator()
+
+
+def renew() -> None:
+    """A forked child is another process: other random bytes, another counter."""
+    global generator
+    generator = new_generator()
+
+
+in_child(renew)
+
+
+@total_ordering
+class ObjectId:
+    """12 bytes: seconds, five random bytes of the process, a counter. Ordered by bytes, hashable, immutable.
+
+        ObjectId()                                new
+        ObjectId("4df2dcec2cdcd20936a8b817")      from 24 hex digits, 12 bytes, or another library's ObjectId
+
+    `str()` gives the hex digits and `bytes()` the bytes, as bson's does. Raises `InvalidId` for anything else.
+    PyMongo takes it as one of its own: in documents and queries, in `bson.ObjectId(...)`, and in comparisons.
+    Unlike the other schemes this one needs no database, and promises no more than 40 random bits do.
+    """
+
+    __slots__ = ("_binary",)
+
+    _type_marker = 7
+    """By this number bson writes a value as an ObjectId."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """bson's own class once bson is imported: its constructor and its comparisons ask `isinstance`."""
+        return getattr(sys.modules.get("bson.objectid"), "ObjectId", type(self))
+
+    def __init__(self, value: object = None) -> None:
+        if value is not None:
+            self._binary = parse(value)
+            return
+        source = generator
+        try:
+            self._binary = next(source.values) if time() < source.end else source.refill()
+        except StopIteration:
+            self._binary = source.refill()
+
+    @classmethod
+    def from_parts(cls, seconds: int, process: bytes, counter: int) -> ObjectId:
+        """From seconds since 1970, five bytes, and a counter up to 0xFFFFFF."""
+        return cls(build(seconds, process, counter))
+
+    @classmethod
+    def from_datetime(cls, at: datetime) -> ObjectId:
+        """The least ObjectId of a second, for range queries; a time without a zone is UTC. Not unique."""
+        return cls(build(timestamp(at), bytes(5), 0))
+
+    @classmethod
+    def is_valid(cls, value: object) -> bool:
+        """Whether an ObjectId can be made from this value."""
+        try:
+            parse(value)
+        except InvalidId:
+            return False
+        return True
+
+    @property
+    def binary(self) -> bytes:
+        """The 12 bytes."""
+        return self._binary
+
+    @property
+    def generation_time(self) -> datetime:
+        """When it was made, in UTC, to the second."""
+        return time_of(self._binary)
+
+    @property
+    def seconds(self) -> int:
+        return seconds_of(self._binary)
+
+    def __reduce__(self) -> tuple[type[ObjectId], tuple[bytes]]:
+        return type(self), (self._binary,)
+
+    def __bytes__(self) -> bytes:
+        return self._binary
+
+    def __str__(self) -> str:
+        return self._binary.hex()
+
+    def __repr__(self) -> str:
+        return f"ObjectId('{self._binary.hex()}')"
+
+    def __eq__(self, other: object) -> bool:
+        return self._binary == other._binary if isinstance(other, ObjectId) else NotImplemented
+
+    def __lt__(self, other: object) -> bool:
+        return self._binary < other._binary if isinstance(other, ObjectId) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._binary)

@@ -1,0 +1,177 @@
+"""Snowflake, driven: alone with numbers that the caller brings, or under workers that the database leases."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, Protocol
+
+from allocator.errors import AllocatorError, InvalidSetting, NotCopyable, Uncopyable
+from allocator.generators.supply import LOST_AFTER, Supply, Terms
+from allocator.runtime import forks
+from allocator.runtime.iterators import iterator
+from allocator.runtime.reentrancy import check_entry
+from allocator.runtime.worker_pool import Background
+from allocator.schemes.checks import shown
+from allocator.schemes.layout import Layout
+from allocator.schemes.retry import Pace, Wait
+from allocator.schemes.snowflake import (
+    EPOCH,
+    SNOWFLAKE,
+    Lease,
+    LeaseClaim,
+    LeasedSnowflake,
+    SnowflakeBlocks,
+    SnowflakeSettings,
+)
+
+NEVER = float("inf")
+
+
+class Snowflake(Uncopyable):
+    """Ids of one datacenter and worker, which nobody else may use at the same time: see `Allocator.snowflake`.
+
+    datacenter, worker: 0 to 31 each in the default layout.
+    epoch: milliseconds since 1970, by default 2010-11-04T01:42:54.657Z.
+    on_clock_back: "refuse" raises `ClockWentBack` until the clock has caught up; "wait" waits for that.
+    clock, sleep: where the time in seconds since 1970 comes from, and how to wait.
+
+    Safe to use from several threads; 4096 ids a millisecond, and the next one is waited for.
+    """
+
+    def __init__(
+        self,
+        datacenter: int = 0,
+        worker: int = 0,
+        *,
+        epoch: int = EPOCH,
+        layout: Layout = SNOWFLAKE,
+        on_clock_back: Literal["refuse", "wait"] = "refuse",
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if on_clock_back not in ("refuse", "wait"):
+            raise InvalidSetting(f"on_clock_back must be 'refuse' or 'wait', got {shown(on_clock_back, 40)}")
+        self._blocks = SnowflakeBlocks(datacenter, worker, epoch, layout)
+        self._waits = on_clock_back == "wait"
+        self._clock, self._sleep = clock, sleep
+        self._forked = False
+        self._lock = threading.RLock()
+        self._begin, self._end = NEVER, -NEVER
+        self._values: Iterator[int] = iter(())
+        now = int(clock() * 1000)
+        if now < epoch:
+            raise InvalidSetting(f"epoch must not be in the future, got {epoch}")
+        self._blocks.last = now  # another one of this worker may have made ids in this very millisecond
+        forks.register(self)
+
+    def next_id(self) -> int:
+        """The next id, greater than the one before. Raises `ClockWentBack`, or `Exhausted` when the timestamps end."""
+        if self._begin <= self._clock() < self._end:
+            try:
+                return next(self._values)
+            except StopIteration:
+                pass
+        return self._refill()
+
+    def _refill(self) -> int:
+        forks.catch_up()
+        check_entry(self._lock, "this snowflake")
+        while True:
+            with self._lock:
+                found, pause = self._decide(self._clock())
+            if found is not None:
+                return found
+            self._sleep(min(pause, 1.0))  # a clock that went back may be mended meanwhile
+
+    def _decide(self, now: float) -> tuple[int | None, float]:
+        """The next id, or for how long to wait, in seconds."""
+        if self._forked:
+            raise NotCopyable("this generator was made before a fork, and its worker is the parent's: make a new one")
+        millisecond = int(now * 1000)
+        last = self._blocks.last
+        if millisecond < last and self._waits:
+            return None, (last - millisecond) / 1000
+        if millisecond == last:
+            try:
+                return next(self._values), 0.0
+            except StopIteration:
+                return None, max(0.0, (millisecond + 1) / 1000 - now)
+        served = iterator(self._blocks.take(millisecond))
+        first = next(served)
+        self._values = served
+        self._begin, self._end = millisecond / 1000, (millisecond + 1) / 1000
+        return first, 0.0
+
+    def after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self._forked = True
+        self._begin, self._end = NEVER, -NEVER
+        self._values = iter(())
+
+
+class WorkerLeases(Protocol):
+    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease: ...
+
+
+class SnowflakeSupply(Supply):
+    """Drives `LeasedSnowflake`. `end` is the monotonic second until which `_values` may be used."""
+
+    __slots__ = ("_core", "_leases", "_settings", "end")
+
+    def __init__(
+        self, leases: WorkerLeases, background: Background, terms: Terms, settings: SnowflakeSettings, owner: object
+    ) -> None:
+        self._leases = leases
+        self._settings = settings
+        self._core = self._new_core(terms)
+        self.end = -NEVER
+        super().__init__(background, terms, owner)
+
+    def _new_core(self, terms: Terms) -> LeasedSnowflake:
+        settings = self._settings
+        return LeasedSnowflake(settings.lease, settings.epoch, settings.layout, LOST_AFTER * terms.timeout)
+
+    @property
+    def _pace(self) -> Pace[Any]:
+        return self._core.pace
+
+    def _name(self) -> str:
+        return "snowflake"
+
+    def _more(self, now: float) -> int | None:
+        if now < self.end:
+            try:
+                return next(self._values)
+            except StopIteration:
+                pass
+        values = self._core.take(now)
+        if not values:
+            return None
+        millisecond = self._core.millisecond(now)
+        self.end = self._core.ends_at(millisecond)
+        return self._serve(values)
+
+    def _want(self, now: float) -> LeaseClaim | Wait | None:
+        return self._core.want(now, time.time())
+
+    def _passing(self, now: float) -> Wait | None:
+        if not self._core.holds(now):
+            return None
+        return Wait(max(0.0, self._core.ends_at(self._core.millisecond(now)) - now))  # this millisecond is used up
+
+    def _work(self, request: LeaseClaim) -> Lease:
+        self._settings.check_time(request.now)
+        return self._leases.lease_worker(request, self._settings.layout, self._settings.epoch)
+
+    def _granted(self, request: LeaseClaim, result: Lease, now: float) -> None:
+        self._core.granted(request, result, now)
+
+    def _refused(self, request: LeaseClaim, error: AllocatorError, now: float) -> None:
+        self._core.failed(request, error, now)
+
+    def _renew(self) -> None:
+        self._core = self._new_core(self._terms)
+        self.end = -NEVER
+        super()._renew()

@@ -1,0 +1,165 @@
+"""Public ids: what the outside sees of an id, so that nobody reads a day's volume, or the order, from ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from secrets import token_hex
+from typing import Literal
+
+from allocator.errors import InvalidId, InvalidSetting
+from allocator.public_ids.permutation import LEAST_LIMIT
+from allocator.public_ids.seal import Seal
+from allocator.schemes.checks import MAX_ID, check_whole, shown
+from allocator.schemes.encodings import Base62, Crockford, Form
+
+KEY_BYTES = range(16, 65)
+NEW_KEY_BYTES = 32
+DIGITS = re.compile(rb"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{64}|[0-9A-Fa-f]{128})")
+"""Of a key of 16, 32 or 64 bytes. As bytes, by a chance of less than 10**-34, they are a key that was drawn."""
+CHECK = 26
+"""Bits of the check by default: the most that the 16 characters of base62 have room for."""
+MAX_CHECK = 48
+MIN_CHECK_OF_SEVERAL = 20
+"""With several keys the check alone says which one made a text."""
+PREFIX = re.compile(r"[A-Za-z0-9._~-]{0,32}", re.ASCII)
+TEXTS = ("base62", "crockford")
+
+Text = Literal["base62", "crockford"]
+
+
+class PublicIds:
+    """A one-to-one mapping of ids to numbers or texts that tell nothing, and back, under a secret key.
+
+        public = PublicIds(key, prefix="ord_")
+        public.encode(1)                    "ord_" and 16 characters
+        public.decode(public.encode(1))     1
+
+    key: 16 to 64 bytes, or the hexadecimal digits of as many as text (such digits as bytes are refused);
+        `PublicIds.new_key()` makes one. Keep it: without it no text can be read again.
+    prefix: stands before each text: up to 32 of A-Z a-z 0-9 . _ ~ -. Every prefix has its own mapping, so that order 1
+        and customer 1 have nothing in common.
+    text: "base62", or "crockford" (Base 32, for people who read aloud).
+    check: bits of a check that only the key can make, 0 to 48. A text that was altered, made up, or made with another
+        key is taken for an id by a chance of 2**-check, and never where one character was replaced or two neighbours
+        swapped.
+    limit: the greatest id, from 1000000; `JAVASCRIPT_MAX_ID` where browsers read the number of `permute`.
+    old_keys: keys used before, whose texts are still read.
+
+    One key and prefix are for one format. Text and check do not enter what is derived from the key, so that a text with
+    a long check tells the short check of the same id: whoever has it could make the text of the other format.
+
+    Prefix, text, check and limit belong to the format, as the key does: others make other texts. It is version 1, and
+    no release will change it. Immutable; safe to use from several threads. Raises `InvalidSetting`.
+    """
+
+    __slots__ = ("_form", "_length", "_limit", "_old", "_prefix", "_seal", "_text")
+
+    def __init__(
+        self,
+        key: bytes | str,
+        *,
+        prefix: str = "",
+        text: Text = "base62",
+        check: int = CHECK,
+        limit: int = MAX_ID,
+        old_keys: Iterable[bytes | str] = (),
+    ) -> None:
+        self._prefix = check_prefix(prefix)
+        self._limit = check_whole("limit", limit, LEAST_LIMIT, MAX_ID)
+        bits = check_whole("check", check, 0, MAX_CHECK)
+        keys = [check_key(key), *map(check_key, several(old_keys))]
+        if len(keys) > 1 and bits < MIN_CHECK_OF_SEVERAL:
+            raise InvalidSetting(f"check must be at least {MIN_CHECK_OF_SEVERAL} bits with old_keys, got {bits}")
+        self._seal, *self._old = [Seal(one, prefix, limit, bits) for one in keys]
+        self._form = form_of(text, (limit + 1 << bits) - 1)
+        self._text = text
+        self._length = len(prefix) + self._form.length
+
+    @staticmethod
+    def new_key() -> str:
+        """A new random key, as 64 hexadecimal digits."""
+        return token_hex(NEW_KEY_BYTES)
+
+    def encode(self, id_: int) -> str:
+        """The text of an id from 1 to the limit, always of the same length. Raises `InvalidId`."""
+        return self._prefix + self._form.write(self._seal.seal(self._checked(id_)))
+
+    def decode(self, text: str) -> int:
+        """The id of a text. Raises `InvalidId` for what `encode` never makes."""
+        if not isinstance(text, str) or len(text) != self._length or not text.startswith(self._prefix):
+            raise InvalidId(self._formed(text))
+        sealed = self._form.read(text[len(self._prefix) :])
+        found = None if sealed is None else self._opened(sealed)
+        if found is None:
+            raise InvalidId(f"{text!a} was altered or mistyped, or made with another key")
+        return found
+
+    def _opened(self, sealed: int) -> int | None:
+        """By the first key that takes it, the one in use before the old ones."""
+        opened = (seal.open(sealed) for seal in (self._seal, *self._old))
+        return next((id_ for id_ in opened if id_ is not None), None)
+
+    def permute(self, id_: int) -> int:
+        """Another number from 1 to the limit for an id. It bears no check: any number is that of some id."""
+        return self._seal.permute(self._checked(id_))
+
+    def restore(self, number: int) -> int:
+        """The id of a number from `permute`, under the key in use; old keys are for texts only."""
+        return self._seal.restore(self._checked(number))
+
+    def _checked(self, id_: int) -> int:
+        return check_whole("an id", id_, 1, self._limit, InvalidId)
+
+    def _formed(self, got: object) -> str:
+        before = f"{self._prefix!r} and " if self._prefix else ""
+        found = f"{len(got)} characters: {ascii(got)[:60]}" if isinstance(got, str) else type(got).__name__
+        return f"a public id is {before}{self._form.length} characters of {self._form.shown}, got {found}"
+
+    def __repr__(self) -> str:
+        return f"<PublicIds {self._prefix}… in {self._text}, {self._length} characters>"
+
+
+def check_key(key: object) -> bytes:
+    """The bytes of a key, which no message may show."""
+    if isinstance(key, str):
+        key = from_digits(key)
+    elif not isinstance(key, bytes):
+        raise InvalidSetting(f"a key is bytes, or hexadecimal digits as text, got {type(key).__name__}")
+    elif DIGITS.fullmatch(key):  # they would be another key than the same digits as text
+        raise InvalidSetting(f"a key of {len(key)} hexadecimal digits as bytes; decode them, or give them as text")
+    if len(key) not in KEY_BYTES:
+        raise InvalidSetting(
+            f"a key has {KEY_BYTES[0]} to {KEY_BYTES[-1]} bytes, got {len(key)}; make one with PublicIds.new_key()"
+        )
+    return key
+
+
+def from_digits(key: str) -> bytes:
+    try:
+        return bytes.fromhex(key)
+    except ValueError:
+        raise InvalidSetting(
+            f"a key as text is hexadecimal digits, got {len(key)} characters that are not; give bytes, or make one "
+            "with PublicIds.new_key()"
+        ) from None
+
+
+def several(keys: object) -> list[object]:
+    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+        raise InvalidSetting(f"old_keys is a list of keys, got {type(keys).__name__}")
+    return list(keys)
+
+
+def check_prefix(prefix: object) -> str:
+    if isinstance(prefix, str) and (match := PREFIX.fullmatch(prefix)):
+        return match.group()
+    raise InvalidSetting(f"a prefix is up to 32 of the characters A-Z a-z 0-9 . _ ~ -, got {shown(prefix, 60, ascii)}")
+
+
+def form_of(text: object, greatest: int) -> Form:
+    if text == "base62":
+        return Base62(greatest)
+    if text == "crockford":
+        return Crockford(greatest)
+    raise InvalidSetting(f"text must be one of {', '.join(TEXTS)}, got {shown(text, 40)}")

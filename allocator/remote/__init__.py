@@ -1,0 +1,1 @@
+"""A service as the source of ids: the client over HTTP."""

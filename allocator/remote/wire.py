@@ -1,0 +1,139 @@
+"""What the service and its clients say to each other, as JSON and text; ids are strings there, for JavaScript's sake.
+
+    a segment      {"tag": "order", "start": "1", "stop": "1001", "step": "1"}
+    a tag          {"tag": "order", "max_value": "1000", "step": 1000, "max_step": 1000000, "limit": "9223…",
+                    "margin": "1000000000"}, or "refuse"
+    what was seen  1.1.1000,2.3.4001       of each lane the offset, the step and the greatest id
+    a lease        {"worker": 7, "holder": "…", "since": 1700000000000, "until": 1700000060000}
+
+Whatever arrives here comes from outside: it is checked, and refused with one sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from allocator.errors import InvalidSetting
+from allocator.rules.failover import Margin, margin_of, told
+from allocator.schemes.checks import MAX_ID, MAX_STEP, check_tag, check_whole
+from allocator.schemes.inspect import Inspection
+from allocator.schemes.residues import Lane, Seen
+from allocator.schemes.snowflake import Lease
+from allocator.schemes.tag import DEFAULT_MARGIN, Tag
+from allocator.schemes.ticket import MAX_SHARDS
+
+MAX_LANES = 100
+NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
+HOLDER = re.compile(r"[0-9a-f]{32}", re.ASCII)
+
+
+def whole(name: str, value: object, low: int = 0, high: int = MAX_ID) -> int:
+    """A number, or the digits of one."""
+    if isinstance(value, str) and NUMBER.fullmatch(value):
+        return check_whole(name, int(value), low, high)
+    return check_whole(name, value, low, high)
+
+
+def segment_to_json(tag: str, segment: range) -> dict[str, object]:
+    ends = {"start": segment.start, "stop": segment.stop, "step": segment.step}
+    return {"tag": tag, **{name: str(value) for name, value in ends.items()}}
+
+
+def segment_from_json(value: Mapping[str, Any], tag: str) -> range:
+    """Raises `InvalidSetting` for what is no segment of this tag."""
+    if value.get("tag") != tag:
+        raise InvalidSetting(f"this is about {value.get('tag')!a:.80}, and not {tag!r}")
+    start = whole("start", value.get("start"), 1)
+    stop = whole("stop", value.get("stop"), start + 1, MAX_ID + MAX_STEP)
+    segment = range(start, stop, whole("step", value.get("step"), 1, MAX_SHARDS))
+    check_whole("the last id", segment[-1], 1, MAX_ID)
+    return segment
+
+
+def ticket_from_json(value: Mapping[str, Any], kind: str) -> int:
+    if value.get("type") != kind:
+        raise InvalidSetting(f"this is about {value.get('type')!a:.80}, and not {kind!r}")
+    return whole("id", value.get("id"), 1)
+
+
+def tag_to_json(tag: Tag) -> dict[str, object]:
+    return {
+        "tag": tag.name,
+        "max_value": str(tag.max_value),
+        "step": tag.step,
+        "max_step": tag.max_step,
+        "limit": str(tag.limit),
+        "margin": str(told(tag.margin)),
+    }
+
+
+def tag_from_json(value: Mapping[str, Any]) -> Tag:
+    return Tag(
+        check_tag(value.get("tag")),
+        whole("max_value", value.get("max_value")),
+        whole("step", value.get("step"), 1),
+        whole("max_step", value.get("max_step"), 1),
+        whole("limit", value.get("limit"), 1),
+        margin=margin_of(margin_from_json(value["margin"]), MAX_STEP) if "margin" in value else DEFAULT_MARGIN,
+    )
+
+
+def margin_from_json(value: object) -> Margin:
+    return "refuse" if value == "refuse" else whole("margin", value)
+
+
+def seen_to_text(seen: Seen) -> str:
+    return ",".join(f"{lane.offset}.{lane.step}.{greatest}" for lane, greatest in seen.items())
+
+
+def seen_from_text(text: str) -> dict[Lane, int]:
+    parts = text.split(",") if text else []
+    if len(parts) > MAX_LANES:
+        raise InvalidSetting(f"seen must name at most {MAX_LANES} lanes, got {len(parts)}")
+    seen = {}
+    for part in parts:
+        numbers = part.split(".")
+        if len(numbers) != 3:
+            raise InvalidSetting(f"seen is offset.step.id for each lane, as in 1.1.1000, got {part!a:.80}")
+        offset, step, greatest = (whole("a number of seen", number) for number in numbers)
+        seen[Lane(offset, step)] = greatest
+    return seen
+
+
+def inspection_to_json(found: Inspection) -> dict[str, object]:
+    return {
+        "id": found.id,
+        "readings": [
+            {
+                "scheme": reading.scheme,
+                "likely": reading.likely,
+                "why": reading.why,
+                "fields": {name: str(value) for name, value in reading.fields.items()},
+                "time": reading.time and reading.time.isoformat(),
+                "cannot_tell": reading.cannot_tell,
+            }
+            for reading in found.readings
+        ],
+    }
+
+
+def lease_to_json(lease: Lease) -> dict[str, object]:
+    return {"worker": lease.number, "holder": lease.holder, "since": lease.since, "until": lease.until}
+
+
+def lease_from_json(value: Mapping[str, Any], workers: int) -> Lease:
+    """A lease of one of so many workers."""
+    return Lease(
+        whole("worker", value.get("worker"), 0, workers - 1),
+        holder_of(value.get("holder")),
+        whole("since", value.get("since")),
+        whole("until", value.get("until")),
+    )
+
+
+def holder_of(value: object) -> str:
+    if isinstance(value, str) and HOLDER.fullmatch(value):
+        return value
+    raise InvalidSetting(f"a holder is 32 hexadecimal digits, got {value!a:.80}")

@@ -1,0 +1,1 @@
+"""What rows mean and what follows from them: failover, fleets, tokens. Pure."""

@@ -1,0 +1,36 @@
+"""Which hosts get a password: those of the given URLs, and those that a pattern names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from allocator.errors import InvalidSetting
+from allocator.schemes.checks import shown
+
+PATTERN = re.compile(r"[a-z0-9._:*?-]+")
+PLAIN = re.compile(r"[a-z0-9._:-]+")
+"""A pattern matches one host. libpq takes `evil.example,db.internal` for two, and `/tmp` for a socket."""
+
+Hosts = tuple[str, ...]
+
+
+def hosts_from(given: str | Iterable[str] | None) -> Hosts:
+    """The patterns in `given`, a list or a text with commas. Raises `InvalidSetting`."""
+    if given is None:
+        return ()
+    if not isinstance(given, str | list | tuple | set | frozenset):
+        raise InvalidSetting(f"shard_hosts must be host names, got {shown(given, 40)}")
+    listed = given.split(",") if isinstance(given, str) else given
+    patterns = tuple(one.strip().lower() if isinstance(one, str) else one for one in listed)
+    for one in patterns:
+        if not isinstance(one, str) or not PATTERN.fullmatch(one):
+            raise InvalidSetting(
+                f"shard_hosts must be host names, with * or ? as in 'db-*.internal', got {shown(one, 40)}"
+            )
+    return patterns
+
+
+def is_named(host: str, patterns: Hosts) -> bool:
+    return bool(PLAIN.fullmatch(host)) and any(fnmatchcase(host, one) for one in patterns)

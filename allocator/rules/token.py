@@ -1,0 +1,109 @@
+"""A token of the service: who may do what with which tags, and how fast.
+
+secret     `allocator_` and 43 characters that stand for 256 random bits; only its SHA-256 is stored
+verbs      draw ids; read settings, state and figures; administer: create and change tags
+tags       patterns in which `*` stands for any characters; they are matched with tags and with types of tickets
+schemes    those without a tag, by name: meteor, with its nodes; snowflake, with its workers; objectid
+name       at most two valid tokens have the same, so that one can be replaced without a pause
+
+The token with the name `anonymous` says what may be done without any token.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from hashlib import sha256
+
+from allocator.errors import InvalidSetting, InvalidTag
+from allocator.schemes.checks import check_tag, check_whole
+
+DRAW, READ, ADMINISTER = VERBS = ("draw", "read", "administer")
+SCHEMES = ("meteor", "snowflake", "objectid")
+ANONYMOUS = "anonymous"
+MAX_VALID = 2
+PREFIX = "allocator_"
+MAX_RATE = 1_000_000_000
+MAX_SCOPE = 1000
+
+SCHEMES_MARK = "@"
+"""Before the schemes of a stored scope: no pattern has it."""
+
+PATTERN = re.compile(r"[A-Za-z0-9_.:*-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One row of `allocator_token`. Rates are per second, over all workers of a service; None is without limit."""
+
+    number: int
+    name: str
+    digest: str
+    verbs: tuple[str, ...]
+    tags: tuple[str, ...]
+    ids_rate: int | None
+    requests_rate: int | None
+    created_at: datetime
+    expires_at: datetime | None = None
+    schemes: tuple[str, ...] = ()
+
+    def may(self, verb: str, name: str | None) -> bool:
+        """Whether it is good for `verb` on a tag or type, or on those that it matches if None is named."""
+        return verb in self.verbs and (name is None or any(fnmatchcase(name, pattern) for pattern in self.tags))
+
+    def may_draw(self, scheme: str) -> bool:
+        return DRAW in self.verbs and scheme in self.schemes
+
+    def is_valid(self, now: datetime) -> bool:
+        return self.expires_at is None or now < self.expires_at
+
+    def checked(self) -> Token:
+        """This token, if a caller may ask for it."""
+        try:
+            check_tag(self.name)
+        except InvalidTag as error:
+            raise InvalidSetting(f"the name of a token is formed as a tag: {error}") from None
+        self._check_scope()
+        for named, rate in (("ids_rate", self.ids_rate), ("requests_rate", self.requests_rate)):
+            if rate is not None:
+                check_whole(named, rate, 1, MAX_RATE)
+        if self.expires_at is not None and self.expires_at <= self.created_at:
+            raise InvalidSetting(f"a token must expire in the future, got {self.expires_at:%Y-%m-%d %H:%M}")
+        return self
+
+    def _check_scope(self) -> None:
+        unknown = [verb for verb in self.verbs if verb not in VERBS]
+        if unknown or not self.verbs:
+            raise InvalidSetting(f"a token may {', '.join(VERBS)}, got {unknown[0] if unknown else ''!r:.40}")
+        for pattern in self.tags:
+            if not PATTERN.fullmatch(pattern):
+                raise InvalidSetting(
+                    f"a pattern is 1 to 64 of the characters of tags and *, as in order-*, got {pattern!a:.80}"
+                )
+        for scheme in self.schemes:
+            if scheme not in SCHEMES:
+                raise InvalidSetting(f"the schemes of a token are {', '.join(SCHEMES)}, got {scheme!r:.40}")
+        if not self.tags and not self.schemes:
+            raise InvalidSetting("a token needs a pattern of tags or a scheme, got neither")
+        length = len(scope_to_text(self.tags, self.schemes))
+        if length > MAX_SCOPE:
+            raise InvalidSetting(f"the scope of a token has at most {MAX_SCOPE} characters together, got {length}")
+
+
+def scope_to_text(tags: tuple[str, ...], schemes: tuple[str, ...]) -> str:
+    """As it is stored, in one column: `order-* @meteor,snowflake`."""
+    return " ".join([*tags, SCHEMES_MARK + ",".join(schemes)])
+
+
+def scope_from_text(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Tags and schemes. In a row from before schemes had a scope, `*` and the very name of a scheme stand for it."""
+    words = text.split()
+    if words and words[-1].startswith(SCHEMES_MARK):
+        return tuple(words[:-1]), tuple(filter(None, words[-1].removeprefix(SCHEMES_MARK).split(",")))
+    return tuple(words), tuple(scheme for scheme in SCHEMES if "*" in words or scheme in words)
+
+
+def digest_of(secret: bytes) -> str:
+    return sha256(secret).hexdigest()

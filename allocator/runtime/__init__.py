@@ -1,0 +1,1 @@
+"""What processes and threads need here: forks, a pool of workers, waiting, re-entrancy."""

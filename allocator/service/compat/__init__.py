@@ -1,0 +1,1 @@
+"""Routes for clients that were written for other id servers."""

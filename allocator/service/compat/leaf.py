@@ -1,0 +1,67 @@
+"""The routes of Leaf, for clients that were written for it.
+
+    GET /api/segment/get/{key}      the next id of a tag, as text
+    GET /api/snowflake/get/{key}    a snowflake id, whatever the key
+
+What fails is answered with status 500 and a number below zero in `message`, as its server does: -2 for a key that is
+unknown, -3 for a database that is away. A key is never made by asking for it. Source: Leaf, LeafController.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from allocator.errors import AllocatorError, InvalidTag, UnknownTag
+from allocator.rules.token import DRAW
+from allocator.service.draws import SNOWFLAKE, Draw
+from allocator.service.handlers import Dispatch
+from allocator.service.id_handlers import Ids
+from allocator.service.refusals import NO_STORE
+
+UNKNOWN, NOT_READY = -2, -3
+METHODS = ["GET", "POST"]
+
+
+def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
+    async def of_key(key: str) -> Draw:
+        return await ids.sequences.draw(key, create=False)
+
+    async def of_any(key: str) -> Draw:
+        return ids.draws.snowflake
+
+    def routes_of(path: str, draw_of: Callable[[str], Awaitable[Draw]], scheme: str | None = None) -> list[Route]:
+        """With a slash behind or without one: its framework does not tell them apart."""
+
+        async def answer(request: Request) -> Response:
+            key = request.path_params["key"]
+            grant = await dispatch.grant_of(request)
+            grant.let_in(DRAW, key, scheme)
+            try:
+                (number,) = await (await draw_of(key)).take(1)
+            except AllocatorError as error:
+                return failure(request, error)
+            grant.charge(1)
+            return Response(str(number), 200, dict(NO_STORE), "text/plain;charset=UTF-8")
+
+        return [Route(path + slash, dispatch.guarded(answer), methods=METHODS) for slash in ("", "/")]
+
+    return [*routes_of("/api/segment/get/{key}", of_key), *routes_of("/api/snowflake/get/{key}", of_any, SNOWFLAKE)]
+
+
+def failure(request: Request, error: AllocatorError) -> Response:
+    code = UNKNOWN if isinstance(error, UnknownTag | InvalidTag) else NOT_READY
+    body = {
+        "timestamp": int(time.time() * 1000),
+        "status": 500,
+        "error": "Internal Server Error",
+        "exception": "com.sankuai.inf.leaf.server.exception.LeafServerException",
+        "message": f"Result{{id={code}, status=EXCEPTION}}",
+        "path": request.scope["raw_path"].decode("latin-1"),
+    }
+    return Response(json.dumps(body), 500, dict(NO_STORE), "application/json;charset=UTF-8")

@@ -1,0 +1,97 @@
+"""The hot routes, in front of the framework: a token that is known, a path that was asked for before, and ids.
+
+Whatever is not as simple as that takes the long way through the framework: the first request of a path, a body, a
+parameter that is not `count`, a token that is unknown or whose rate is used up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from allocator.errors import AllocatorError
+from allocator.schemes.checks import MAX_IDS_A_CALL
+from allocator.service.auth import Book, Grant
+from allocator.service.caller import mark
+from allocator.service.draws import Draw
+from allocator.service.problems import HttpRefusal
+from allocator.service.refusals import Refusals, request_name
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = dict[bytes, bytes]
+Pairs = list[tuple[bytes, bytes]]
+
+COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_IDS_A_CALL + 1)}
+
+FIXED = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+ONCE = (b"host", b"authorization")
+SHORT = 200
+LENGTHS = [[*FIXED, (b"content-length", b"%d" % length)] for length in range(SHORT)]
+
+
+class Front:
+    """An ASGI application. Flat, since each call of a function costs as much as an id."""
+
+    def __init__(self, framework: Application, book: Book, refusals: Refusals) -> None:
+        self._framework = framework
+        self._book = book
+        self._refusals = refusals
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._framework(scope, receive, send)
+        pairs = scope["headers"]
+        headers = dict(pairs)
+        if len(headers) < len(pairs) and (name := repeated(pairs)):
+            return await self._refuse(HttpRefusal(400, f"the header {name} is given twice"), scope, headers, send)
+        ready = None
+        if scope["method"] == "POST" and (count := COUNTS.get(scope["query_string"], 0)):
+            ready = self._ready(scope["path"], headers)
+        if ready is None:
+            return await self._framework(scope, receive, send)
+        draw, grant = ready
+        try:
+            body = draw.at_once(count) or draw.body(await draw.take(count))
+        except AllocatorError as error:
+            return await self._refuse(error, scope, headers, send)
+        if grant.limited:
+            grant.rates.charge(count)
+        await send({"type": "http.response.start", "status": 200, "headers": told(headers, len(body))})
+        await send({"type": "http.response.body", "body": body})
+        return None
+
+    def _ready(self, path: str, headers: Headers) -> tuple[Draw, Grant] | None:
+        """What to draw from, and for whom, if nothing speaks against it."""
+        if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
+            return None
+        grant = self._book.quick(headers)
+        if grant is None:
+            return None
+        draw = grant.ready.get(path)
+        if draw is None or (grant.limited and grant.rates.admit()):
+            return None
+        return draw, grant
+
+    async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
+        if grant := self._book.quick(headers):
+            mark(scope, grant)
+        status, said, body = self._refusals.tell(error, scope)
+        pairs = [(name.encode(), value.encode()) for name, value in said.items()]
+        pairs.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": status, "headers": pairs})
+        await send({"type": "http.response.body", "body": body})
+
+
+def told(headers: Headers, length: int) -> Pairs:
+    """The headers of an answer so long, with the name of the request."""
+    pairs = LENGTHS[length] if length < SHORT else [*FIXED, (b"content-length", b"%d" % length)]
+    return [*pairs, (b"x-request-id", request_name(headers).encode())]
+
+
+def repeated(pairs: Pairs) -> str | None:
+    """A header that must stand there once: a proxy before us may have gone by the other one."""
+    names = [name for name, _ in pairs]
+    return next((name.decode() for name in ONCE if names.count(name) > 1), None)

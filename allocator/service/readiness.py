@@ -1,0 +1,152 @@
+"""What a worker looks at once a second and once a minute: its figures, and whether it can serve."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from math import inf
+from time import monotonic, time
+
+from allocator.aio import AsyncAllocator
+from allocator.backend import Databases
+from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.rules.days_left import DAY, Horizon
+from allocator.schemes.meteor import MeteorSettings
+from allocator.schemes.snowflake import SnowflakeSettings
+from allocator.service.auth import Book
+from allocator.service.draws import SequenceDraw
+from allocator.service.id_handlers import Ids
+from allocator.service.metrics import MAX_TAGS, OF_TAG, Figures
+from allocator.service.sequences import page_of
+
+log = logging.getLogger("allocator.service")
+
+SECOND, MINUTE = 1.0, 60.0
+
+SMOOTHING = 0.2
+"""How much of a rate is that of the last second."""
+IDLE = 0.01
+"""Ids a second that are none."""
+
+ENOUGH = 3.0
+"""Seconds that the ids in memory must last for a service without its database to be called ready."""
+
+
+class Watch:
+    def __init__(self, service: Ids, book: Book, databases: Databases, figures: Figures) -> None:
+        self._service = service
+        self._ids: AsyncAllocator = service.ids
+        self._book = book
+        self._databases = databases
+        self._figures = figures
+        self._horizons: dict[str, Horizon] = {}
+        self._measured_at = monotonic()
+        self.days: dict[str, float] = {}
+        """Until a tag runs out, as far as that can be told by now."""
+
+    async def run(self) -> None:
+        """Until it is cancelled. Nothing that goes wrong here may stop it, or the ids."""
+        minute = -inf
+        while True:
+            try:
+                self.look()
+                if monotonic() - minute >= MINUTE:
+                    minute = monotonic()
+                    await self.look_far()
+            except AllocatorError as error:
+                log.info("figures are not complete: %s", error)
+            except Exception:
+                log.exception("figures are not complete")
+            await asyncio.sleep(SECOND)
+
+    # -- every second, out of memory
+
+    def look(self) -> None:
+        figures, service = self._figures, self._service
+        for draw in service.draws.all():
+            figures.count_draw(draw)
+        figures.count_all("block", service.sequences.blocks)
+        figures.count_all("ticket", service.tickets)
+        self._look_at_memory()
+        for number, error in enumerate(self._databases.fleet.troubles(), 1):
+            alone = self._book.failure is not None and self._databases.is_alone
+            figures.shards.labels(str(number)).set(int(error is None and not alone))
+        self._look_at_lease()
+        figures.ready.set(int(self.trouble() is None))
+
+    def _look_at_memory(self) -> None:
+        """How long the ids of a tag last at the rate of the last seconds; for ever where nobody draws them."""
+        found: dict[str, tuple[int, float]] = {}
+        passed = monotonic() - self._measured_at
+        if passed >= SECOND / 2:  # and not at every question for the figures
+            self._measure(passed)
+        for draw in self._service.draws.sequences():
+            held, name = draw.supply._in_memory(), self._figures.series(draw.tag)
+            lasting = held / draw.rate if draw.rate > IDLE else inf
+            others = found.get(name, (0, inf))
+            found[name] = (others[0] + held, min(others[1], lasting))
+        for name, (held, lasting) in found.items():
+            self._figures.in_memory.labels(name).set(held)
+            self._figures.lasting.labels(name).set(lasting)
+
+    def _measure(self, passed: float) -> None:
+        self._measured_at += passed
+        for draw in self._service.draws.sequences():
+            used, draw.counted = draw.given - draw.counted, draw.given
+            draw.rate += (used / passed - draw.rate) * SMOOTHING
+
+    def _look_at_lease(self) -> None:
+        lease = self._ids._allocator._snowflake._core.lease
+        if lease is not None:
+            self._figures.lease.labels(str(lease.number)).set(max(0.0, lease.until / 1000 - time()))
+
+    def trouble(self) -> str | None:
+        """Why ids cannot be served for the next seconds; None when they can, with the database or without.
+
+        It names no tag: whoever reaches the port may read it. The figures do."""
+        draws = [draw for draw in self._service.draws.sequences() if draw.given]
+        for draw in draws:
+            if is_failing(draw) and not lasts(draw):
+                return f"the database does not answer, and the ids of a tag do not last {ENOUGH:g} seconds"
+        if self._book.failure is not None and (not self._book.loaded or not any(map(lasts, draws))):
+            return "the database does not answer, and nothing is in memory"
+        return None
+
+    # -- every minute, out of the database
+
+    async def look_far(self) -> None:
+        meteor, snowflake = MeteorSettings(), SnowflakeSettings()
+        self._days("meteor second", meteor.layout.runs_out("second", meteor.epoch).timestamp())
+        ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
+        self._days("snowflake timestamp", ends.timestamp())
+        for tag in await self._service.sequences.read(partial(page_of, after="", limit=MAX_TAGS)):
+            self.days[tag.name] = self._lasts(f"{OF_TAG}{tag.name}", tag.max_value, tag.limit)
+        nodes = await self._ids._on_thread(self._last_node)
+        self._lasts("meteor node", nodes, meteor.layout.limit("node"))
+
+    def _last_node(self) -> int:
+        database = self._databases.first()
+        found = database.run(database.dialect.list_nodes, 1)
+        return found[0].number if found else 0
+
+    def _days(self, what: str, end: float) -> None:
+        self._figures.days.labels(what).set((end - time()) / DAY)
+
+    def _lasts(self, what: str, value: int, limit: int) -> float:
+        now = monotonic()
+        horizon = self._horizons.setdefault(what, Horizon(value, now))
+        horizon.saw(value, now)
+        left = horizon.days_left(value, limit, now)
+        self._figures.days.labels(what).set(left)
+        return left
+
+
+def is_failing(draw: SequenceDraw) -> bool:
+    """Whether the last claim failed, in a way that may pass."""
+    return isinstance(draw.supply._trouble(), DatabaseUnavailable)
+
+
+def lasts(draw: SequenceDraw) -> bool:
+    """Whether the ids in memory last long enough, at the rate of the last seconds."""
+    return draw.supply._in_memory() > ENOUGH * draw.rate

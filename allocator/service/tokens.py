@@ -1,0 +1,108 @@
+"""Administration of the service's tokens: create, rotate, list, revoke. Blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING
+
+from allocator.errors import InvalidSetting
+from allocator.rules.token import MAX_VALID, PREFIX, Token, digest_of
+from allocator.schemes.checks import shown
+
+if TYPE_CHECKING:
+    from allocator.database.store import Database
+
+RANDOM_BYTES = 32
+MAX_DAYS = 36_500
+DAY = 86_400.0
+
+
+class Tokens:
+    """The tokens of a database; of a fleet, they stand in the shard that is first."""
+
+    def __init__(self, database: Callable[[], Database]) -> None:
+        self._database = database
+
+    def create(
+        self,
+        name: str,
+        *,
+        verbs: tuple[str, ...],
+        tags: tuple[str, ...],
+        schemes: tuple[str, ...] = (),
+        ids_rate: int | None = None,
+        requests_rate: int | None = None,
+        days: float | None = None,
+    ) -> tuple[str, Token]:
+        """A new secret, which is stored nowhere, and the token. Raises `InvalidSetting` when two of that name are."""
+        secret = PREFIX + token_urlsafe(RANDOM_BYTES)
+        digest = digest_of(secret.encode())
+        now = datetime.now(UTC).replace(microsecond=0)
+        scope = (verbs, tags, ids_rate, requests_rate)
+        fresh = Token(0, name, digest, *scope, now, expiry(now, days), schemes).checked()
+        valid = [token for token in self.list() if token.name == name and token.is_valid(now)]
+        if len(valid) >= MAX_VALID:
+            oldest = valid[0].number
+            raise InvalidSetting(
+                f"{len(valid)} tokens are called {name!r}, and {MAX_VALID} may be valid at a time; revoke the one that "
+                f"was replaced, with: allocator tokens revoke {oldest}"
+            )
+        database = self._checked()
+        database.run(database.dialect.add_token, fresh)
+        number = next(token.number for token in self.list() if token.digest == digest)
+        return secret, replace(fresh, number=number)
+
+    def state(self) -> tuple[list[Token], bool]:
+        """As `list`, and whether any was ever made."""
+        found = self.list()
+        return found, bool(found) or self.were_made()
+
+    def list(self) -> list[Token]:
+        """Those that were not revoked, oldest first; some may have expired."""
+        database = self._checked()
+        return database.run(database.dialect.list_tokens)
+
+    def _checked(self) -> Database:
+        database = self._database()
+        database.check_schema()
+        return database
+
+    @property
+    def shown(self) -> str:
+        """The database, for a person."""
+        return self._database().address.shown
+
+    def were_made(self) -> bool:
+        """Whether any was ever made, also one that was revoked since."""
+        database = self._checked()
+        return database.run(database.dialect.has_had_tokens)
+
+    def rotate(self, number: int) -> tuple[str, Token]:
+        """A new token that is good for the same as this one, which stays good until it is revoked."""
+        old = next((token for token in self.list() if token.number == number), None)
+        if old is None:
+            raise none_such(number)
+        lasting = (old.expires_at - old.created_at).total_seconds() / DAY if old.expires_at else None
+        rates = {"ids_rate": old.ids_rate, "requests_rate": old.requests_rate}
+        return self.create(old.name, verbs=old.verbs, tags=old.tags, schemes=old.schemes, days=lasting, **rates)
+
+    def revoke(self, number: int) -> None:
+        """Raises `InvalidSetting` when there is no such token."""
+        database = self._checked()
+        if not database.run(database.dialect.revoke_token, number, datetime.now(UTC).replace(microsecond=0)):
+            raise none_such(number)
+
+
+def none_such(number: int) -> InvalidSetting:
+    return InvalidSetting(f"there is no token {shown(number)}; see: allocator tokens list")
+
+
+def expiry(now: datetime, days: float | None) -> datetime | None:
+    if days is None:
+        return None
+    if not 0 < days <= MAX_DAYS:
+        raise InvalidSetting(f"a token expires after more than 0 and at most {MAX_DAYS} days, got {days:g}")
+    return (now + timedelta(days=days)).replace(microsecond=0)
