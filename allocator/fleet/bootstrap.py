@@ -202,8 +202,8 @@ class Opening:
         return self._fleet in (None, row.fleet) and self._statement in (None, row.statement)
 
     def _is_used(self, database: Database) -> bool:
-        tickets = database.run(database.dialect.holds_tickets)
-        return tickets or (len(self._databases) > 1 and database.run(database.dialect.holds_tags))
+        several = len(self._databases) > 1
+        return database.run(database.dialect.holds_ids if several else database.dialect.holds_tickets)
 
     def _identity(self, number: int) -> str:
         database = self._databases[number]

@@ -62,7 +62,7 @@ class Growth(Roster):
             )
         dialect = newcomer.dialect
         newcomer.run(dialect.check_owner)
-        if newcomer.run(dialect.holds_tickets) or newcomer.run(dialect.holds_tags):
+        if newcomer.run(dialect.holds_ids):
             raise ShardMisconfigured(f"{seen.where} has given ids of its own; a shard that is added must be empty")
         same = [one.where for one in found.values() if seen.place and one.place == seen.place]
         if same:

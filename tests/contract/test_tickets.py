@@ -825,6 +825,20 @@ def test_a_database_that_was_used_cannot_be_part_of_a_new_fleet(face, shards):
 
 
 @once
+@on_one_of_each
+@pytest.mark.parametrize("use", ["meteor", "snowflake"])
+def test_nodes_and_leases_of_a_database_are_not_given_again_by_the_lead_of_a_fleet(face, shards, use):
+    """Control: without the refusal both are the first node, and lease any worker beside the other."""
+    urls = shards(2)
+    getattr(face(urls[1]), use)()
+    with pytest.raises(ShardMisconfigured, match="has given ids before, and the others have not"):
+        getattr(face(shards=urls), use)()
+    face(urls[0]).ticket("invoice")
+    with pytest.raises(ShardMisconfigured, match="has given ids of its own; a shard that is added must be empty"):
+        grow(urls[:1], urls[1])
+
+
+@once
 def test_odd_settings_are_refused(face, tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
     for wrong, sentence in (

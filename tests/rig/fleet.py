@@ -90,7 +90,7 @@ class MemoryShard:
         return self.row
 
     def read_member(self, connection: None) -> Shard | None:
-        unused = self.row and self.row.is_alone and not self.holds_tags(None) and not self.holds_tickets(None)
+        unused = self.row and self.row.is_alone and not self.holds_ids(None)
         return None if unused else self.row
 
     def read_server(self, connection: None) -> str:
@@ -102,8 +102,8 @@ class MemoryShard:
     def holds_tickets(self, connection: None) -> bool:
         return bool(self.counter or self.counts)
 
-    def holds_tags(self, connection: None) -> bool:
-        return bool(self.rows)
+    def holds_ids(self, connection: None) -> bool:
+        return bool(self.rows) or self.holds_tickets(None)
 
     def last_ticket(self, connection: None) -> int:
         return self.counter

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, exists, func, insert, literal_column, select, update
 
-from allocator.database.tables import counter, segment, shard, ticket
+from allocator.database.tables import counter, node, segment, shard, ticket, worker
 from allocator.database.verbs.segments import SegmentVerbs
 from allocator.database.verbs.tickets import FLOOR, TicketVerbs
 from allocator.errors import ShardMisconfigured
@@ -30,7 +30,7 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
     def read_member(self, connection: Connection) -> Shard | None:
         """The row; None also where an upgrade wrote it and nothing was drawn since: it may become any fleet's."""
         row = self.read_shard(connection)
-        unused = row and row.is_alone and not self.holds_tags(connection) and not self.holds_tickets(connection)
+        unused = row and row.is_alone and not self.holds_ids(connection)
         return None if unused else row
 
     def begin_alone(self, connection: Connection, told: str) -> None:
@@ -49,8 +49,11 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
     def holds_tickets(self, connection: Connection) -> bool:
         return any(connection.scalar(select(exists(select(found)))) for found in (ticket, counter))
 
-    def holds_tags(self, connection: Connection) -> bool:
-        return bool(connection.scalar(select(exists(select(segment)))))
+    def holds_ids(self, connection: Connection) -> bool:
+        """Whether anything was made of it by itself: tickets and tags, but also nodes and leases, which the lead of a
+        fleet would give again."""
+        others = (select(segment), select(worker), select(node).where(node.c.process != 0))  # 0 is one left out
+        return self.holds_tickets(connection) or any(connection.scalar(select(exists(other))) for other in others)
 
     def last_ticket(self, connection: Connection) -> int:
         """The greatest ticket in the tables, 0 if there is none."""
@@ -64,7 +67,7 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
             now = self.read_shard(connection)
             if now is not None and (fresh.is_alone or self.read_member(connection) is not None):
                 return
-            if fresh.numbering.step != 1 and (self.holds_tags(connection) or self.holds_tickets(connection)):
+            if fresh.numbering.step != 1 and self.holds_ids(connection):
                 raise ShardMisconfigured("it has given ids of its own meanwhile; empty its tables, and begin again")
             here: ColumnElement[str] = literal_column(self.server(connection))
             write = insert(shard) if now is None else update(shard)
