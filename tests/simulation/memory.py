@@ -78,7 +78,9 @@ class Copier:
 
     def _future(self, thing: threads.Future) -> threads.Future:
         made = threads.Future()
-        if thing.done():
+        if thing.cancelled():
+            made.cancel()
+        elif thing.done():
             made.set_result(thing.result(0))
         return made
 
