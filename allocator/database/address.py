@@ -231,7 +231,7 @@ def check_driver(url: URL, dialect: Dialect) -> None:
             f"{shown(url)} names a driver that SQLAlchemy does not know; use {dialect.name}+{dialect.default_driver}"
         ) from None
     except ImportError as error:
-        hint = f"pip install 'allocator[{dialect.extra}]' brings {dialect.name}+{dialect.default_driver}"
+        hint = f"pip install 'segment-allocator[{dialect.extra}]' brings {dialect.name}+{dialect.default_driver}"
         raise InvalidDatabase(f"{shown(url)} needs {error.name}, which is not installed; {hint}") from error
 
 

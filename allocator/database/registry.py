@@ -31,7 +31,7 @@ def identity() -> tuple[str, int]:
 @cache
 def our_version() -> str:
     try:
-        return version("allocator")
+        return version("segment-allocator")
     except PackageNotFoundError:  # run from a folder, or frozen into one file
         return "unknown"
 

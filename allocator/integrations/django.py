@@ -19,7 +19,7 @@ try:
     from django.db.models.signals import pre_migrate  # type: ignore[import-untyped]
 except ImportError as error:
     raise ImportError(
-        "allocator.integrations.django needs Django, which is not installed; pip install 'allocator[django]'"
+        "allocator.integrations.django needs Django, which is not installed; pip install 'segment-allocator[django]'"
     ) from error
 
 from allocator.errors import AllocatorError, InvalidTag

@@ -14,7 +14,7 @@ try:
     from werkzeug.local import LocalProxy
 except ImportError as error:
     raise ImportError(
-        "allocator.integrations.flask needs Flask, which is not installed; pip install 'allocator[flask]'"
+        "allocator.integrations.flask needs Flask, which is not installed; pip install 'segment-allocator[flask]'"
     ) from error
 
 from allocator.errors import InvalidSetting

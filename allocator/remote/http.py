@@ -186,7 +186,7 @@ def new_pool(servers: int) -> PoolManager:
         from allocator.remote import deadline
     except ImportError as error:
         raise InvalidDatabase(
-            "a service is asked with urllib3, which is not installed; pip install 'allocator[client]'"
+            "a service is asked with urllib3, which is not installed; pip install 'segment-allocator[client]'"
         ) from error
     return deadline.new_pool(servers, CONNECTIONS)
 

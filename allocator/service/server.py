@@ -57,7 +57,9 @@ def serve(given: ServeSettings) -> None:
 def check_installed() -> None:
     for name in NEEDED:
         if find_spec(name) is None:
-            raise InvalidSetting(f"the service needs {name}, which is not installed; pip install 'allocator[server]'")
+            raise InvalidSetting(
+                f"the service needs {name}, which is not installed; pip install 'segment-allocator[server]'"
+            )
 
 
 def allow_many_files() -> None:

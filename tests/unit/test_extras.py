@@ -1,17 +1,45 @@
-"""What needs a framework says so in one sentence where it is not installed."""
+"""A missing framework is named in one sentence, and every hint installs this distribution."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+
+import allocator
+from allocator.database.registry import our_version
+
+ROOT = Path(__file__).parents[2]
+NAME = "segment-allocator"
+"""On PyPI `allocator` is somebody else's package."""
 
 
 @pytest.mark.parametrize(("name", "called"), [("django", "Django"), ("flask", "Flask")])
 def test_an_integration_without_its_framework_names_the_extra(name, called):
     code = f"import sys; sys.modules[{name!r}] = None; import allocator.integrations.{name}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    words = f"allocator.integrations.{name} needs {called}, which is not installed; pip install 'allocator[{name}]'"
+    words = f"allocator.integrations.{name} needs {called}, which is not installed; pip install '{NAME}[{name}]'"
 
     assert done.stderr.splitlines()[-1] == f"ImportError: {words}"
+
+
+def test_no_hint_installs_the_package_of_somebody_else():
+    sources = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md")]
+    sources += [ROOT / "pyproject.toml", ROOT / "Dockerfile", *(ROOT / "allocator").rglob("*.py")]
+    text = "\n".join(path.read_text() for path in sources)
+    hints = re.findall(r"pip install [^\s#]+|[\w-]*allocator\[", text)
+    wrong = [hint for hint in hints if "allocator" in hint and NAME not in hint]
+
+    assert wrong == []
+    assert len([hint for hint in hints if NAME in hint]) > 20
+
+
+def test_the_version_is_that_of_the_distribution():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert (project["name"], project["version"]) == (NAME, allocator.__version__)
+    assert our_version() == allocator.__version__
