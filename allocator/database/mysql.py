@@ -127,8 +127,6 @@ class MySQL(Dialect):
             knows = not is_merely_like_it(version_of(connection, cursor))
             session = SESSION.format(half=ceil(timeout / 2))
             cursor.execute(", ".join([session, *([RUN] if knows else [])]))
-            if self.leaves_open(connection):  # a listener of the user's had begun it
-                cursor.execute("COMMIT")
         if knows:
             info["run"] = "@allocator_run"
 

@@ -7,13 +7,16 @@ from sqlalchemy import Connection
 from allocator.schemes.ticket import Numbering
 
 SESSION = (
-    "SET SESSION autocommit = 1, completion_type = 0, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
-    "sql_safe_updates = 0, sql_big_selects = 1, group_concat_max_len = 1048576, "
+    "SET SESSION completion_type = 0, autocommit = 0, autocommit = 1, "
+    "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0, sql_big_selects = 1, "
+    "group_concat_max_len = 1048576, "
     "innodb_lock_wait_timeout = {half}, lock_wait_timeout = {half}"
     "/*!80003 , transaction_read_only = 0 */"
     "/*M!100101 , max_statement_time = 0 *//*M!110101 , transaction_read_only = 0 */"
 )
 """What the configuration, `init_connect` or a listener may have set otherwise.
+
+The step of autocommit from 0 to 1 commits what a listener has begun, also where its driver does not tell of that.
 
 Without autocommit a claim is undone when its process ends; with another completion_type every COMMIT begins the next
 transaction, or ends the connection. Without the strict mode a column that became too small clips the value, and every

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from typing import Any
 
+import pymysql
 import pytest
 from rig.databases import with_schema
 from rig.servers import own
@@ -205,6 +206,36 @@ def test_a_server_that_is_numbered_as_one_of_several_is_warned_of(servers, kind,
 
     assert "has auto_increment_offset = 2 and auto_increment_increment = 2, as one of 2 servers" in told
     assert tickets[2] - tickets[0] == 2
+
+
+class Silent:
+    """A driver that does not say whether a transaction is open, as mysqlclient does not."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"server_status", "_read_timeout", "_write_timeout"}:
+            raise AttributeError(name)
+        return getattr(self._connection, name)
+
+
+@pytest.mark.parametrize("kind", OF_KIND, indirect=True)
+@pytest.mark.parametrize("driver", [lambda connection: connection, Silent], ids=["telling", "silent"])
+def test_a_transaction_that_a_listener_has_begun_is_over_before_the_first_claim(fresh, driver):
+    url = make_url(fresh)
+    place = dict(host=url.host, port=url.port, user=url.username, password=url.password, database=url.database)
+    engine = create_engine(url, creator=lambda: driver(pymysql.connect(**place, autocommit=True)))
+
+    @event.listens_for(engine, "connect")
+    def leave_open(connection: Any, record: object) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("START TRANSACTION")
+            cursor.execute("SELECT 1")
+
+    with administrator(url) as reader:
+        check(engine, reader)
+    engine.dispose()
 
 
 # -- PostgreSQL
