@@ -194,9 +194,10 @@ class Opening:
     def _row_of(self, database: Database) -> Shard | None:
         """None also where nothing was drawn under it, unless it is what is asked for."""
         row = database.run(database.dialect.read_shard)
-        if row is None or (len(self._databases) == 1 and self._suits(row)):
+        alone = len(self._databases) == 1
+        if row is None or (alone and self._suits(row)):
             return row
-        return database.run(database.dialect.read_member)
+        return database.run(database.dialect.read_member, alone)
 
     def _suits(self, row: Shard) -> bool:
         return self._fleet in (None, row.fleet) and self._statement in (None, row.statement)

@@ -825,6 +825,14 @@ def test_a_database_that_was_used_cannot_be_part_of_a_new_fleet(face, shards):
 
 
 @once
+def test_tags_that_were_used_first_leave_statement_and_fleet_to_the_first_ticket(face, fresh):
+    ids = face(fresh, tickets="count", fleet="europe")
+    assert [ids.next_id("order"), ids.ticket("invoice"), ids.ticket("invoice")] == [1, 1, 2]
+    with pytest.raises(ShardMisconfigured, match="draws tickets by the statement 'count', and 'replace' is asked for"):
+        face(fresh, tickets="replace").ticket("invoice")
+
+
+@once
 @on_one_of_each
 @pytest.mark.parametrize("use", ["meteor", "snowflake"])
 def test_nodes_and_leases_of_a_database_are_not_given_again_by_the_lead_of_a_fleet(face, shards, use):

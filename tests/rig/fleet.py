@@ -89,9 +89,9 @@ class MemoryShard:
     def read_shard(self, connection: None) -> Shard | None:
         return self.row
 
-    def read_member(self, connection: None) -> Shard | None:
-        unused = self.row and self.row.is_alone and not self.holds_ids(None)
-        return None if unused else self.row
+    def read_member(self, connection: None, alone: bool = False) -> Shard | None:
+        is_used = self.holds_tickets if alone else self.holds_ids
+        return None if self.row and self.row.is_alone and not is_used(None) else self.row
 
     def read_server(self, connection: None) -> str:
         return self.server

@@ -27,11 +27,12 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
         rows = connection.execute(select(shard)).all()
         return as_shard(rows[0]) if rows else None
 
-    def read_member(self, connection: Connection) -> Shard | None:
-        """The row; None also where an upgrade wrote it and nothing was drawn since: it may become any fleet's."""
+    def read_member(self, connection: Connection, alone: bool = False) -> Shard | None:
+        """The row; None also where an upgrade wrote it and nothing was drawn since: it may become any fleet's, or, if
+        only no ticket was drawn, that of another fleet of this database alone."""
         row = self.read_shard(connection)
-        unused = row and row.is_alone and not self.holds_ids(connection)
-        return None if unused else row
+        is_used = self.holds_tickets if alone else self.holds_ids
+        return None if row and row.is_alone and not is_used(connection) else row
 
     def begin_alone(self, connection: Connection, told: str) -> None:
         """Write the row of a database of its own, so that nobody who draws ids needs to. It stays as it is if there is
@@ -65,7 +66,7 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
         with self.transaction(connection):
             self.lock_shard(connection)
             now = self.read_shard(connection)
-            if now is not None and (fresh.is_alone or self.read_member(connection) is not None):
+            if now is not None and (fresh.is_alone or self.read_member(connection, fresh.numbering.step == 1) is not None):
                 return
             if fresh.numbering.step != 1 and self.holds_ids(connection):
                 raise ShardMisconfigured("it has given ids of its own meanwhile; empty its tables, and begin again")
