@@ -36,7 +36,8 @@ PATTERN = re.compile(r"[A-Za-z0-9_.:*-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One row of `allocator_token`. Rates are per second, over all workers of a service; None is without limit."""
+    """One row of `allocator_token`. Rates are per second and service, of which each worker has its share; None is
+    without limit."""
 
     number: int
     name: str

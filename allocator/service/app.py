@@ -28,7 +28,6 @@ from allocator.service.metrics import Figures
 from allocator.service.newcomers import Newcomers
 from allocator.service.observed import Observed, ObservedAllocator
 from allocator.service.openapi import document
-from allocator.service.rate_limits import states_of
 from allocator.service.readiness import Watch
 from allocator.service.refusals import Refusals
 from allocator.service.sequences import Sequences
@@ -45,7 +44,7 @@ def application(settings: ServeSettings) -> Front:
     blocking = opened(settings, figures)
     databases = databases_of(blocking)
     tokens = Tokens(databases.first)
-    book = Book(tokens.state, states_of(settings.folder), settings.is_open)
+    book = Book(tokens.state, settings.workers, settings.is_open)
     service = ids_of(blocking, databases, settings)
     watch = Watch(service, book, databases, figures)
     refusals = Refusals(figures.refused)

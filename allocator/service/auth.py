@@ -19,7 +19,7 @@ from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, 
 from allocator.rules.token import ANONYMOUS, DRAW, PREFIX, SCHEMES, VERBS, Token
 from allocator.rules.token_bucket import pause, used
 from allocator.service.problems import Unauthorized
-from allocator.service.rate_limits import Rates, States
+from allocator.service.rate_limits import Rates
 
 if TYPE_CHECKING:
     from allocator.service.draws import Draw
@@ -56,11 +56,11 @@ class Grant:
 
     __slots__ = ("_rare_at", "digest", "expires", "limited", "rates", "ready", "token")
 
-    def __init__(self, token: Token, states: States) -> None:
+    def __init__(self, token: Token, workers: int = 1) -> None:
         self.token = token
         self.digest = bytes.fromhex(token.digest)
         self.expires = token.expires_at is not None
-        self.rates = Rates(token, states)
+        self.rates = Rates(token, workers)
         self.limited = self.rates.limited
         self.ready: dict[str, Draw] = {}
         self._rare_at = 0.0
@@ -107,10 +107,10 @@ def used_up(wait: float) -> TooManyRequests:
 class Book:
     """All tokens, by the digests of their secrets. Used by one event loop."""
 
-    def __init__(self, load: Callable[[], tuple[list[Token], bool]], states: States, is_open: bool) -> None:
+    def __init__(self, load: Callable[[], tuple[list[Token], bool]], workers: int, is_open: bool) -> None:
         self._load = load
-        self._states = states
-        self._open = Grant(EVERYTHING, states) if is_open else None
+        self._workers = workers
+        self._open = Grant(EVERYTHING) if is_open else None
         self._were_made = False
         self._grants: dict[bytes, Grant] = {}
         self._anonymous: Grant | None = None
@@ -206,7 +206,7 @@ class Book:
     def _take(self, tokens: list[Token]) -> None:
         grants = {}
         for token in tokens:
-            fresh = Grant(token, self._states)
+            fresh = Grant(token, self._workers)
             known = self._grants.get(fresh.digest)
             grants[fresh.digest] = known if known and known.token == token else fresh
         self._grants = grants

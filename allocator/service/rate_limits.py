@@ -1,43 +1,22 @@
-"""The rates of tokens, shared by all workers of a service: two numbers a token, in a file that all of them map.
-
-Nothing locks it: two workers that count at the very same moment may let one request too many in, and a worker that is
-killed leaves nothing behind that another one would wait for.
-"""
+"""The two rates of a token, as one worker counts them: each worker of a service may use its share."""
 
 from __future__ import annotations
 
-import mmap
-from pathlib import Path
 from time import monotonic
-from typing import TypeAlias
 
 from allocator.rules.token import Token
 from allocator.rules.token_bucket import pause, used
 
-States: TypeAlias = "memoryview[float]"
-
-TOKENS = 65_536
-"""More tokens than this share their states, and so their rates."""
-
-
-def states_of(folder: str) -> States:
-    """Two states for each token; `monotonic` is one clock for all processes of a machine."""
-    path = Path(folder) / "rates"
-    with path.open("a+b") as file:
-        if path.stat().st_size < 16 * TOKENS:
-            file.truncate(16 * TOKENS)
-        return memoryview(mmap.mmap(file.fileno(), 16 * TOKENS)).cast("d")
-
 
 class Rates:
-    """The two rates of one token."""
+    """The rates of one token, divided by the workers of the service: nothing is shared, and nobody waits for a lock."""
 
-    __slots__ = ("_at", "_ids", "_requests", "_states")
+    __slots__ = ("_ids", "_ids_at", "_requests", "_requests_at")
 
-    def __init__(self, token: Token, states: States) -> None:
-        self._ids, self._requests = token.ids_rate, token.requests_rate
-        self._states = states
-        self._at = 2 * (token.number % TOKENS)
+    def __init__(self, token: Token, workers: int) -> None:
+        self._ids = token.ids_rate and token.ids_rate / workers
+        self._requests = token.requests_rate and token.requests_rate / workers
+        self._ids_at = self._requests_at = 0.0
 
     @property
     def limited(self) -> bool:
@@ -45,16 +24,16 @@ class Rates:
 
     def admit(self) -> float:
         """Count a request; or, uncounted, for how many seconds it must wait."""
-        now, states, at = monotonic(), self._states, self._at
+        now = monotonic()
         wait = max(
-            pause(states[at], now) if self._ids else 0.0,
-            pause(states[at + 1], now) if self._requests else 0.0,
+            pause(self._ids_at, now) if self._ids else 0.0,
+            pause(self._requests_at, now) if self._requests else 0.0,
         )
         if self._requests and not wait:
-            states[at + 1] = used(states[at + 1], now, 1, self._requests)
+            self._requests_at = used(self._requests_at, now, 1, self._requests)
         return wait
 
     def charge(self, ids: int) -> None:
         """Count ids that were given: what is more than the rate is paid for by waiting, afterwards."""
         if self._ids:
-            self._states[self._at] = used(self._states[self._at], monotonic(), ids, self._ids)
+            self._ids_at = used(self._ids_at, monotonic(), ids, self._ids)

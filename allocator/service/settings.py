@@ -21,7 +21,7 @@ class ServeSettings:
 
     create, max_tags: whether a tag is made when it is first used, and how many tags there may be for that.
     is_open: everybody on this machine may do everything until a token is made.
-    folder: of this run, for what the workers share: the state of the rate limits, and the figures.
+    folder: of this run, for what the workers share: the figures.
     console, console_key: whether there are pages for people, and the key of their sessions, drawn by each run.
     """
 

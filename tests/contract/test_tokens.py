@@ -519,16 +519,17 @@ def test_ticket_types_are_made_up_to_a_number_that_the_database_counts(fresh):
     assert "there are 3 types already" in again.json["detail"]
 
 
-def test_two_workers_share_one_rate(tmp_path):
+def test_each_worker_has_its_share_of_a_rate(tmp_path):
     guarded = Guarded(str(tmp_path))
     guarded.service.close()
     secret = guarded.make("shared", requests_rate=20)
+    began = monotonic()
     with Served(guarded.url, options=("--workers", "2")) as service, ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: service.post("/v1/objectids", token=secret).status, range(80)))
     guarded.database.close()
 
     assert answers.count(200) + answers.count(429) == 80
-    assert 20 <= answers.count(200) <= 50
+    assert 10 <= answers.count(200) <= 20 * (1 + monotonic() - began)
 
 
 # -- the command line

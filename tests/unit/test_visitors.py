@@ -40,7 +40,7 @@ def request_of(host: str = HOST, **headers: str) -> Request:
 
 
 def book(tokens: list[Token]) -> Book:
-    return Book(lambda: (list(tokens), True), memoryview(bytearray(16 * 65_536)).cast("d"), False)
+    return Book(lambda: (list(tokens), True), 1, False)
 
 
 def visitor(*known: str, **headers: str) -> Visitor:
