@@ -66,9 +66,10 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
         with self.transaction(connection):
             self.lock_shard(connection)
             now = self.read_shard(connection)
-            if now is not None and (fresh.is_alone or self.read_member(connection, fresh.numbering.step == 1) is not None):
+            alone = fresh.numbering.step == 1
+            if now is not None and (fresh.is_alone or self.read_member(connection, alone) is not None):
                 return
-            if fresh.numbering.step != 1 and self.holds_ids(connection):
+            if not alone and self.holds_ids(connection):
                 raise ShardMisconfigured("it has given ids of its own meanwhile; empty its tables, and begin again")
             here: ColumnElement[str] = literal_column(self.server(connection))
             write = insert(shard) if now is None else update(shard)
