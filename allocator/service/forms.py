@@ -13,6 +13,8 @@ from allocator.remote.wire import whole
 from allocator.service.problems import HttpRefusal
 
 MAX_BODY = 65_536
+MAX_FORM = 4096
+"""Of a body that is read before its token is known, from anybody and on as many connections as there may be."""
 MAX_QUERY = 4096
 
 

@@ -90,18 +90,18 @@ def headers_of(request: Request) -> dict[bytes, bytes]:
     return dict(request.scope["headers"])
 
 
-async def body_within(request: Request) -> bytes:
+async def body_within(request: Request, most: int = MAX_BODY) -> bytes:
     """The body, if it is neither too large nor too slow."""
     length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length[:20]) > MAX_BODY:
-        raise too_large()
+    if length.isdecimal() and int(length[:20]) > most:
+        raise too_large(most)
     raw = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
                 raw += chunk
-                if len(raw) > MAX_BODY:
-                    raise too_large()
+                if len(raw) > most:
+                    raise too_large(most)
     except TimeoutError:
         raise HttpRefusal(408, f"the body must arrive within {BODY_SECONDS:g} seconds", Connection="close") from None
     except ClientDisconnect:
@@ -109,8 +109,8 @@ async def body_within(request: Request) -> bytes:
     return bytes(raw)
 
 
-def too_large() -> HttpRefusal:
-    return HttpRefusal(413, f"a body has at most {MAX_BODY} bytes", Connection="close")
+def too_large(most: int) -> HttpRefusal:
+    return HttpRefusal(413, f"a body has at most {most} bytes", Connection="close")
 
 
 def no_body(raw: bytes) -> dict[str, Any]:

@@ -136,6 +136,11 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self.in_head, self.unended = True, 0
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Leave out trailers: uvicorn appends them to the headers, without a bound, where one could be a token."""
+        if self.in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self.in_head = False
         if len(self.headers) > MAX_LINES:

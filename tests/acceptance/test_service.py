@@ -305,6 +305,15 @@ UNFINISHED = {
     "a long line": HEAD + b"a: " + b"b" * 31_000,
     "all that is allowed": HEAD + (b"a: " + b"b" * 150 + b"\r\n") * 95,
 }
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+SIGN_IN = b"POST /console/sign-in HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n"
+NEXT_ID = b"POST /tinyid/id/nextId HTTP/1.1\r\nHost: localhost\r\n"
+UNENDED = {
+    "trailers after the answer": (HEALTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"abc:\r\n" * 2600),
+    "trailers before the answer": (NEXT_ID + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"abc:\r\n" * 10_000),
+    "a form of the console": (SIGN_IN + b"Content-Length: 65536\r\n\r\n", b"a" * 65_000),
+    "a form of tinyid": (NEXT_ID + b"Transfer-Encoding: chunked\r\n\r\n", b"fde8\r\n" + b"a" * 65_000),
+}
 
 
 def greatest_memory_of(process: int) -> int:
@@ -330,6 +339,33 @@ def test_unfinished_heads_take_little_memory_and_are_closed(tmp_path, head):
     assert (first, second) == (["1"], ["2"])
     assert taken / 400 < 60_000
     assert {end[:12] for end in ends} <= {b"HTTP/1.1 408", b"HTTP/1.1 431", b""}
+
+
+@pytest.mark.parametrize(("head", "rest"), UNENDED.values(), ids=list(UNENDED))
+def test_unfinished_requests_take_little_memory_before_their_token_is_known(tmp_path, head, rest):
+    """400 of them; the last is ended when the service has read them all."""
+    with (
+        Served(f"sqlite:///{tmp_path}/ids.db", options=("--compat", "tinyid")) as service,
+        ExitStack() as open_ones,
+    ):
+        service.post("/v1/sequences/order/ids")
+        service.get("/console/sign-in")  # its templates are loaded by the first page
+        before, connections = greatest_memory_of(service.process.pid), []
+        for _ in range(400):
+            made = socket.create_connection(("127.0.0.1", service.port), 20)
+            connections.append(open_ones.enter_context(made))
+            made.sendall(head)
+        assert service.post("/v1/sequences/order/ids").status == 200
+        for connection in connections:
+            with suppress(OSError):  # it has answered already
+                connection.sendall(rest)
+        with suppress(OSError):
+            connections[-1].shutdown(socket.SHUT_WR)
+        until_closed(connections[-1])
+        assert service.post("/v1/sequences/order/ids").status == 200
+        taken = greatest_memory_of(service.process.pid) - before
+
+    assert taken / 400 < 60_000
 
 
 def until_closed(connection: socket.socket) -> bytes:

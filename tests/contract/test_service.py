@@ -358,6 +358,12 @@ def test_a_head_that_names_two_hosts_or_two_tokens_is_refused(embedded, request_
     assert talk(embedded, f"{request_line} HTTP/1.1\r\n{tokens}\r\n\r\n") == 400
 
 
+@pytest.mark.parametrize("trailer", ["Host: localhost", "X-Forwarded-For: 192.0.2.1"])
+def test_what_follows_a_body_is_no_header(embedded, trailer):
+    request = "POST /v1/meteor HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    assert talk(embedded, f"{request}{trailer}\r\n\r\n") == 200
+
+
 @pytest.mark.parametrize("head", ["POST /v1/tickets/piped", "GET /docs/swagger-ui.css"])
 def test_who_sends_many_requests_and_closes_is_no_mistake_of_the_service(embedded, head):
     before = embedded.lines()

@@ -27,6 +27,7 @@ from allocator.rules.token import DRAW
 from allocator.schemes.checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant
 from allocator.service.draws import Draw
+from allocator.service.forms import MAX_FORM
 from allocator.service.handlers import Dispatch, body_within, headers_of
 from allocator.service.id_handlers import Ids
 from allocator.service.problems import HttpRefusal, detail_of
@@ -96,7 +97,7 @@ async def granted(book: Book, fields: Fields, headers: dict[bytes, bytes]) -> Gr
 
 async def fields_of(request: Request) -> Fields:
     """The query first, as a servlet does."""
-    form = parse_qsl((await body_within(request)).decode("latin-1"))
+    form = parse_qsl((await body_within(request, MAX_FORM)).decode("latin-1"))
     return dict([*form, *parse_qsl(request.scope["query_string"].decode("latin-1"))])
 
 

@@ -18,7 +18,7 @@ from allocator.service.console.frames import Frames, refusal_of
 from allocator.service.console.screen import HEADERS
 from allocator.service.console.views import AT_MOST_EACH, Views
 from allocator.service.console.visitors import Visitors
-from allocator.service.forms import read_fields
+from allocator.service.forms import MAX_FORM, read_fields
 from allocator.service.handlers import body_within
 from allocator.service.routes import SETTINGS
 from allocator.service.sequences import Sequences
@@ -89,7 +89,7 @@ def see(path: str) -> Response:
 
 async def form_of(request: Request) -> dict[str, str]:
     """The fields of a form; one that stands there twice counts as it came last."""
-    raw = await body_within(request)
+    raw = await body_within(request, MAX_FORM)
     try:
         pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
