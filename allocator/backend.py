@@ -58,7 +58,7 @@ class Databases:
         shard_hosts: Hosts = (),
     ) -> None:
         from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
-        from allocator.fleet.fleet import Fleet
+        from allocator.fleet.serving import Fleet
 
         patience = timeout / (ATTEMPTS if len(given) > 1 else 1)
         databases = [Database(one, patience, shard_hosts) for one in given]

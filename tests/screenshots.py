@@ -17,7 +17,7 @@ from rig.browser import DARK, DESKTOP, LIGHT, PHONE, Visit, browser
 from rig.service import Served
 
 from allocator.database.store import Database
-from allocator.service.tokens import Tokens
+from allocator.service.token_admin import Tokens
 
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 

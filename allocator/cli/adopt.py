@@ -17,7 +17,7 @@ from allocator.errors import AllocatorError
 from allocator.rules.leaf_tinyid import Refusal
 
 if TYPE_CHECKING:
-    from allocator.fleet.leaf_tinyid import Adopted, Server
+    from allocator.fleet.import_counters import Adopted, Server
 
 from_option = click.option(
     "--from",
@@ -59,7 +59,7 @@ def leaf(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None
     warnings: a segment in the memory of a server that runs stays valid, and ids that it claims after the adoption would
     be given twice.
     """
-    from allocator.fleet.leaf_tinyid import LEAF
+    from allocator.fleet.import_counters import LEAF
 
     take_over(LEAF, sources, urls, as_json)
 
@@ -80,7 +80,7 @@ def tinyid(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> No
     again and look at the warnings: a segment in the memory of a server or client that runs stays valid, and ids that it
     claims after the adoption would be given twice.
     """
-    from allocator.fleet.leaf_tinyid import TINYID
+    from allocator.fleet.import_counters import TINYID
 
     take_over(TINYID, sources, urls, as_json)
 
@@ -105,7 +105,7 @@ def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...], a
 
 def outcomes_of(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -> Iterator[Adopted | Refusal]:
     from allocator.database.store import Database
-    from allocator.fleet.leaf_tinyid import adopt
+    from allocator.fleet.import_counters import adopt
 
     with ExitStack() as stack:
         theirs = [stack.enter_context(closing(Database(url, QUICK))) for url in sources or urls]

@@ -14,7 +14,7 @@ from allocator.cli.db import QUICK
 from allocator.cli.options import fleet_command, shard_hosts, show, table
 from allocator.cli.output import check_open
 from allocator.rules.token import DRAW, SCHEMES, VERBS, Token
-from allocator.service.tokens import Tokens
+from allocator.service.token_admin import Tokens
 
 HEADINGS = ("token", "name", "may", "tags", "schemes", "ids/s", "requests/s", "created", "expires")
 

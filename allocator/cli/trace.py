@@ -13,7 +13,7 @@ from allocator.cli.nodes import described as described_node
 from allocator.cli.options import REFUSED, fleet_command, shard_hosts, show
 
 if TYPE_CHECKING:
-    from allocator.doctor.trace import Traced
+    from allocator.doctor.tracing import Traced
     from allocator.rules.claim_log import Claimed
     from allocator.schemes.meteor import MeteorSettings
 
@@ -53,7 +53,7 @@ def trace_command(
         allocator trace 5016762319896585 --epoch 1735689600 --layout 1/31/18/11/3
     """
     from allocator.backend import databases_at
-    from allocator.doctor.trace import claims_of, trace
+    from allocator.doctor.tracing import claims_of, trace
 
     claims = claims_of(id_, log or (), tag)
     found = None

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from allocator.database.tables import shard
 from allocator.database.verbs.batch import BatchVerbs
-from allocator.database.verbs.node_failover import GroundVerbs
+from allocator.database.verbs.node_gaps import GroundVerbs
 from allocator.database.verbs.shard import ShardVerbs
 from allocator.database.verbs.tokens import TokenVerbs
 from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable

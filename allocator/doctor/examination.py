@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from allocator.database.dialect import Dialect
 from allocator.database.questions import QUESTIONS
 from allocator.database.questions.asking import Facts, answers
-from allocator.database.questions.tables import of_schema, of_tables
+from allocator.database.questions.table_shape import of_schema, of_tables
 from allocator.database.store import Database
 from allocator.database.verbs.batch import BatchVerbs
 from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules

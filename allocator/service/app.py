@@ -19,7 +19,7 @@ from allocator.backend import Databases
 from allocator.service import pages, routes
 from allocator.service.auth import Book
 from allocator.service.compat import leaf, tinyid
-from allocator.service.console.routes import Console
+from allocator.service.console.console import Console
 from allocator.service.draws import Draws
 from allocator.service.handlers import Dispatch
 from allocator.service.hot_path import Front
@@ -33,7 +33,7 @@ from allocator.service.refusals import Refusals
 from allocator.service.sequences import Sequences
 from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
 from allocator.service.tag_handlers import Administration
-from allocator.service.tokens import Tokens
+from allocator.service.token_admin import Tokens
 
 PATIENCE = 60.0
 

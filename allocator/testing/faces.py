@@ -12,7 +12,7 @@ from allocator.backend import check_statement
 from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting
 from allocator.schemes.checks import shown
 from allocator.sync import Allocator
-from allocator.testing.backend import MemoryBackend
+from allocator.testing.memory_backend import MemoryBackend
 from allocator.testing.supplies import AtOnce, MemoryMeteors, MemorySequence, MemorySnowflakes
 
 OF_A_DATABASE = ("token", "shards", "shard_hosts", "fleet")

@@ -19,7 +19,7 @@ from sqlalchemy import create_engine, insert
 from allocator.database.store import Database
 from allocator.database.tables import segment
 from allocator.schemes.tag import Tag
-from allocator.service.tokens import Tokens
+from allocator.service.token_admin import Tokens
 
 PAGES = ("/", "/console/inspect", "/console/inspect?id=5", "/console/fleet", "/console/doctor", "/console/new")
 MANY = 10_000

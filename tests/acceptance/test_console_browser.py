@@ -10,7 +10,7 @@ from rig.browser import DARK, DESKTOP, LIGHT, PHONE, Visit, browser
 from rig.service import Served
 
 from allocator.database.store import Database
-from allocator.service.tokens import Tokens
+from allocator.service.token_admin import Tokens
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -35,7 +35,7 @@ from allocator import (
 )
 from allocator.database.store import Database
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
-from allocator.service.tokens import Tokens
+from allocator.service.token_admin import Tokens
 
 
 class Made:

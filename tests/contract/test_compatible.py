@@ -9,7 +9,7 @@ import pytest
 from rig.service import Reply, Served
 
 from allocator.database.store import Database
-from allocator.service.tokens import Tokens
+from allocator.service.token_admin import Tokens
 
 FORM = "application/x-www-form-urlencoded"
 

@@ -19,7 +19,7 @@ from allocator.fleet.tags import Tags
 from allocator.remote.client import Service
 from allocator.schemes.tag import Tag
 from allocator.service.sequences import page_of
-from allocator.testing.rows import Rows
+from allocator.testing.memory_rows import Rows
 
 ENDINGS = ("-b", ".a", "0", ":c", "A", "Z", "_d", "a", "b")
 """Their order byte by byte is not that of a language."""

@@ -1064,7 +1064,7 @@ def test_tags_are_not_changed_on_a_part_of_the_shards(face, shards, monkeypatch)
     def unusable(known, url):
         raise InvalidDatabase(f"{url} needs a driver, which is not installed")
 
-    monkeypatch.setattr("allocator.fleet.fleet.sibling", unusable)
+    monkeypatch.setattr("allocator.fleet.serving.sibling", unusable)
     ids = face(shards=[one])
     alone = face(one)
     assert ids.ticket("a") > 0

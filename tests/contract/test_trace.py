@@ -15,7 +15,7 @@ from rig.wire import Wire
 
 from allocator import Allocator, DatabaseUnavailable, InvalidId, InvalidSetting, MeteorSettings
 from allocator.backend import databases_at
-from allocator.doctor.trace import claims_of, trace
+from allocator.doctor.tracing import claims_of, trace
 from allocator.rules.claim_log import claim_in
 from allocator.schemes.layout import Layout
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
-from allocator.fleet.fleet import Fleet
 from allocator.fleet.grow import Growth
+from allocator.fleet.serving import Fleet
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.residues import Lane, is_outgrown
 from rig.fleet import MemoryShard

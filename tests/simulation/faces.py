@@ -13,7 +13,7 @@ from unittest.mock import patch
 import allocator.aio
 import allocator.database.connection
 import allocator.database.registry
-import allocator.fleet.fleet
+import allocator.fleet.serving
 import allocator.generators.meteor
 import allocator.generators.segment_supply
 import allocator.generators.sequence
@@ -65,7 +65,7 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (allocator.generators.segment_supply.SegmentSupply, {"_granted": note_what_is_late}),
     (allocator.generators.sequence, {"monotonic": clocks.monotonic}),
     (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
-    (allocator.fleet.fleet, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
+    (allocator.fleet.serving, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
     (allocator.generators.snowflake, {"time": clocks.Time, "threading": threads.Threading}),
     (
         allocator.generators.meteor,

@@ -15,7 +15,7 @@ from allocator.service.console import board as module
 from allocator.service.console.board import Board
 from allocator.service.console.peers import Peers
 from allocator.service.console.pulse import ALL
-from allocator.service.console.rows import Figure
+from allocator.service.console.tag_table import Figure
 
 
 class Databases:

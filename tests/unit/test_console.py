@@ -21,9 +21,9 @@ from allocator.service.console.cached import PAUSE, Cached
 from allocator.service.console.history import Ring, Sample, together
 from allocator.service.console.peers import ASKED_FOR, FRESH, MOST_ASKED, Peers, Told
 from allocator.service.console.pulse import ALL, STRIDE, TAG_SECONDS, Pulse
-from allocator.service.console.rows import PAGE, Figure, days_left, lasting, page_of, row_of, sorting, sum_of
 from allocator.service.console.screen import Screen
 from allocator.service.console.sessions import LASTING, Seal, cookie_name, is_from_us, own_path
+from allocator.service.console.tag_table import PAGE, Figure, days_left, lasting, page_of, row_of, sorting, sum_of
 from allocator.service.console.views import asked_of
 
 DIGEST = bytes(range(32))

@@ -37,7 +37,7 @@ from allocator import (
 from allocator.backend import Backend
 from allocator.runtime.iterators import LockedIterator, exhaust
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
-from allocator.testing.backend import MemoryBackend
+from allocator.testing.memory_backend import MemoryBackend
 from allocator.testing.supplies import Watched
 
 AWAY = DatabaseUnavailable("the server is being moved")

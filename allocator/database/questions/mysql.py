@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from allocator.database.grants import user
 from allocator.database.questions.asking import Facts, Question, ahead, listed, named, pairs, room_within, rows
-from allocator.database.questions.tables import NUMBERED, TAG_COLUMNS
+from allocator.database.questions.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.tables import metadata
 
 VARIABLES = (

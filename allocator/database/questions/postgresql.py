@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from allocator.database.grants import SEQUENCE, SERVED
 from allocator.database.questions.asking import Facts, Question, ahead, listed, named, pairs, room_within, rows
-from allocator.database.questions.tables import NUMBERED, TAG_COLUMNS
+from allocator.database.questions.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.tables import metadata
 from allocator.errors import DatabaseRefused
 

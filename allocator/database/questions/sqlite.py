@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.questions.asking import Facts, Question, listed, named, rows
-from allocator.database.questions.tables import NUMBERED, TAG_COLUMNS
+from allocator.database.questions.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.tables import metadata
 
 

@@ -13,7 +13,7 @@ from allocator.service.console.cached import PATIENCE, Cached, Held
 from allocator.service.console.history import Sample, together
 from allocator.service.console.peers import Peers, Told
 from allocator.service.console.pulse import ALL, Pulse
-from allocator.service.console.rows import Figure, Page, Row, page_of, row_of, sorting, sum_of
+from allocator.service.console.tag_table import Figure, Page, Row, page_of, row_of, sorting, sum_of
 from allocator.service.console.visitors import Visitor
 from allocator.service.readiness import Watch
 from allocator.service.sequences import Sequences

@@ -15,7 +15,7 @@ from time import time
 from typing import NamedTuple
 
 from allocator.service.console.history import Sample
-from allocator.service.console.rows import Figure
+from allocator.service.console.tag_table import Figure
 
 ASKED_FOR = 20.0
 """Seconds for which a question is answered; longer than a page waits before it asks again."""

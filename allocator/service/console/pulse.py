@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from math import inf
 
 from allocator.service.console.history import Ring, Sample
-from allocator.service.console.rows import Figure, lasting
+from allocator.service.console.tag_table import Figure, lasting
 from allocator.service.id_handlers import Ids
 
 ALL = ""

@@ -16,7 +16,7 @@ from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, settle, unknown
-from allocator.testing.rows import Rows
+from allocator.testing.memory_rows import Rows
 
 P = ParamSpec("P")
 T = TypeVar("T")
