@@ -173,7 +173,8 @@ class ShardVerbs:
     def read_shard(self, connection: Connection) -> Shard | None:
         return connection.perform(lambda view: view.get(SHARD, 1))
 
-    read_member = read_shard  # no upgrade writes a row here
+    def read_member(self, connection: Connection, alone: bool = False) -> Shard | None:
+        return self.read_shard(connection)  # no upgrade writes a row here
 
 
 class Dialect(SegmentVerbs, GroundVerbs, NodeVerbs, ShardVerbs):
