@@ -56,7 +56,8 @@ SCHEMA_LOCK = "allocator_schema_change"
 
 
 IN_CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
-"""Plugins for which PyMySQL sends the password as it is, or what is as good."""
+"""Plugins for which PyMySQL sends the password as it is. With caching_sha2_password and sha256_password the server may
+also learn it, by a key that it names itself, and without them nobody logs in: there the rule of hosts stands alone."""
 
 
 class InClear:
