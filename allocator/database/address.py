@@ -125,6 +125,7 @@ def address_of(database: object) -> Address:
 
 
 def of_engine(engine: Engine) -> Address:
+    check_password(engine.url, engine.url)
     dialect = dialect_named(engine.url.get_backend_name(), shown(engine.url))
     # Same creator and events as the user's pool, but none of its connections and nothing of its capacity.
     pool = engine.pool.recreate()
@@ -147,8 +148,10 @@ def of_url(given: str | URL) -> Address:
     except (ArgumentError, ValueError):
         # The text may hold a password, so neither it nor the error that quotes it is shown.
         raise InvalidDatabase(
-            "this is not a database URL; one looks like sqlite:///ids.db or postgresql+psycopg://user:password@host/name"
+            "this is not a database URL; one looks like sqlite:///ids.db or "
+            "postgresql+psycopg://user:password@host/name, and an @ in the password is written %40"
         ) from None
+    check_password(url, given)
     backend, _, driver = url.drivername.partition("+")
     dialect = dialect_named(backend, shown(url))
     scheme = dialect.name if backend == "postgres" else backend
@@ -160,6 +163,20 @@ def of_url(given: str | URL) -> Address:
     if dialect.embedded and url.database and is_file(url.database):
         url = url.set(database=str(Path(url.database).absolute()))  # a daemon changes its folder later
     return Address(dialect, url, told, partial(create_engine, url), frozenset(url.query))
+
+
+def check_password(url: URL, given: str | URL) -> None:
+    """Refuse a password with an `@` in it: what follows is read as the host, the name or the query, and printed."""
+    if url.password is None:
+        return
+    queries = given.partition("?")[2].split("&") if isinstance(given, str) else []
+    # A name with an @ can be given as a URL object of SQLAlchemy's.
+    name = url.database or "" if isinstance(given, str) else ""
+    if any("@" in part for part in (url.host or "", name, *(query.partition("=")[0] for query in queries))):
+        raise InvalidDatabase(
+            f"{url.drivername}://{url.username}:… holds an @ that is not percent-encoded; write %40 for each @ of the "
+            "password"
+        )
 
 
 def place_of(told: str) -> URL:

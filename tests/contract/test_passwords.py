@@ -13,11 +13,11 @@ from rig.databases import with_schema
 from rig.servers import KINDS
 from rig.sql import execute, values
 from rig.thief import Thief, thief
-from sqlalchemy import make_url
+from sqlalchemy import create_engine, make_url
 
 from allocator import Allocator, InvalidDatabase, InvalidSetting
 from allocator.cli import main
-from allocator.database.address import of_url, place_of
+from allocator.database.address import address_of, of_url, place_of
 from allocator.database.store import Database, sibling
 
 
@@ -187,3 +187,26 @@ def test_what_is_no_host_is_refused(given):
 def test_a_service_is_not_told_of_hosts():
     with pytest.raises(InvalidSetting, match="shard_hosts are settings of the service"):
         Allocator("https://ids.example", shard_hosts="db-*.internal")
+
+
+@pytest.mark.parametrize(
+    "rest", ["word@host/name", "wo/rd@host/name", "wo?rd@host/name", "word:1@host/name", "@host/name"]
+)
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "mysql+pymysql"])
+def test_a_password_with_an_at_sign_is_not_printed(scheme, rest):
+    with pytest.raises(InvalidDatabase, match="%40") as refused:
+        address_of(f"{scheme}://user:first@{rest}")
+
+    assert not [part for part in ("first", "word", "rd") if part in str(refused.value).replace("password", "")]
+
+
+def test_nor_by_an_engine():
+    with pytest.raises(InvalidDatabase, match=r"user:… .* %40") as refused:
+        address_of(create_engine("postgresql+psycopg://user:first@word@host/name"))
+
+    assert "word@" not in str(refused.value)
+
+
+def test_an_at_sign_elsewhere_is_no_password():
+    for given in ("postgresql+psycopg://user:a%40b@host/name?application_name=me@here", "sqlite:///a@b.db"):
+        assert address_of(given).shown
