@@ -65,7 +65,7 @@ class Runner:
                     pause = min(2 * pause, MAX_CONTENDED_PAUSE)
                 # One that was lost at once had gone stale in the pool; one that took its time is a server in trouble.
                 elif attempt or not is_stale(error) or passed > self.timeout / 2:
-                    raise translate(error, self.dialect, self.address.shown) from error
+                    raise translate(error, self.dialect, self.address.shown, passed) from error
             except AllocatorError:
                 raise
             except Exception as error:

@@ -37,9 +37,17 @@ OF_CODE = {
 
 FILE_REFUSED = "{where} refuses: {words}; check that the folder exists, and who may read and write there"
 
+LOCKED = (
+    "{where} is locked by another process, or by another connection of this one: waited {waited:.3g} seconds; end the "
+    "transaction that is open there (fuser and the path list the processes), or give the ids a file of their own"
+)
 
-def translate(error: SQLAlchemyError, dialect: Dialect, where: str) -> AllocatorError:
+
+def translate(error: SQLAlchemyError, dialect: Dialect, where: str, waited: float) -> AllocatorError:
     code = code_of(error, dialect)
+    # The pool of a file is one connection: who waits for that in vain waits behind a claim that waits for the lock.
+    if dialect.embedded and (code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) or isinstance(error, PoolTimeout)):
+        return DatabaseUnavailable(LOCKED.format(where=where, waited=waited))
     kind = dialect.errors.get(code, DatabaseUnavailable)
     advice = FILE_REFUSED if dialect.embedded and kind is DatabaseRefused else OF_CODE.get(code, ADVICE[kind])
     return kind(advice.format(where=where, words=words_of(error)))

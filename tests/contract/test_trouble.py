@@ -684,3 +684,24 @@ def test_a_server_that_does_not_call_itself_postgresql_is_used(face, fresh, tag)
     )
 
     assert face(fresh).next_id(tag) == 1
+
+
+LOCKED = r"is locked by another process, .*: waited 0\.\d+ seconds; end the transaction"
+
+
+def test_a_locked_file_is_called_locked(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    database = Database(url, 0.3)
+    database.upgrade_schema()
+    with closing(sqlite3.connect(tmp_path / "ids.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(DatabaseUnavailable, match=LOCKED):
+            database.run(database.dialect.list_segments)
+    database.close()
+
+
+def test_a_call_behind_one_that_waits_for_the_lock_of_a_file_says_so_too(tmp_path):
+    database = Database(f"sqlite:///{tmp_path}/ids.db", 0.3)
+    with database.engine.connect(), pytest.raises(DatabaseUnavailable, match=LOCKED):
+        database.run(database.dialect.list_segments)
+    database.close()

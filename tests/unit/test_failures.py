@@ -23,7 +23,7 @@ def error(*told: object) -> DBAPIError:
 
 @pytest.mark.parametrize("told", [NOT_PREPARED, NOT_PRIMARY, READ_ONLY, HOOK])
 def test_a_member_that_was_left_alone_is_unavailable_and_its_connections_are_left(told):
-    found = translate(error(*told), MySQL(), "here")
+    found = translate(error(*told), MySQL(), "here", 0.0)
 
     assert type(found) is DatabaseUnavailable
     assert str(told[0]) in MySQL.misplaced
@@ -44,7 +44,7 @@ def test_a_standby_of_postgresql_is_left_and_a_server_that_hides_its_wal_is_not(
     told.sqlstate = code  # type: ignore[attr-defined]
 
     assert (PostgreSQL().code(told) in PostgreSQL.misplaced) is is_left
-    assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here")) is DatabaseUnavailable
+    assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is DatabaseUnavailable
 
 
 def test_what_certification_rolled_back_is_run_again():
@@ -55,4 +55,4 @@ def test_what_certification_rolled_back_is_run_again():
 def test_what_an_engine_does_not_have_is_refused_and_not_tried_for_ever():
     told = (1235, "function LOCK IN SHARE MODE has only noop implementation in tidb now")
 
-    assert type(translate(error(*told), MySQL(), "here")) is DatabaseRefused
+    assert type(translate(error(*told), MySQL(), "here", 0.0)) is DatabaseRefused
