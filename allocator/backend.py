@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
-from allocator.errors import InvalidSetting, InvalidTag
+from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag
 from allocator.fleet.tags import Tags
 from allocator.generators.meteor import NodeRegistry
 from allocator.generators.segment_supply import Source
@@ -23,7 +23,7 @@ from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import MAX_SHARDS
 
 ATTEMPTS = 3
-"""One shard that does not answer costs a call so much of its timeout at most."""
+"""Each shard may use a third of the call's timeout."""
 
 
 @runtime_checkable
@@ -115,6 +115,17 @@ class Databases:
     def serving(self) -> list[Any]:
         """All databases that serve these tags."""
         return self.fleet.opened() if self._is_fleet() else [self.database]
+
+
+def overdue(backend: Backend, seconds: float) -> DatabaseUnavailable:
+    """The error of a call whose time is over, with the last one of a database as its cause."""
+    fleet = getattr(backend, "fleet", None)  # neither a service nor an allocator in memory has one
+    troubles = fleet.troubles() if fleet else []
+    cause = next((error for error in troubles if error), None)
+    late = "no shard answered" if len(troubles) > 1 else "the database did not answer"
+    found = DatabaseUnavailable(f"{late} within {seconds:g} seconds" + (f"; the last error: {cause}" if cause else ""))
+    found.__cause__ = cause
+    return found
 
 
 @contextmanager

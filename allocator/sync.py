@@ -9,7 +9,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
 
-from allocator.backend import Backend, backend_of
+from allocator.backend import Backend, backend_of, overdue
 from allocator.errors import DatabaseUnavailable, InvalidSetting, Uncopyable
 from allocator.fleet.tags import Tags
 from allocator.generators.batching import Refills
@@ -203,7 +203,7 @@ class Allocator(Uncopyable):
         return self._background.submit(self._backend.ticket, check_tag(kind), monotonic() + self._terms.timeout)
 
     def _overdue(self) -> DatabaseUnavailable:
-        return DatabaseUnavailable(f"no shard answered within {self._terms.timeout:g} seconds")
+        return overdue(self._backend, self._terms.timeout)
 
     @property
     def tags(self) -> Tags:

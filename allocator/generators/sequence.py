@@ -136,7 +136,8 @@ def drawn(
             found = result_of(future, seconds)
         except TimeoutError:
             future.cancel()
-            raise overdue() from None
+            error = overdue()
+            raise error from error.__cause__
         if process is background.closed:
             return found
         # Forked while it waited, as in a signal handler: what came is the parent's.

@@ -31,6 +31,7 @@ class Observed:
     def __init__(self, backend: Backend, told: Told) -> None:
         self.backend = backend
         self._told = told
+        self.fleet = getattr(backend, "fleet", None)
         self.close = backend.close
         self.abandon = backend.abandon
 

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 
 import pytest
@@ -37,6 +37,7 @@ from allocator import (
 from allocator.database import mysql
 from allocator.database.store import Database
 from allocator.fleet.grow import Growth
+from allocator.generators.sequence import drawn
 from allocator.rules import fleet_growth as rules
 
 on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb"], indirect=True)
@@ -283,7 +284,7 @@ def test_when_all_are_down_it_says_so_within_the_deadline(face, shards):
         ids = face(shards=[one.url, two.url], timeout=1)
         first = ids.ticket("invoice")
         one.refuse(), two.refuse()
-        with pytest.raises(DatabaseUnavailable, match="no shard can be used|no shard answered"):
+        with pytest.raises(DatabaseUnavailable, match="no shard can be used|no shard answered within 1 seconds"):
             ids.ticket("invoice")
         one.accept()
         end = time.monotonic() + 20
@@ -1088,3 +1089,17 @@ def test_the_first_ticket_may_begin_above_those_of_another_table(face, shards):
     assert len(set(tickets)) == 4
     assert {ticket % 2 for ticket in tickets} == {0, 1}
     assert 5000 < min(tickets) < 5100
+
+
+@pytest.mark.parametrize(("count", "late"), [(1, "the database did not answer"), (2, "no shard answered")])
+def test_a_call_whose_time_is_over_names_the_last_error(tmp_path, count, late):
+    with Allocator(shards=[f"sqlite:///{tmp_path}/{number}.db" for number in range(count)], timeout=2) as ids:
+        bare = ids._overdue()
+        assert str(bare) == f"{late} within 2 seconds"
+        assert bare.__cause__ is None
+        ids._backend.fleet._fail(0, DatabaseUnavailable("connection refused"))
+        with pytest.raises(DatabaseUnavailable) as found:
+            drawn(Future, ids._background, 0.0, ids._overdue)
+
+    assert str(found.value) == f"{late} within 2 seconds; the last error: connection refused"
+    assert str(found.value.__cause__) == "connection refused"
