@@ -88,7 +88,7 @@ class Opening:
                 database.may_create = create
                 database.check_schema()
                 self._servers[number] = database.run(database.dialect.read_server)
-                row = self._row_of(database)
+                row = self._row_of(number)
             except AllocatorError as error:
                 self.errors[number] = error
             rows.append(row)
@@ -101,7 +101,7 @@ class Opening:
 
     def _check_lost(self, missing: list[int]) -> None:
         """Raise unless the rows were made since they were looked for."""
-        if any(self._row_of(self._databases[number]) for number in missing):
+        if any(self._row_of(number) for number in missing):
             return
         raise lost(self._databases[missing[0]].address.shown)
 
@@ -154,7 +154,7 @@ class Opening:
         for number, row in enumerate(rows):
             if row is None and number != decider and not self._complete(number, first):
                 return False  # by another name, or not at all: wait for whoever began
-        rows = [self._row_of(database) for database in self._databases]
+        rows = [self._row_of(number) for number in range(len(self._databases))]
         if {row.key for row in rows if row} != {member.key for member in first.members}:
             return False  # it was begun with others: they are needed too
         named = zip(self._databases, rows, strict=True)
@@ -184,18 +184,20 @@ class Opening:
             known[identity] = where
             if rows[number] is None:
                 database.run(database.dialect.check_owner if len(rows) > 1 else database.dialect.check_writer)
-            if rows[number] is None and self._is_used(database) and self._row_of(database) is None:
+            if rows[number] is None and self._is_used(database) and self._row_of(number) is None:
                 if len(rows) > 1:
                     raise used_before(where)
                 raise ShardMisconfigured(
                     f"{where} has given tickets, and its row of allocator_shard is lost; restore that"
                 )
 
-    def _row_of(self, database: Database) -> Shard | None:
-        """None also where nothing was drawn under it, unless it is what is asked for."""
+    def _row_of(self, number: int) -> Shard | None:
+        """None also where nothing was drawn under it, unless it is what is asked for.
+
+        One that was written on another server stays: tickets that were drawn under it may be forgotten here."""
+        database, alone = self._databases[number], len(self._databases) == 1
         row = database.run(database.dialect.read_shard)
-        alone = len(self._databases) == 1
-        if row is None or (alone and self._suits(row)):
+        if row is None or (alone and (self._suits(row) or row.server != self._servers[number])):
             return row
         return database.run(database.dialect.read_member, alone)
 

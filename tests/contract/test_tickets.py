@@ -749,6 +749,17 @@ def test_a_process_that_knew_a_database_alone_follows_the_fleet_that_is_made_of_
 
 
 @once
+def test_tickets_of_another_server_do_not_begin_again_by_another_statement(face, shards):
+    """Its row was written elsewhere: tickets that were drawn there may be forgotten here."""
+    url = with_schema(shards(1)[0])
+    face(url).next_id("order")
+    execute(url, "UPDATE allocator_shard SET server = 'other'")
+    for tickets in ("count", "replace"):
+        with pytest.raises(ShardMisconfigured):
+            face(url, tickets=tickets).ticket("invoice")
+
+
+@once
 @on_one_of_each
 def test_a_shard_that_lost_its_row_is_not_begun_anew(face, shards):
     urls = shards(2)
