@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, inspect, text
 
-from allocator.database.questions.asking import named
 from allocator.database.store import Database
 from allocator.database.tables import VERSION_TABLE, metadata
 
-READ, ADD, CHANGE, REMOVE = "SELECT", "INSERT", "UPDATE", "DELETE"
+READ, ADD, CHANGE = "SELECT", "INSERT", "UPDATE"
 
 SERVED: Mapping[str, tuple[str, ...]] = {
     "allocator_segment": (READ, ADD, CHANGE),
@@ -65,14 +64,13 @@ def tokens(connection: Connection, schema: str, to: str) -> list[str]:
 
 
 def postgresql(connection: Connection, role: str) -> Rights:
-    words = named(
-        connection,
+    question = text(
         "SELECT quote_ident(:role) AS role, quote_ident(:role || '_owner') AS owner, "
         "quote_ident(current_database()) AS database, "
         "quote_ident(coalesce((SELECT nspname FROM pg_namespace JOIN pg_class ON relnamespace = pg_namespace.oid "
         "WHERE pg_class.oid = to_regclass('allocator_segment')), current_schema())) AS schema",
-        role=role,
     )
+    words = connection.execute(question, {"role": role}).mappings().one()
     to, owner, database, schema = words["role"], words["owner"], words["database"], words["schema"]
     entry = [f"GRANT CONNECT ON DATABASE {database} TO {to};", f"GRANT USAGE ON SCHEMA {schema} TO {to};"]
     tables = [f"GRANT {', '.join(rights)} ON {schema}.{name} TO {to};" for name, rights in served(connection).items()]
