@@ -134,7 +134,7 @@ def test_an_id_is_taken_apart_as_it_is_typed(visits, place):
 
     assert page.get_by_role("heading", name="meteor").is_visible()
     page.get_by_label("An id").fill("neither")
-    page.get_by_text("an id is a number, 24 hex digits or a UUID").wait_for()
+    page.get_by_text("an id is a number, 24 hex digits, a UUID, a TSID or a ULID").wait_for()
 
 
 def test_a_lesser_token_is_refused(visits, place):
