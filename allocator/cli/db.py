@@ -1,4 +1,4 @@
-"""`allocator db upgrade|current|check`."""
+"""`allocator db upgrade|current|check|guard`."""
 
 from __future__ import annotations
 
@@ -98,3 +98,20 @@ def check(url: str, as_json: bool) -> None:
         show(as_json, {"problems": found}, "\n".join(found) or f"{database.address.shown}: the tables are as needed")
     if found:
         sys.exit(REFUSED)
+
+
+@db.command()
+@click.option("--sql", "as_sql", is_flag=True, help="Print the statements; they are run by whoever may make triggers.")
+@command
+def guard(url: str, as_json: bool, as_sql: bool) -> None:
+    """Print triggers that keep the rows of tags: max_value never falls, no tag is renamed or deleted.
+
+    Give them to the database's own client. The lines that begin with DROP take the guard away.
+    """
+    from allocator.database.address import address_of
+    from allocator.database.guard import script, statements
+
+    if not as_sql:
+        raise click.UsageError("the guard is made by hand; --sql prints the statements")
+    dialect = address_of(url).dialect
+    show(as_json, {"statements": statements(dialect)}, script(dialect))

@@ -25,6 +25,8 @@ ADVICE: dict[type[AllocatorError], str] = {
     SchemaDamaged: "{where} holds a table that was altered by hand: {words}; see: allocator db check",
 }
 
+GUARDED = {"postgresql": "ID001", "mysql": "1644", "sqlite": "SQLITE_CONSTRAINT_TRIGGER"}
+"""What the triggers of `guard.py` end a statement with."""
 MISSTATED, NO_SCHEMA, UNPROVEN, READ_ONLY = "misstated", "3F000", "unproven", "25006"
 OF_CODE = {
     MISSTATED: "{where} cannot be used: {words}; check the URL and its arguments",
@@ -32,6 +34,11 @@ OF_CODE = {
     "default_transaction_read_only = off",
     NO_SCHEMA: "{where} refuses: {words}; check that the search_path of the user or the URL names a schema that exists",
     UNPROVEN: "{where} is named by the fleet, and its server does not log in by SCRAM: {words}; give its URL too",
+    **dict.fromkeys(
+        GUARDED.values(),
+        "{where} refuses: {words}, and a trigger stopped the statement; raise numbers only, or drop the guard first: "
+        "the lines with DROP of allocator db guard --sql",
+    ),
 }
 """Advice that is more exact than that of the kind. The first is no code of a server: its driver refused an argument."""
 

@@ -13,12 +13,13 @@ from sqlalchemy.dialects.mysql import dialect as sql_dialect
 from sqlalchemy.dialects.mysql import insert
 
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
+from allocator.database.driver_errors import GUARDED
 from allocator.database.mysql_identity import RUN, cluster_of, is_merely_like_it, times, version_of
 from allocator.database.mysql_multi import Answer, sent
 from allocator.database.mysql_session import IN_TRANSACTION, SESSION, number_as
 from allocator.database.tables import epoch, segment, worker
 from allocator.database.verbs.batch import CLAIMABLE, Wanted, ends_of, listed
-from allocator.database.verbs.segments import RAISED, claiming
+from allocator.database.verbs.segments import RAISED, claiming, execute
 from allocator.database.verbs.server_run import NOWHERE
 from allocator.database.verbs.tickets import FENCE, FLOOR, drawn_by, with_server
 from allocator.errors import (
@@ -46,6 +47,7 @@ RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span WHERE s.tag = 
 READ = f"SELECT s.tag, s.max_value FROM {CLAIMED} WHERE s.tag = w.name"
 CLAIM_BATCH = ("START TRANSACTION", FREE, RAISE, READ, "COMMIT")
 """Lock what is free and may be claimed, raise it, read what it was raised to."""
+RAISED_TO = "SELECT max_value, LAST_INSERT_ID() FROM allocator_segment WHERE tag = %(name)s"
 REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} LOCK IN SHARE MODE"
 COUNT = (
     f"INSERT INTO allocator_ticket_counter (type, id) SELECT :type, LAST_INSERT_ID(:first) {FENCE} LOCK IN SHARE MODE "
@@ -88,6 +90,7 @@ class MySQL(Dialect):
     misplaced = frozenset({"1047", "1180", "1290", "1792", "1836", "3100"})
     errors = {
         "1062": MaxValueWentBack,
+        GUARDED["mysql"]: MaxValueWentBack,
         "1044": DatabaseRefused,
         "1045": DatabaseRefused,
         "1049": DatabaseRefused,
@@ -186,6 +189,18 @@ class MySQL(Dialect):
 
     def end_of(self, result: CursorResult[Any], name: str) -> int | None:
         return end_told(name, result.rowcount, warned(result), result.lastrowid)
+
+    def carry_out(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
+        """A table with triggers, as those of the guard, tells no id in its answer: then one message reads it too."""
+        if not connection.info.get("guarded"):
+            result = execute(connection, claim, parameters)
+            if result.rowcount != 1 or result.lastrowid or warned(result):
+                return self.end_of(result, name)
+            connection.info["guarded"] = True  # what was claimed is burnt: a proxy may answer from another session
+        words = ("START TRANSACTION", named(claim), RAISED_TO, "COMMIT")
+        _, raised, read, _ = answers = self.answers(connection, words, parameters)
+        as_claimed = [end for end, told in read.rows if end == told]  # and changed by no trigger
+        return end_told(name, raised.found, any(one.warnings for one in answers), *as_claimed or [0])
 
     def answers(self, connection: Connection, words: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
         """To a transaction that is one message, and is undone where it ended with an error."""

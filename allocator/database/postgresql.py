@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
-from allocator.database.driver_errors import MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN, code_of
+from allocator.database.driver_errors import GUARDED, MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN, code_of
 from allocator.database.libpq import code_of_words, only_scram
 from allocator.database.tables import epoch, segment, worker
 from allocator.database.verbs.batch import CLAIMABLE, Wanted, ends_of, listed, statement
@@ -88,6 +88,7 @@ class PostgreSQL(Dialect):
     misplaced = frozenset({READ_ONLY})
     errors = {
         "23505": MaxValueWentBack,
+        GUARDED["postgresql"]: MaxValueWentBack,
         "28000": DatabaseRefused,
         "28P01": DatabaseRefused,
         "3D000": DatabaseRefused,

@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from allocator.database.dialect import Dialect
+from allocator.database.guard import strangers
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
 from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
 from allocator.runtime.forks import in_child
@@ -94,7 +95,7 @@ def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
     triggers = [
         f"trigger {name} on {expected.name}: a trigger can change what a claim gets; drop it"
         for expected in metadata.sorted_tables
-        for name in dialect.triggers(connection, expected.name)
+        for name in strangers(connection, dialect, expected.name)
     ]
     return [*all_damages(connection), *triggers]
 

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Update, func, text
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import GUARDED
 from allocator.database.tables import epoch, segment, worker
 from allocator.database.verbs.batch import CLAIMABLE, Wanted, ends_of, listed, rows_of, statement
 from allocator.database.verbs.segments import RAISED, claiming
@@ -73,7 +74,7 @@ class SQLite(Dialect):
     insert_missing = insert(segment).on_conflict_do_nothing()
     insert_missing_ground = insert(epoch).on_conflict_do_nothing()
     insert_missing_worker = insert(worker).on_conflict_do_nothing()
-    embedded = True
+    embedded = looks_first = True
     begin = "BEGIN IMMEDIATE"
     replacing = REPLACE
     clock = "CAST(strftime('%s', 'now') AS INTEGER)"
@@ -81,6 +82,7 @@ class SQLite(Dialect):
     errors = {
         "SQLITE_CONSTRAINT_PRIMARYKEY": MaxValueWentBack,
         "SQLITE_CONSTRAINT_UNIQUE": MaxValueWentBack,
+        GUARDED["sqlite"]: MaxValueWentBack,
         "SQLITE_CANTOPEN": DatabaseRefused,
         "SQLITE_ERROR": DatabaseRefused,
         "SQLITE_NOTADB": DatabaseRefused,

@@ -8,6 +8,7 @@ from sqlalchemy import CheckConstraint, Connection, Inspector, Table, inspect
 
 from allocator.database import schema
 from allocator.database.dialect import Dialect
+from allocator.database.guard import strangers
 from allocator.database.tables import metadata
 from allocator.errors import AllocatorError
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
@@ -52,7 +53,7 @@ def of_shape(inspector: Inspector, table: Table) -> Iterable[Finding]:
 
 def of_triggers(connection: Connection, dialect: Dialect) -> Iterable[Finding]:
     names = [table.name for table in metadata.sorted_tables]
-    found = [f"{trigger} on {name}" for name in names for trigger in dialect.triggers(connection, name)]
+    found = [f"{trigger} on {name}" for name in names for trigger in strangers(connection, dialect, name)]
     if found:
         yield Finding("trigger", DANGER, f"triggers or rules can change what a claim gets: {few(found)}", "drop them")
 

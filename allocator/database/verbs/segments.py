@@ -18,6 +18,7 @@ from sqlalchemy import (
     bindparam,
     case,
     column,
+    exists,
     func,
     literal,
     literal_column,
@@ -78,6 +79,8 @@ LANE = (
 class SegmentVerbs(EpochVerbs):
     insert_missing: ClassVar[Insert]
     """Insert a row of `allocator_segment`, or nothing when its tag is there."""
+    looks_first: ClassVar[bool] = False
+    """Before a row is made: a trigger of the guard's comes before `insert_missing` sees that its tag is there."""
     locks_what_it_reads: ClassVar[bool] = False
     """A fleet that begins to grow must wait for rows made under the old numbering, by this lock or a coarser one."""
 
@@ -89,6 +92,10 @@ class SegmentVerbs(EpochVerbs):
     def end_of(self, result: CursorResult[Any], name: str) -> int | None:
         """What a claim brought, None if no row matched."""
         return only_row(result.all(), name)
+
+    def carry_out(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
+        """Run a claim: what it brought."""
+        return self.end_of(execute(connection, claim, parameters), name)
 
     def claim_segment(
         self, connection: Connection, name: str, size: int, lane: Lane, seen: int, crossing: Crossing | None = None
@@ -104,7 +111,7 @@ class SegmentVerbs(EpochVerbs):
         else:
             claim = crossed(self.claim, self.server_here(connection))
             parameters |= crossed_by(crossing, parameters)
-        return self.end_of(execute(connection, claim, parameters), name)
+        return self.carry_out(connection, claim, parameters, name)
 
     def read_segment(self, connection: Connection, name: str) -> Tag | None:
         rows = connection.execute(READ_ONE, {"name": name}).all()
@@ -131,6 +138,8 @@ class SegmentVerbs(EpochVerbs):
         source = select(*values, literal_column(self.run_here(connection)), *LANE).where(shard.c.id == 1)
         if self.locks_what_it_reads:
             source = source.with_for_update(read=True)
+        if self.looks_first:
+            source = select(source.subquery()).where(~exists().where(segment.c.tag == tag.name))
         made = self.insert_missing.from_select([*row, "epoch", "shard_offset", "shard_step"], source)
         if connection.execute(made.execution_options(preserve_rowcount=True)).rowcount == 1:
             return True

@@ -1,0 +1,141 @@
+"""Triggers by which a database itself keeps `allocator_segment`: `max_value` never falls, and no tag goes.
+
+They are made by whoever may, from the statements that `allocator db guard --sql` prints, and known by name and text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sqlalchemy import Connection, text
+
+from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import GUARDED
+from allocator.database.tables import segment
+
+FALL = "the guard keeps max_value of a tag from falling"
+RENAME = "the guard keeps tags from being renamed"
+DELETE = "the guard keeps tags from being deleted"
+REPLACED = "the guard keeps the row of a tag from being replaced by a new one"
+ERRCODE = GUARDED["postgresql"]
+
+
+class Trigger(NamedTuple):
+    """One trigger: how it is made, and what the database says of it for as long as nobody has changed it."""
+
+    name: str
+    made: str
+    told: tuple[object, ...]
+
+
+PLPGSQL = f"""
+BEGIN
+  IF TG_OP <> 'UPDATE' THEN
+    RAISE EXCEPTION '{DELETE}' USING ERRCODE = '{ERRCODE}';
+  END IF;
+  IF NEW.max_value < OLD.max_value THEN
+    RAISE EXCEPTION '{FALL}' USING ERRCODE = '{ERRCODE}';
+  END IF;
+  IF NEW.tag <> OLD.tag THEN
+    RAISE EXCEPTION '{RENAME}' USING ERRCODE = '{ERRCODE}';
+  END IF;
+  RETURN NEW;
+END
+"""
+FUNCTION = f"CREATE FUNCTION allocator_guard() RETURNS trigger LANGUAGE plpgsql AS $guard${PLPGSQL}$guard$"
+BEFORE_ROW, BEFORE_TRUNCATE = 1 + 2 + 8 + 16, 2 + 32
+"""The bits of `pg_trigger.tgtype`."""
+
+TRIGGERS_OF_POSTGRESQL = (
+    "SELECT tgname, prosrc, tgtype, tgenabled = 'O' AND tgqual IS NULL AND tgattr = CAST('' AS int2vector) "
+    "AND lanname = 'plpgsql' AND proconfig IS NULL "
+    "FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid JOIN pg_language ON pg_language.oid = prolang "
+    "WHERE tgrelid = to_regclass('allocator_segment') AND NOT tgisinternal"
+)
+"""It fires, for each row and column, and runs as it was made."""
+TRIGGERS_OF_MYSQL = (
+    "SELECT trigger_name, action_statement, action_timing, event_manipulation FROM information_schema.triggers "
+    "WHERE event_object_schema = DATABASE() AND event_object_table = 'allocator_segment'"
+)
+TRIGGERS_OF_SQLITE = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'allocator_segment'"
+
+
+def postgresql(name: str, event: str, level: str, bits: int) -> Trigger:
+    made = f"CREATE TRIGGER {name} BEFORE {event} ON allocator_segment FOR EACH {level}"
+    return Trigger(name, f"{made} EXECUTE FUNCTION allocator_guard()", (squeezed(PLPGSQL), bits, True))
+
+
+def mysql(name: str, event: str, body: str) -> Trigger:
+    made = f"CREATE TRIGGER {name} BEFORE {event} ON allocator_segment FOR EACH ROW\n{body}"
+    return Trigger(name, made, (squeezed(body), "BEFORE", event))
+
+
+def sqlite(name: str, event: str, condition: str, sentence: str) -> Trigger:
+    made = f"CREATE TRIGGER {name} BEFORE {event} ON allocator_segment{condition}\nBEGIN"
+    made = f"{made} SELECT RAISE(ABORT, '{sentence}'); END"
+    return Trigger(name, made, (squeezed(made),))
+
+
+def signal(sentence: str) -> str:
+    return f"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{sentence}'"
+
+
+def squeezed(words: object) -> object:
+    """A client may have changed the blanks."""
+    return " ".join(words.split()) if isinstance(words, str) else words
+
+
+UPDATED = f"""BEGIN
+  IF NEW.max_value < OLD.max_value THEN {signal(FALL)}; END IF;
+  IF CAST(NEW.tag AS BINARY) <> CAST(OLD.tag AS BINARY) THEN {signal(RENAME)}; END IF;
+END"""
+IS_THERE = " WHEN EXISTS (SELECT 1 FROM allocator_segment WHERE tag = NEW.tag)"
+"""REPLACE deletes a row of SQLite's past its triggers, and then inserts another one."""
+
+TRIGGERS: Mapping[str, tuple[Trigger, ...]] = {
+    "postgresql": (
+        postgresql("allocator_guard_rows", "UPDATE OR DELETE", "ROW", BEFORE_ROW),
+        postgresql("allocator_guard_truncate", "TRUNCATE", "STATEMENT", BEFORE_TRUNCATE),
+    ),
+    "mysql": (
+        mysql("allocator_guard_update", "UPDATE", UPDATED),
+        mysql("allocator_guard_delete", "DELETE", signal(DELETE)),
+    ),
+    "sqlite": (
+        sqlite("allocator_guard_fall", "UPDATE", " WHEN NEW.max_value < OLD.max_value", FALL),
+        sqlite("allocator_guard_rename", "UPDATE", " WHEN NEW.tag IS NOT OLD.tag", RENAME),
+        sqlite("allocator_guard_delete", "DELETE", "", DELETE),
+        sqlite("allocator_guard_replace", "INSERT", IS_THERE, REPLACED),
+    ),
+}
+ASKED = {"postgresql": TRIGGERS_OF_POSTGRESQL, "mysql": TRIGGERS_OF_MYSQL, "sqlite": TRIGGERS_OF_SQLITE}
+
+
+def statements(dialect: Dialect) -> list[str]:
+    """What makes the guard, in place of one that is there; the lines that begin with DROP take it away."""
+    triggers, on = TRIGGERS[dialect.name], " ON allocator_segment" if dialect.name == "postgresql" else ""
+    gone = [f"DROP TRIGGER IF EXISTS {one.name}{on}" for one in triggers]
+    made = [one.made for one in triggers]
+    if on:
+        return [*gone, "DROP FUNCTION IF EXISTS allocator_guard()", FUNCTION, *made]
+    return [*gone, *made]
+
+
+def script(dialect: Dialect) -> str:
+    """The same for the database's own client; that of MySQL ends a statement at a semicolon within a body."""
+    if dialect.name != "mysql":
+        return "\n".join(f"{one};" for one in statements(dialect))
+    dropped = [f"{one};" for one in statements(dialect) if one.startswith("DROP")]
+    made = [f"{one.made}//" for one in TRIGGERS[dialect.name]]
+    return "\n".join([*dropped, "DELIMITER //", *made, "DELIMITER ;"])
+
+
+def strangers(connection: Connection, dialect: Dialect, table_name: str) -> list[str]:
+    """The triggers and rules on a table which are not the guard's, or not as it made them."""
+    found = dialect.triggers(connection, table_name)
+    if not found or table_name != segment.name:
+        return found
+    ours = {one.name: one.told for one in TRIGGERS[dialect.name]}
+    told = {row[0]: tuple(map(squeezed, row[1:])) for row in connection.execute(text(ASKED[dialect.name]))}
+    return [name for name in found if name not in ours or told.get(name) != ours[name]]

@@ -1,0 +1,193 @@
+"""The triggers of `allocator db guard --sql`: ids are drawn as without them, and no row of a tag is set back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from rig.ailing import changed, named
+from rig.databases import with_schema
+from rig.sql import execute, values
+from rig.wire import Wire
+
+from allocator import Allocator, MaxValueWentBack, SchemaDamaged, TagExists
+from allocator.cli import main
+from allocator.database.store import Database
+from allocator.doctor import examine
+from allocator.fleet.grow import Growth
+from allocator.schemes.residues import ALL
+from allocator.schemes.segment import Claim
+from allocator.schemes.tag import Tag
+
+on_servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+on_mysql = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+
+
+def asked(url: str, *words: str) -> str:
+    return CliRunner().invoke(main, ["db", *words, "--url", url]).output
+
+
+def statements(url: str) -> list[str]:
+    found: list[str] = json.loads(asked(url, "guard", "--sql", "--json"))["statements"]
+    return found
+
+
+@pytest.fixture
+def guarded(fresh: str) -> str:
+    """A database with the guard."""
+    execute(fresh, *statements(fresh))
+    return fresh
+
+
+ROW = "(tag, max_value, step, max_step, id_limit) VALUES ('order', 0, 10, 10, 1000)"
+REFUSED = [
+    ("UPDATE allocator_segment SET max_value = max_value - 1", "max_value of a tag from falling"),
+    ("UPDATE allocator_segment SET tag = 'Order'", "tags from being renamed"),
+    ("DELETE FROM allocator_segment", "tags from being deleted"),
+]
+OF_KIND = {
+    "postgres": ("TRUNCATE allocator_segment", "tags from being deleted"),
+    "mysql": (f"REPLACE INTO allocator_segment {ROW}", "tags from being deleted"),
+    "sqlite": (f"REPLACE INTO allocator_segment {ROW}", "the row of a tag from being replaced"),
+}
+OF_KIND["mariadb"] = OF_KIND["mysql"]
+
+
+def test_what_sets_a_row_back_is_refused_and_without_the_guard_it_is_done(guarded, kind):
+    with Allocator(guarded) as ids:
+        ids.reserve("order", 10)
+        state = ids.tags.get("order")
+        database = ids._backend.database
+        for statement, words in (*REFUSED, OF_KIND[kind]):
+            with pytest.raises(MaxValueWentBack, match=f"the guard keeps {words}.*; raise numbers only, or drop"):
+                database.run(lambda connection, words=statement: connection.exec_driver_sql(words))
+        assert ids.tags.get("order") == state
+
+    execute(guarded, *(one for one in statements(guarded) if one.startswith("DROP")))
+    execute(guarded, OF_KIND[kind][0], REFUSED[2][0])
+    assert values(guarded, "SELECT count(*) FROM allocator_segment") == [0]
+
+
+def test_ids_are_drawn_and_tags_are_managed_under_the_guard(guarded, face):
+    ids = face(guarded, step=10)
+    drawn = [*(ids.next_id("order") for _ in range(25)), *ids.reserve("order", 30), *ids.reserve("order", 1)]
+    ids.tags.create("user", start_after=5)
+    with pytest.raises(TagExists):
+        ids.tags.create("user")
+    ids.tags.set("user", start_after=500, margin=7, step=3)
+    ids.tags.repair("user")
+
+    assert len(set(drawn)) == 56
+    assert ids.next_id("user") > 500
+    assert len({face(guarded, step=10).next_id("order"), *drawn}) == 57
+
+
+def test_batches_are_claimed_under_the_guard(guarded, kind):
+    database, names = Database(guarded), ["a", "b", "c"]
+    for name in names:
+        database.open_segment(Tag(name), create=True)
+    wanted = {name: Claim(10, {ALL: 0}) for name in names}
+    assert database.claim_segments(wanted) == dict.fromkeys(names, range(1, 11))
+    assert database.claim_segment("a", 5, {ALL: 10})[0] > 10
+    database.close()
+
+
+@on_servers
+def test_a_claim_is_one_round_trip_under_the_guard(guarded, face):
+    with Wire(guarded) as wire:
+        ids = face(wire.url, step=5, max_step=5)
+        ids.reserve("order", 1), ids.reserve("order", 1)
+        wire.reset()
+        drawn = [number for _ in range(20) for number in ids.reserve("order", 1)]
+
+        assert (wire.round_trips, len(set(drawn))) == (20, 20)
+        ids.close()
+
+
+CHANGED = {
+    "postgres": (
+        "CREATE OR REPLACE FUNCTION allocator_guard() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+        "ALTER TABLE allocator_segment DISABLE TRIGGER allocator_guard_rows",
+    ),
+    "mysql": (
+        "CREATE TRIGGER allocator_guard_update BEFORE UPDATE ON allocator_segment FOR EACH ROW SET @touched = 1",
+        "CREATE TRIGGER allocator_guard_update AFTER UPDATE ON allocator_segment FOR EACH ROW SET @touched = 1",
+    ),
+    "sqlite": (
+        "CREATE TRIGGER allocator_guard_fall BEFORE UPDATE ON allocator_segment BEGIN SELECT 1; END",
+        "CREATE TRIGGER allocator_guard_fall AFTER UPDATE ON allocator_segment BEGIN SELECT 1; END",
+    ),
+}
+CHANGED["mariadb"] = CHANGED["mysql"]
+
+
+def test_the_guard_is_known_and_one_that_was_changed_is_found(guarded, kind):
+    assert asked(guarded, "check").endswith("the tables are as needed\n")
+    assert "trigger" not in named(examine(guarded))
+    for words in CHANGED[kind]:
+        name = "allocator_guard_" + {"sqlite": "fall", "postgres": "rows"}.get(kind, "update")
+        if kind != "postgres":
+            execute(guarded, f"DROP TRIGGER {name}")
+        execute(guarded, words)
+        assert f"trigger {name} on allocator_segment" in asked(guarded, "check")
+        assert name in named(examine(guarded))["trigger"].found
+
+        execute(guarded, *statements(guarded))
+        assert "trigger" not in named(examine(guarded))
+
+
+LOWERS = "CREATE TRIGGER lowers BEFORE UPDATE ON allocator_segment FOR EACH ROW SET NEW.max_value = OLD.max_value"
+
+
+@on_mysql
+def test_a_trigger_beside_the_guard_that_changes_what_is_claimed_gives_no_id_twice(guarded):
+    with Allocator(guarded, step=5, max_step=5) as ids:
+        drawn = [*ids.reserve("order", 5), *ids.reserve("order", 5)]
+        with changed(guarded, LOWERS, "DROP TRIGGER lowers"), pytest.raises(SchemaDamaged, match="has a trigger"):
+            drawn += ids.reserve("order", 5)
+        drawn += ids.reserve("order", 5)
+
+    assert len(set(drawn)) == 15
+
+
+def test_a_fleet_grows_under_the_guard_while_it_is_used(guarded, kind, new_database):
+    added = with_schema(new_database(kind))
+    execute(added, *statements(added))
+    with Allocator(guarded, step=3, max_step=3) as alone:
+        drawn = [alone.next_id("order") for _ in range(8)]
+        growth = Growth([Database(guarded)])
+        growth.begin()
+        growth.add(Database(added))
+        growth.grow(100)
+        growth.close()
+        with Allocator(shards=[guarded, added], step=3, max_step=3) as together:
+            for _ in range(20):
+                drawn += [alone.next_id("order"), together.next_id("order"), together.next_id("order")]
+
+    assert len(set(drawn)) == 68
+    assert {number % 2 for number in drawn[-30:]} == {0, 1}
+
+
+def test_ids_of_another_server_are_adopted_under_the_guard(guarded, tmp_path):
+    old = f"sqlite:///{tmp_path}/old.db"
+    execute(
+        old,
+        "CREATE TABLE leaf_alloc (biz_tag VARCHAR(128) PRIMARY KEY, max_id BIGINT, step INT, description TEXT, "
+        "update_time TIMESTAMP)",
+        "INSERT INTO leaf_alloc VALUES ('order', 5001, 10, '', NULL), ('user', 71, 10, '', NULL)",
+    )
+    with Allocator(guarded) as ids:
+        ids.reserve("order", 10)
+        for _ in range(2):
+            done = CliRunner().invoke(main, ["adopt", "leaf", "--from", old, "--url", guarded])
+            assert done.exit_code == 0, done.output
+        assert (ids.reserve("order", 1)[0] > 5000, ids.reserve("user", 1)[0] > 70) == (True, True)
+
+
+def test_a_url_is_enough_to_print_it():
+    """No server is asked, and a client of the database's own can run what is printed."""
+    printed = asked("mysql+pymysql://nobody@nowhere.invalid/ids", "guard", "--sql")
+    assert "DELIMITER //\n" in printed
+    assert "END//\n" in printed
+    assert asked("sqlite://", "guard").endswith("--sql prints the statements\n")
