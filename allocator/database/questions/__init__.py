@@ -1,15 +1,1 @@
 """What a database can be asked about its own health, for the doctor."""
-
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-
-from allocator.database.questions import mysql, postgresql, sqlite
-from allocator.database.questions.asking import Question
-
-QUESTIONS: Mapping[str, Sequence[Question]] = {
-    "postgresql": postgresql.QUESTIONS,
-    "mysql": mysql.QUESTIONS,
-    "sqlite": sqlite.QUESTIONS,
-}
-"""By the name of the dialect."""

@@ -135,7 +135,7 @@ class SegmentVerbs(EpochVerbs):
         """Make the row, unless there is one already: False then."""
         row = row_of(tag)
         values = [literal(value, segment.c[name].type) for name, value in row.items()]
-        source = select(*values, literal_column(self.run_here(connection)), *LANE).where(shard.c.id == 1)
+        source = select(*values, literal_column(self.run_here(connection)).label("epoch"), *LANE).where(shard.c.id == 1)
         if self.locks_what_it_reads:
             source = source.with_for_update(read=True)
         if self.looks_first:
