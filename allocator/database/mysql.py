@@ -200,7 +200,7 @@ class MySQL(Dialect):
         words = ("START TRANSACTION", named(claim), RAISED_TO, "COMMIT")
         _, raised, read, _ = answers = self.answers(connection, words, parameters)
         as_claimed = [end for end, told in read.rows if end == told]  # and changed by no trigger
-        return end_told(name, raised.found, any(one.warnings for one in answers), *as_claimed or [0])
+        return end_told(name, raised.found, any(one.warnings for one in answers), *as_claimed[:1] or [0])
 
     def answers(self, connection: Connection, words: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
         """To a transaction that is one message, and is undone where it ended with an error."""

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from allocator.database.dialect import Dialect
-from allocator.database.questions.by_database import QUESTIONS
 from allocator.database.questions.asking import Facts, answers
+from allocator.database.questions.by_database import QUESTIONS
 from allocator.database.questions.table_shape import of_schema, of_tables
 from allocator.database.store import Database
 from allocator.database.verbs.batch import BatchVerbs

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import pytest
+from alembic import command
 from click.testing import CliRunner
 from rig.ailing import changed, named
 from rig.databases import with_schema
@@ -13,6 +15,7 @@ from rig.wire import Wire
 
 from allocator import Allocator, MaxValueWentBack, SchemaDamaged, TagExists
 from allocator.cli import main
+from allocator.database import schema
 from allocator.database.store import Database
 from allocator.doctor import examine
 from allocator.fleet.grow import Growth
@@ -183,6 +186,18 @@ def test_ids_of_another_server_are_adopted_under_the_guard(guarded, tmp_path):
             done = CliRunner().invoke(main, ["adopt", "leaf", "--from", old, "--url", guarded])
             assert done.exit_code == 0, done.output
         assert (ids.reserve("order", 1)[0] > 5000, ids.reserve("user", 1)[0] > 70) == (True, True)
+
+
+def test_the_schema_goes_back_and_forth_under_the_guard_which_is_made_again(guarded, kind):
+    for to in ("0004", "base"):
+        database, config = Database(guarded, timeout=60), schema.alembic_config()
+        with closing(database):
+            with database.engine.connect() as connection, database.dialect.schema_change(connection, 60):
+                config.attributes[schema.CONNECTION] = connection
+                command.downgrade(config, to)
+            database.upgrade_schema()
+        execute(guarded, *statements(guarded))
+        assert asked(guarded, "check").endswith("the tables are as needed\n")
 
 
 def test_a_url_is_enough_to_print_it():
