@@ -73,7 +73,7 @@ class Runner:
         raise AssertionError("unreachable")
 
     def _whole(self) -> AbstractContextManager[None]:
-        """What no fork may fall into the middle of."""
+        """Block forks while a SQLite statement runs."""
         return GATE.statement() if self.dialect.embedded else nullcontext()
 
     def _check_there(self) -> None:

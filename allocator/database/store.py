@@ -143,7 +143,7 @@ def starting_after(template: Tag, value: int) -> Tag:
 def tell(name: str, crossing: Crossing | None) -> None:
     if crossing and crossing.skip:
         log.warning(
-            "tag %r was claimed on %s before, and goes on at %s: %d are left out, which may be forgotten there",
+            "tag %r: the database server changed (%s → %s); skipping %d ids that may already be in use",
             name,
             crossing.here.was,
             crossing.here.epoch,

@@ -23,7 +23,7 @@ LEAST_RUNS = 20
 """Restarts, failovers and restores, each of which costs a tag its margin."""
 
 CLOCK_SECONDS = 5.0
-"""By which two clocks may differ without a word: what NTP allows, and the way of the question."""
+"""Clock skew that is ignored: NTP jitter plus the round trip."""
 
 
 def of_tags(tags: Sequence[Tag], lane: Lane) -> list[Finding]:

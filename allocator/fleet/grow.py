@@ -108,7 +108,7 @@ class Growth(Roster):
             with suppress(Again):
                 return self._grow(margin, above)
         raise ShardMisconfigured(
-            "the shards are held to different plans, as after a restore in the midst of growing; begin anew: "
+            "shards disagree about the growth in progress (one may have been restored); undo it with: "
             "allocator shards grow --take-back"
         )
 
@@ -238,7 +238,7 @@ class Growth(Roster):
         self._lost(found)
         lead = lead_of(found)
         lead.database.run(lead.database.dialect.check_writer)
-        # Asked after the others: what they are held to and the lead does not know of is dead, and will not come back.
+        # Read the lead last: a fence on another shard whose growth the lead has already dropped is stale.
         row = lead.database.run(lead.database.dialect.read_shard)
         ours = row.target if row else None
         if ours is not None:

@@ -16,8 +16,7 @@ NODES_LEFT_OUT = 256
 """More than the starts of processes that a failover or a restore may have forgotten, and one part in 4096 of all."""
 
 SECONDS = 1024
-"""By their second, two moves from one row leave out so many numbers more: by fewer than a thousand on average, since a
-million must last for all starts and moves."""
+"""Skip 256 + (now mod 1024) node numbers, so two servers that continue from the same row rarely pick the same ones."""
 
 LEASES_LEFT_OUT_MS = 300_000
 """Five of the usual leases; the clock of who leases one later is set forward by what is left of this."""

@@ -1,4 +1,4 @@
-"""What a call looks at before it asks for a lock: where whoever has it will never let it go, the call is refused."""
+"""Checks before taking a lock: refuse if its owner can never release it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Refilled = Callable[[Collection[str], float], None]
 
 
 def nobody(tags: Collection[str], seconds: float) -> None:
-    """Hears nothing."""
+    """Ignore refills: no figures were asked for."""
 
 
 class Figures:

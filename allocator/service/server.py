@@ -149,7 +149,10 @@ def check_entry(settings: ServeSettings) -> None:
                 "create NAME; or serve this machine alone, without tokens, with: allocator serve --open"
             )
     if not made:
-        log.warning("until a token is made, whoever is on this machine may do everything: --open")
+        log.warning(
+            "no token exists: serving this machine only, without authentication. Create one with: "
+            "allocator tokens create NAME"
+        )
 
 
 def is_loopback(host: str) -> bool:

@@ -419,7 +419,7 @@ def test_open_is_for_this_machine_alone(tmp_path):
     with Served(f"sqlite:///{tmp_path}/ids.db", is_open=False, ALLOCATOR_OPEN="1") as service:
         first, second = (line["message"] for line in service.lines()[:2])
         assert first == f"serving ids out of sqlite+pysqlite:///{tmp_path}/ids.db"
-        assert "until a token is made, whoever is on this machine may do everything" in second
+        assert "no token exists: serving this machine only, without authentication. Create one with" in second
         assert service.address.startswith("http://127.0.0.1:")
         assert service.post("/v1/meteor").status == 200
 
