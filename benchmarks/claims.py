@@ -204,7 +204,7 @@ def redis_acts(stack: ExitStack) -> dict[str, Act]:
 def round_trips(place: Place) -> float | None:
     """Counted on the wire; None where no proxy is at hand, or there is no wire."""
     try:
-        wire_of: Any = importlib.import_module("rig.wire").Wire
+        wire_of: Any = importlib.import_module("support.faults.tcp_proxy").Wire
     except ImportError:
         return None
     if place.backend == "sqlite":

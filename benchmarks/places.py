@@ -84,16 +84,16 @@ def places(urls: Sequence[str], servers: bool) -> Iterator[list[Place]]:
 def of_the_tests() -> Iterator[list[Place]]:
     """Real servers, each with a database of this run: from a URL, a container, or a binary on this machine."""
     os.environ.setdefault("ALLOCATOR_TEST_ON_DISK", "1")  # a claim costs what a commit costs there
-    rig: Any = importlib.import_module("rig.servers")
+    available: Any = importlib.import_module("support.servers.available")
     kinds = {"postgres": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
-    rig.SERVERS.start(set(kinds))
+    available.SERVERS.start(set(kinds))
     name = f"allocator_bench_{RUN}"
     with ExitStack() as stack:
-        stack.callback(rig.SERVERS.stop)
+        stack.callback(available.SERVERS.stop)
         found = []
         for kind, word in kinds.items():
-            server = rig.SERVERS.found[kind]
-            if isinstance(server, rig.Absent):
+            server = available.SERVERS.found[kind]
+            if isinstance(server, available.Absent):
                 print(f"{word} is left out: {server}")
                 continue
             url = server.database(name)

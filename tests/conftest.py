@@ -1,4 +1,4 @@
-"""Fixtures that every kind of test shares; see `rig/`."""
+"""Fixtures that every kind of test shares; see `support/`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig.databases import databases, one_of_each, with_schema
-from rig.faces import FACES, Faces
-from rig.servers import KINDS, SERVERS
-from rig.service import Served
-from rig.sql import execute
 from sqlalchemy import Engine, create_engine, make_url
+from support.applications.faces import FACES, Faces
+from support.servers.administrator import execute
+from support.servers.available import KINDS, SERVERS
+from support.servers.databases import databases, one_of_each, with_schema
+from support.service.served import Served
 
 from allocator import Allocator
 from allocator.database.tables import metadata

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rig.servers import KINDS, Server, Servers
+from support.servers.available import KINDS, Server, Servers
 from tqdm import tqdm
 from uv import find_uv_bin
 

@@ -13,8 +13,8 @@ import threading
 import time
 from pathlib import Path
 
-from rig.browser import DARK, DESKTOP, LIGHT, PHONE, Visit, browser
-from rig.service import Served
+from support.service.browser import DARK, DESKTOP, LIGHT, PHONE, Visit, browser
+from support.service.served import Served
 
 from allocator.database.store import Database
 from allocator.service.token_admin import Tokens

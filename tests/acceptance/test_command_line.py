@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
-from rig.throwaway import free_port
+from support.servers.throwaway import free_port
 
 from allocator import Allocator
 from allocator.cli import main

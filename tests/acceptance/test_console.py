@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from rig.guarded import Guarded
-from rig.patience import until
-from rig.seat import Seat
-from rig.service import Served
-from rig.sql import execute
-from rig.wire import Wire
 from sqlalchemy import create_engine, insert
+from support.faults.tcp_proxy import Wire
+from support.processes.patience import until
+from support.servers.administrator import execute
+from support.service.console_user import Seat
+from support.service.guarded import Guarded
+from support.service.served import Served
 
 from allocator.database.store import Database
 from allocator.database.tables import segment

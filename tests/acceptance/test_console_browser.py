@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from rig.browser import DARK, DESKTOP, LIGHT, PHONE, Visit, browser
-from rig.service import Served
+from support.service.browser import DARK, DESKTOP, LIGHT, PHONE, Visit, browser
+from support.service.served import Served
 
 from allocator.database.store import Database
 from allocator.service.token_admin import Tokens

@@ -25,11 +25,11 @@ import pytest
 import urllib3
 import yaml
 from click.testing import CliRunner
-from rig.containers import IMAGES
-from rig.servers import required
-from rig.sql import execute
-from rig.throwaway import free_port
 from sqlalchemy import URL, make_url
+from support.servers.administrator import execute
+from support.servers.available import required
+from support.servers.containers import IMAGES
+from support.servers.throwaway import free_port
 
 import allocator
 from allocator.cli import main

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner, Result
-from rig.sql import execute
+from support.servers.administrator import execute
 
 from allocator.cli import main
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rig.documents import NOT_RUN, PARSED, README, ROOT, RUN, Block, blocks, pages
-from rig.reading import Reading, alike, promised
+from support.documents.pages import NOT_RUN, PARSED, README, ROOT, RUN, Block, blocks, pages
+from support.documents.reader import Reading, alike, promised
 
 PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
 MAX_NOT_RUN = 20

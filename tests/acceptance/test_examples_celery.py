@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from rig.prefork import celery, results
+from support.processes.prefork import celery, results
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "celery_worker"
 TASKS, EACH = 16, 25

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rig.django_shop import environment, manage, managed, run
-from rig.prefork import Asked, gunicorn, serving
-from rig.throwaway import free_port
+from support.applications.django_shop import environment, manage, managed, run
+from support.processes.prefork import Asked, gunicorn, serving
+from support.servers.throwaway import free_port
 
 pytest.importorskip("django")
 

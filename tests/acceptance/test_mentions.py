@@ -10,7 +10,18 @@ from typing import Any
 import click
 import pytest
 from prometheus_client import CollectorRegistry
-from rig.documents import INDENTED, README, ROOT, all_words, anchors, blocks, commands_named, links, pages, prose
+from support.documents.pages import (
+    INDENTED,
+    README,
+    ROOT,
+    all_words,
+    anchors,
+    blocks,
+    commands_named,
+    links,
+    pages,
+    prose,
+)
 
 import allocator
 from allocator.cli import main

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from rig.prefork import Asked, celery, gunicorn, results, serving
-from rig.throwaway import free_port
+from support.processes.prefork import Asked, celery, gunicorn, results, serving
+from support.servers.throwaway import free_port
 
 APPLICATION = """
 import os, time

@@ -17,9 +17,9 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from rig.patience import until
-from rig.service import Served
-from rig.wire import Wire
+from support.faults.tcp_proxy import Wire
+from support.processes.patience import until
+from support.service.served import Served
 
 from allocator import Allocator
 from allocator.database.store import Database

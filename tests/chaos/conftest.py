@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from rig.reports import write
+from support.documents.reports import write
 
 QUICK = 3.0
 SEED = pytest.StashKey[int]()

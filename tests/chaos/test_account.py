@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rig.account import audited, merged, outside, overlap, runs_of, size
-from rig.drawing import CLAIMED, DRAWN, FAILED, Account
+from support.processes.account import audited, merged, outside, overlap, runs_of, size
+from support.processes.drawing import CLAIMED, DRAWN, FAILED, Account
 
 Write = Callable[..., None]
 

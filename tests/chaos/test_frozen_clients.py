@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rig.snare import SECONDS, Client, Snare
-from rig.trouble import FilePlace
 from sqlalchemy import make_url
+from support.faults.stopped_process import SECONDS, Client, Snare
+from support.faults.trouble import FilePlace
 
 from allocator import DatabaseUnavailable
 from allocator.database.store import Database

@@ -15,13 +15,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from rig.account import Audit, audited
-from rig.containers import killable
-from rig.crew import TAGS, Crew
-from rig.databases import with_schema
-from rig.proxy import Proxy
-from rig.trouble import FilePlace, Place, ServerPlace, planned, skipping, troubled
 from sqlalchemy import make_url
+from support.faults.trouble import FilePlace, Place, ServerPlace, planned, skipping, troubled
+from support.faults.unreliable_network import Proxy
+from support.processes.account import Audit, audited
+from support.processes.crew import TAGS, Crew
+from support.servers.containers import killable
+from support.servers.databases import with_schema
 from tqdm import tqdm
 
 from allocator import Allocator

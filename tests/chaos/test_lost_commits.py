@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rig.account import Audit, audited
-from rig.containers import Killable, killable
-from rig.crew import TAGS, Crew
-from rig.databases import with_schema
-from rig.sql import execute
-from rig.trouble import ServerPlace, skipping
+from support.faults.trouble import ServerPlace, skipping
+from support.processes.account import Audit, audited
+from support.processes.crew import TAGS, Crew
+from support.servers.administrator import execute
+from support.servers.containers import Killable, killable
+from support.servers.databases import with_schema
 from tqdm import tqdm
 
 from allocator import Allocator

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig.containers import killable
-from rig.databases import with_schema
-from rig.drawing import AccountedAllocator
-from rig.trouble import FilePlace, skipping
-from rig.wire import Wire
 from sqlalchemy import make_url
+from support.faults.tcp_proxy import Wire
+from support.faults.trouble import FilePlace, skipping
+from support.processes.drawing import AccountedAllocator
+from support.servers.containers import killable
+from support.servers.databases import with_schema
 from tqdm import tqdm
 
 RATE, FROZEN = 20_000, 60

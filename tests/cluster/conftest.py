@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rig.cluster import Cluster
-from rig.databases import with_schema
-from rig.galera import Galera
-from rig.grouped import GroupReplication
-from rig.reports import reporting
-from rig.trouble import skipping
-from rig.writers import Writers
+from support.clusters.cluster import Cluster
+from support.clusters.galera import Galera
+from support.clusters.group_replication import GroupReplication
+from support.clusters.writers import Writers
+from support.documents.reports import reporting
+from support.faults.trouble import skipping
+from support.servers.databases import with_schema
 
 report = reporting("cluster")
 

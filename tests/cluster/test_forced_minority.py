@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import pytest
-from rig.cluster import MEMBERS, Cluster
-from rig.grouped import PORT
+from support.clusters.cluster import MEMBERS, Cluster
+from support.clusters.group_replication import PORT
 
 from allocator import Allocator
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from rig.runs import account, in_order, its_own, its_own_first, only, under_load
-from rig.writers import wait
+from support.clusters.runs import account, in_order, its_own, its_own_first, only, under_load
+from support.clusters.writers import wait
 
 ISOLATED = 15
 NOTICED = 9

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from rig.cluster import MEMBERS
-from rig.runs import account, in_order, its_own, its_own_first, only, under_load
-from rig.writers import wait
+from support.clusters.cluster import MEMBERS
+from support.clusters.runs import account, in_order, its_own, its_own_first, only, under_load
+from support.clusters.writers import wait
 
 ISOLATED = 20
 NOTICED = 6

@@ -7,9 +7,9 @@ out.
 from __future__ import annotations
 
 import pytest
-from rig.cluster import MEMBERS
-from rig.runs import TIMEOUT, account, its_own_first
-from rig.writers import wait
+from support.clusters.cluster import MEMBERS
+from support.clusters.runs import TIMEOUT, account, its_own_first
+from support.clusters.writers import wait
 
 SELDOM = ("SET GLOBAL innodb_flush_log_at_trx_commit = 0", "SET GLOBAL innodb_flush_log_at_timeout = 5")
 LAZY = {

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 from click.testing import CliRunner, Result
-from rig.databases import with_schema
-from rig.sql import execute
 from sqlalchemy import Engine, create_engine, text
+from support.servers.administrator import execute
+from support.servers.databases import with_schema
 
 from allocator import Allocator, Tag
 from allocator.cli import main

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 
 import pytest
-from rig.wire import Turn, Wire
 from sqlalchemy import create_engine, event, make_url, text
+from support.faults.tcp_proxy import Turn, Wire
 
 from allocator import Allocator, AsyncAllocator, Exhausted, MaxValueWentBack, SchemaOutOfDate
 from allocator.database import mysql, postgresql

@@ -13,8 +13,8 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from rig.service import Served
-from rig.sql import execute
+from support.servers.administrator import execute
+from support.service.served import Served
 
 import allocator.errors
 from allocator import (

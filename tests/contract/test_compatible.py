@@ -6,7 +6,7 @@ from collections.abc import Callable
 from urllib.parse import urlencode
 
 import pytest
-from rig.service import Reply, Served
+from support.service.served import Reply, Served
 
 from allocator.database.store import Database
 from allocator.service.token_admin import Tokens

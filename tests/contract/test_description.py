@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rig.service import Served
+from support.service.served import Served
 
 from allocator.database.store import Database
 from allocator.rules.token import SCHEMES, VERBS

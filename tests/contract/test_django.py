@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig.django_shop import AS_MYSQLDB, environment
+from support.applications.django_shop import AS_MYSQLDB, environment
 
 pytest.importorskip("django")
 
@@ -31,11 +31,11 @@ def stories() -> dict[str, subprocess.CompletedProcess[str]]:
 def story(
     kind: str, new_database: Callable[[str], str], stories: dict[str, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> dict[str, Any]:
-    """What `rig.django_story` found, once for each database."""
+    """What `support.applications.django_story` found, once for each database."""
     if kind not in stories:
         url = new_database(kind)
         (tmp_path / "told.py").write_text((AS_MYSQLDB if kind in {"mysql", "mariadb"} else "") + SETTINGS)
-        command = [sys.executable, "-m", "rig.django_story", str(tmp_path)]
+        command = [sys.executable, "-m", "support.applications.django_story", str(tmp_path)]
         stories[kind] = subprocess.run(
             command, env=environment(tmp_path, url, "told"), capture_output=True, text=True, check=False, timeout=120
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig.django_shop import AS_MYSQLDB, environment, run
+from support.applications.django_shop import AS_MYSQLDB, environment, run
 
 pytest.importorskip("django")
 

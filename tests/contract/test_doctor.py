@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from rig.ailing import Patient, changed, named
-from rig.databases import one_of_each
-from rig.servers import KINDS, server
-from rig.sql import execute, values
-from rig.throwaway import free_port
-from rig.wire import Wire
 from sqlalchemy import create_engine
+from support.faults.ill_databases import Patient, changed, named
+from support.faults.tcp_proxy import Wire
+from support.servers.administrator import execute, values
+from support.servers.available import KINDS, server
+from support.servers.databases import one_of_each
+from support.servers.throwaway import free_port
 
 from allocator import Allocator, AsyncAllocator, InvalidDatabase, InvalidSetting, MeteorSettings
 from allocator.database.questions.asking import ANOTHER, Question, answers

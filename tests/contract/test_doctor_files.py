@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rig.ailing import Patient, named
-from rig.sql import execute
+from support.faults.ill_databases import Patient, named
+from support.servers.administrator import execute
 
 from allocator import doctor
 from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy

@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from rig.ailing import named
-from rig.sql import execute
+from support.faults.ill_databases import named
+from support.servers.administrator import execute
 
 from allocator import Allocator
 from allocator.database.store import Database

@@ -10,12 +10,12 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from click.testing import CliRunner, Result
-from rig.ailing import changed, named
-from rig.databases import databases, with_schema
-from rig.servers import KINDS
-from rig.sql import execute
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import DBAPIError
+from support.faults.ill_databases import changed, named
+from support.servers.administrator import execute
+from support.servers.available import KINDS
+from support.servers.databases import databases, with_schema
 
 from allocator import Allocator, AllocatorError
 from allocator.cli import main

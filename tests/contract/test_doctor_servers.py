@@ -10,12 +10,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from rig.ailing import Patient, changed, replica_of
-from rig.patience import until
-from rig.servers import own
-from rig.sql import execute, values
-from rig.throwaway import postgres_binaries
 from sqlalchemy import create_engine, make_url
+from support.faults.ill_databases import Patient, changed, replica_of
+from support.processes.patience import until
+from support.servers.administrator import execute, values
+from support.servers.available import own
+from support.servers.throwaway import postgres_binaries
 
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, examine
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from time import sleep, time_ns
 
 import pytest
-from rig.sql import execute, values
 from sqlalchemy import create_engine, make_url, text
+from support.servers.administrator import execute, values
 
 from allocator import (
     Allocator,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from rig.drawers import Thread
-from rig.forgetful import Promoted
-from rig.machine_postgres import Postgres
-from rig.machines import Templates, until
-from rig.scenes import SCENES
-from rig.servers import without
-from rig.story import Story
-from rig.verdict import VERDICTS
+from support.faults.forgetting import Promoted
+from support.faults.forgetting_scenes import SCENES
+from support.faults.forgetting_story import Story
+from support.faults.forgetting_verdict import VERDICTS
+from support.processes.drawers import Thread
+from support.servers.available import without
+from support.servers.machine_postgres import Postgres
+from support.servers.machines import Templates, until
 
 from allocator import Allocator, DatabaseUnavailable
 

@@ -8,10 +8,10 @@ from contextlib import closing
 import pytest
 from alembic import command
 from click.testing import CliRunner
-from rig.ailing import changed, named
-from rig.databases import with_schema
-from rig.sql import execute, values
-from rig.wire import Wire
+from support.faults.ill_databases import changed, named
+from support.faults.tcp_proxy import Wire
+from support.servers.administrator import execute, values
+from support.servers.databases import with_schema
 
 from allocator import Allocator, MaxValueWentBack, SchemaDamaged, TagExists
 from allocator.cli import main

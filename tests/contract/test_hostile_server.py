@@ -10,7 +10,7 @@ from itertools import repeat
 from time import monotonic, time
 
 import pytest
-from rig.hostile import DRIPS, FLOODS, Hostile, saying
+from support.service.hostile_server import DRIPS, FLOODS, Hostile, saying
 
 import allocator.remote.deadline
 from allocator import (

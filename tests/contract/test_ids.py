@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from rig.sql import execute
 from sqlalchemy import create_engine, text
+from support.servers.administrator import execute
 
 from allocator import (
     JAVASCRIPT_MAX_ID,

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 
 import pytest
-from rig.sql import execute
+from support.servers.administrator import execute
 
 from allocator import (
     Allocator,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from rig.service import Served
 from sqlalchemy import create_engine, insert
+from support.service.served import Served
 
 import allocator.remote.client
 from allocator import Allocator, DatabaseRefused, DatabaseUnavailable

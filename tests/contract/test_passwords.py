@@ -9,11 +9,11 @@ from time import monotonic
 
 import pytest
 from click.testing import CliRunner
-from rig.databases import with_schema
-from rig.servers import KINDS
-from rig.sql import execute, values
-from rig.thief import Thief, thief
 from sqlalchemy import create_engine, make_url
+from support.faults.password_thief import Thief, thief
+from support.servers.administrator import execute, values
+from support.servers.available import KINDS
+from support.servers.databases import with_schema
 
 from allocator import Allocator, InvalidDatabase, InvalidSetting
 from allocator.cli import main

@@ -15,10 +15,10 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from rig.forking import in_child
-from rig.memory import MemorySource, sequence
-from rig.wire import Wire
-from rig.workers import Workers
+from support.faults.tcp_proxy import Wire
+from support.memory.database import MemorySource, sequence
+from support.processes.children import in_child
+from support.processes.workers import Workers
 
 from allocator import Allocator, AllocatorClosed, Sequence
 from allocator.aio import AsyncSequence
@@ -215,7 +215,7 @@ def test_ctrl_c_ends_a_waiting_call(tmp_path: Path):
     code = (
         "import signal, threading, sys; sys.path.insert(0, sys.argv[1])\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in the background\n"
-        "from rig.memory import MemorySource, sequence\n"
+        "from support.memory.database import MemorySource, sequence\n"
         "source = MemorySource(); source.gate.clear(); ids = sequence(source, timeout=60)\n"
         "threading.Thread(target=lambda: (source.asked.wait(), print('waiting', flush=True)), daemon=True).start()\n"
         "try: ids.next_id()\n"

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from rig.patience import until
-from rig.service import Served
+from support.processes.patience import until
+from support.service.served import Served
 
 from allocator import inspect_id
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE

@@ -10,10 +10,10 @@ from typing import Any
 
 import pymysql
 import pytest
-from rig.databases import with_schema
-from rig.servers import own
-from rig.sql import administrator, execute
 from sqlalchemy import Connection, create_engine, event, make_url
+from support.servers.administrator import administrator, execute
+from support.servers.available import own
+from support.servers.databases import with_schema
 
 from allocator import Allocator, DatabaseUnavailable
 from allocator.database.address import DIALECTS

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rig.mapped import ROWS, keys, models, table_of
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -25,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
 
 from allocator import Allocator, DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.integrations.sqlalchemy import FromTable, primary_key

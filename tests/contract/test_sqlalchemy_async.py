@@ -7,11 +7,11 @@ import threading
 from typing import Any
 
 import pytest
-from rig.mapped import ROWS, keys, models, table_of
 from sqlalchemy import create_engine, insert, select
 from sqlalchemy.exc import StatementError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
+from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
 
 from allocator import Allocator, AsyncAllocator, DatabaseUnavailable, InvalidDatabase, InvalidSetting
 

@@ -11,12 +11,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 
 import pytest
-from rig.ailing import changed
-from rig.databases import with_schema
-from rig.sql import execute
-from rig.throwaway import free_port
-from rig.wire import Wire
 from sqlalchemy import make_url
+from support.faults.ill_databases import changed
+from support.faults.tcp_proxy import Wire
+from support.servers.administrator import execute
+from support.servers.databases import with_schema
+from support.servers.throwaway import free_port
 
 from allocator import (
     Allocator,

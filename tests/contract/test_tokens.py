@@ -13,10 +13,10 @@ from time import monotonic
 
 import pytest
 from click.testing import CliRunner
-from rig import patience
-from rig.guarded import Guarded
-from rig.service import Served
 from sqlalchemy import create_engine, text
+from support.processes import patience
+from support.service.guarded import Guarded
+from support.service.served import Served
 
 from allocator import Allocator, InvalidSetting
 from allocator.cli import main

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
-from rig.sql import values
-from rig.wire import Wire
+from support.faults.tcp_proxy import Wire
+from support.servers.administrator import values
 
 from allocator import Allocator, DatabaseUnavailable, InvalidId, InvalidSetting, MeteorSettings
 from allocator.backend import databases_at

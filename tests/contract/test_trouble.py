@@ -11,10 +11,10 @@ from contextlib import closing, suppress
 from typing import Any
 
 import pytest
-from rig.sql import execute
-from rig.wire import Wire
 from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.pool import StaticPool
+from support.faults.tcp_proxy import Wire
+from support.servers.administrator import execute
 
 from allocator import (
     Allocator,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rig.reports import reporting
+from support.documents.reports import reporting
 
 report = reporting("soak")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import time
 
-from rig.servers import KINDS, SERVERS, Server
-from rig.workers import Workers
+from support.processes.workers import Workers
+from support.servers.available import KINDS, SERVERS, Server
 from tqdm import tqdm
 
 IDS_EACH = 500_000

@@ -13,8 +13,8 @@ from pathlib import Path
 from shutil import which
 
 import pytest
-from rig.prefork import Asked, celery, gunicorn, results, serving
-from rig.throwaway import free_port
+from support.processes.prefork import Asked, celery, gunicorn, results, serving
+from support.servers.throwaway import free_port
 from tqdm import tqdm
 
 REQUESTS, EACH = 60, 150

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from rig.containers import killable
-from rig.databases import with_schema
-from rig.load import Load, Readiness
-from rig.servers import server
-from rig.service import Served
-from rig.wire import Wire
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
+from support.faults.tcp_proxy import Wire
+from support.servers.available import server
+from support.servers.containers import killable
+from support.servers.databases import with_schema
+from support.service.load import Load, Readiness
+from support.service.served import Served
 from tqdm import tqdm
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="workers are found in /proc")

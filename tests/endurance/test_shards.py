@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rig.containers import IMAGES, killable
-from rig.patience import until
-from rig.servers import KINDS, SERVERS, Server
-from rig.trouble import skipping
+from support.faults.trouble import skipping
+from support.processes.patience import until
+from support.servers.available import KINDS, SERVERS, Server
+from support.servers.containers import IMAGES, killable
 from tqdm import tqdm
 
 from allocator import Allocator, AllocatorError

@@ -6,7 +6,7 @@ import array
 import threading
 
 import pytest
-from rig.threads import switching_every
+from support.processes.threads import switching_every
 from tqdm import tqdm
 
 from allocator import Allocator, Meteor, ObjectId, Snowflake

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from rig.machines import Templates
-from rig.reports import reporting
+from support.documents.reports import reporting
+from support.servers.machines import Templates
 
 
 @pytest.fixture(scope="session")

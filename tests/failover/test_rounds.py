@@ -6,9 +6,9 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
-from rig.scenes import Scene, promoted
-from rig.throwaway import postgres_binaries
-from rig.verdict import VERDICTS
+from support.faults.forgetting_scenes import Scene, promoted
+from support.faults.forgetting_verdict import VERDICTS
+from support.servers.throwaway import postgres_binaries
 from tqdm import tqdm
 
 FORMATS = ("ROW", "MIXED", "STATEMENT")

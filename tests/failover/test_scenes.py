@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from rig.scenes import PERHAPS_NOTICED, SCENES, UNNOTICED
-from rig.verdict import VERDICTS, nothing_is_noticed, the_control_repeats_ids
+from support.faults.forgetting_scenes import PERHAPS_NOTICED, SCENES, UNNOTICED
+from support.faults.forgetting_verdict import VERDICTS, nothing_is_noticed, the_control_repeats_ids
 from tqdm import tqdm
 
 

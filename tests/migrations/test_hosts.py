@@ -13,8 +13,8 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.util import CommandError
 from click.testing import CliRunner
-from rig.sql import administrator
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, inspect, text
+from support.servers.administrator import administrator
 
 from allocator import Allocator
 from allocator.cli import main

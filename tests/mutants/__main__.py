@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rig.servers import Server, Servers
+from support.servers.available import Server, Servers
 from tqdm import tqdm
 
 from mutants.catalogue import Mutant, catalogue

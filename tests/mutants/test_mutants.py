@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from rig.servers import KINDS
+from support.servers.available import KINDS
 
 from mutants.catalogue import ROOT, Mutant, NoLongerApplies, catalogue
 from mutants.trial import BAD, KILLED, SURVIVED, TIMED_OUT, UNTRIED, judged, try_mutant

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 
 import pytest
-from rig.forking import found_in_child
+from support.processes.children import found_in_child
 
 from allocator import Allocator, NotCopyable, ObjectId
 from allocator.database import schema

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Barrier, Thread
 
 import pytest
-from rig.forking import fork_in_c, found_in_child, in_child
+from support.processes.children import fork_in_c, found_in_child, in_child
 
 from allocator import Allocator, AllocatorError, AsyncAllocator, ForkedUnseen, Meteor, NotCopyable, ObjectId, Snowflake
 from allocator.runtime import forks
@@ -208,7 +208,7 @@ uwsgi = sys.modules["uwsgi"] = types.ModuleType("uwsgi")
 calls = []
 {setting}
 sys.path.insert(0, {tests!r})
-from rig.forking import fork_in_c, in_child
+from support.processes.children import fork_in_c, in_child
 from allocator import Allocator
 ids = Allocator("sqlite:///" + sys.argv[1])
 ids.next_id("order")

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from rig.interrupts import Interrupted, every_step
-from rig.memory import MemorySource, sequence
-from rig.steps import Steps, acting
+from support.faults.call_steps import Steps, acting
+from support.faults.interrupted_calls import Interrupted, every_step
+from support.memory.database import MemorySource, sequence
 
 from allocator import DatabaseUnavailable, Meteor, ObjectId, ReentrantCall, Snowflake
 from allocator.generators.supply import Supply

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 import pytest
-from rig.memory import MemorySource, sequence
+from support.memory.database import MemorySource, sequence
 
 from allocator import Allocator, AsyncAllocator, DatabaseUnavailable
 from allocator.aio import AsyncSequence

@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 
-from rig import reports
+from support.documents import reports
 from tqdm import tqdm
 
 from simulation.faces import faces

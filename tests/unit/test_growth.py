@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rig.fleet import MemoryShard
-from rig.loss import DEEPEST, Killed, LossWorld
+from support.faults.lost_shard import DEEPEST, Killed, LossWorld
+from support.memory.fleet import MemoryShard
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, Exhausted, ShardMisconfigured
 from allocator.fleet.grow import Growth

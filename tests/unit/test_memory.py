@@ -11,7 +11,7 @@ import threading
 from itertools import islice
 
 import pytest
-from rig.forking import in_child
+from support.processes.children import in_child
 
 from allocator import (
     Allocator,

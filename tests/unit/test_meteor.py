@@ -7,7 +7,7 @@ import pickle
 from itertools import islice
 
 import pytest
-from rig.threads import draw_on_threads
+from support.processes.threads import draw_on_threads
 
 from allocator import Exhausted, InvalidSetting, Layout, Meteor, NodeIdsExhausted, NotCopyable
 from allocator.schemes.leases import check_node

@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
-from rig.threads import draw_on_threads
+from support.processes.threads import draw_on_threads
 
 from allocator import InvalidId, ObjectId
 from allocator.generators.objectid import Generator

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from rig.threads import draw_on_threads
+from support.processes.threads import draw_on_threads
 
 from allocator import ClockWentBack, Exhausted, InvalidSetting, Layout, NodeIdsExhausted, Snowflake
 from allocator.errors import DatabaseUnavailable, LeaseLost, NotCopyable

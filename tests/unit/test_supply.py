@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rig.memory import MemorySource, sequence
-from rig.threads import draw_on_threads
+from support.memory.database import MemorySource, sequence
+from support.processes.threads import draw_on_threads
 
 from allocator import Allocator, AsyncAllocator
 from allocator.aio import AsyncSequence
@@ -424,7 +424,7 @@ def test_a_signal_handler_may_draw_ids_of_another_tag():
     """The queue of the threads is reentrant: no deadlock, wherever the signal comes, if not in a call for that tag."""
     code = (
         "import signal, sys; sys.path.insert(0, sys.argv[1])\n"
-        "from rig.memory import MemorySource, sequence\n"
+        "from support.memory.database import MemorySource, sequence\n"
         "ids, other = sequence(MemorySource(step=1, max_step=1)), sequence(MemorySource(step=1, max_step=1), 'other')\n"
         "def handler(*_):\n"
         "    other.next_id()\n"

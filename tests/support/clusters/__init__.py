@@ -1,0 +1,1 @@
+"""Clusters of database servers, and what writes to them."""

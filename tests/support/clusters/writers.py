@@ -1,0 +1,138 @@
+"""The processes of `support.clusters.writer` together, and the account of what they drew."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from bisect import bisect
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from secrets import token_hex
+from types import TracebackType
+from typing import Any, Self
+
+from tqdm import tqdm
+
+from support.clusters import writer
+from support.clusters.writer import RECORD, STEP
+from support.processes.patience import until
+
+END = 60.0
+"""Seconds within which a writer has drawn its first id, and one that was told to stop has ended."""
+
+
+@dataclass
+class Drawn:
+    """Of one scheme and name. pause: the longest time in which nobody drew an id; longest: the longest call."""
+
+    ids: int = 0
+    duplicates: int = 0
+    claims: int = 0
+    codes: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    words: dict[str, str] = field(default_factory=dict)
+    longest: float = 0.0
+    moments: list[float] = field(default_factory=list)
+    """Of the ids, by the monotonic clock."""
+
+    @property
+    def pause(self) -> float:
+        return max((later - sooner for sooner, later in pairwise(self.moments)), default=0.0)
+
+    def after(self, moment: float) -> int:
+        """How many ids were drawn later than that."""
+        return len(self.moments) - bisect(self.moments, moment)
+
+    def __str__(self) -> str:
+        codes = ", ".join(f"{count} x {code}" for code, count in self.codes.most_common()) or "none"
+        errors = ", ".join(f"{count} {name}" for name, count in self.errors.most_common()) or "none"
+        return (
+            f"{self.ids} ids, {self.claims} claims, {self.duplicates} duplicates, longest call {self.longest:.2f} s, "
+            f"longest time without an id {self.pause:.2f} s, errors of the server: {codes}; calls that failed: {errors}"
+        )
+
+
+class Writers:
+    """Writers in a folder of their own, which all stop when told to; several may be started one after the other."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "stop").unlink(missing_ok=True)
+        self.settings = {"timeout": 5.0, "step": STEP, "max_step": STEP, **settings}
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, scheme: str, name: str, urls: Sequence[str], **settings: Any) -> None:
+        number = token_hex(4)
+        given = {
+            "urls": list(urls),
+            "scheme": scheme,
+            "name": name,
+            "settings": {**self.settings, **settings},
+            "folder": str(self.folder),
+            "number": number,
+        }
+        # With -P the modules beside the writer do not hide those of Python.
+        self.running[number] = subprocess.Popen(
+            [sys.executable, "-P", "-W", "error", writer.__file__, json.dumps(given)]
+        )
+
+    def wait_for_all(self) -> None:
+        """Until each has drawn an id, which on a busy machine takes a process a while."""
+        drawn = until(lambda: all(map(self.has_drawn, self.running)), END, every=0.1, hopeless=self.has_lost_one)
+        assert drawn, "a writer has ended" if self.has_lost_one() else f"a writer drew nothing within {END:g} seconds"
+
+    def has_lost_one(self) -> bool:
+        return any(process.poll() is not None for process in self.running.values())
+
+    def has_drawn(self, number: str) -> bool:
+        return any(path.stat().st_size for path in self.folder.glob(f"{number}-*.ids"))
+
+    def stop(self) -> None:
+        (self.folder / "stop").touch()
+        for process in self.running.values():
+            code = process.wait(END)
+            assert code == 0, f"a writer ended with {code}"
+
+    def kill(self) -> None:
+        for process in self.running.values():
+            process.kill()
+        for process in self.running.values():
+            process.wait()
+        self.running.clear()
+
+    def drawn(self, scheme: str, name: str) -> Drawn:
+        found = Drawn()
+        records: list[tuple[float, int]] = []
+        for path in self.folder.glob(f"*-{scheme}-{name}.ids"):
+            data = path.read_bytes()
+            records += RECORD.iter_unpack(data[: len(data) // RECORD.size * RECORD.size])
+        found.ids = len(records)
+        found.duplicates = len(records) - len({drawn for _, drawn in records})
+        found.moments = sorted(moment for moment, _ in records)
+        for path in self.folder.glob("*.json"):
+            told = json.loads(path.read_text())
+            if (told["scheme"], told["name"]) == (scheme, name):
+                found.claims += told["claims"]
+                found.codes.update(told["codes"])
+                found.errors.update(told["errors"])
+                found.words |= told["words"]
+                found.longest = max(found.longest, told["longest"])
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.kill()
+
+
+def wait(seconds: float, what: str) -> None:
+    """With a bar on the terminal."""
+    for _ in tqdm(range(int(seconds * 10)), desc=what, unit="tick", leave=False, disable=None):
+        time.sleep(0.1)

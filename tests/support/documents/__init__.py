@@ -1,0 +1,1 @@
+"""The documents, run as their readers would, and the reports of long runs."""

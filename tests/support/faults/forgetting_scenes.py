@@ -1,0 +1,95 @@
+"""Every way in which a database is made to forget, by name: `mariadb-restored-elsewhere`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.faults.forgetting import Forgetful, Promoted, Restored
+from support.faults.forgetting_dumps import Dumped
+from support.faults.forgetting_files import BY_LUCK, RENAMED, SAME_FILE, Replaced, Way
+from support.faults.forgetting_story import Story
+from support.processes.drawers import Drawer, Process
+from support.servers.available import without
+from support.servers.machine_images import MariaDBImage, MySQLImage
+from support.servers.machine_mysql import MariaDB
+from support.servers.machine_postgres import Postgres
+from support.servers.machines import Machine, Templates
+
+KINDS: dict[str, type[Machine]] = {
+    "postgres": Postgres,
+    "mariadb": MariaDB,
+    "mysql": MySQLImage,
+    "mariadb-image": MariaDBImage,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """kind: of the database. running: see `Story`.
+
+    another: it is another server by its own word, or another file; where only its run is another one, a tag that was
+        made and forgotten may begin at 1 again, since nobody can tell that from a restart.
+    """
+
+    kind: str
+    make: Callable[[Templates, Path], Forgetful]
+    running: bool = True
+    another: bool = True
+
+    def play(
+        self, templates: Templates, folder: Path, drawer: type[Drawer] = Process, *, repaired: bool = False
+    ) -> Story:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            place = self.make(templates, folder)
+        except LookupError as error:
+            without(self.kind, str(error))
+        with place:
+            return Story(place, drawer, running=self.running, another=self.another, repaired=repaired).tell()
+
+
+def promoted(kind: str, *extra: str, program: Path | None = None) -> Scene:
+    """extra: more words for the command of the servers."""
+    return Scene(kind, lambda templates, folder: Promoted(templates, templates.new(KINDS[kind], program, extra)))
+
+
+def restored(kind: str, **how: Any) -> Scene:
+    """The copy is the server that it was copied from."""
+    return Scene(kind, lambda templates, folder: Restored(templates, templates.new(KINDS[kind]), **how), another=False)
+
+
+def dumped(kind: str, into: str) -> Scene:
+    """Another database has another URL, so nobody who runs can go on there."""
+    running, another = into != "database", into in {"server", "database"}
+    return Scene(kind, lambda templates, folder: Dumped(templates, templates.new(KINDS[kind]), into), running, another)
+
+
+def replaced(way: Way, running: bool) -> Scene:
+    return Scene("sqlite", lambda templates, folder: Replaced(folder, way), running)
+
+
+def of_sqlite(*ways: Way) -> dict[str, Scene]:
+    return {
+        f"sqlite-{way.__name__}-{'running' if running else 'at-rest'}": replaced(way, running)
+        for way in ways
+        for running in (True, False)
+    }
+
+
+UNNOTICED = of_sqlite(*SAME_FILE)
+UNNOTICED |= {f"{kind}-dumped-to-itself": dumped(kind, "itself") for kind in KINDS if kind != "postgres"}
+"""What tells nothing of having been replaced; see docs/reliability.md."""
+PERHAPS_NOTICED = of_sqlite(*BY_LUCK)
+PROMOTED = {f"{kind}-promoted": promoted(kind) for kind in KINDS}
+RESTORED = {
+    f"{kind}-restored-{where}-{when}": restored(kind, elsewhere=where == "elsewhere", stopped=when == "cold")
+    for kind in KINDS
+    for where in ("here", "elsewhere")
+    for when in ("snapshot", "cold")
+}
+DUMPED = {f"{kind}-dumped-to-{into}": dumped(kind, into) for kind in KINDS for into in ("server", "database")}
+DUMPED |= {f"postgres-dumped-to-{into}": dumped("postgres", into) for into in ("itself", "rows")}
+SCENES = of_sqlite(*RENAMED) | PROMOTED | RESTORED | DUMPED

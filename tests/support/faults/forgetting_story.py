@@ -1,0 +1,154 @@
+"""What several processes draw before, while and after their database forgets: the same story for every database."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+from allocator import Allocator
+from allocator.schemes.retry import RETRY_PAUSE
+from support.faults.forgetting import Forgetful
+from support.faults.forgetting_numbers import Crowds
+from support.processes.drawers import Drawer, Drawn, Process, draw_together
+
+STEP = 100
+MARGINS = {"off": 0, "margin": 10**9, "refuse": "refuse", "busy": 10**9}
+"""The tags, one for each policy; and one that is drawn from, slowly, all the time."""
+BUSY = {"count": 300, "pause": 0.005, "patience": 60.0}
+KEPT, LOST, AFTER = 3 * STEP, 5 * STEP, 7 * STEP
+"""How many ids a process draws: more are forgotten than remain in its memory."""
+SETTINGS = {"step": STEP, "max_step": STEP, "timeout": 15.0}
+
+
+@dataclass
+class Told:
+    """What was drawn of one tag, and who was refused.
+
+    before: the ids of claims that are kept, and of those that are forgotten.
+    fresh, old: afterwards, of a process that has seen nothing, and of those that drew before.
+    repaired: after a repair, of all of them.
+    """
+
+    before: list[Drawn] = field(default_factory=list)
+    fresh: Drawn = field(default_factory=Drawn)
+    old: list[Drawn] = field(default_factory=list)
+    repaired: list[Drawn] = field(default_factory=list)
+
+    def parts(self) -> Iterator[Drawn]:
+        yield from (*self.before, self.fresh, *self.old, *self.repaired)
+
+    @property
+    def ids(self) -> int:
+        return sum(len(part.ids) for part in self.parts())
+
+    @property
+    def duplicates(self) -> int:
+        counted = Counter(number for part in self.parts() for number in part.ids)
+        return self.ids - len(counted)
+
+    @property
+    def failures(self) -> list[str]:
+        return [part.failure for part in (self.fresh, *self.old) if part.error]
+
+
+class Story:
+    """Two allocators draw, and go on when their database has forgotten. A third one draws nothing of what is
+    forgotten, and a fourth one comes afterwards: those two cannot know that anything is missing.
+
+    drawer: where they are.
+    another: see `Scene`.
+    repaired: by an operator, before anybody draws.
+    running: whether the three run while it happens, or begin anew afterwards.
+    """
+
+    def __init__(
+        self,
+        place: Forgetful,
+        drawer: type[Drawer] = Process,
+        *,
+        running: bool = True,
+        another: bool = True,
+        repaired: bool = False,
+    ) -> None:
+        self.place, self.drawer, self.running, self.another = place, drawer, running, another
+        self.repaired = repaired
+        self.told = {tag: Told() for tag in MARGINS}
+        self.crowds = Crowds()
+        self.drawers: list[Drawer] = []
+
+    def tell(self) -> Self:
+        try:
+            self.play()
+        finally:
+            self.end_all()
+        return self
+
+    def play(self) -> None:
+        self.make_tags()
+        self.old, self.busy, self.fresh = self.some(3), *self.some(2)
+        self.draw_before(self.old, KEPT)
+        self.place.part()
+        if self.place.restarts:
+            repair(self.place.url, "refuse")
+        self.draw_before(self.old[:2], LOST)
+        self.crowds.draw(self.place.url, self.crowds.forgotten)
+        self.forget()
+        self.draw_after()
+        self.crowds.draw(self.place.url, self.crowds.fresh)
+
+    def make_tags(self) -> None:
+        with Allocator(self.place.url, **SETTINGS) as ids:
+            for tag, margin in MARGINS.items():
+                ids.tags.create(tag, margin=margin)
+
+    def forget(self) -> None:
+        if not self.running:
+            self.end_all()
+        elif not self.place.fragile:
+            self.busy.begin("busy", **BUSY)
+        self.place.strike()
+        if self.repaired:
+            repair(self.place.url, "--all")
+        if not self.running:
+            self.old, self.busy, self.fresh = self.some(3), *self.some(2)
+        if self.place.fragile or not self.running:
+            self.busy.begin("busy", **BUSY)
+        self.told["busy"].old = [self.busy.end()]
+
+    def end_all(self) -> None:
+        self.crowds.close()
+        while self.drawers:
+            self.drawers.pop().close()
+
+    def some(self, count: int) -> list[Drawer]:
+        made = [self.drawer(self.place.url, **SETTINGS) for _ in range(count)]
+        self.drawers += made
+        return made
+
+    def of_all(self) -> list[tuple[str, Told]]:
+        return [(tag, told) for tag, told in self.told.items() if tag != "busy"]
+
+    def draw_before(self, old: list[Drawer], count: int) -> None:
+        for tag, told in self.of_all():
+            drawn = draw_together(old, tag, count)
+            assert not [part.error for part in drawn if part.error], drawn
+            told.before += drawn
+
+    def draw_after(self) -> None:
+        everybody = [self.fresh, *self.old]
+        for tag, told in self.of_all():
+            told.fresh, *told.old = draw_together(everybody, tag, AFTER)
+        repair(self.place.url, "refuse")
+        time.sleep(2 * RETRY_PAUSE)  # until then they say what they know
+        self.told["refuse"].repaired = draw_together(everybody, "refuse", AFTER)
+
+
+def repair(url: str, *tags: str) -> None:
+    """As an operator does it."""
+    words = [sys.executable, "-m", "allocator", "tags", "repair", *tags, "--url", url]
+    subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)

@@ -1,0 +1,68 @@
+"""Databases that are made ill on purpose, and what the doctor says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pymysql
+from sqlalchemy import make_url
+
+from allocator.doctor import Finding, examine
+from support.servers.administrator import execute
+from support.servers.databases import with_schema
+
+REGISTER_REPLICA = 0x15
+
+
+@contextmanager
+def changed(url: str, make: str | tuple[str, ...], undo: str | tuple[str, ...]) -> Iterator[None]:
+    execute(url, *((make,) if isinstance(make, str) else make))
+    try:
+        yield
+    finally:
+        execute(url, *((undo,) if isinstance(undo, str) else undo))
+
+
+def named(findings: list[Finding]) -> dict[str, Finding]:
+    """By name; of one that is there several times, the first."""
+    return {one.name: one for one in reversed(findings)}
+
+
+class Patient:
+    """A database with the schema, and what is found of it while nothing is changed."""
+
+    def __init__(self, url: str) -> None:
+        self.url = with_schema(url)
+        self.healthy = set(self.found())
+
+    def found(self, **settings: Any) -> dict[str, Finding]:
+        return named(examine(self.url, **settings))
+
+    def shows(
+        self, name: str, make: str | tuple[str, ...], undo: str | tuple[str, ...], admin: str | None = None
+    ) -> Finding:
+        """What is found between the two, and was not found before."""
+        assert name not in self.healthy
+        with changed(admin or self.url, make, undo):
+            found = self.found()
+        assert name in found, sorted(found)
+        return found[name]
+
+
+@contextmanager
+def replica_of(url: str) -> Iterator[None]:
+    """A client that tells a server that it follows it, as a replica does first."""
+    target = make_url(url)
+    connection = pymysql.connect(
+        host=target.host or "", port=target.port or 0, user=target.username, password=target.password or ""
+    )
+    told = b"".join(bytes([len(part)]) + part for part in (b"replica.example", b"", b""))
+    numbers = (3306).to_bytes(2, "little") + bytes(4) + bytes(4)
+    connection._execute_command(REGISTER_REPLICA, (77).to_bytes(4, "little") + told + numbers)
+    connection._read_packet()
+    try:
+        yield
+    finally:
+        connection.close()

@@ -1,0 +1,154 @@
+"""Troubles of a database, on a plan: it is killed and started again, frozen and thawed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from support.processes.patience import until
+from support.servers.containers import Killable
+
+T = TypeVar("T")
+FIRST, EVERY = 10.0, 15.0
+"""Seconds: a kill or a freeze in turn, so that each comes every 30."""
+START_SECONDS = 90
+
+
+class Place(Protocol):
+    """A database that can be in trouble."""
+
+    def kill(self) -> None: ...
+    def start(self) -> None: ...
+    def freeze(self) -> None: ...
+    def thaw(self) -> None: ...
+
+
+class ServerPlace:
+    """A server; `start` returns when it answers. prepare: called with its URL whenever it has been started."""
+
+    def __init__(self, server: Killable, prepare: Callable[[str], None] = lambda url: None) -> None:
+        self.server, self.prepare = server, prepare
+        self.kill, self.freeze, self.thaw = server.kill, server.freeze, server.thaw
+
+    def start(self) -> None:
+        self.server.start()
+        wait_until_it_answers(self.server.url)
+        self.prepare(self.server.url)
+
+
+def wait_until_it_answers(url: str) -> None:
+    answers = until(lambda: answers_now(url), START_SECONDS, every=0.1)
+    assert answers, f"the server did not answer {START_SECONDS} s after its start"
+
+
+def answers_now(url: str) -> bool:
+    engine = create_engine(url)
+    try:
+        engine.connect().close()
+    except SQLAlchemyError:
+        return False
+    finally:
+        engine.dispose()
+    return True
+
+
+HOLDER = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE allocator_segment SET max_value = min(max_value + 1000000, id_limit)")
+print(flush=True)
+time.sleep(3600)
+"""
+
+
+class FilePlace:
+    """A file of SQLite, which has no server: a process that holds its lock, with changes that never come.
+
+    It is killed in the middle of its transaction, or stopped there and killed later.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.holder: subprocess.Popen[bytes] | None = None
+
+    def freeze(self) -> None:
+        self.holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(self.path)], stdout=subprocess.PIPE)
+        assert self.holder.stdout is not None
+        self.holder.stdout.readline()
+
+    def thaw(self) -> None:
+        assert self.holder is not None
+        self.holder.kill()
+        self.holder.communicate()
+
+    kill, start = freeze, thaw
+
+
+class Blow(NamedTuple):
+    at: float
+    """Seconds after the beginning."""
+    what: str
+    lasts: float
+
+
+def planned(seed: int, seconds: float) -> list[Blow]:
+    """A kill and a freeze in turn, the last one in time for what follows it."""
+    rnd = random.Random(seed)
+    found, at, kinds = [], FIRST, ("kill", "freeze")
+    while at < seconds - EVERY / 2:
+        what = kinds[len(found) % 2]
+        found.append(Blow(at, what, rnd.uniform(0.1, 2.0) if what == "kill" else rnd.uniform(0.2, 8.0)))
+        at += EVERY
+    return found
+
+
+def strike(place: Place, blow: Blow) -> None:
+    begin, end = (place.kill, place.start) if blow.what == "kill" else (place.freeze, place.thaw)
+    begin()
+    try:
+        time.sleep(blow.lasts)
+    finally:
+        end()
+
+
+@contextmanager
+def troubled(place: Place | None, plan: list[Blow]) -> Iterator[tuple[Counter[str], Future[None]]]:
+    """While the plan is followed: what has been done of it, and the future of its end."""
+    over, done = threading.Event(), Counter[str]()
+
+    def follow(began: float) -> None:
+        for blow in plan:
+            if place is None or over.wait(max(0.0, began + blow.at - time.monotonic())):
+                return
+            strike(place, blow)
+            done[blow.what] += 1
+
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(follow, time.monotonic())
+        try:
+            yield done, following
+        finally:
+            over.set()
+    following.result()
+
+
+def skipping(make: Callable[[], T]) -> T:
+    """What is made, or a skip that says why it cannot be had."""
+    try:
+        return make()
+    except LookupError as error:
+        pytest.skip(str(error))

@@ -1,0 +1,1 @@
+"""Databases and fleets in memory."""

@@ -1,0 +1,150 @@
+"""Checks what a crew wrote down: exactly, and in little memory, since ids that follow each other are one run."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support.processes.drawing import CLAIMED, CLAIMED_TOGETHER, DRAWN, FAILED, STOPPED
+
+Run = tuple[int, int]
+"""The first, and the one after the last."""
+
+
+@dataclass
+class Audit:
+    """What was found. All but the first group must be 0, where the database forgets nothing.
+
+    ids: drawn by all. claims: ranges that came from the database; together: of claims of several tags.
+    claimed: ids in them. failed: calls that raised `DatabaseUnavailable`. stopped: that raised `MaxValueWentBack`.
+    unheard: ids that the rows say were claimed and nobody heard of: burnt with an answer that was lost or a process
+    that was killed, or skipped by a margin.
+
+    duplicates: ids drawn once more. claimed_twice: the same for claims. outside: ids that were drawn by a process
+    which had not claimed them. lost: ids that were claimed and lie above what the row says.
+    """
+
+    ids: int = 0
+    claims: int = 0
+    together: int = 0
+    claimed: int = 0
+    failed: int = 0
+    stopped: int = 0
+    unheard: int = 0
+
+    duplicates: int = 0
+    claimed_twice: int = 0
+    outside: int = 0
+    lost: int = 0
+    runs: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list), repr=False)
+    ranges: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list), repr=False)
+
+    @property
+    def left(self) -> int:
+        """Claimed and not drawn: in memory when the process was killed, or burnt by it."""
+        return self.claimed - self.ids
+
+    @property
+    def wrong(self) -> dict[str, int]:
+        found = {name: getattr(self, name) for name in ("duplicates", "claimed_twice", "outside", "lost")}
+        return {name: count for name, count in found.items() if count}
+
+
+def audited(folder: Path, max_values: Sequence[int]) -> Audit:
+    """Of all accounts in a folder; `max_values` are those of the rows in the end, by the number of the tag."""
+    audit = Audit()
+    for path in folder.glob("account-*"):
+        add(audit, path.read_bytes())
+    for tag, max_value in enumerate(max_values):
+        runs, ranges = sorted(audit.runs[tag]), sorted(audit.ranges[tag])
+        audit.duplicates += overlap(runs)
+        audit.claimed_twice += overlap(ranges)
+        audit.lost += size((max(start, max_value + 1), stop) for start, stop in merged(ranges) if stop > max_value + 1)
+        audit.unheard += max_value - size(merged(ranges))
+    return audit
+
+
+def add(audit: Audit, data: bytes) -> None:
+    """The account of one process."""
+    runs: dict[int, list[Run]] = defaultdict(list)
+    ranges: dict[int, list[Run]] = defaultdict(list)
+    counts: Counter[int] = Counter()
+    for kind, tag, words in records(data):
+        counts[kind] += 1
+        if kind == DRAWN:
+            audit.ids += len(words)
+            runs[tag] += runs_of(words)
+        elif kind in {CLAIMED, CLAIMED_TOGETHER} and len(words) == 2:
+            ranges[tag].append((words[0], words[1]))
+    audit.claims += counts[CLAIMED] + counts[CLAIMED_TOGETHER]
+    audit.together += counts[CLAIMED_TOGETHER]
+    audit.failed += counts[FAILED]
+    audit.stopped += counts[STOPPED]
+    for tag, found in ranges.items():
+        audit.claimed += size(found)
+        audit.ranges[tag] += found
+    for tag, drawn in runs.items():
+        audit.outside += outside(sorted(drawn), merged(sorted(ranges[tag])))
+        audit.runs[tag] += drawn
+
+
+def records(data: bytes) -> Iterator[tuple[int, int, array[int]]]:
+    """The last one may be torn by the kill: what stands there of it was drawn."""
+    words = array("q")
+    words.frombytes(data[: len(data) // 8 * 8])
+    at = 0
+    while at + 3 <= len(words):
+        kind, tag, count = words[at : at + 3]
+        yield kind, tag, words[at + 3 : at + 3 + count]
+        at += 3 + count
+
+
+def runs_of(ids: array[int]) -> Iterator[Run]:
+    """Split until each part is what a range would be."""
+    if not ids:
+        return
+    first, last = ids[0], ids[-1]
+    if last - first == len(ids) - 1 and ids == array("q", range(first, last + 1)):
+        yield first, last + 1
+        return
+    half = len(ids) // 2
+    yield from runs_of(ids[:half])
+    yield from runs_of(ids[half:])
+
+
+def overlap(runs: Iterable[Run]) -> int:
+    """How many ids of runs, sorted by their start, lie in one before."""
+    found, end = 0, 0
+    for start, stop in runs:
+        found += max(0, min(stop, end) - start)
+        end = max(end, stop)
+    return found
+
+
+def merged(runs: Iterable[Run]) -> list[Run]:
+    """Sorted by their start: what they cover."""
+    found: list[Run] = []
+    for start, stop in runs:
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(stop, found[-1][1]))
+        else:
+            found.append((start, stop))
+    return found
+
+
+def outside(runs: Sequence[Run], covers: Sequence[Run]) -> int:
+    """How many ids of runs no cover holds, exactly where each run meets one cover at most; both are sorted."""
+    found, at = 0, 0
+    for start, stop in runs:
+        while at < len(covers) and covers[at][1] <= start:
+            at += 1
+        held = covers[at] if at < len(covers) else (stop, stop)
+        found += (stop - start) - max(0, min(stop, held[1]) - max(start, held[0]))
+    return found
+
+
+def size(runs: Iterable[Run]) -> int:
+    return sum(stop - start for start, stop in runs)

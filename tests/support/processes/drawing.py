@@ -1,0 +1,147 @@
+"""A process that draws ids until it is killed, and keeps account in a file; `support.processes.crew` starts it.
+
+Whatever comes from the database is written before the library sees it, and every id before it counts as used. So
+what the file does not hold was used by nobody, whenever the process is killed. A file is words of 8 bytes: kind of
+record, number of the tag, count, and so many words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from allocator import Allocator, AsyncAllocator, DatabaseUnavailable, MaxValueWentBack
+
+CLAIMED, CLAIMED_TOGETHER, DRAWN, FAILED, STOPPED = range(1, 6)
+"""Records: a range of one claim; one of a claim of several tags; ids; a call that failed; the tag went back."""
+
+FACES = ("plain", "asyncio", "threads")
+THREADS = 3
+
+
+class Account:
+    def __init__(self, path: str, tags: Sequence[str]) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._numbers = {tag: number for number, tag in enumerate(tags)}
+
+    def write(self, kind: int, tag: str, words: Sequence[int] = ()) -> None:
+        """At once and by one call of the system, since several threads write."""
+        record = array("q", (kind, self._numbers[tag], len(words)))
+        record.extend(words)
+        os.write(self._file, record)
+
+
+class Accounted:
+    """A backend whose claims are written down."""
+
+    def __init__(self, backend: Any, account: Account) -> None:
+        self._backend = backend
+        self._account = account
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def claim_segment(self, name: str, size: int, seen: Any, *, exact: bool = False) -> range:
+        found: range = self._backend.claim_segment(name, size, seen, exact=exact)
+        self._account.write(CLAIMED, name, (found.start, found.stop))
+        return found
+
+    def claim_segments(self, claims: Mapping[str, Any]) -> dict[str, range]:
+        found: dict[str, range] = self._backend.claim_segments(claims)
+        for name, ids in found.items():
+            self._account.write(CLAIMED_TOGETHER, name, (ids.start, ids.stop))
+        return found
+
+
+class AccountedAllocator(Allocator):
+    def __init__(self, url: str, account: Account, **settings: Any) -> None:
+        self._account = account
+        super().__init__(url, **settings)
+
+    def _watched(self, backend: Any) -> Any:
+        return Accounted(backend, self._account)
+
+
+class Drawing:
+    """`rate`: ids a second of this process; after an outage it catches up."""
+
+    def __init__(self, ids: Allocator, account: Account, tags: Sequence[str], rate: float, seed: int) -> None:
+        self._ids, self._account, self._tags, self._rate = ids, account, tags, rate
+        self._rnd = random.Random(seed)
+        self._began, self._drawn = time.monotonic(), 0
+
+    def used(self, tag: str, found: Sequence[int]) -> float:
+        """Writes them down, and says for how many seconds to rest."""
+        self._account.write(DRAWN, tag, found)
+        self._drawn += len(found)
+        return max(0.0, self._drawn / self._rate - (time.monotonic() - self._began))
+
+    def plain(self) -> None:
+        while True:
+            tag = self._rnd.choice(self._tags)
+            try:
+                time.sleep(self.used(tag, self._some(tag)))
+            except DatabaseUnavailable:
+                self._account.write(FAILED, tag)
+            except MaxValueWentBack:
+                return self._account.write(STOPPED, tag)
+
+    def _some(self, tag: str) -> Sequence[int]:
+        way = self._rnd.random()
+        if way < 0.05:
+            return self._ids.reserve(tag, self._rnd.randrange(1, 500))
+        if way < 0.2:
+            return [self._ids.next_id(tag)]
+        return self._ids.next_ids(tag, self._rnd.randrange(1, 2000))
+
+    def threads(self) -> None:
+        others = [threading.Thread(target=self.plain) for _ in range(THREADS)]
+        for other in others:
+            other.start()
+        for other in others:
+            other.join()
+
+    def asyncio(self) -> None:
+        asyncio.run(self._rounds(AsyncAllocator(self._ids)))
+
+    async def _rounds(self, ids: AsyncAllocator) -> None:
+        """All tags at once, so that they are claimed together."""
+        while not any(await asyncio.gather(*(self._one(ids, tag) for tag in self._tags))):
+            pass
+
+    async def _one(self, ids: AsyncAllocator, tag: str) -> bool:
+        try:
+            await asyncio.sleep(self.used(tag, await ids.next_ids(tag, self._rnd.randrange(1, 2000))))
+        except DatabaseUnavailable:
+            self._account.write(FAILED, tag)
+        except MaxValueWentBack:
+            self._account.write(STOPPED, tag)
+            return True
+        return False
+
+
+class Told(NamedTuple):
+    """What a worker is told. `settings` are of its allocator, `rate` its ids a second."""
+
+    url: str
+    path: str
+    errors: str
+    tags: Sequence[str]
+    settings: Mapping[str, Any]
+    rate: float
+    seed: int
+    face: str
+
+
+def run(told: Told) -> None:
+    os.dup2(os.open(told.errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), sys.stderr.fileno())
+    account = Account(told.path, told.tags)
+    with AccountedAllocator(told.url, account, **told.settings) as ids:
+        getattr(Drawing(ids, account, told.tags, told.rate, told.seed), told.face)()

@@ -1,0 +1,1 @@
+"""Real database servers, and databases on them."""

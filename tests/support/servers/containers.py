@@ -1,0 +1,108 @@
+"""Servers in Docker, by testcontainers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from support.servers.running import Running
+from support.servers.throwaway import free_port
+
+PORTS = {"postgres": 5432, "mysql": 3306, "mariadb": 3306}
+DATA = {"postgres": "/var/lib/postgresql", "mysql": "/var/lib/mysql", "mariadb": "/var/lib/mysql"}
+PAUSE_ATTEMPTS = 50
+IMAGES = {"postgres": "postgres:18", "mysql": "mysql:9", "mariadb": "mariadb:11"}
+
+
+def from_container(kind: str, options: tuple[str, ...] = ()) -> Running:
+    from docker.errors import DockerException
+
+    image = os.environ.get(f"ALLOCATOR_TEST_{kind.upper()}_IMAGE", IMAGES[kind])
+    try:
+        container = make(kind, image)
+        if options:
+            container.with_command(" ".join(options))
+        if "ALLOCATOR_TEST_ON_DISK" not in os.environ:
+            container.with_tmpfs_mount(DATA[kind])  # thrown away anyway
+    except (DockerException, OSError) as error:
+        raise LookupError(f"testcontainers finds no Docker engine ({first_line(error)})") from error
+    try:
+        container.start()
+    except (DockerException, OSError) as error:
+        container.get_docker_client().client.close()
+        raise LookupError(f"testcontainers cannot start {image} ({first_line(error)})") from error
+    url = container.get_connection_url()
+    engine = container.get_wrapped_container()
+    return Running(
+        url.replace("mysql+", "mariadb+", 1) if kind == "mariadb" else url,
+        f"testcontainers {image}",
+        lambda: remove(container),
+        lambda: pause(engine),
+        engine.unpause,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Killable:
+    """A server that can be killed and started again, or frozen; port and data stay."""
+
+    url: str
+    kill: Callable[[], None]
+    start: Callable[[], None]
+    stop: Callable[[], None]
+    freeze: Callable[[], None]
+    thaw: Callable[[], None]
+
+
+def killable(kind: str) -> Killable:
+    from docker.errors import DockerException
+
+    image = os.environ.get(f"ALLOCATOR_TEST_{kind.upper()}_IMAGE", IMAGES[kind])
+    try:
+        container = make(kind, image).with_bind_ports(PORTS[kind], free_port())
+        container.start()
+    except (DockerException, OSError) as error:
+        raise LookupError(f"testcontainers cannot start {image} ({first_line(error)})") from error
+    engine = container.get_wrapped_container()
+    return Killable(
+        container.get_connection_url(),
+        engine.kill,
+        engine.start,
+        lambda: remove(container),
+        lambda: pause(engine),
+        engine.unpause,
+    )
+
+
+def pause(engine) -> None:
+    """On a busy machine Docker gives up too early when a process waits for its disk."""
+    from docker.errors import APIError
+
+    for _ in range(PAUSE_ATTEMPTS - 1):
+        try:
+            return engine.pause()
+        except APIError as error:
+            if "unable to freeze" not in str(error):
+                raise
+    return engine.pause()
+
+
+def make(kind: str, image: str):
+    os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")  # the tests stop what they start
+    if kind == "postgres":
+        from testcontainers.community.postgres import PostgresContainer
+
+        return PostgresContainer(image, driver="psycopg")
+    from testcontainers.community.mysql import MySqlContainer
+
+    return MySqlContainer(image, dialect="pymysql", username="root")
+
+
+def remove(container) -> None:
+    container.stop()
+    container.get_docker_client().client.close()
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:100]

@@ -1,0 +1,124 @@
+"""MySQL and MariaDB from images, with the data in a folder of ours and the network of the host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from support.servers.containers import IMAGES
+from support.servers.machine_mysql import FIRST, MariaDB
+from support.servers.machines import SECONDS, Machine, until
+
+
+class MariaDBImage(MariaDB):
+    container: Any = None
+
+    @classmethod
+    def program_here(cls) -> Path:
+        return Path(os.environ.get(f"ALLOCATOR_TEST_{cls.kind.upper()}_IMAGE", IMAGES[cls.kind]))
+
+    def start(self) -> None:
+        self.run(self.words())
+        until(self.answers, f"{self.program} answers", SECONDS)
+
+    def run(self, words: list[str]) -> None:
+        import docker
+        from docker.errors import DockerException
+
+        try:
+            self.container = docker.from_env().containers.run(
+                str(self.program),
+                words,
+                detach=True,
+                network_mode="host",
+                environment={"MYSQL_ROOT_PASSWORD": "tester"},
+                volumes={str(self.data): {"bind": "/var/lib/mysql", "mode": "rw"}},
+            )
+        except DockerException as error:
+            raise LookupError(f"{self.program} cannot be started: {error}") from error
+
+    def kill(self) -> None:
+        self.container.kill()
+        self.remove()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        self.container.pause()
+        try:
+            yield
+        finally:
+            self.container.unpause()
+
+    def stop(self) -> None:
+        self.container.stop(timeout=SECONDS)
+        self.remove()
+
+    def remove(self) -> None:
+        self.container.remove(force=True)
+        self.container.client.close()
+        self.container = None
+
+    def close(self) -> None:
+        if self.container is not None:
+            self.remove()
+        super().close()
+
+    def prepare(self) -> None:
+        """The image makes the data itself, and root, whom the replication does not know."""
+        self.data.mkdir()
+        self.run([f"--port={self.port}", "--skip-log-bin"])
+        until(self.lets_root_in, f"{self.program} is made", 2 * SECONDS)
+        with self.root() as root, root.cursor() as cursor:
+            for statement in FIRST:
+                cursor.execute(statement)
+        self.stop()
+
+    def lets_root_in(self) -> bool:
+        import pymysql
+
+        try:
+            self.root().close()
+        except pymysql.Error:
+            return False
+        return True
+
+    def root(self) -> Any:
+        import pymysql
+
+        return pymysql.connect(host="127.0.0.1", port=self.port, user="root", password="tester")
+
+
+class MySQLImage(MariaDBImage):
+    kind = "mysql"
+
+    def words(self) -> list[str]:
+        return [*super().words(), "--mysqlx=OFF", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"]
+
+    def follow(self, primary: Machine) -> None:
+        (self.data / "auto.cnf").unlink()  # its identity, which a replica must not share
+        self.start()
+        self.ask(
+            f"CHANGE REPLICATION SOURCE TO source_host = '127.0.0.1', source_port = {primary.port}, "
+            "source_user = 'tester', source_password = 'tester', source_connect_retry = 1, "
+            "source_auto_position = 1, get_source_public_key = 1"
+        )
+        self.ask("START REPLICA")
+
+    def has_all_of(self, primary: Machine) -> bool:
+        (end,) = primary.ask("SELECT @@global.gtid_executed AS done")
+        (answer,) = self.ask("SELECT GTID_SUBSET(:done, @@global.gtid_executed) AS here", done=end["done"])
+        return bool(answer["here"])
+
+    def unfollow(self) -> None:
+        self.ask("STOP REPLICA IO_THREAD")
+
+    def is_cut_off(self) -> bool:
+        (status,) = self.ask("SHOW REPLICA STATUS")
+        return status["Replica_IO_Running"] == "No"
+
+    def promote(self) -> None:
+        self.ask("STOP REPLICA")
+        self.ask("RESET REPLICA ALL")

@@ -1,0 +1,1 @@
+"""The service as a process, its clients, and people at its console."""

@@ -1,0 +1,94 @@
+"""A real browser, for the pages of the console: Debian's Chromium, or whichever is there, driven by Playwright.
+
+ALLOCATOR_TEST_CHROMIUM   the path of its program, where it is not found by its name
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from support.servers.available import without
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 360, "height": 740}
+LIGHT, DARK = "light", "dark"
+PATIENCE = 15_000
+"""Milliseconds."""
+
+
+def program() -> str | None:
+    named = os.environ.get("ALLOCATOR_TEST_CHROMIUM")
+    return named or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Skips where there is none, or fails where ALLOCATOR_TEST_REQUIRE says chromium."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        without("chromium", "no browser: playwright is not installed")
+    path = program()
+    if path is None:
+        without("chromium", f"no browser: none of {', '.join(NAMES)} is installed")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+class Visit:
+    """A window of its own, with its own cookies; `trouble` is whatever the browser complained of."""
+
+    def __init__(self, browser: Browser, address: str, size: dict[str, int], scheme: str, **options: Any) -> None:
+        self.context: BrowserContext = browser.new_context(
+            base_url=address, viewport=size, color_scheme=scheme, **options
+        )
+        self.context.set_default_timeout(PATIENCE)
+        self.trouble: list[str] = []
+        self.page: Page = self.context.new_page()
+        self.page.on("console", self._said)
+        self.page.on("pageerror", lambda error: self.trouble.append(f"error: {error}"))
+        self.page.on("requestfailed", self._failed)
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.asked: list[str] = []
+
+    def _said(self, message: Any) -> None:
+        if message.type in {"error", "warning"}:
+            self.trouble.append(f"{message.type}: {message.text}")
+
+    def _failed(self, request: Any) -> None:
+        if "ERR_ABORTED" not in str(request.failure):  # what the page itself gave up, as for a newer question
+            self.trouble.append(f"failed: {request.url} {request.failure}")
+
+    def sign_in(self, secret: str, there: str = "/") -> None:
+        self.page.goto(there)
+        self.page.get_by_label("Token").fill(secret)
+        self.page.get_by_role("button", name="Sign in").click()
+        self.page.wait_for_load_state()
+
+    def until(self, script: str) -> None:
+        """Until an expression holds. Playwright's own way is put together by `eval`, which the pages forbid."""
+        end = time.monotonic() + PATIENCE / 1000
+        while not self.page.evaluate(script):
+            assert time.monotonic() < end, script
+            self.page.wait_for_timeout(50)
+
+    def tags(self) -> list[str]:
+        """Those that are listed."""
+        return self.page.locator("tbody th[scope=row] a").all_inner_texts()
+
+    def sideways(self) -> int:
+        """By how many pixels the page is wider than the window."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
+
+    def close(self) -> None:
+        self.context.close()

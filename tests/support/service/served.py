@@ -1,0 +1,144 @@
+"""The real service as a process of its own, on a port of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import urllib3
+
+from support.processes.patience import until
+
+START_SECONDS = 30.0
+LISTENING = re.compile(r"running on (https?)://([^ ]+):(\d+)")
+
+
+@dataclass
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def ids(self) -> list[str]:
+        return list(self.json["ids"])
+
+
+class Served:
+    """`allocator serve` with these options, from its first readiness to its end; `is_open` until a token is made."""
+
+    def __init__(
+        self,
+        *urls: str,
+        options: tuple[str, ...] = (),
+        ready: bool = True,
+        is_open: bool = True,
+        ca: str | None = None,
+        cwd: Path | None = None,
+        program: tuple[str, str] = ("-m", "allocator"),
+        **environment: str,
+    ) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self._log = Path(self.folder.name) / "log"
+        command = [sys.executable, *program, "serve", "--port", "0", *options]
+        if is_open and "--host" not in options:
+            command.append("--open")
+        for url in urls:
+            command += ["--url", url]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=cwd or self.folder.name, env={**os.environ, **environment}
+            )
+        self.pool = urllib3.PoolManager(maxsize=16, ca_certs=ca)
+        self.address = ""
+        try:
+            self._wait("/readyz" if ready else "/healthz")
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait(self, path: str) -> None:
+        if not until(lambda: self._answers(path), START_SECONDS, every=0.02, hopeless=self._has_ended):
+            raise RuntimeError(f"the service does not answer:\n{self.log()}")
+
+    def _has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def _answers(self, path: str) -> bool:
+        """As it should, at the address that it has said."""
+        found = LISTENING.search(self.log())
+        if not found:
+            return False
+        scheme, host, port = found.groups()
+        self.address = f"{scheme}://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+        try:
+            return self.ask("GET", path).status == 200
+        except urllib3.exceptions.HTTPError:
+            return False
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log().splitlines()]
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def ask(
+        self, method: str, path: str, *, token: str | None = None, json: Any = None, body: Any = None, **headers: str
+    ) -> Reply:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token is not None:
+            sent["Authorization"] = f"Bearer {token}"
+        options = {"json": json} if json is not None else {"body": body}
+        answer = self.pool.request(
+            method, self.address + path, headers=sent, timeout=15.0, retries=False, redirect=False, **options
+        )
+        return Reply(answer.status, answer.headers, answer.data)
+
+    def post(self, path: str, **options: Any) -> Reply:
+        return self.ask("POST", path, **options)
+
+    def get(self, path: str, **options: Any) -> Reply:
+        return self.ask("GET", path, **options)
+
+    def put(self, path: str, **options: Any) -> Reply:
+        return self.ask("PUT", path, **options)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ask it to end, and return its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+    def close(self) -> None:
+        self.pool.clear()
+        if not self._has_ended():
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.folder.cleanup()
+
+    def __enter__(self) -> Served:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
