@@ -365,7 +365,7 @@ def test_unfinished_requests_take_little_memory_before_their_token_is_known(tmp_
         assert service.post("/v1/sequences/order/ids").status == 200
         taken = greatest_memory_of(service.process.pid) - before
 
-    assert taken / 400 < 60_000
+    assert taken / 400 < 100_000  # 147,000 to 1,200,000 where nothing bounds what is read before the token
 
 
 def until_closed(connection: socket.socket) -> bytes:
