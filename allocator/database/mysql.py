@@ -15,7 +15,7 @@ from sqlalchemy.dialects.mysql import insert
 from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
 from allocator.database.driver_errors import GUARDED
 from allocator.database.mysql_identity import RUN, cluster_of, is_merely_like_it, times, version_of
-from allocator.database.mysql_multi import Answer, sent
+from allocator.database.mysql_multi_statement import Answer, sent
 from allocator.database.mysql_session import IN_TRANSACTION, SESSION, number_as
 from allocator.database.tables import epoch, segment, worker
 from allocator.database.verbs.batch import CLAIMABLE, Wanted, ends_of, listed

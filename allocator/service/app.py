@@ -25,11 +25,11 @@ from allocator.service.handlers import Dispatch
 from allocator.service.hot_path import Front
 from allocator.service.id_handlers import Ids
 from allocator.service.metrics import Figures
-from allocator.service.newcomers import Newcomers
+from allocator.service.new_names import Newcomers
 from allocator.service.observed import Observed, ObservedAllocator
 from allocator.service.openapi import document
 from allocator.service.readiness import Watch
-from allocator.service.refusals import Refusals
+from allocator.service.refusal_log import Refusals
 from allocator.service.sequences import Sequences
 from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
 from allocator.service.tag_handlers import Administration

@@ -16,8 +16,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
+from allocator.rules.rate_bucket import pause, used
 from allocator.rules.token import ANONYMOUS, DRAW, PREFIX, SCHEMES, VERBS, Token
-from allocator.rules.token_bucket import pause, used
 from allocator.service.problems import Unauthorized
 from allocator.service.rate_limits import Rates
 

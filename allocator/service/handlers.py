@@ -16,7 +16,7 @@ from allocator.service.auth import Book, Grant
 from allocator.service.caller import caller_of, mark
 from allocator.service.forms import MAX_BODY, read_body, read_query
 from allocator.service.problems import HttpRefusal
-from allocator.service.refusals import NO_STORE, Refusals, request_name
+from allocator.service.refusal_log import NO_STORE, Refusals, request_name
 from allocator.service.request import Answer, Asked
 from allocator.service.routes import Route
 

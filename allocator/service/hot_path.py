@@ -15,7 +15,7 @@ from allocator.service.auth import Book, Grant
 from allocator.service.caller import mark
 from allocator.service.draws import Draw
 from allocator.service.problems import HttpRefusal
-from allocator.service.refusals import Refusals, request_name
+from allocator.service.refusal_log import Refusals, request_name
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

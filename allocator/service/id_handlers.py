@@ -16,7 +16,7 @@ from allocator.schemes.checks import check_tag
 from allocator.schemes.layout import Layout
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 from allocator.service.draws import Draw, Draws
-from allocator.service.newcomers import ticket_types
+from allocator.service.new_names import ticket_types
 from allocator.service.problems import SaysWentBack
 from allocator.service.request import Answer, Asked
 from allocator.service.sequences import Sequences

@@ -14,7 +14,7 @@ from allocator.rules.token import PREFIX
 SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{24,}}")
 """A token, also one that was cut off, wherever a caller has put it. Shorter names may be those of tables."""
 
-REFUSED, SERVER = "allocator.service.refusals", "uvicorn.error"
+REFUSED, SERVER = "allocator.service.refusal_log", "uvicorn.error"
 """The loggers of lines that callers cause, as many as they like."""
 LINES = 20
 """How many of one kind are written in a second."""

@@ -10,7 +10,7 @@ from allocator.rules.token import ADMINISTER, DRAW, READ
 from allocator.service.forms import Field
 from allocator.service.problems import CONTENT_TYPE
 from allocator.service.routes import PATH_PATTERNS, Route
-from allocator.service.shapes import PROBLEM
+from allocator.service.schemas import PROBLEM
 from allocator.service.tag_handlers import CONDITIONS
 
 GROUPS = {DRAW: "ids", READ: "tags", ADMINISTER: "tags", None: "without a verb: any token"}

@@ -19,7 +19,7 @@ from allocator.service.metrics import Figures
 from allocator.service.openapi import ASSETS, PAGE, POLICY, START, asset
 from allocator.service.problems import HttpRefusal
 from allocator.service.readiness import Watch
-from allocator.service.refusals import NO_STORE
+from allocator.service.refusal_log import NO_STORE
 from allocator.service.request import Answer
 
 FIGURES_TYPE = "text/plain; version=0.0.4; charset=utf-8"

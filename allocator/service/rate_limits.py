@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from time import monotonic
 
+from allocator.rules.rate_bucket import pause, used
 from allocator.rules.token import Token
-from allocator.rules.token_bucket import pause, used
 
 
 class Rates:

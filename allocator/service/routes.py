@@ -16,7 +16,7 @@ from allocator.schemes.inspect import SCHEMES
 from allocator.schemes.layout import layout_from_text
 from allocator.schemes.snowflake import NUMBER_BITS
 from allocator.schemes.snowflake import SNOWFLAKE as SNOWFLAKE_LAYOUT
-from allocator.service import shapes
+from allocator.service import schemas
 from allocator.service.draws import METEOR, OBJECTID, SNOWFLAKE
 from allocator.service.forms import Field, choice, flag, long_number, number, text
 from allocator.service.id_handlers import Ids
@@ -102,28 +102,45 @@ class Route:
 def table(ids: Ids, administration: Administration) -> list[Route]:
     post, sequence = "POST", "/v1/sequences/{tag}"
     return [
-        Route(post, f"{sequence}/ids", ids.of_tag, "The next ids of a tag", shapes.TAGGED_IDS, DRAW, query=(COUNT,)),
+        Route(
+            post,
+            f"{sequence}/ids",
+            ids.of_tag,
+            "The next ids of a tag",
+            schemas.TAGGED_IDS,
+            DRAW,
+            query=(COUNT,),
+        ),
         Route(
             post,
             f"{sequence}/segments",
             ids.segment,
             "A segment of a tag's ids, for a client that serves them from memory",
-            shapes.SEGMENT,
+            schemas.SEGMENT,
             DRAW,
             query=(SIZE, EXACT, SEEN),
         ),
-        Route(post, "/v1/tickets/{type}", ids.ticket, "The next ticket of a type", shapes.TICKET, DRAW),
-        Route(post, "/v1/meteor", ids.meteor, "Meteor ids", shapes.IDS, DRAW, METEOR, (COUNT,)),
-        Route(post, "/v1/snowflake", ids.snowflake, "Snowflake ids", shapes.IDS, DRAW, SNOWFLAKE, (COUNT,)),
-        Route(post, "/v1/objectids", ids.objectids, "ObjectIds", shapes.OBJECT_IDS, DRAW, OBJECTID, (COUNT,)),
-        Route(post, "/v1/nodes", ids.node, "A meteor node for the caller alone", shapes.NODE, DRAW, METEOR),
-        Route(post, "/v1/workers", ids.lease, "A snowflake worker, leased", shapes.LEASE, DRAW, SNOWFLAKE, body=LEASE),
+        Route(post, "/v1/tickets/{type}", ids.ticket, "The next ticket of a type", schemas.TICKET, DRAW),
+        Route(post, "/v1/meteor", ids.meteor, "Meteor ids", schemas.IDS, DRAW, METEOR, (COUNT,)),
+        Route(post, "/v1/snowflake", ids.snowflake, "Snowflake ids", schemas.IDS, DRAW, SNOWFLAKE, (COUNT,)),
+        Route(post, "/v1/objectids", ids.objectids, "ObjectIds", schemas.OBJECT_IDS, DRAW, OBJECTID, (COUNT,)),
+        Route(post, "/v1/nodes", ids.node, "A meteor node for the caller alone", schemas.NODE, DRAW, METEOR),
+        Route(
+            post,
+            "/v1/workers",
+            ids.lease,
+            "A snowflake worker, leased",
+            schemas.LEASE,
+            DRAW,
+            SNOWFLAKE,
+            body=LEASE,
+        ),
         Route(
             "PUT",
             "/v1/workers/{worker}",
             ids.renew,
             "The lease of a worker, renewed",
-            shapes.LEASE,
+            schemas.LEASE,
             DRAW,
             SNOWFLAKE,
             body=RENEWAL,
@@ -133,7 +150,7 @@ def table(ids: Ids, administration: Administration) -> list[Route]:
             "/v1/inspect/{id}",
             ids.inspect,
             "An id, taken apart",
-            shapes.INSPECTION,
+            schemas.INSPECTION,
             query=(SCHEME, EPOCH, LAYOUT),
         ),
         Route(
@@ -141,17 +158,23 @@ def table(ids: Ids, administration: Administration) -> list[Route]:
             "/v1/sequences",
             administration.list,
             "The tags that the token may read, by name",
-            shapes.TAGS,
+            schemas.TAGS,
             READ,
             query=PAGES,
         ),
-        Route("GET", sequence, administration.get, "The settings of a tag, and how far it is claimed", shapes.TAG),
+        Route(
+            "GET",
+            sequence,
+            administration.get,
+            "The settings of a tag, and how far it is claimed",
+            schemas.TAG,
+        ),
         Route(
             "PUT",
             sequence,
             administration.put,
             "Create or change a tag; with If-None-Match only create it, with If-Match only change it",
-            shapes.TAG,
+            schemas.TAG,
             ADMINISTER,
             body=SETTINGS,
             created=True,

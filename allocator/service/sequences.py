@@ -17,7 +17,7 @@ from allocator.schemes.tag import Tag
 from allocator.service.caller import Caller
 from allocator.service.draws import Draws, SequenceDraw
 from allocator.service.gate import Gate
-from allocator.service.newcomers import Newcomers
+from allocator.service.new_names import Newcomers
 from allocator.service.problems import HttpRefusal
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.rules.token_bucket import BURST, pause, used
+from allocator.rules.rate_bucket import BURST, pause, used
 
 
 def served(requests: list[tuple[float, int]], rate: float) -> list[int]:

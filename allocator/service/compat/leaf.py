@@ -22,7 +22,7 @@ from allocator.rules.token import DRAW
 from allocator.service.draws import SNOWFLAKE, Draw
 from allocator.service.handlers import Dispatch
 from allocator.service.id_handlers import Ids
-from allocator.service.refusals import NO_STORE
+from allocator.service.refusal_log import NO_STORE
 
 UNKNOWN, NOT_READY = -2, -3
 METHODS = ["GET", "POST"]

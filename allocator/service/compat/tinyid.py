@@ -31,7 +31,7 @@ from allocator.service.forms import MAX_FORM
 from allocator.service.handlers import Dispatch, body_within, headers_of
 from allocator.service.id_handlers import Ids
 from allocator.service.problems import HttpRefusal, detail_of
-from allocator.service.refusals import NO_STORE
+from allocator.service.refusal_log import NO_STORE
 
 METHODS = ["GET", "POST"]
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6

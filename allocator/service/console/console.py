@@ -27,7 +27,7 @@ from allocator.service.id_handlers import Ids
 from allocator.service.metrics import Figures
 from allocator.service.pages import to_docs
 from allocator.service.readiness import Watch
-from allocator.service.refusals import Refusals
+from allocator.service.refusal_log import Refusals
 from allocator.service.settings import ServeSettings
 
 log = logging.getLogger("allocator.service")

@@ -15,7 +15,7 @@ from allocator.service.auth import Book
 from allocator.service.console.screen import HEADERS, Screen
 from allocator.service.console.visitors import Visitor, Visitors
 from allocator.service.problems import HttpRefusal, Unauthorized, detail_of, status_of
-from allocator.service.refusals import Refusals
+from allocator.service.refusal_log import Refusals
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

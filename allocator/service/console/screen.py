@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse
 import allocator
 from allocator.service.console import formatting
 from allocator.service.console.assets import Assets
-from allocator.service.refusals import NO_STORE
+from allocator.service.refusal_log import NO_STORE
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -26,7 +26,7 @@ from allocator.service.console.fleet_page import State, is_leased, look_at
 from allocator.service.console.frames import Frames
 from allocator.service.console.pulse import ALL
 from allocator.service.console.tag_table import SORTS
-from allocator.service.refusals import NO_STORE
+from allocator.service.refusal_log import NO_STORE
 from allocator.service.settings import ServeSettings
 
 QUICK = 5.0
