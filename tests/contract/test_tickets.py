@@ -39,6 +39,8 @@ from allocator.database.store import Database
 from allocator.fleet.grow import Growth
 from allocator.generators.sequence import drawn
 from allocator.rules import fleet_growth as rules
+from allocator.rules.fleet import Member, Shard
+from allocator.schemes.ticket import Numbering
 
 on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb"], indirect=True)
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
@@ -164,6 +166,26 @@ def test_several_that_make_the_fleet_at_once_agree(shards):
     assert len(set(drawn)) == 36
     with growing(urls) as growth:
         assert [1, 2, 3] == [found.row.numbering.offset for found in growth.shards() if found.row]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+def test_a_database_that_becomes_a_shard_while_it_is_looked_at_is_one(fresh, monkeypatch):
+    """Its row said that it was alone, and then another process drew: not from it alone."""
+    with closing(Database(fresh)) as database:
+        members = tuple(Member(f"key{offset}", offset, f"url{offset}") for offset in (1, 2))
+        fleet = Shard("main", "key1", "", "replace", 1, Numbering(1, 2), 2, members)
+        is_used = type(database.dialect).holds_ids
+
+        def late(self, connection):
+            monkeypatch.setattr(type(database.dialect), "holds_ids", is_used)
+            self.add_shard(connection, fleet)
+            return True
+
+        monkeypatch.setattr(type(database.dialect), "holds_ids", late)
+        row = database.run(database.dialect.read_member)
+
+    assert row is not None
+    assert not row.is_alone
 
 
 # -- segments over several databases

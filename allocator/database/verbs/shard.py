@@ -31,8 +31,11 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
         """The row; None also where an upgrade wrote it and nothing was drawn since: it may become any fleet's, or, if
         only no ticket was drawn, that of another fleet of this database alone."""
         row = self.read_shard(connection)
+        if row is None or not row.is_alone:
+            return row
         is_used = self.holds_tickets if alone else self.holds_ids
-        return None if row and row.is_alone and not is_used(connection) else row
+        # Read again: another process may have made it a member of its fleet meanwhile, and drawn.
+        return self.read_shard(connection) if is_used(connection) else None
 
     def begin_alone(self, connection: Connection, told: str) -> None:
         """Write the row of a database of its own, so that nobody who draws ids needs to. It stays as it is if there is
