@@ -48,7 +48,6 @@ LAYOUT = text(
     f"^({'|'.join(FORMATS)})(:[0-9]+(/[0-9]+)+)?$",
     "Read a number by this layout alone: a name, or a name and widths, as meteor:1/31/18/11/3.",
 )
-INSPECTED = (SCHEME, EPOCH, LAYOUT)
 widths = partial(layout_from_text, like=SNOWFLAKE_LAYOUT)
 SETTINGS = (
     number("step", 1, MAX_STEP, "The least number of ids a claim takes."),
