@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag
 from allocator.fleet.tags import Tags
-from allocator.generators.meteor import NodeRegistry
-from allocator.generators.segment_supply import Source
-from allocator.generators.snowflake import WorkerLeases
+from allocator.generators.backend import Backend
 from allocator.rules.fleet import STATEMENTS
 from allocator.rules.hosts import Hosts
 from allocator.runtime.worker_pool import Background
@@ -24,25 +22,6 @@ from allocator.schemes.ticket import MAX_SHARDS
 
 ATTEMPTS = 3
 """Each shard may use a third of the call's timeout."""
-
-
-@runtime_checkable
-class Backend(Source, NodeRegistry, WorkerLeases, Protocol):
-    """Blocking, and safe to use from several threads. Nothing is opened before the first call."""
-
-    @property
-    def shown(self) -> str:
-        """The place, for a person: without passwords."""
-
-    def ticket(self, kind: str, end: float) -> int:
-        """The next ticket of a type, before `end` on the monotonic clock."""
-
-    def tags(self, template: Tag) -> Tags: ...
-
-    def close(self) -> None: ...
-
-    def abandon(self) -> None:
-        """After a fork, in the child."""
 
 
 class Databases:

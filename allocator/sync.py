@@ -9,9 +9,10 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
 
-from allocator.backend import Backend, backend_of, overdue
+from allocator.backend import backend_of, overdue
 from allocator.errors import DatabaseUnavailable, InvalidSetting, Uncopyable
 from allocator.fleet.tags import Tags
+from allocator.generators.backend import Backend
 from allocator.generators.batching import Refills
 from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence, drawn, refill
@@ -208,7 +209,8 @@ class Allocator(Uncopyable):
     @property
     def tags(self) -> Tags:
         """Administration: create, list, get and set tags."""
-        return self._backend.tags(self._template)
+        tags: Tags = self._backend.tags(self._template)
+        return tags
 
     def close(self) -> None:
         """Give up what is in memory and every connection. Further calls raise `AllocatorClosed`."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 import click
 
 from allocator import Allocator
-from allocator.backend import Backend
+from allocator.generators.backend import Backend
 from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
 from allocator.service.observed import Observed

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
-from allocator.generators.segment_supply import Refill, Source
+from allocator.generators.backend import Backend
+from allocator.generators.segment_supply import Refill
 from allocator.runtime.worker_pool import Background
 
 MOST = 200
@@ -29,8 +30,8 @@ server, or one that is merely like it, does not know the words."""
 class Refills:
     """Of all tags of an allocator."""
 
-    def __init__(self, source: Source, background: Background) -> None:
-        self._source = source
+    def __init__(self, backend: Backend, background: Background) -> None:
+        self._backend = backend
         self._background = background
         self.renew()
 
@@ -65,10 +66,10 @@ class Refills:
         unopened = [refill.supply for refill in of.values() if not refill.supply.opened]
         if unopened:
             create = unopened[0].may_create
-            for tag in self._source.open_segments([supply.template for supply in unopened], create):
+            for tag in self._backend.open_segments([supply.template for supply in unopened], create):
                 of[tag.name].supply.opened_as(tag)
         claims = {tag: refill.sized() for tag, refill in of.items() if refill.supply.opened}
-        return self._source.claim_segments(claims) if len(claims) > 1 else {}
+        return self._backend.claim_segments(claims) if len(claims) > 1 else {}
 
     def _together(self, refills: Sequence[Refill]) -> None:
         of = {refill.supply.tag: refill for refill in refills}

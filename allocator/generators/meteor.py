@@ -7,9 +7,10 @@ import threading
 from collections.abc import Iterator
 from os import urandom
 from time import time
-from typing import Any, Protocol
+from typing import Any
 
 from allocator.errors import AllocatorError, NotCopyable, Uncopyable
+from allocator.generators.backend import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.iterators import iterator
@@ -96,19 +97,15 @@ class Meteor(Uncopyable):
         self._values = iter(())
 
 
-class NodeRegistry(Protocol):
-    def register_node(self) -> int: ...
-
-
 class MeteorSupply(Supply):
     """Drives `RegisteredMeteor`: registers a node when the first id is asked for, and when one has come to its end."""
 
-    __slots__ = ("_core", "_registry", "_settings")
+    __slots__ = ("_backend", "_core", "_settings")
 
     def __init__(
-        self, registry: NodeRegistry, background: Background, terms: Terms, settings: MeteorSettings, owner: object
+        self, backend: Backend, background: Background, terms: Terms, settings: MeteorSettings, owner: object
     ) -> None:
-        self._registry = registry
+        self._backend = backend
         self._settings = settings
         self._core = RegisteredMeteor(LOST_AFTER * terms.timeout)
         super().__init__(background, terms, owner)
@@ -133,7 +130,7 @@ class MeteorSupply(Supply):
     def _work(self, request: NodeClaim) -> MeteorBlocks:
         settings = self._settings
         second = begin(time(), settings.epoch, settings.layout)  # before a number is used up for nothing
-        node = self._registry.register_node()
+        node = self._backend.register_node()
         if warning := check_node(node, settings.layout):
             log.warning("meteor: %s", warning)
         return MeteorBlocks(node, second, fresh_seed(), settings.epoch, settings.layout)

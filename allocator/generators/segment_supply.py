@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from operator import length_hint
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
+from allocator.generators.backend import Backend
 from allocator.generators.supply import LOST_AFTER, Ended, Supply, Terms
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import check_reserve
@@ -16,22 +17,6 @@ from allocator.schemes.residues import Seen, merged
 from allocator.schemes.retry import Pace, Wait
 from allocator.schemes.segment import Claim, Segments
 from allocator.schemes.tag import Tag
-
-
-class Source(Protocol):
-    """Where segments come from. Each call may be run again at any time; what it claimed is burnt then."""
-
-    def open_segment(self, template: Tag, create: bool) -> Tag:
-        """The settings of a tag, of which the row is made like `template` if it is missing and may be made."""
-
-    def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
-        """The same for several tags, of as many as are there."""
-
-    def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
-        """`size` ids above those `seen`; fewer, if no more remain and they need not be `exact`."""
-
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
-        """Segments of several tags, of as many as can be had at once: no error that concerns one tag alone comes."""
 
 
 class Refill(NamedTuple):
@@ -63,12 +48,12 @@ class SegmentSupply(Supply):
     refills: takes what is to be claimed; without it, each claim is for itself.
     """
 
-    __slots__ = ("_core", "_refills", "_serving", "_source", "opened", "tag", "template")
+    __slots__ = ("_backend", "_core", "_refills", "_serving", "opened", "tag", "template")
 
     def __init__(
         self,
         template: Tag,
-        source: Source,
+        backend: Backend,
         background: Background,
         terms: Terms,
         serving: dict[str, Iterator[int]],
@@ -78,7 +63,7 @@ class SegmentSupply(Supply):
         self.tag = template.name
         self.template = template
         self._refills = refills
-        self._source = source
+        self._backend = backend
         self._serving = serving
         self.opened = False
         self._core = Segments(terms.runway, LOST_AFTER * terms.timeout)
@@ -117,7 +102,7 @@ class SegmentSupply(Supply):
 
     def _work(self, request: Claim) -> range:
         self._open()
-        return self._source.claim_segment(self.tag, self._sized(request).size, request.seen)
+        return self._backend.claim_segment(self.tag, self._sized(request).size, request.seen)
 
     def _sized(self, request: Claim) -> Claim:
         with self._lock:
@@ -127,7 +112,7 @@ class SegmentSupply(Supply):
     def _open(self) -> None:
         """Once: read the tag's settings, and make its row if that may be."""
         if not self.opened:
-            self.opened_as(self._source.open_segment(self.template, self.may_create))
+            self.opened_as(self._backend.open_segment(self.template, self.may_create))
 
     @property
     def may_create(self) -> bool:
@@ -180,7 +165,7 @@ class SegmentSupply(Supply):
                 core = self._core
                 size = count if count and exact else min(count or core.step, max(core.step, core.max_step))
                 seen = merged(core.seen, others)
-            block = self._source.claim_segment(self.tag, size, seen, exact=exact)
+            block = self._backend.claim_segment(self.tag, size, seen, exact=exact)
         except AllocatorError as error:
             if isinstance(error, MaxValueWentBack) and others:
                 raise  # as another process has it; whether it went back for us too shows at our next claim

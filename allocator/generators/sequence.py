@@ -66,7 +66,7 @@ class Sequence(SegmentSupply):
         try:
             return next(self._values)
         except StopIteration:
-            check_not_held(connection, getattr(self._source, "files", ()), self._name())
+            check_not_held(connection, getattr(self._backend, "files", ()), self._name())
             return refill(self)
 
     def next_ids(self, count: int) -> list[int]:

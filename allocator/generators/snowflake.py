@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from allocator.errors import AllocatorError, InvalidSetting, NotCopyable, Uncopyable
+from allocator.generators.backend import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.iterators import iterator
@@ -111,19 +112,15 @@ class Snowflake(Uncopyable):
         self._values = iter(())
 
 
-class WorkerLeases(Protocol):
-    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease: ...
-
-
 class SnowflakeSupply(Supply):
     """Drives `LeasedSnowflake`. `end` is the monotonic second until which `_values` may be used."""
 
-    __slots__ = ("_core", "_leases", "_settings", "end")
+    __slots__ = ("_backend", "_core", "_settings", "end")
 
     def __init__(
-        self, leases: WorkerLeases, background: Background, terms: Terms, settings: SnowflakeSettings, owner: object
+        self, backend: Backend, background: Background, terms: Terms, settings: SnowflakeSettings, owner: object
     ) -> None:
-        self._leases = leases
+        self._backend = backend
         self._settings = settings
         self._core = self._new_core(terms)
         self.end = -NEVER
@@ -163,7 +160,7 @@ class SnowflakeSupply(Supply):
 
     def _work(self, request: LeaseClaim) -> Lease:
         self._settings.check_time(request.now)
-        return self._leases.lease_worker(request, self._settings.layout, self._settings.epoch)
+        return self._backend.lease_worker(request, self._settings.layout, self._settings.epoch)
 
     def _granted(self, request: LeaseClaim, result: Lease, now: float) -> None:
         self._core.granted(request, result, now)

@@ -7,9 +7,9 @@ from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
-from allocator.backend import Backend
 from allocator.errors import AllocatorError
 from allocator.fleet.tags import Tags
+from allocator.generators.backend import Backend
 from allocator.schemes.layout import Layout
 from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
@@ -75,7 +75,8 @@ class Observed:
         return self._timed("ticket", partial(self.backend.ticket, kind, end))
 
     def tags(self, template: Tag) -> Tags:
-        return self.backend.tags(template)
+        tags: Tags = self.backend.tags(template)
+        return tags
 
 
 class ObservedAllocator(Allocator):

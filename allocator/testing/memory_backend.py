@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class MemoryBackend:
-    """Fulfils `allocator.backend.Backend`. `failure` is of every call for ids, `is_away` of what asks the database."""
+    """Fulfils `Backend`. `failure` is of every call for ids, `is_away` of what asks the database."""
 
     shown = "memory"
 

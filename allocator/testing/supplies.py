@@ -109,7 +109,7 @@ class MemoryMeteors(Immediate, MeteorSupply):
 
     def _work(self, request: NodeClaim) -> MeteorBlocks:
         layout, epoch = self._settings.layout, self._settings.epoch
-        node = self._registry.register_node()
+        node = self._backend.register_node()
         check_node(node, layout)
         return MeteorBlocks(node, since(epoch, START, layout.limit("second")), SEED, epoch, layout)
 
