@@ -24,9 +24,9 @@ AT_ONCE = 2
 GROUPS = ("--group", "test", "--group", "apps", "hatchling")
 TENTH = (
     "tests/unit/test_laws.py::test_import_allocator_is_cheap",
-    "tests/unit/test_memory.py",
-    "tests/unit/test_objectid.py",
-    "tests/unit/test_supply.py",
+    "tests/unit/testing/test_memory.py",
+    "tests/unit/schemes/test_objectid.py",
+    "tests/unit/generators/test_supply.py",
     "tests/contract/test_ids.py",
     "tests/contract/test_sqlalchemy.py",
     "tests/contract/test_sqlalchemy_async.py",

@@ -6,7 +6,7 @@ rule = "2: memory changes only after the commit"
 file = "allocator/schemes/segment.py"
 old = "…"                           occurs exactly once in the file
 new = "…"
-tests = ["tests/unit/test_segment.py"]
+tests = ["tests/unit/schemes/test_segment.py"]
 only = "sqlite"                     pytest's -k, where the tests are those of several databases
 server = "postgres"                 the kind of server that shows it, where SQLite does not
 """

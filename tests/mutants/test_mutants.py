@@ -12,7 +12,7 @@ from mutants.trial import BAD, KILLED, SURVIVED, TIMED_OUT, UNTRIED, judged, try
 
 MUTANTS = catalogue()
 SEGMENT = "allocator/schemes/segment.py"
-QUICK = ("tests/unit/test_lane.py",)
+QUICK = ("tests/unit/schemes/test_residues.py",)
 TRIED = ("memory before commit", "ObjectId: the counter wraps early", "a ticket at the ceiling accepted")
 
 

@@ -13,7 +13,7 @@ import pytest
 import allocator
 from allocator.database.registry import our_version
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NAME = "segment-allocator"
 """On PyPI `allocator` is somebody else's package."""
 

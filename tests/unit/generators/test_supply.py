@@ -436,7 +436,7 @@ def test_a_signal_handler_may_draw_ids_of_another_tag():
         "print(last)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parent.parent)],
+        [sys.executable, "-c", code, str(Path(__file__).parents[2])],
         capture_output=True,
         text=True,
         timeout=60,
