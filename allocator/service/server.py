@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("allocator.service")
 
-NEEDED = ("httptools", "jinja2", "prometheus_client", "pythonjsonlogger", "starlette", "swagger_ui_bundle", "uvicorn")
+NEEDED = (
+    "httptools",
+    "itsdangerous",
+    "jinja2",
+    "prometheus_client",
+    "pythonjsonlogger",
+    "starlette",
+    "swagger_ui_bundle",
+    "uvicorn",
+)
 
 FILES = 65_536
 GRACE = 10

@@ -48,7 +48,7 @@ PURE = {
 PURE |= {"math", "operator", "re", "types", "typing", "uuid"}
 """Of the standard library. hashlib is: the same bytes in give the same bytes out; keys and randomness are arguments."""
 
-CONSOLE = ("sessions", "bit_drawing", "history", "tag_table", "formatting")
+CONSOLE = ("bit_drawing", "history", "tag_table", "formatting")
 """The pure files of the room `service/console`."""
 DIGESTS = {"base64", "hmac"}
 

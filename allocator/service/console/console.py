@@ -19,7 +19,7 @@ from allocator.service.console.frames import SIGN_IN, Frames
 from allocator.service.console.peers import Peers
 from allocator.service.console.pulse import Pulse
 from allocator.service.console.screen import Screen
-from allocator.service.console.sessions import Seal
+from allocator.service.console.sessions import Sessions
 from allocator.service.console.sign_in import Signing
 from allocator.service.console.views import Views
 from allocator.service.console.visitors import Visitors
@@ -48,7 +48,7 @@ class Console:
         figures.refilled = self._pulse.refilled
         self._peers = Peers(settings.folder, settings.workers)
         self._board = Board(service.sequences, self._pulse, self._peers, watch)
-        visitors = Visitors(book, Seal(settings.console_key or token_bytes(32)))
+        visitors = Visitors(book, Sessions(settings.console_key or token_bytes(32)))
         self._frames = Frames(Screen(self._assets), visitors, book, refusals)
         self._views = Views(self._frames, self._board, settings)
         self._changes = Changes(self._frames, visitors, self._board, service.sequences, self._views)

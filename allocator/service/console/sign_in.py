@@ -1,9 +1,6 @@
-"""In and out: a token is taken once, and a cookie is given for it; see `access`."""
+"""In and out: a token is taken once, and a cookie is given for it; see `sessions`."""
 
 from __future__ import annotations
-
-from secrets import token_urlsafe
-from time import time
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,7 +8,7 @@ from starlette.responses import Response
 from allocator.service.auth import EVERYTHING, is_here
 from allocator.service.console.actions import form_of, see
 from allocator.service.console.frames import Frames
-from allocator.service.console.sessions import LASTING, own_path
+from allocator.service.console.sessions import LIFETIME, own_path
 from allocator.service.console.visitors import Visitors, check_source, name_for
 from allocator.service.handlers import headers_of
 from allocator.service.problems import Unauthorized
@@ -45,8 +42,7 @@ class Signing:
         grant.admit()
         answer = see(there)
         if grant.token is not EVERYTHING:
-            session = self._visitors.seal.session(grant.digest, time(), token_urlsafe(16))
-            self._keep(request, answer, session, LASTING)
+            self._keep(request, answer, self._visitors.sessions.issue(grant.digest), LIFETIME)
         return answer
 
     async def sign_out(self, request: Request) -> Response:

@@ -1,11 +1,10 @@
 """Whose request it is: of a browser with a session, or as the API takes it, with a token, with none, or on an open
-service; see `access` for what this guards against."""
+service; see `sessions` for what this guards against."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import time
 
 from starlette.requests import Request
 
@@ -13,7 +12,7 @@ from allocator.errors import AccessDenied, DatabaseUnavailable
 from allocator.rules.token import ADMINISTER, ANONYMOUS, DRAW, READ, Token
 from allocator.service.auth import EVERYTHING, Book, Grant, is_bearer
 from allocator.service.caller import mark
-from allocator.service.console.sessions import Seal, cookie_name, is_from_us
+from allocator.service.console.sessions import Sessions, cookie_name, is_from_us
 from allocator.service.handlers import headers_of
 
 ALL_TAGS = "*"
@@ -68,9 +67,9 @@ class Visitor:
 
 
 class Visitors:
-    def __init__(self, book: Book, seal: Seal) -> None:
+    def __init__(self, book: Book, sessions: Sessions) -> None:
         self.book = book
-        self.seal = seal
+        self.sessions = sessions
 
     async def of(self, request: Request) -> Visitor:
         """Raises `Unauthorized` where signing in would help. Every request counts for the rate of its token."""
@@ -80,10 +79,10 @@ class Visitors:
             session, grant = "", await self.book.of(headers)
         mark(request.scope, grant)
         grant.admit()
-        return Visitor(grant, session, self.seal.proof(session))
+        return Visitor(grant, session, self.sessions.proof(session))
 
     async def _of_session(self, session: str) -> Grant | None:
-        digest = self.seal.opened(session, time())
+        digest = self.sessions.digest(session)
         if digest is not None and not self.book.loaded:
             raise DatabaseUnavailable("the tokens could not be read yet")
         return await self.book.of_digest(digest) if digest else None
@@ -92,7 +91,7 @@ class Visitors:
         """As `of`, for a POST, which must come from a page of ours."""
         check_source(request)
         visitor = await self.of(request)
-        if not self.seal.is_proof(form.get("proof", ""), visitor.session):
+        if not self.sessions.is_proof(form.get("proof", ""), visitor.session):
             raise AccessDenied("the form is from another session; open the page again, and send it from there")
         return visitor
 

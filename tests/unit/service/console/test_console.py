@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from itsdangerous import TimestampSigner
 
 from allocator import DatabaseUnavailable, inspect_id
 from allocator.schemes.tag import Tag
@@ -22,7 +23,7 @@ from allocator.service.console.history import Ring, Sample, together
 from allocator.service.console.peers import ASKED_FOR, FRESH, MOST_ASKED, Peers, Told
 from allocator.service.console.pulse import ALL, STRIDE, TAG_SECONDS, Pulse
 from allocator.service.console.screen import Screen
-from allocator.service.console.sessions import LASTING, Seal, cookie_name, is_from_us, own_path
+from allocator.service.console.sessions import LIFETIME, Sessions, cookie_name, is_from_us, own_path
 from allocator.service.console.tag_table import PAGE, Figure, days_left, lasting, page_of, row_of, sorting, sum_of
 from allocator.service.console.views import asked_of
 
@@ -284,34 +285,41 @@ def test_the_bits_of_an_id_add_up():
 # -- sessions
 
 
-def test_a_session_opens_with_its_key_while_it_lasts():
-    seal = Seal(b"k" * 32)
-    cookie = seal.session(DIGEST, 1000.0, "nonce")
+def test_a_session_opens_with_its_key_while_it_lasts(monkeypatch):
+    clock = [1000]
+    monkeypatch.setattr(TimestampSigner, "get_timestamp", lambda self: clock[0])
+    sessions = Sessions(b"k" * 32)
+    cookie = sessions.issue(DIGEST)
 
-    assert seal.opened(cookie, 1000.0) == seal.opened(cookie, 999.0 + LASTING) == DIGEST
-    assert seal.opened(cookie, 1000.0 + LASTING) is None
-    assert Seal(b"j" * 32).opened(cookie, 1000.0) is None
+    assert sessions.digest(cookie) == DIGEST
+    assert Sessions(b"j" * 32).digest(cookie) is None
+    clock[0] += LIFETIME - 1
+    assert sessions.digest(cookie) == DIGEST
+    clock[0] += 1
+    assert sessions.digest(cookie) is None
 
 
 def test_no_part_of_a_session_can_be_changed():
-    seal = Seal(b"k" * 32)
-    cookie = seal.session(DIGEST, 1000.0, "nonce")
+    sessions = Sessions(b"k" * 32)
+    cookie = sessions.issue(DIGEST)
     for at in range(len(cookie)):
         other = "0" if cookie[at] != "0" else "1"
         forged = cookie[:at] + other + cookie[at + 1 :]
-        assert seal.opened(forged, 1000.0) is None
+        assert sessions.digest(forged) is None
     for text in ("", ".", "a.b.c.d", "é.é", "\udcff", cookie[:-1], f"{cookie}.x"):
-        assert seal.opened(text, 1000.0) is None
+        assert sessions.digest(text) is None
 
 
 def test_a_proof_is_good_for_its_session_and_is_no_session():
-    seal = Seal(b"k" * 32)
-    ours, theirs = seal.session(DIGEST, 1000.0, "a"), seal.session(DIGEST, 1000.0, "b")
+    sessions = Sessions(b"k" * 32)
+    ours, theirs = sessions.issue(DIGEST), sessions.issue(DIGEST)
 
-    assert seal.is_proof(seal.proof(ours), ours)
-    assert not seal.is_proof(seal.proof(theirs), ours)
-    assert not seal.is_proof("", ours)
-    assert seal.proof(ours) != ours.rpartition(".")[2]
+    assert sessions.is_proof(sessions.proof(ours), ours)
+    assert not sessions.is_proof(sessions.proof(theirs), ours)
+    for text in ("", "é", "\udcff", "!"):
+        assert not sessions.is_proof(text, ours)
+    assert sessions.proof(ours) != ours.rpartition(".")[2]
+    assert sessions.digest(f"{ours.rpartition('.')[0]}.{sessions.proof(ours.rpartition('.')[0])}") is None
 
 
 @pytest.mark.parametrize(

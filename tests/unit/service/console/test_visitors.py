@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from time import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +13,13 @@ from starlette.responses import HTMLResponse
 
 from allocator.rules.token import ANONYMOUS, VERBS, Token, digest_of
 from allocator.service.auth import Book
-from allocator.service.console.sessions import Seal
+from allocator.service.console.sessions import Sessions
 from allocator.service.console.sign_in import Signing
 from allocator.service.console.views import address_of
 from allocator.service.console.visitors import Visitor, Visitors, name_for
 from allocator.service.problems import Unauthorized
 
-SEAL = Seal(b"k" * 32)
+SESSIONS = Sessions(b"k" * 32)
 HOST = "ids.example"
 
 
@@ -29,7 +28,7 @@ def token(name: str) -> Token:
 
 
 def session_of(name: str) -> str:
-    return SEAL.session(bytes.fromhex(digest_of(name.encode())), time(), "nonce")
+    return SESSIONS.issue(bytes.fromhex(digest_of(name.encode())))
 
 
 def request_of(host: str = HOST, **headers: str) -> Request:
@@ -47,7 +46,7 @@ def visitor(*known: str, **headers: str) -> Visitor:
     async def run() -> Visitor:
         found = book([token(name) for name in known])
         await found.refresh()
-        return await Visitors(found, SEAL).of(request_of(**headers))
+        return await Visitors(found, SESSIONS).of(request_of(**headers))
 
     return asyncio.run(run())
 
@@ -83,7 +82,7 @@ def test_a_session_that_another_worker_made_of_a_new_token_is_looked_for(monkeyp
         found = book(tokens)
         await found.refresh()
         tokens.append(token("new"))
-        return (await Visitors(found, SEAL).of(request_of(cookie=f"allocator={session_of('new')}"))).name
+        return (await Visitors(found, SESSIONS).of(request_of(cookie=f"allocator={session_of('new')}"))).name
 
     assert asyncio.run(run()) == "new"
 
@@ -97,7 +96,7 @@ def test_a_host_that_is_none_breaks_no_page(monkeypatch):
     shown: dict[str, Any] = {}
     frames: Any = SimpleNamespace(show=lambda *given, **values: shown.update(values) or HTMLResponse())
     request = request_of("[::1")
-    asyncio.run(Signing(frames, Visitors(book([]), SEAL)).ask(request))
+    asyncio.run(Signing(frames, Visitors(book([]), SESSIONS)).ask(request))
 
     assert shown["is_plain"]
     assert name_for(request) == "allocator-1"
