@@ -9,10 +9,10 @@ from __future__ import annotations
 import click
 
 import allocator
-from allocator.cli.adopt import adopt
 from allocator.cli.db import db
 from allocator.cli.doctor import doctor
 from allocator.cli.draw import next_ids
+from allocator.cli.import_counters import import_counters
 from allocator.cli.inspect import inspect_command
 from allocator.cli.nodes import nodes
 from allocator.cli.output import Commands
@@ -49,7 +49,7 @@ main.add_command(inspect_command)
 main.add_command(trace_command)
 main.add_command(public)
 main.add_command(tags)
-main.add_command(adopt)
+main.add_command(import_counters)
 main.add_command(nodes)
 main.add_command(shards)
 main.add_command(serve)

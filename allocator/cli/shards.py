@@ -1,4 +1,4 @@
-"""`allocator shards list|add|grow|adopt`."""
+"""`allocator shards list|add|grow|trust`."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def grow_fleet(
     )
 
 
-@shards.command("adopt")
+@shards.command("trust")
 @click.argument("shard", metavar="URL")
 @margin_option
 @click.option("--above", type=click.IntRange(0), help="Above which number nothing was given out, where none can tell.")
 @fleet_command
-def adopt_shard(shard: str, margin: int, above: int | None, urls: tuple[str, ...], as_json: bool) -> None:
+def trust_shard(shard: str, margin: int, above: int | None, urls: tuple[str, ...], as_json: bool) -> None:
     """Let the shard URL go on after a failover or a restore, above what any shard has given.
 
     Only when nothing draws from the old server any more. Segments are raised with: allocator tags set.
@@ -133,7 +133,7 @@ def adopt_shard(shard: str, margin: int, above: int | None, urls: tuple[str, ...
     database = Database(shard, QUICK)
     with growing((*urls, shard)) as growth:
         try:
-            row = growth.adopt(database, margin, above)
+            row = growth.trust(database, margin, above)
         finally:
             database.close()
     floor = row.numbering.following(0)

@@ -189,7 +189,7 @@ class PostgreSQL(Dialect):
         ours = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
         if not connection.exec_driver_sql(ours).scalar():
             raise DatabaseRefused(
-                "making a fleet, letting it grow and adopting a shard changes the numbering of allocator_ticket, which "
+                "making a fleet, letting it grow and trusting a shard changes the numbering of allocator_ticket, which "
                 "on PostgreSQL takes the owner of the table: use the user that ran allocator db upgrade"
             )
 

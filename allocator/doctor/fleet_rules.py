@@ -52,7 +52,7 @@ def of_shard(one: Looked, is_fleet: bool) -> list[Finding]:
                 f"{one.where} runs on server {one.server}, and its row of allocator_shard was written on "
                 f"{row.server}: it "
                 "gives no tickets, since after a failover or a restore some may be forgotten",
-                f"when nothing uses the old server any more: allocator shards adopt {one.where}",
+                f"when nothing uses the old server any more: allocator shards trust {one.where}",
             )
         )
     return found

@@ -61,7 +61,7 @@ class Opening:
             for database in self._databases:
                 database.may_create = False  # a file that is gone later is not made anew
             self._check_servers(rows)
-            self._check_statement(found)
+            self._check_statement(rows)
             self._warn_alone(found)
             return rows
         begun = next((row for row in self._look() if row), None)
@@ -113,13 +113,14 @@ class Opening:
             except AllocatorError as error:
                 self.errors[number] = error
 
-    def _check_statement(self, found: list[Shard]) -> None:
-        asked = self._statement
-        other = next((row for row in found if asked and not row.joining and row.statement != asked), None)
-        if other:
-            raise ShardMisconfigured(
-                f"the fleet {other.fleet!r} draws tickets by the statement {other.statement!r}, and {asked!r} is asked "
-                f"for; leave that out, or change it for all with: allocator shards grow --statement {asked}"
+    def _check_statement(self, rows: list[Shard | None]) -> None:
+        wanted = self._statement
+        for number, row in enumerate(rows):
+            if not (wanted and row) or row.joining or row.statement == wanted:
+                continue
+            raise self.errors.get(number) or ShardMisconfigured(  # trust a shard first, then change its statement
+                f"the fleet {row.fleet!r} draws tickets by the statement {row.statement!r}, and {wanted!r} is asked "
+                f"for; leave that out, or change it for all with: allocator shards grow --statement {wanted}"
             )
 
     def _warn_alone(self, found: list[Shard]) -> None:

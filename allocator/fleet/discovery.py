@@ -105,7 +105,7 @@ def state_of(one: Found) -> str:
     if row.joining:
         return "joining: run allocator shards grow"
     if row.server != one.server:
-        return f"on another server since: run allocator shards adopt {one.where}"
+        return f"on another server since: run allocator shards trust {one.where}"
     if row.numbering.ceiling is not None:
         return f"growing: ends below {row.numbering.ceiling}; run allocator shards grow"
     return "serving"

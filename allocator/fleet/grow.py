@@ -87,7 +87,7 @@ class Growth(Roster):
             if any(one.key == member.key and one.offset == LEAD for row in rows for one in row.members):
                 raise ShardMisconfigured(
                     f"{database.address.shown} is shard {LEAD}, which alone numbers nodes, leases workers and keeps "
-                    "tokens, so the fleet cannot do without it; restore its newest backup, then: allocator shards adopt"
+                    "tokens, so the fleet cannot do without it; restore its newest backup, then: allocator shards trust"
                 )
             seen = look(database).row
             if seen and seen.key == member.key and not any(newer_place(seen, row) for row in rows):
@@ -252,7 +252,7 @@ class Growth(Roster):
     def _take_back(self, one: Found, key: str) -> Shard:
         return self._change(one, lambda row, _: fleet_growth.taken_back(row, key))
 
-    def adopt(self, database: Database, margin: int = MARGIN, above: int | None = None) -> Shard:
+    def trust(self, database: Database, margin: int = MARGIN, above: int | None = None) -> Shard:
         """Let a shard go on after a failover or restore, above all that any shard has given, and a margin.
 
         above: how far ids went, where the other shards cannot tell because there are none, or not all can be reached.
@@ -276,7 +276,7 @@ class Growth(Roster):
         epoch = 1 + max(m.epoch for one in found if one.row for m in one.row.members if m.key == key)
         row: Shard = here.database.run(
             here.database.dialect.change_shard,
-            lambda row, _: fleet_growth.moved(fleet_growth.adopted(row, floor), key, url, epoch),
+            lambda row, _: fleet_growth.moved(fleet_growth.trusted(row, floor), key, url, epoch),
             (),
             True,
         )

@@ -32,7 +32,7 @@ TINYID = Server(tables.TINYID.name, tables.read_tinyid, rules.tinyid)
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class Imported:
     """A tag that goes on after `tag.max_value`.
 
     state: "created"; or "raised", where it was there and behind, at `before`; or "ahead", where it was not behind.
@@ -43,8 +43,8 @@ class Adopted:
     before: int = 0
 
 
-def adopt(server: Server, sources: Sequence[Database], tags: Tags, named: bool) -> Iterator[Adopted | Refusal]:
-    """Adopt what the databases `sources` say, one tag after the other; may be run again.
+def import_all(server: Server, sources: Sequence[Database], tags: Tags, named: bool) -> Iterator[Imported | Refusal]:
+    """Import what the databases `sources` say, one tag after the other; may be run again.
 
     named: every source must have the table; otherwise they are only looked at, and one of them must.
     """
@@ -53,7 +53,7 @@ def adopt(server: Server, sources: Sequence[Database], tags: Tags, named: bool) 
         return
     databases = tags.databases()
     if not databases:
-        raise InvalidSetting("tags are adopted where the databases can be reached; give their URLs, not a service's")
+        raise InvalidSetting("counters are imported where databases can be reached; give their URLs, not a service's")
     known = {tag.name: tag for tag in tags.list()}  # so that all shards have answered before one is changed
     with complete(databases):
         for decision in found:
@@ -76,7 +76,7 @@ def read(server: Server, sources: Sequence[Database], named: bool) -> list[Any]:
     return rows
 
 
-def brought(wanted: Tag, databases: Sequence[Database], known: Mapping[str, Tag]) -> Adopted | Refusal:
+def brought(wanted: Tag, databases: Sequence[Database], known: Mapping[str, Tag]) -> Imported | Refusal:
     """Let a tag go on after `wanted.max_value` on every shard.
 
     Each shard is looked at alone: how far a tag is claimed on the foremost says nothing of the others, and one that
@@ -88,7 +88,7 @@ def brought(wanted: Tag, databases: Sequence[Database], known: Mapping[str, Tag]
     except InvalidSetting as error:
         return Refusal(wanted.name, f"{wanted.name}: {error}")
     state = min((state for state, _ in done), key=(RAISED, CREATED, AHEAD).index)
-    return Adopted(settings, state, max(before for found, before in done if found == state))
+    return Imported(settings, state, max(before for found, before in done if found == state))
 
 
 def alone(database: Database, template: Tag) -> Tags:

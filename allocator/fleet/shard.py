@@ -69,7 +69,7 @@ class Handle:
         if (self.went_back or is_older) and row.numbering.floor <= max(self.seen.values(), default=0):
             raise MaxValueWentBack(
                 f"{self.where} has forgotten ids, as after a restore; go on above all ids with: "
-                f"allocator shards adopt {self.where}"
+                f"allocator shards trust {self.where}"
             )
         self.went_back = False
         return row

@@ -123,7 +123,7 @@ def check_usable(where: str, shard: Shard, server: str) -> None:
         raise ShardMisconfigured(
             f"{where} runs on server {server}, and its shard was written on {shard.server}: after a failover or a "
             "restore ids may be forgotten here. When nothing uses the old one any more, go on above all ids with: "
-            f"allocator shards adopt {where}"
+            f"allocator shards trust {where}"
         )
 
 

@@ -167,7 +167,7 @@ def taken_back(shard: Shard, key: str) -> Shard | None:
     return later(shard, numbering=replace(shard.numbering, ceiling=None), target=None)
 
 
-def adopted(shard: Shard, floor: int) -> Shard:
+def trusted(shard: Shard, floor: int) -> Shard:
     """Going on from `floor`, on the server where it is now."""
     ceiling = shard.numbering.ceiling
     if ceiling is not None and floor >= ceiling:

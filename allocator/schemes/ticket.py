@@ -47,11 +47,11 @@ class Numbering:
         if ticket <= seen:
             raise MaxValueWentBack(
                 f"ticket {ticket} came after {seen}: the database has forgotten ids, as after a restore; "
-                "raise it above every id in use with: allocator shards adopt"
+                "raise it above every id in use with: allocator shards trust"
             )
         if (ticket - self.offset) % self.step or ticket < self.floor:
             raise ShardMisconfigured(
                 f"ticket {ticket} is not of offset {self.offset} and step {self.step} from {self.floor} on: the "
-                "numbering of the table was changed behind our back; set it right with: allocator shards adopt"
+                "numbering of the table was changed behind our back; set it right with: allocator shards trust"
             )
         return self.ceiling is None or ticket < self.ceiling

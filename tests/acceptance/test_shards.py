@@ -107,9 +107,9 @@ def test_a_shard_that_is_lost_is_left_out(files, tmp_path):
     assert (alone.exit_code, "needs --without URL" in alone.stderr) == (2, True)
 
 
-def test_a_shard_is_adopted(files):
+def test_a_shard_is_trusted(files):
     tickets(files[:2], 4)
-    done = run("shards", "adopt", files[1], "--margin", "10", urls=files[:1])
+    done = run("shards", "trust", files[1], "--margin", "10", urls=files[:1])
 
     assert (done.exit_code, done.output.endswith("goes on from 26\n")) == (0, True)
     assert tickets(files[:2], 2) == [5, 26]
@@ -129,7 +129,7 @@ def test_the_statement_is_changed(files):
         (["shards", "add", "mysql://h"], "names no database"),
         (["shards", "add", "sqlite:////no/such/folder/x.db"], "refuses"),
         (["shards", "grow"], "there is nothing to grow to; add a database with"),
-        (["shards", "adopt", "sqlite://"], "is no shard of this fleet"),
+        (["shards", "trust", "sqlite://"], "is no shard of this fleet"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(files, words, sentence):

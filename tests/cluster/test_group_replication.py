@@ -14,7 +14,7 @@ NOTICED = 6
 """Seconds after which an isolated member has brought no commit to its end."""
 
 WITHOUT_TICKETS = {"segment": 3, "meteor": 1, "snowflake": 1}
-"""Tickets belong to the server that began with them: on another one they wait for `allocator shards adopt`."""
+"""Tickets belong to the server that began with them: on another one they wait for `allocator shards trust`."""
 
 
 def test_one_primary(single_primary, writers, report):

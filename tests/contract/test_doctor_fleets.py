@@ -80,7 +80,7 @@ def test_a_shard_that_goes_on_elsewhere(fleet, tmp_path):
     moved = f"sqlite:///{tmp_path}/new.db"
     (tmp_path / "three.db").rename(tmp_path / "new.db")
     with closing(Growth([Database(url) for url in [*fleet[:2], moved]])) as growth, closing(Database(moved)) as target:
-        growth.adopt(target, above=1000)
+        growth.trust(target, above=1000)
     found = found_of([*fleet[:2], f"sqlite:///{tmp_path}/old.db"])["shard-replaced"]
 
     assert found.severity == DANGER

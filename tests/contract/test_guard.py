@@ -172,7 +172,7 @@ def test_a_fleet_grows_under_the_guard_while_it_is_used(guarded, kind, new_datab
     assert {number % 2 for number in drawn[-30:]} == {0, 1}
 
 
-def test_ids_of_another_server_are_adopted_under_the_guard(guarded, tmp_path):
+def test_ids_of_another_server_are_imported_under_the_guard(guarded, tmp_path):
     old = f"sqlite:///{tmp_path}/old.db"
     execute(
         old,
@@ -183,7 +183,7 @@ def test_ids_of_another_server_are_adopted_under_the_guard(guarded, tmp_path):
     with Allocator(guarded) as ids:
         ids.reserve("order", 10)
         for _ in range(2):
-            done = CliRunner().invoke(main, ["adopt", "leaf", "--from", old, "--url", guarded])
+            done = CliRunner().invoke(main, ["import", "leaf", "--from", old, "--url", guarded])
             assert done.exit_code == 0, done.output
         assert (ids.reserve("order", 1)[0] > 5000, ids.reserve("user", 1)[0] > 70) == (True, True)
 

@@ -554,16 +554,16 @@ def test_a_shard_alone_administers_the_tags_of_all(face, shards):
 
 
 @once
-def test_a_shard_that_waits_for_adoption_stops_growth(face, shards):
+def test_a_shard_that_waits_for_trust_stops_growth(face, shards):
     urls = shards(2)
     face(urls[0]).ticket("invoice")
     execute(urls[0], "UPDATE allocator_shard SET server = 'elsewhere'")
-    with pytest.raises(ShardMisconfigured, match="allocator shards adopt"):
+    with pytest.raises(ShardMisconfigured, match="allocator shards trust"):
         grow(urls[:1], urls[1])
     with growing(urls[:1]) as growth, closing(Database(urls[0])) as database:
         with pytest.raises(ShardMisconfigured, match="--above N"):
-            growth.adopt(database)
-        growth.adopt(database, 10, above=500)
+            growth.trust(database)
+        growth.trust(database, 10, above=500)
 
     assert face(urls[0]).ticket("invoice") == 501
 
@@ -573,7 +573,7 @@ def test_a_number_that_no_id_can_have_is_refused_before_anything_is_asked():
     with growing([away]) as growth, closing(Database(away)) as database:
         for above in (10**23, 2**63, -1):
             with pytest.raises(InvalidSetting, match=f"above must be 0 to 9223372036854775807, got {above}"):
-                growth.adopt(database, above=above)
+                growth.trust(database, above=above)
 
 
 @once
@@ -582,8 +582,8 @@ def test_tickets_that_would_go_on_past_the_last_are_refused(face, shards):
     face(urls[0]).ticket("invoice")
     with growing(urls[:1]) as growth, closing(Database(urls[0])) as database:
         with pytest.raises(Exhausted, match="would go on from 9223372036854775808, and end at 9223372036854775807"):
-            growth.adopt(database, 0, above=2**63 - 1)
-        growth.adopt(database, 0, above=2**63 - 10)
+            growth.trust(database, 0, above=2**63 - 1)
+        growth.trust(database, 0, above=2**63 - 10)
         for margin in (10, 10**12):
             with pytest.raises(Exhausted, match="would go on from 922337.*; a smaller margin"):
                 growth.grow(margin, "count")
@@ -601,7 +601,7 @@ def test_a_server_that_was_replaced_is_refused_when_it_comes_back(face, shards):
     copy_row(urls[1], urls[2])  # the standby, and the old one is away
     execute(urls[1], "ALTER TABLE allocator_shard RENAME TO away")
     with growing([urls[0], urls[2]]) as growth, closing(Database(urls[2])) as database:
-        growth.adopt(database, 10)
+        growth.trust(database, 10)
     execute(urls[1], "ALTER TABLE away RENAME TO allocator_shard")
 
     after = [face(shards=[urls[0], urls[2]]).ticket("invoice") for _ in range(2)]
@@ -777,7 +777,7 @@ def test_tickets_of_another_server_do_not_begin_again_by_another_statement(face,
     face(url).next_id("order")
     execute(url, "UPDATE allocator_shard SET server = 'other'")
     for tickets in ("count", "replace"):
-        with pytest.raises(ShardMisconfigured):
+        with pytest.raises(ShardMisconfigured, match="allocator shards trust"):
             face(url, tickets=tickets).ticket("invoice")
 
 
@@ -905,7 +905,7 @@ def test_another_fleet_than_asked_for_is_refused(face, shards):
 
 
 @once
-def test_a_server_that_is_another_one_is_left_alone_until_it_is_adopted(face, shards, caplog):
+def test_a_server_that_is_another_one_is_left_alone_until_it_is_trusted(face, shards, caplog):
     urls = shards(2)
     ids = face(shards=urls, timeout=5)
     drawn = [ids.ticket("invoice") for _ in range(4)]
@@ -913,9 +913,9 @@ def test_a_server_that_is_another_one_is_left_alone_until_it_is_adopted(face, sh
     drawn += [ids.ticket("invoice") for _ in range(4)]
     assert {ticket % 2 for ticket in drawn[4:]} == {0}
     assert "was written on elsewhere" in caplog.text
-    assert "allocator shards adopt" in caplog.text
+    assert "allocator shards trust" in caplog.text
     with growing(urls) as growth, closing(Database(urls[0])) as database:
-        growth.adopt(database, 50)
+        growth.trust(database, 50)
     draw_until(ids, drawn, lambda: drawn[-1] % 2 == 1)
 
     assert len(set(drawn)) == len(drawn)
@@ -937,10 +937,10 @@ def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind):
         }.get(fleet_kind, "ALTER TABLE allocator_ticket AUTO_INCREMENT = 1"),
     )
     for _ in range(2):
-        with pytest.raises(MaxValueWentBack, match="allocator shards adopt"):
+        with pytest.raises(MaxValueWentBack, match="allocator shards trust"):
             ids.ticket("invoice")
     with growing([url]) as growth, closing(Database(url)) as database:
-        growth.adopt(database, 50, above=max(drawn))
+        growth.trust(database, 50, above=max(drawn))
     time.sleep(0.5)
 
     assert ids.ticket("invoice") > max(drawn)
@@ -1113,7 +1113,7 @@ def test_the_first_ticket_may_begin_above_those_of_another_table(face, shards):
     """Nothing is drawn before."""
     old, new = shards(2)
     with growing([old, old]) as growth:
-        floor = growth.adopt(Database(old), 0, above=5000).numbering.following(0)
+        floor = growth.trust(Database(old), 0, above=5000).numbering.following(0)
     grow([old], new, margin=0)
     ids = face(shards=[old, new])
     tickets = [ids.ticket("photo") for _ in range(4)]

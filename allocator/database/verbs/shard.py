@@ -85,12 +85,12 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
         connection.execute(update(shard).where(shard.c.shard_key == key, shard.c.revision == 0).values(revision=BEGUN))
 
     def change_shard(
-        self, connection: Connection, decide: Decision, tags: Sequence[Tag] = (), adopt: bool = False
+        self, connection: Connection, decide: Decision, tags: Sequence[Tag] = (), trust: bool = False
     ) -> Shard:
         """Let `decide` change the row while nobody draws, and make tickets and segments follow. Returns the row.
 
         tags: how far they are claimed anywhere, for a shard that enters a new generation.
-        adopt: let the row be this server's, whichever wrote it.
+        trust: let the row be this server's, whichever wrote it.
         """
         self.see_the_newest(connection)
         with self.transaction(connection):
@@ -103,7 +103,7 @@ class ShardVerbs(SegmentVerbs, TicketVerbs):
             if fresh is None:
                 return now
             values: dict[str, Any] = columns_of(fresh)
-            if adopt:
+            if trust:
                 values["server"] = literal_column(self.server(connection))
             connection.execute(update(shard).values(values))
             if fresh.numbering.floor != now.numbering.floor or fresh.generation != now.generation:

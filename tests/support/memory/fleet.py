@@ -116,7 +116,7 @@ class MemoryShard:
         if self.row and self.row.key == key and self.row.revision == 0:
             self.row = replace(self.row, revision=BEGUN)
 
-    def change_shard(self, connection: None, decide: Any, tags: Any = (), adopt: bool = False) -> Shard:
+    def change_shard(self, connection: None, decide: Any, tags: Any = (), trust: bool = False) -> Shard:
         now = self.row
         assert now is not None
         self.counter += 1
@@ -124,7 +124,7 @@ class MemoryShard:
         fresh = decide(now, greatest)
         if fresh is None:
             return now
-        self.row = replace(fresh, server=self.server) if adopt else fresh
+        self.row = replace(fresh, server=self.server) if trust else fresh
         if (fresh.numbering.floor, fresh.generation) != (now.numbering.floor, now.generation):
             first = fresh.numbering.following(greatest)
             self.counter = first - 1

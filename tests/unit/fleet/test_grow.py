@@ -365,8 +365,8 @@ def test_a_floor_leaves_a_ticket_to_each_shard(floor):
     decided = rules.decided(lead, TARGET.key, last)
 
     assert decided.target.floor == last
-    assert rules.adopted(SECOND, last).numbering.following(0) <= MAX_ID
-    for ask in (lambda: rules.decided(lead, TARGET.key, floor), lambda: rules.adopted(SECOND, floor)):
+    assert rules.trusted(SECOND, last).numbering.following(0) <= MAX_ID
+    for ask in (lambda: rules.decided(lead, TARGET.key, floor), lambda: rules.trusted(SECOND, floor)):
         with pytest.raises(Exhausted, match=f"tickets in steps of 2 would go on from {floor}, and end at {MAX_ID}"):
             ask()
 

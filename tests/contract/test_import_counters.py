@@ -215,19 +215,19 @@ def two(kind: str, new_database: Callable[[str], str]) -> list[str]:
     return [with_schema(new_database(kind)) for _ in range(2)]
 
 
-def adopt(server: str, ours: str | list[str], *databases: Theirs, as_json: bool = False) -> Result:
+def import_counters(server: str, ours: str | list[str], *databases: Theirs, as_json: bool = False) -> Result:
     words = [word for one in databases for word in ("--from", one.url)]
     words += [word for url in ([ours] if isinstance(ours, str) else ours) for word in ("--url", url)]
-    return CliRunner().invoke(main, ["adopt", server, *words, *(["--json"] if as_json else [])])
+    return CliRunner().invoke(main, ["import", server, *words, *(["--json"] if as_json else [])])
 
 
-def adopted(server: str, ours: str | list[str], *databases: Theirs) -> dict[str, tuple[str, str]]:
-    """The state and the number of each, of an adoption that is complete."""
-    done = adopt(server, ours, *databases, as_json=True)
+def imported(server: str, ours: str | list[str], *databases: Theirs) -> dict[str, tuple[str, str]]:
+    """The state and the number of each, of an import that is complete."""
+    done = import_counters(server, ours, *databases, as_json=True)
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
     assert report["refused"] == []
-    return {one["tag"]: (one["state"], one["start_after"]) for one in report["adopted"]}
+    return {one["tag"]: (one["state"], one["start_after"]) for one in report["imported"]}
 
 
 def refused(done: Result) -> str:
@@ -272,7 +272,7 @@ def test_our_ids_go_on_where_those_of_leaf_ended(fresh, theirs):
     one, other = Leaf(old), Leaf(old)
     order = [id_ for _ in range(20) for id_ in (*one.draw("order", 7), *other.draw("order", 3))]
     user = one.draw("user", 5)
-    done = adopt("leaf", fresh, old)
+    done = import_counters("leaf", fresh, old)
 
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
@@ -293,7 +293,7 @@ def test_not_one_id_is_skipped(fresh, theirs):
     """Of those that Leaf has not claimed."""
     old = theirs().leaf(order=(1, 10))
     given = [*Leaf(old).claim("order"), *Leaf(old).claim("order")]
-    adopted("leaf", fresh, old)
+    imported("leaf", fresh, old)
 
     assert [*given, *drawn(fresh, "order", 5)] == list(range(1, 26))
 
@@ -302,10 +302,10 @@ def test_not_one_id_is_skipped(fresh, theirs):
 def test_it_may_be_run_again(fresh, theirs):
     old = theirs().leaf(order=(1, 10))
     given = Leaf(old).draw("order", 25)
-    assert adopted("leaf", fresh, old) == {"order": ("created", "30")}
-    assert adopted("leaf", fresh, old) == {"order": ("ahead", "30")}
+    assert imported("leaf", fresh, old) == {"order": ("created", "30")}
+    assert imported("leaf", fresh, old) == {"order": ("ahead", "30")}
     ours = drawn(fresh, "order")
-    again = adopt("leaf", fresh, old)
+    again = import_counters("leaf", fresh, old)
 
     assert again.stdout.startswith("order: is ahead already, at ")
     assert (again.exit_code, again.stderr) == (0, "")
@@ -316,26 +316,26 @@ def test_a_tag_that_fell_behind_is_raised_with_a_warning(fresh, theirs):
     old = theirs().leaf(order=(1, 10))
     server = Leaf(old)
     given = server.draw("order", 25)
-    adopted("leaf", fresh, old)
+    imported("leaf", fresh, old)
     given += server.draw("order", 25)
-    done = adopt("leaf", fresh, old)
+    done = import_counters("leaf", fresh, old)
 
     assert done.exit_code == 0
     assert done.stdout == "order: raised from 30, the first id is 51 (the last was 50 in leaf_alloc)\n"
     assert done.stderr.startswith("warning: order was at 30, behind leaf_alloc: its server has claimed ids since")
     assert "stop the old server first" in done.stderr
     check_unique(given, drawn(fresh, "order"))
-    assert adopted("leaf", fresh, old) == {"order": ("ahead", "50")}
+    assert imported("leaf", fresh, old) == {"order": ("ahead", "50")}
 
 
 @ONE
 def test_the_warning_is_in_json_too(fresh, theirs):
     old = theirs().leaf(order=(1, 10))
-    adopted("leaf", fresh, old)
+    imported("leaf", fresh, old)
     Leaf(old).claim("order")
-    done = adopt("leaf", fresh, old, as_json=True)
+    done = import_counters("leaf", fresh, old, as_json=True)
 
-    assert json.loads(done.stdout)["adopted"] == [{"tag": "order", "start_after": "10", "state": "raised"}]
+    assert json.loads(done.stdout)["imported"] == [{"tag": "order", "start_after": "10", "state": "raised"}]
     assert json.loads(done.stderr)["warning"].startswith("order was at 0, behind leaf_alloc")
 
 
@@ -345,13 +345,13 @@ def test_control_a_server_that_runs_on_gives_ids_twice(fresh, theirs):
     old = theirs().leaf(order=(1, 10))
     server = Leaf(old)
     given = server.draw("order", 30)
-    adopted("leaf", fresh, old)
+    imported("leaf", fresh, old)
     ours = drawn(fresh, "order", 5)
     given += server.draw("order", 10)
 
     assert set(ours) & set(given)
     old.execute("UPDATE leaf_alloc SET max_id = max_id + 1000000")
-    assert adopted("leaf", fresh, old)["order"][0] == "raised"
+    assert imported("leaf", fresh, old)["order"][0] == "raised"
 
 
 @ONE
@@ -360,7 +360,7 @@ def test_a_tag_that_was_used_beside_it_is_raised(fresh, theirs):
     old = theirs().leaf(order=(5001, 10))
     with Allocator(fresh) as ids:
         ids.tags.create("order", step=77, max_step=88, limit=10_000, start_after=100)
-    done = adopt("leaf", fresh, old)
+    done = import_counters("leaf", fresh, old)
 
     assert "raised from 100, the first id is 5001" in done.stdout
     with Allocator(fresh) as ids:
@@ -380,17 +380,17 @@ def test_a_tag_that_passes_theirs_while_it_is_raised_is_told_as_raised(fresh, th
         return raise_tag(tags, name, **changes)
 
     monkeypatch.setattr(Tags, "set", late)
-    done = adopt("leaf", fresh, old)
+    done = import_counters("leaf", fresh, old)
 
     assert (done.exit_code, "order: raised from 10" in done.stdout, "warning: " in done.stderr) == (0, True, True)
 
 
 @ONE
-def test_a_tag_whose_limit_is_too_low_is_refused_and_the_others_are_adopted(fresh, theirs):
+def test_a_tag_whose_limit_is_too_low_is_refused_and_the_others_are_imported(fresh, theirs):
     old = theirs().leaf(order=(5001, 10), user=(8, 10))
     with Allocator(fresh) as ids:
         ids.tags.create("order", limit=100)
-    done = adopt("leaf", fresh, old)
+    done = import_counters("leaf", fresh, old)
 
     assert "order: start_after must be 0 to 100, got 5000" in refused(done)
     assert "user: the first id is 8 " in done.stdout
@@ -399,26 +399,26 @@ def test_a_tag_whose_limit_is_too_low_is_refused_and_the_others_are_adopted(fres
 def test_the_last_of_all_ids_is_not_passed(fresh, theirs):
     old = theirs().leaf(order=(2**63 - 1, 10))
 
-    assert "order: the first id is 9223372036854775807 (the last was" in adopt("leaf", fresh, old).stdout
+    assert "order: the first id is 9223372036854775807 (the last was" in import_counters("leaf", fresh, old).stdout
     assert drawn(fresh, "order", 1) == [2**63 - 1]
 
 
 def test_their_table_may_stand_beside_ours(fresh, theirs):
     old = theirs(fresh).leaf(order=(5001, 10))
 
-    assert adopted("leaf", fresh) == {"order": ("created", "5000")}
+    assert imported("leaf", fresh) == {"order": ("created", "5000")}
     check_unique(Leaf(old).draw("order", 0), drawn(fresh, "order"))
-    assert adopted("leaf", fresh, old)["order"][0] == "ahead"
+    assert imported("leaf", fresh, old)["order"][0] == "ahead"
 
 
 def test_a_table_that_is_missing_is_one_sentence(fresh, theirs):
     empty, old = theirs(), theirs().leaf(order=(5001, 10))
     empty.execute("CREATE TABLE other (id INT)")
     for server, table in (("leaf", "leaf_alloc"), ("tinyid", "tiny_id_info")):
-        assert f"error: there is no table {table} in " in refused(adopt(server, fresh))
-        assert f"there is no table {table} in " in refused(adopt(server, fresh, empty))
-    assert "name the databases that have it with --from" in refused(adopt("leaf", fresh, old, empty))
-    said = json.loads(refused(adopt("leaf", fresh, empty, as_json=True)))
+        assert f"error: there is no table {table} in " in refused(import_counters(server, fresh))
+        assert f"there is no table {table} in " in refused(import_counters(server, fresh, empty))
+    assert "name the databases that have it with --from" in refused(import_counters("leaf", fresh, old, empty))
+    said = json.loads(refused(import_counters("leaf", fresh, empty, as_json=True)))
     assert said["error"] == "SchemaOutOfDate"
 
     with Allocator(fresh) as ids:
@@ -429,26 +429,26 @@ def test_another_table_of_that_name_is_one_sentence(fresh, theirs):
     other = theirs()
     other.execute("CREATE TABLE leaf_alloc (biz_tag VARCHAR(20) PRIMARY KEY, step INT)")
 
-    assert "has no column max_id: it is another table" in refused(adopt("leaf", fresh, other))
+    assert "has no column max_id: it is another table" in refused(import_counters("leaf", fresh, other))
 
 
 @ONE
-def test_an_empty_table_is_nothing_to_adopt(fresh, theirs):
+def test_an_empty_table_is_nothing_to_import(fresh, theirs):
     for server, table, old in (
         ("leaf", "leaf_alloc", theirs().leaf()),
         ("tinyid", "tiny_id_info", theirs().tinyid()),
     ):
-        done = adopt(server, fresh, old)
-        assert (done.exit_code, done.output) == (0, f"{table} is empty: there is nothing to adopt\n")
-        as_json = adopt(server, fresh, old, as_json=True)
-        assert (as_json.exit_code, json.loads(as_json.output)) == (0, {"adopted": [], "refused": []})
+        done = import_counters(server, fresh, old)
+        assert (done.exit_code, done.output) == (0, f"{table} is empty: there is nothing to import\n")
+        as_json = import_counters(server, fresh, old, as_json=True)
+        assert (as_json.exit_code, json.loads(as_json.output)) == (0, {"imported": [], "refused": []})
 
 
-def test_what_cannot_be_taken_over_is_refused_and_the_rest_is_adopted(fresh, theirs):
+def test_what_cannot_be_taken_over_is_refused_and_the_rest_is_imported(fresh, theirs):
     old = theirs().leaf(order=(5001, 10), negative=(-1, 10))
     for name in ("a b", "user/x", "x" * 65, "größe"):
         old.leaf_row(name, 7)
-    done = adopt("leaf", fresh, old)
+    done = import_counters("leaf", fresh, old)
 
     assert done.exit_code == 1
     assert done.stdout == "order: the first id is 5001 (the last was 5000 in leaf_alloc)\n"
@@ -456,10 +456,10 @@ def test_what_cannot_be_taken_over_is_refused_and_the_rest_is_adopted(fresh, the
     assert sum("a tag is 1 to 64 of the characters" in one for one in sentences) == 4
     assert "error: negative: max_id must be 0 to 9223372036854775807, got -1" in sentences
     assert len(sentences) == 5
-    as_json = adopt("leaf", fresh, old, as_json=True)
+    as_json = import_counters("leaf", fresh, old, as_json=True)
     report = json.loads(as_json.stdout)
     assert (as_json.exit_code, as_json.stderr) == (1, "")
-    assert report["adopted"] == [{"tag": "order", "start_after": "5000", "state": "ahead"}]
+    assert report["imported"] == [{"tag": "order", "start_after": "5000", "state": "ahead"}]
     assert {one["name"] for one in report["refused"]} == {"negative", "a b", "user/x", "x" * 65, "größe"}
 
 
@@ -468,7 +468,7 @@ def test_names_are_compared_byte_by_byte(fresh, theirs):
     claim_by(fresh, "order", 10)
     claim_by(fresh, "ORDER", 9000)
 
-    assert adopted("leaf", fresh, old) == {"Order": ("created", "5000")}
+    assert imported("leaf", fresh, old) == {"Order": ("created", "5000")}
     with Allocator(fresh) as ids:
         assert {tag.name: tag.max_value for tag in ids.tags.list()} == {"ORDER": 9000, "Order": 5000, "order": 10}
 
@@ -484,7 +484,7 @@ def test_numbers_that_cannot_be_are_refused(kind, fresh, theirs):
         old.leaf_row("large", 9.3e18)
     else:
         old.execute("INSERT INTO leaf_alloc VALUES ('large', 9223372036854775808, 1)")
-    done = adopt("leaf", fresh, old)
+    done = import_counters("leaf", fresh, old)
 
     assert (done.exit_code, done.stdout) == (1, "")
     sentences = done.stderr.splitlines()
@@ -496,7 +496,7 @@ def test_numbers_that_cannot_be_are_refused(kind, fresh, theirs):
 def test_two_installations_are_put_together_above_both(fresh, theirs):
     one, other = theirs().leaf(order=(100, 10)), theirs().leaf(order=(900, 10), user=(3, 1))
 
-    assert adopted("leaf", fresh, one, other) == {"order": ("created", "899"), "user": ("created", "2")}
+    assert imported("leaf", fresh, one, other) == {"order": ("created", "899"), "user": ("created", "2")}
 
 
 # -- tinyid
@@ -505,44 +505,44 @@ def test_two_installations_are_put_together_above_both(fresh, theirs):
 def test_our_ids_go_on_where_those_of_tinyid_ended(fresh, theirs):
     old = theirs().tinyid(order=(1, 10), user=(0, 7))
     given = Tinyid([old]).draw("order", 55)
-    done = adopt("tinyid", fresh, old)
+    done = import_counters("tinyid", fresh, old)
 
     assert done.stdout.splitlines() == [
         "order: the first id is 62 (the last was 61 in tiny_id_info)",
         "user: the first id is 1 (the last was 0 in tiny_id_info)",
     ]
     check_unique(given, drawn(fresh, "order"))
-    assert adopted("tinyid", fresh, old)["order"] == ("ahead", "61")
+    assert imported("tinyid", fresh, old)["order"] == ("ahead", "61")
 
 
-def test_two_databases_are_adopted_into_one(fresh, theirs):
+def test_two_databases_are_imported_into_one(fresh, theirs):
     odd, even = theirs().tinyid(2, 1, order=(1, 7)), theirs().tinyid(2, 0, order=(1, 7))
     server = Tinyid([odd, even])
     given = server.draw("order", 60)
     last = max(max_id(odd), max_id(even))
 
-    assert adopted("tinyid", fresh, odd, even) == {"order": ("created", str(last))}
-    given += server.draw("order", len(server.left))  # in memory, when it was adopted
+    assert imported("tinyid", fresh, odd, even) == {"order": ("created", str(last))}
+    given += server.draw("order", len(server.left))  # in memory, when it was imported
     check_unique(given, reserved(fresh, "order"))
     go_far(odd, even)
     given += server.draw("order", 3000)
-    done = adopt("tinyid", fresh, odd, even)
+    done = import_counters("tinyid", fresh, odd, even)
     assert "warning: order was at " in done.stderr
     check_unique(given, drawn(fresh, "order"))
 
 
-def test_two_databases_are_adopted_into_a_fleet(two, theirs):
+def test_two_databases_are_imported_into_a_fleet(two, theirs):
     odd, even = theirs().tinyid(2, 1, order=(1, 10)), theirs().tinyid(2, 0, order=(1, 10))
     server = Tinyid([odd, even])
     given = server.draw("order", 60)
-    assert adopted("tinyid", two, odd, even)["order"][0] == "created"
+    assert imported("tinyid", two, odd, even)["order"][0] == "created"
     ours = [*drawn(two, "order"), *reserved(two, "order")]
 
     check_unique(given, ours)
     assert {one % 2 for one in ours} == {0, 1}
     go_far(odd, even)
     given += server.draw("order", 9000)
-    assert adopted("tinyid", two, odd, even)["order"][0] == "raised"
+    assert imported("tinyid", two, odd, even)["order"][0] == "raised"
     check_unique(given, reserved(two, "order"))
 
 
@@ -562,11 +562,11 @@ def test_all_databases_of_a_type_are_needed(fresh, theirs):
     odd, even = theirs().tinyid(2, 1, order=(1, 10)), theirs().tinyid(2, 0, order=(901, 10))
     odd.tinyid_row("alone", 50, 10, 1, 0)
 
-    done = adopt("tinyid", fresh, odd)
+    done = import_counters("tinyid", fresh, odd)
     assert "error: order: 1 of 2 remainders were found; name the databases of all of them with --from" in refused(done)
     assert done.stdout == "alone: the first id is 51 (the last was 50 in tiny_id_info)\n"
-    assert "order: 2 rows have the remainder 0" in refused(adopt("tinyid", fresh, even, even))
-    assert adopted("tinyid", fresh, odd, even) == {"alone": ("ahead", "50"), "order": ("created", "901")}
+    assert "order: 2 rows have the remainder 0" in refused(import_counters("tinyid", fresh, even, even))
+    assert imported("tinyid", fresh, odd, even) == {"alone": ("ahead", "50"), "order": ("created", "901")}
 
 
 @ONE
@@ -574,7 +574,7 @@ def test_databases_that_contradict_each_other_are_refused(fresh, theirs):
     one, other = theirs().tinyid(2, 1, order=(1, 10)), theirs().tinyid(3, 0, order=(1, 10))
     one.tinyid_row("range", 50, 10, 2, 2)
     one.tinyid_row("none", 50, 10, 0, 0)
-    done = adopt("tinyid", fresh, one, other)
+    done = import_counters("tinyid", fresh, one, other)
 
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
@@ -588,12 +588,12 @@ def test_databases_that_contradict_each_other_are_refused(fresh, theirs):
 def test_their_tables_are_looked_for_on_every_shard(two, theirs):
     """And must be on one of them, unless they were named."""
     theirs(two[1]).leaf(order=(5001, 10))
-    assert adopted("leaf", two) == {"order": ("created", "5000")}
+    assert imported("leaf", two) == {"order": ("created", "5000")}
     theirs(two[0]).tinyid(2, 0, user=(70, 10))
-    assert "1 of 2 remainders were found" in refused(adopt("tinyid", two))
+    assert "1 of 2 remainders were found" in refused(import_counters("tinyid", two))
     theirs(two[1]).tinyid(2, 1, user=(81, 10))
 
-    assert adopted("tinyid", two) == {"user": ("created", "81")}
+    assert imported("tinyid", two) == {"user": ("created", "81")}
 
 
 # -- into a fleet
@@ -612,13 +612,13 @@ def test_every_shard_goes_on_above_the_ids_that_were_given(two, theirs):
     for url, size in zip(two, (9000, 50), strict=True):
         claim_alone(url, "order", size)
     claim_alone(two[0], "user", 9000)
-    done = adopt("leaf", two, old)
+    done = import_counters("leaf", two, old)
 
     assert done.exit_code == 0
     assert "order: raised from 100, the first id is 5001 (the last was 5000" in done.stdout
     assert "user: the first id is 1 (the last was 0" in done.stdout
     assert min(reserved(two, "order")) > max(given)
-    assert set(adopted("leaf", two, old).values()) == {("ahead", "5000"), ("ahead", "0")}
+    assert set(imported("leaf", two, old).values()) == {("ahead", "5000"), ("ahead", "0")}
 
 
 def claim_alone(url: str, name: str, size: int, start_after: int = 0) -> range:
@@ -631,13 +631,13 @@ def claim_alone(url: str, name: str, size: int, start_after: int = 0) -> range:
     return claimed
 
 
-def test_an_adoption_that_was_interrupted_between_two_shards_is_completed(two, theirs):
+def test_an_import_that_was_interrupted_between_two_shards_is_completed(two, theirs):
     """The first shard has the tag, with ids drawn of it, the second would begin with 1."""
     old = theirs().leaf(order=(1, 10))
     given = Leaf(old).draw("order", 5000)
     begin(two)
     ours = [*claim_alone(two[0], "order", 20, start_after=5000)]
-    assert adopted("leaf", two, old) == {"order": ("created", "5000")}
+    assert imported("leaf", two, old) == {"order": ("created", "5000")}
     with fleet(two) as ids:
         assert ids.tags.get("order").limit == 2**53 - 1, "the second shard has the settings of the first"
     ours += reserved(two, "order")
@@ -650,7 +650,7 @@ def test_an_adoption_that_was_interrupted_between_two_shards_is_completed(two, t
 def test_one_shard_stands_for_its_fleet(two, theirs):
     begin(two)
     old = theirs().leaf(order=(5001, 10))
-    assert adopted("leaf", two[0], old) == {"order": ("created", "5000")}
+    assert imported("leaf", two[0], old) == {"order": ("created", "5000")}
     assert min(reserved(two, "order")) > 5000
 
 
@@ -661,7 +661,7 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ALLOCATOR_DATABASE_URL", raising=False)
     for words in (["--from", "sqlite:///old.db", "--url", "sqlite:///new.db"], ["--url", "sqlite:///new.db"]):
-        done = CliRunner().invoke(main, ["adopt", "leaf", *words])
+        done = CliRunner().invoke(main, ["import", "leaf", *words])
         assert "error: there is no file " in refused(done)
 
     assert list(tmp_path.iterdir()) == []
@@ -671,16 +671,16 @@ def test_where_to_must_be_said(tmp_path, monkeypatch):
     """Nobody wants the counters of a server in a file of the current folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ALLOCATOR_DATABASE_URL", raising=False)
-    done = CliRunner().invoke(main, ["adopt", "leaf", "--from", "sqlite:///old.db"])
+    done = CliRunner().invoke(main, ["import", "leaf", "--from", "sqlite:///old.db"])
 
     assert done.exit_code == 2
     assert "name the database that the tags are for" in done.output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_service_is_no_place_to_adopt_into(tmp_path):
+def test_a_service_is_no_place_to_import_into(tmp_path):
     old = Theirs(f"sqlite:///{tmp_path}/old.db", "sqlite").leaf(order=(5001, 10))
-    done = adopt("leaf", "http://127.0.0.1:9", old)
+    done = import_counters("leaf", "http://127.0.0.1:9", old)
     old.engine.dispose()
 
     assert "give their URLs, not a service's" in refused(done)
@@ -697,24 +697,24 @@ def test_what_was_done_before_an_error_is_told(tmp_path):
     )
     for as_json in (False, True):
         execute(ours, "UPDATE allocator_segment SET max_value = 10")
-        done = adopt("leaf", ours, old, as_json=as_json)
+        done = import_counters("leaf", ours, old, as_json=as_json)
         assert done.exit_code == 1
         assert "a was at 10, behind leaf_alloc" in done.stderr.splitlines()[0]
         assert "no" in done.stderr.splitlines()[1]
         assert "a" in done.stdout
-    assert json.loads(done.stdout)["adopted"] == [{"tag": "a", "start_after": "5000", "state": "raised"}]
+    assert json.loads(done.stdout)["imported"] == [{"tag": "a", "start_after": "5000", "state": "raised"}]
     old.engine.dispose()
 
 
-@pytest.mark.parametrize("words", [["adopt"], ["adopt", "flickr"], ["adopt", "leaf", "order"]])
+@pytest.mark.parametrize("words", [["import"], ["import", "flickr"], ["import", "leaf", "order"]])
 def test_what_is_not_understood_is_exit_code_2(words):
     assert CliRunner().invoke(main, words).exit_code == 2
 
 
-@pytest.mark.parametrize("words", [["adopt"], ["adopt", "leaf"], ["adopt", "tinyid"]])
+@pytest.mark.parametrize("words", [["import"], ["import", "leaf"], ["import", "tinyid"]])
 def test_the_help_says_what_must_be_stopped(words):
     said = " ".join(CliRunner().invoke(main, [*words, "--help"]).output.split())
 
     assert "Stop the " in said
-    assert "adopt again and look at the warnings" in said
-    assert "claims after the adoption would be given twice" in said
+    assert "import again and look at the warnings" in said
+    assert "claims after the import would be given twice" in said

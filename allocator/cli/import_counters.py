@@ -1,4 +1,4 @@
-"""`allocator adopt leaf|tinyid`."""
+"""`allocator import leaf|tinyid`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from allocator.errors import AllocatorError
 from allocator.rules.leaf_tinyid import Refusal
 
 if TYPE_CHECKING:
-    from allocator.fleet.import_counters import Adopted, Server
+    from allocator.fleet.import_counters import Imported, Server
 
 from_option = click.option(
     "--from",
@@ -28,35 +28,35 @@ from_option = click.option(
 )
 
 
-@click.group()
-def adopt() -> None:
+@click.group("import")
+def import_counters() -> None:
     """Take over the counters of another id server: each becomes a tag, and goes on above the ids that were given.
 
-    Stop the old servers first. Or let them run only until all clients are switched, then adopt again and look at the
-    warnings: a segment in the memory of a server that runs stays valid, and the ids that it claims after the adoption
+    Stop the old servers first. Or let them run only until all clients are switched, then import again and look at the
+    warnings: a segment in the memory of a server that runs stays valid, and the ids that it claims after the import
     would be given twice. A tag that is ahead by then brings no warning, since it may have got there by ids of its own;
     so where servers must run on, raise each tag before its first id is drawn, above whatever they will claim:
 
     \b
         allocator tags set order --start-after 9000000
 
-    Nothing is written to the tables of the old server. May be run again: a tag is only ever raised. Adopt into a fleet
+    Nothing is written to the tables of the old server. May be run again: a tag is only ever raised. Import into a fleet
     before or after it grows, and not meanwhile. Names are compared byte by byte here, so that Order and order are two
     tags, also where the old server took them for one.
     """
 
 
-@adopt.command()
+@import_counters.command()
 @from_option
 @fleet_command
 def leaf(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
     """Take over every biz_tag of Leaf's table leaf_alloc as the tag of that name.
 
     \b
-        allocator adopt leaf --from mysql+pymysql://user:password@old/leaf --url mysql+pymysql://user:password@new/ids
+        allocator import leaf --from mysql+pymysql://user:password@old/leaf --url mysql+pymysql://user:password@new/ids
 
-    Stop the Leaf servers first, or let them run only until all clients are switched, then adopt again and look at the
-    warnings: a segment in the memory of a server that runs stays valid, and ids that it claims after the adoption would
+    Stop the Leaf servers first, or let them run only until all clients are switched, then import again and look at the
+    warnings: a segment in the memory of a server that runs stays valid, and ids that it claims after the import would
     be given twice.
     """
     from allocator.fleet.import_counters import LEAF
@@ -64,7 +64,7 @@ def leaf(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None
     take_over(LEAF, sources, urls, as_json)
 
 
-@adopt.command()
+@import_counters.command()
 @from_option
 @fleet_command
 def tinyid(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
@@ -73,12 +73,12 @@ def tinyid(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> No
     Where several databases serve a biz_type, each with its remainder, all of them are needed:
 
     \b
-        allocator adopt tinyid --from mysql+pymysql://user:password@one/tinyid
+        allocator import tinyid --from mysql+pymysql://user:password@one/tinyid
             --from mysql+pymysql://user:password@two/tinyid --url mysql+pymysql://user:password@new/ids
 
-    Stop the tinyid servers and their clients first, or let them run only until all clients are switched, then adopt
+    Stop the tinyid servers and their clients first, or let them run only until all clients are switched, then import
     again and look at the warnings: a segment in the memory of a server or client that runs stays valid, and ids that it
-    claims after the adoption would be given twice.
+    claims after the import would be given twice.
     """
     from allocator.fleet.import_counters import TINYID
 
@@ -88,7 +88,7 @@ def tinyid(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> No
 def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
     if urls == (DEFAULT_URL,):
         raise click.UsageError("name the database that the tags are for, with --url or ALLOCATOR_DATABASE_URL")
-    outcomes: list[Adopted | Refusal] = []
+    outcomes: list[Imported | Refusal] = []
     try:
         for outcome in outcomes_of(server, sources, urls):
             outcomes.append(outcome)
@@ -98,22 +98,22 @@ def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...], a
             click.echo(json.dumps(described(outcomes)))  # what was done is done
         raise
     if as_json or not outcomes:
-        show(as_json, described(outcomes), f"{server.table} is empty: there is nothing to adopt")
+        show(as_json, described(outcomes), f"{server.table} is empty: there is nothing to import")
     if any(isinstance(outcome, Refusal) for outcome in outcomes):
         sys.exit(REFUSED)
 
 
-def outcomes_of(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -> Iterator[Adopted | Refusal]:
+def outcomes_of(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -> Iterator[Imported | Refusal]:
     from allocator.database.store import Database
-    from allocator.fleet.import_counters import adopt
+    from allocator.fleet.import_counters import import_all
 
     with ExitStack() as stack:
         theirs = [stack.enter_context(closing(Database(url, QUICK))) for url in sources or urls]
         ids = stack.enter_context(ids_of(urls))
-        yield from adopt(server, theirs, ids.tags, named=bool(sources))
+        yield from import_all(server, theirs, ids.tags, named=bool(sources))
 
 
-def say(outcome: Adopted | Refusal, table: str, as_json: bool) -> None:
+def say(outcome: Imported | Refusal, table: str, as_json: bool) -> None:
     """Tell a person at once, since a warning that was missed is not given again."""
     if isinstance(outcome, Refusal):
         if not as_json:
@@ -126,7 +126,7 @@ def say(outcome: Adopted | Refusal, table: str, as_json: bool) -> None:
         click.echo(json.dumps({"warning": warning}) if as_json else f"warning: {warning}", err=True)
 
 
-def sentence(outcome: Adopted) -> str:
+def sentence(outcome: Imported) -> str:
     sentences: dict[str, Callable[[], str]] = {
         "created": lambda: first(outcome.tag),
         "raised": lambda: f"raised from {outcome.before}, {first(outcome.tag)}",
@@ -135,19 +135,19 @@ def sentence(outcome: Adopted) -> str:
     return sentences[outcome.state]()
 
 
-def warning_of(outcome: Adopted, table: str) -> str:
+def warning_of(outcome: Imported, table: str) -> str:
     return (
-        f"was at {outcome.before}, behind {table}: its server has claimed ids since the adoption, or the tag was used "
+        f"was at {outcome.before}, behind {table}: its server has claimed ids since the import, or the tag was used "
         f"beside it, so ids up to {outcome.before} may exist twice if they were drawn here meanwhile; stop the old "
-        "server first, then adopt again"
+        "server first, then import again"
     )
 
 
-def described(outcomes: list[Adopted | Refusal]) -> dict[str, object]:
+def described(outcomes: list[Imported | Refusal]) -> dict[str, object]:
     refused = [{"name": one.name, "message": one.message} for one in outcomes if isinstance(one, Refusal)]
-    adopted = [
+    imported = [
         {"tag": one.tag.name, "start_after": str(one.tag.max_value), "state": one.state}
         for one in outcomes
         if not isinstance(one, Refusal)
     ]
-    return {"adopted": adopted, "refused": refused}
+    return {"imported": imported, "refused": refused}
