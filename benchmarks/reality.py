@@ -5,23 +5,18 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import click
 
 from allocator import Allocator
 from allocator.generators.backend import Backend
-from allocator.schemes.residues import Seen
-from allocator.schemes.segment import Claim
-from allocator.service.observed import Observed
+from allocator.service.observed import observed
 
 from .places import Place
 from .world import Load, Times, World, popular
-
-T = TypeVar("T")
 
 PROCESSES, TAGS, EACH = 6, 60, 6000.0
 """Processes, tags, and ids a second of each process."""
@@ -40,34 +35,18 @@ class Counts:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
 
-class Counted(Observed):
-    """Counts what is claimed."""
-
-    def __init__(self, backend: Backend, counts: Counts) -> None:
-        super().__init__(backend, lambda what, outcome, seconds, tags: None)
-        self.counts = counts
-
-    def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
-        return self._note(super().claim_segment(name, size, seen, exact=exact), 1)
-
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
-        found = super().claim_segments(claims)
-        return self._note(found, len(found)) if found else found
-
-    def _note(self, found: T, claims: int) -> T:
-        with self.counts.lock:
-            self.counts.claims += claims
-            self.counts.statements += 1
-        return found
-
-
 class CountedAllocator(Allocator):
     def __init__(self, url: str, counts: Counts) -> None:
         self._counts = counts
         super().__init__(url, timeout=30)
 
     def _watched(self, backend: Backend) -> Backend:
-        return Counted(backend, self._counts)
+        return observed(backend, self._note)
+
+    def _note(self, what: str, outcome: str, seconds: float, tags: Collection[str]) -> None:
+        with self._counts.lock:
+            self._counts.claims += len(tags)
+            self._counts.statements += bool(tags)
 
 
 @dataclass

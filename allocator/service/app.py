@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 
 import allocator
-from allocator.aio import AsyncAllocator
-from allocator.backend import Databases
+from allocator.host import Host
 from allocator.service import pages, routes
 from allocator.service.auth import Book
 from allocator.service.compat import leaf, tinyid
@@ -26,7 +25,7 @@ from allocator.service.hot_path import Front
 from allocator.service.id_handlers import Ids
 from allocator.service.metrics import Figures
 from allocator.service.new_names import Newcomers
-from allocator.service.observed import Observed, ObservedAllocator
+from allocator.service.observed import observed
 from allocator.service.openapi import document
 from allocator.service.readiness import Watch
 from allocator.service.refusal_log import Refusals
@@ -41,12 +40,11 @@ PATIENCE = 60.0
 def application(settings: ServeSettings) -> Front:
     """The ASGI application of one worker."""
     figures = Figures()
-    blocking = opened(settings, figures)
-    databases = databases_of(blocking)
-    tokens = Tokens(databases.first)
+    ids = Host(settings.urls, settings.shard_hosts, settings.timeout, partial(observed, report=figures.claimed))
+    tokens = Tokens(ids.databases.first)
     book = Book(tokens.state, settings.workers, settings.is_open)
-    service = ids_of(blocking, databases, settings)
-    watch = Watch(service, book, databases, figures)
+    service = ids_of(ids, settings)
+    watch = Watch(service, book, figures)
     refusals = Refusals(figures.refused)
     dispatch = Dispatch(book, refusals)
     console = Console(settings, service, book, watch, figures, refusals) if settings.console else None
@@ -63,7 +61,7 @@ def application(settings: ServeSettings) -> Front:
             console.close()
         with suppress(Exception):
             watch.look()  # what was given since it looked last
-        await asyncio.to_thread(blocking.close)
+        await ids.close()
 
     home = console.routes() if console else [Route("/", pages.to_docs)]
     framework = Starlette(
@@ -84,24 +82,10 @@ async def until_useful(book: Book, folder: Path) -> None:
     served.touch()
 
 
-def opened(settings: ServeSettings, figures: Figures) -> ObservedAllocator:
-    given: dict[str, Any] = {"shards": settings.urls} if len(settings.urls) > 1 else {"database": settings.urls[0]}
-    given |= {"told": figures.claimed, "shard_hosts": settings.shard_hosts}
-    return ObservedAllocator(**given, create_missing=False, timeout=settings.timeout)
-
-
-def databases_of(blocking: ObservedAllocator) -> Databases:
-    backend = blocking._backend
-    if isinstance(backend, Observed) and isinstance(backend.backend, Databases):
-        return backend.backend
-    raise TypeError("the service watches over databases")
-
-
-def ids_of(blocking: ObservedAllocator, databases: Databases, settings: ServeSettings) -> Ids:
-    ids = AsyncAllocator(blocking)
+def ids_of(ids: Host, settings: ServeSettings) -> Ids:
     draws = Draws(ids)
     newcomers = Newcomers(settings.max_tags, settings.timeout)
-    return Ids(ids, draws, Sequences(ids, draws, settings.create, newcomers), databases, {})
+    return Ids(ids, draws, Sequences(ids, draws, settings.create, newcomers), {})
 
 
 def on_path(path: str, table: list[routes.Route], dispatch: Dispatch) -> Route:

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
-from itertools import islice
-from time import monotonic
 
-from allocator.aio import AsyncAllocator
 from allocator.errors import InvalidCount
 from allocator.generators.objectid import ObjectId
-from allocator.generators.sequence import Sequence
-from allocator.generators.snowflake import SnowflakeSupply
-from allocator.generators.supply import Supply
+from allocator.host import Buffer, Host
 from allocator.schemes.checks import check_count
 
 METEOR, SNOWFLAKE, OBJECTID = "meteor", "snowflake", "objectid"
@@ -61,42 +56,41 @@ class Draw:
         return b'%b%b"]}' % (self._before, '","'.join(map(str, ids)).encode())
 
 
-class SupplyDraw(Draw):
-    """Ids that a supply of this process serves from memory."""
+class BufferDraw(Draw):
+    """Ids that this process has in memory."""
 
-    __slots__ = ("supply",)
+    __slots__ = ("_next",)
 
-    supply: Supply
+    def __init__(self, scheme: str, buffer: Buffer, tag: str = "") -> None:
+        super().__init__(scheme, tag)
+        self._next = buffer.next
 
     def at_once(self, count: int) -> bytes | None:
-        if count != 1 or (number := next(self.supply._values, None)) is None:
+        if count != 1 or (number := self._next()) is None:
             return None
         self.given += 1
         return b'%b%d"]}' % (self._before, number)
 
 
-class SequenceDraw(SupplyDraw):
+class SequenceDraw(BufferDraw):
     """The ids of a tag. `rate` is how many were drawn a second lately, `counted` what the figures know of."""
 
-    __slots__ = ("_ids", "_sequence", "counted", "rate")
+    __slots__ = ("_ids", "_sequence", "buffer", "counted", "rate")
 
-    supply: Sequence
-
-    def __init__(self, ids: AsyncAllocator, tag: str) -> None:
-        super().__init__("segment", tag)
-        self._ids, sequence = ids, ids.sequence(tag)
-        self._sequence = sequence
-        self.supply = sequence._supply
+    def __init__(self, ids: Host, tag: str) -> None:
+        self.buffer = ids.buffer(tag)
+        super().__init__("segment", self.buffer, tag)
+        self._ids, self._sequence = ids, ids.sequence(tag)
         self.counted, self.rate = 0, 0.0
 
     def quick(self, count: int) -> list[int]:
-        return list(islice(self.supply._values, count))
+        return self.buffer.take(count)
 
     async def foresee(self, count: int) -> None:
         """A batch that is larger than memory asks the database first how it is, and how many ids there are left."""
-        if count == 1 or (held := self.supply._in_memory()) >= count:
+        if count == 1 or (held := self.buffer.count()) >= count:
             return
-        left = held + (await self._ids._on_thread(self._ids._allocator.tags.get, self.tag)).remaining
+        left = held + (await self._ids.tags.get(self.tag)).remaining
         if 0 < left < count:
             raise InvalidCount(f"count must be at most {left}, all that remain of tag {self.tag!r} here, got {count}")
 
@@ -104,29 +98,17 @@ class SequenceDraw(SupplyDraw):
         return await self._sequence.next_ids(count)
 
 
-class SchemeDraw(SupplyDraw):
+class SchemeDraw(BufferDraw):
     """The ids of a scheme without tags, one call each."""
 
     __slots__ = ("_call",)
 
-    def __init__(self, scheme: str, supply: Supply, call: Callable[[], Awaitable[int]]) -> None:
-        super().__init__(scheme)
-        self.supply = supply
+    def __init__(self, scheme: str, buffer: Buffer, call: Callable[[], Awaitable[int]]) -> None:
+        super().__init__(scheme, buffer)
         self._call = call
 
     async def more(self, count: int) -> list[int]:
         return [await self._call() for _ in range(count)]
-
-
-class SnowflakeDraw(SchemeDraw):
-    """As `SchemeDraw`; an id is good for its own millisecond alone."""
-
-    __slots__ = ()
-
-    supply: SnowflakeSupply
-
-    def at_once(self, count: int) -> bytes | None:
-        return super().at_once(count) if monotonic() < self.supply.end else None
 
 
 class ObjectIdDraw(Draw):
@@ -145,10 +127,10 @@ class ObjectIdDraw(Draw):
 class Draws:
     """All of one worker; the same one for the same tag."""
 
-    def __init__(self, ids: AsyncAllocator) -> None:
+    def __init__(self, ids: Host) -> None:
         self._ids = ids
-        self.meteor = SchemeDraw(METEOR, ids._allocator._meteor, ids.meteor)
-        self.snowflake = SnowflakeDraw(SNOWFLAKE, ids._allocator._snowflake, ids.snowflake)
+        self.meteor = SchemeDraw(METEOR, ids.meteor_buffer, ids.meteor)
+        self.snowflake = SchemeDraw(SNOWFLAKE, ids.snowflake_buffer, ids.snowflake)
         self.objectid = ObjectIdDraw()
         self._sequences: dict[str, SequenceDraw] = {}
 

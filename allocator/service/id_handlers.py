@@ -6,10 +6,9 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from allocator.aio import AsyncAllocator
-from allocator.backend import Databases
 from allocator.errors import InvalidSetting, MaxValueWentBack
 from allocator.generators.inspect_id import inspect_id
+from allocator.host import Host
 from allocator.remote.wire import inspection_to_json, lease_to_json, segment_to_json, whole
 from allocator.rules.node_failover import most_ahead
 from allocator.schemes.checks import check_tag
@@ -33,10 +32,9 @@ SKEW = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    ids: AsyncAllocator
+    ids: Host
     draws: Draws
     sequences: Sequences
-    databases: Databases
     tickets: dict[str, int]
     """How many tickets of a type were given, for the figures."""
 
@@ -81,14 +79,14 @@ class Ids:
 
     async def _first_ticket(self, kind: str) -> int:
         """The first of its type in this process."""
-        count = partial(self.ids._on_thread, ticket_types, self.databases, kind)
+        count = partial(self.ids.run, ticket_types, self.ids.databases, kind)
         if await count() is None:
             return await self.ids.ticket(kind)
         return await self.sequences.newcomers.make("type", kind, count, partial(self.ids.ticket, kind))
 
     async def node(self, asked: Asked) -> Answer:
         asked.grant.admit_rare()
-        return Answer({"node": str(await self.ids._on_thread(self.ids._allocator._backend.register_node))})
+        return Answer({"node": str(await self.ids.register_node())})
 
     async def lease(self, asked: Asked) -> Answer:
         return await self._leased(asked, None)
@@ -104,15 +102,15 @@ class Ids:
         if lease is None:
             asked.grant.admit_rare()
         claim = LeaseClaim(lease, form["now"], form["until"])
-        found = await self.ids._on_thread(self._lease, claim, form["layout"], form["epoch"])
-        return Answer(lease_to_json(found))
-
-    def _lease(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
-        here = int(time.time() * 1000)
-        # A database that may have forgotten leases sets those that follow ahead of the clock, and whoever has them.
-        ahead = 0 if claim.now <= here + SKEW else most_ahead(self.databases.first().ground(), MAX_LEASE)
+        here, ahead = int(time.time() * 1000), 0
+        if claim.now > here + SKEW:
+            # A database that may have forgotten leases sets those that follow ahead of the clock, and whoever has them.
+            ahead = await self.ids.run(self._most_ahead)
         check_times(claim.now, claim.until, here, ahead)
-        return self.ids._allocator._backend.lease_worker(claim, layout, epoch)
+        return Answer(lease_to_json(await self.ids.lease_worker(claim, form["layout"], form["epoch"])))
+
+    def _most_ahead(self) -> int:
+        return most_ahead(self.ids.databases.first().ground(), MAX_LEASE)
 
     async def inspect(self, asked: Asked) -> Answer:
         return Answer(inspection_to_json(inspect_id(asked.names["id"], **asked.query)))

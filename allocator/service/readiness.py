@@ -8,9 +8,8 @@ from functools import partial
 from math import inf
 from time import monotonic, time
 
-from allocator.aio import AsyncAllocator
-from allocator.backend import Databases
 from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.host import Host
 from allocator.rules.days_left import DAY, Horizon
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
@@ -34,11 +33,10 @@ ENOUGH = 3.0
 
 
 class Watch:
-    def __init__(self, service: Ids, book: Book, databases: Databases, figures: Figures) -> None:
+    def __init__(self, service: Ids, book: Book, figures: Figures) -> None:
         self._service = service
-        self._ids: AsyncAllocator = service.ids
+        self._ids: Host = service.ids
         self._book = book
-        self._databases = databases
         self._figures = figures
         self._horizons: dict[str, Horizon] = {}
         self._measured_at = monotonic()
@@ -69,8 +67,8 @@ class Watch:
         figures.count_all("block", service.sequences.blocks)
         figures.count_all("ticket", service.tickets)
         self._look_at_memory()
-        for number, error in enumerate(self._databases.fleet.troubles(), 1):
-            alone = self._book.failure is not None and self._databases.is_alone
+        for number, error in enumerate(self._ids.databases.fleet.troubles(), 1):
+            alone = self._book.failure is not None and self._ids.databases.is_alone
             figures.shards.labels(str(number)).set(int(error is None and not alone))
         self._look_at_lease()
         figures.ready.set(int(self.trouble() is None))
@@ -82,7 +80,7 @@ class Watch:
         if passed >= SECOND / 2:  # and not at every question for the figures
             self._measure(passed)
         for draw in self._service.draws.sequences():
-            held, name = draw.supply._in_memory(), self._figures.series(draw.tag)
+            held, name = draw.buffer.count(), self._figures.series(draw.tag)
             lasting = held / draw.rate if draw.rate > IDLE else inf
             others = found.get(name, (0, inf))
             found[name] = (others[0] + held, min(others[1], lasting))
@@ -97,7 +95,7 @@ class Watch:
             draw.rate += (used / passed - draw.rate) * SMOOTHING
 
     def _look_at_lease(self) -> None:
-        lease = self._ids._allocator._snowflake._core.lease
+        lease = self._ids.lease
         if lease is not None:
             self._figures.lease.labels(str(lease.number)).set(max(0.0, lease.until / 1000 - time()))
 
@@ -122,11 +120,11 @@ class Watch:
         self._days("snowflake timestamp", ends.timestamp())
         for tag in await self._service.sequences.read(partial(page_of, after="", limit=MAX_TAGS)):
             self.days[tag.name] = self._lasts(f"{OF_TAG}{tag.name}", tag.max_value, tag.limit)
-        nodes = await self._ids._on_thread(self._last_node)
+        nodes = await self._ids.run(self._last_node)
         self._lasts("meteor node", nodes, meteor.layout.limit("node"))
 
     def _last_node(self) -> int:
-        database = self._databases.first()
+        database = self._ids.databases.first()
         found = database.run(database.dialect.list_nodes, 1)
         return found[0].number if found else 0
 
@@ -144,9 +142,9 @@ class Watch:
 
 def is_failing(draw: SequenceDraw) -> bool:
     """Whether the last claim failed, in a way that may pass."""
-    return isinstance(draw.supply._trouble(), DatabaseUnavailable)
+    return isinstance(draw.buffer.trouble(), DatabaseUnavailable)
 
 
 def lasts(draw: SequenceDraw) -> bool:
     """Whether the ids in memory last long enough, at the rate of the last seconds."""
-    return draw.supply._in_memory() > ENOUGH * draw.rate
+    return draw.buffer.count() > ENOUGH * draw.rate

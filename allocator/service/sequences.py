@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from allocator.aio import AsyncAllocator, drawn
 from allocator.errors import DatabaseUnavailable, TagExists, UnknownTag
-from allocator.fleet.tags import Tags
+from allocator.host import Host
 from allocator.schemes.checks import check_tag
 from allocator.schemes.residues import Seen
 from allocator.schemes.tag import Tag
@@ -21,6 +19,8 @@ from allocator.service.new_names import Newcomers
 from allocator.service.problems import HttpRefusal
 
 T = TypeVar("T")
+Pages = Callable[[str, int], list[Tag]]
+"""The first tags after a name, so many at most."""
 
 MAX_PAGE = 1000
 """Tags that are read at once."""
@@ -31,7 +31,7 @@ log = logging.getLogger("allocator.service")
 class Sequences:
     """`create`: whether a tag is made by its first use, as one of `newcomers`."""
 
-    def __init__(self, ids: AsyncAllocator, draws: Draws, create: bool, newcomers: Newcomers) -> None:
+    def __init__(self, ids: Host, draws: Draws, create: bool, newcomers: Newcomers) -> None:
         self._ids = ids
         self._draws = draws
         self._create = create
@@ -51,25 +51,23 @@ class Sequences:
     async def _registered(self, name: str, create: bool) -> None:
         """Before anything in memory is made for a name that a caller may have made up."""
         try:
-            await self._of_any(name)
+            await self._ids.open_tag(name)
         except UnknownTag:
             if not create:
                 raise
-            count = partial(self._ids._on_thread, self._ids._allocator.tags.count)
-            await self.newcomers.make("tag", name, count, partial(self._of_any, name, create=True))
+            make = partial(self._ids.open_tag, name, create=True)
+            await self.newcomers.make("tag", name, self._ids.count_tags, make)
 
     async def claim(self, tag: str, size: int | None, seen: Seen, *, exact: bool, create: bool = True) -> range:
         """A segment that belongs to the caller alone, above whatever anybody here has seen."""
-        draw = await self.draw(tag, create)
-        supply, ids = draw.supply, self._ids._allocator
-        start = partial(supply._start_claim, size, seen, exact)
-        segment = await drawn(start, ids._background, ids._terms.timeout, supply._overdue)
+        await self.draw(tag, create)
+        segment = await self._ids.claim(tag, size, seen, exact)
         self.blocks[tag] = self.blocks.get(tag, 0) + len(segment)
         return segment
 
-    async def read(self, work: Callable[[Tags], T]) -> T:
+    async def read(self, work: Callable[[Pages], T]) -> T:
         """What a reader of many tags brings, on a thread: one at a time, beside the claims."""
-        return await self._gate.run(partial(self._ids._on_thread, work, self._ids._allocator.tags))
+        return await self._gate.run(partial(self._ids.run, work, self._ids.page_of_tags))
 
     async def all(self) -> list[Tag]:
         """Every tag, page after page, for the console."""
@@ -82,13 +80,9 @@ class Sequences:
     async def get(self, tag: str) -> Tag:
         """As all shards together have it; while one is away as another one does, so that clients can start."""
         try:
-            return await self._ids._on_thread(self._ids._allocator.tags.get, tag)
+            return await self._ids.tags.get(tag)
         except DatabaseUnavailable:
-            return await self._of_any(tag)
-
-    async def _of_any(self, tag: str, create: bool = False) -> Tag:
-        ids = self._ids._allocator
-        return await self._ids._on_thread(ids._backend.open_segment, replace(ids._template, name=tag), create)
+            return await self._ids.open_tag(tag)
 
     async def put(self, tag: str, form: dict[str, Any], caller: Caller, *, new: bool, old: bool) -> tuple[Tag, bool]:
         """Create a tag (`new`), change one (`old`), or whichever is needed; whether it was created. Logs who did."""
@@ -101,26 +95,25 @@ class Sequences:
     async def _put(self, tag: str, form: dict[str, Any], *, new: bool, old: bool) -> tuple[Tag, bool]:
         if new and old:
             raise HttpRefusal(400, "If-Match and If-None-Match exclude each other")
-        tags = self._ids._allocator.tags
         if not old:
             try:
-                return await self._ids._on_thread(tags.create, tag, **form), True
+                return await self._ids.tags.create(tag, **form), True
             except TagExists:
                 if new:
                     raise
-        return await self._ids._on_thread(tags.set, tag, **form), False
+        return await self._ids.tags.set(tag, **form), False
 
 
 def anything(name: str) -> bool:
     return True
 
 
-def page_of(tags: Tags, after: str, limit: int, sees: Callable[[str], bool] = anything) -> list[Tag]:
+def page_of(pages: Pages, after: str, limit: int, sees: Callable[[str], bool] = anything) -> list[Tag]:
     """The first `limit` tags after this one, of those that a caller `sees`. Blocking."""
     found: list[Tag] = []
     most = limit
     while True:
-        rows = tags._page(after, most)
+        rows = pages(after, most)
         found += [tag for tag in rows if sees(tag.name)]
         if len(found) >= limit or len(rows) < most:
             return found[:limit]

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from allocator.fleet.tags import Tags
 from allocator.remote.wire import tag_to_json
 from allocator.rules.token import DRAW, READ
 from allocator.schemes.checks import check_tag
 from allocator.service.problems import HttpRefusal
 from allocator.service.request import Answer, Asked
-from allocator.service.sequences import Sequences, page_of
+from allocator.service.sequences import Pages, Sequences, page_of
 
 PAGE = 100
 """Tags in an answer, unless it is said how many."""
@@ -29,7 +28,7 @@ class Administration:
         """A page of those that the token may read. A full one has a `next`, after which nothing may come."""
         after, limit, token = asked.query.get("after", ""), asked.query.get("limit", PAGE), asked.grant.token
 
-        def page(tags: Tags) -> bytes:
+        def page(tags: Pages) -> bytes:
             found = page_of(tags, after, limit, lambda name: token.may(READ, name))
             answer: dict[str, Any] = {"sequences": [tag_to_json(tag) for tag in found]}
             return json.dumps(answer | ({"next": found[-1].name} if len(found) == limit else {})).encode()

@@ -111,8 +111,8 @@ def test_a_reader_of_a_few_tags_learns_no_name_of_others():
     def sees(name: str) -> bool:
         return name.startswith("seen")
 
-    assert [tag.name for tag in page_of(tags, "", 2, sees)] == ["seen-0", "seen-1000"]
-    assert [tag.name for tag in page_of(tags, "seen-1000", 9, sees)] == ["seen-1500", "seen-2000", "seen-500"]
+    assert [tag.name for tag in page_of(tags._page, "", 2, sees)] == ["seen-0", "seen-1000"]
+    assert [tag.name for tag in page_of(tags._page, "seen-1000", 9, sees)] == ["seen-1500", "seen-2000", "seen-500"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 50])
@@ -125,7 +125,7 @@ def test_pages_of_shards_are_those_of_all_their_tags(limit):
                 shard.create_segment(Tag(f"tag-{number:02}", 10 * which))
     tags = Tags(lambda: shards, Tag("", 0))  # type: ignore[arg-type, return-value]
     found: list[Tag] = []
-    while page := page_of(tags, found[-1].name if found else "", limit):
+    while page := page_of(tags._page, found[-1].name if found else "", limit):
         found += page
 
     assert [(tag.name, tag.max_value) for tag in found] == [(tag.name, tag.max_value) for tag in tags.list()]

@@ -21,7 +21,7 @@ LAW = """
 3  rules, public_ids
 4  database, generators
 5  fleet < remote
-6  backend < sync < aio_tags < aio
+6  backend < sync < aio_tags < aio < host
 7  testing, doctor < service < integrations, cli
 """
 """A room imports from the rows above its own, and in its own row from the rooms on the left of a `<`."""
@@ -143,6 +143,27 @@ def test_what_decides_is_pure(path: Path):
     assert outside <= {"allocator"}
 
 
+def private_names_in(source: str) -> list[str]:
+    """Names with a leading underscore that a module reads of anything but its own objects: `x._y`, `self.x._y`."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"})
+    ]
+
+
+SERVICE = [path for path in MODULES if name_of(path) == "service"]
+
+
+@pytest.mark.parametrize("path", SERVICE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_service_reads_no_private_name_of_another_room(path: Path):
+    """What it needs of the faces and generators stands in `host.py`."""
+    assert private_names_in(path.read_text()) == []
+
+
 def test_every_room_has_its_place_in_the_law():
     assert {name_of(path) for path in MODULES} == ROOMS
 
@@ -174,6 +195,9 @@ def test_controls_each_law_can_be_broken():
     assert sql_in("text('UPDATE allocator_segment SET x = 1')")
     assert sql_in("if dialect.name == 'mysql': pass")
     assert "time" not in PURE
+    assert private_names_in("self._ids._backend") == ["self._ids._backend"]
+    assert private_names_in("ids._backend.lease()") == ["ids._backend"]
+    assert private_names_in("self._ids.lease") == []
 
 
 def test_import_allocator_is_cheap():

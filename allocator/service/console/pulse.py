@@ -87,7 +87,7 @@ class Pulse:
 
     def figures(self) -> Mapping[str, Figure]:
         """Of each tag that was drawn from here."""
-        return {draw.tag: self._figure(draw.tag, draw.supply._in_memory()) for draw in self._service.draws.sequences()}
+        return {draw.tag: self._figure(draw.tag, draw.buffer.count()) for draw in self._service.draws.sequences()}
 
     def _figure(self, tag: str, held: int) -> Figure:
         ring = self._rings.get(tag)

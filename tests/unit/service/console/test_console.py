@@ -91,7 +91,7 @@ def fake_service(*given: int) -> Any:
     """Tags that gave so many ids."""
     draws = [SimpleNamespace(tag=f"tag-{at}", scheme="segment", given=total) for at, total in enumerate(given)]
     for draw in draws:
-        draw.supply = SimpleNamespace(_in_memory=lambda: 50)
+        draw.buffer = SimpleNamespace(count=lambda: 50)
     every = SimpleNamespace(all=lambda: draws, sequences=lambda: draws)
     return SimpleNamespace(draws=every, sequences=SimpleNamespace(blocks={}), tickets={})
 

@@ -1,0 +1,155 @@
+"""What a process that serves its allocator to others may ask of it: an `AsyncAllocator` with a view of its inside.
+
+The service is such a process. It reads nothing of the faces and generators but what stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from time import monotonic
+from typing import Any, ParamSpec, TypeVar
+
+from allocator.aio import AsyncAllocator, drawn
+from allocator.backend import Backend, Databases
+from allocator.errors import AllocatorError, InvalidSetting
+from allocator.generators import sequence as generator
+from allocator.generators.snowflake import SnowflakeSupply
+from allocator.generators.supply import Supply
+from allocator.rules.hosts import Hosts
+from allocator.schemes.layout import Layout
+from allocator.schemes.residues import Seen
+from allocator.schemes.snowflake import Lease, LeaseClaim
+from allocator.schemes.tag import Tag
+from allocator.sync import Allocator
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Buffer:
+    """Ids of one kind in memory; to take from them never waits."""
+
+    __slots__ = ("_supply",)
+
+    def __init__(self, supply: Supply) -> None:
+        self._supply = supply
+
+    def next(self) -> int | None:
+        return next(self._supply._values, None)
+
+    def take(self, most: int) -> list[int]:
+        return list(islice(self._supply._values, most))
+
+
+class SnowflakeBuffer(Buffer):
+    """Ids of this very millisecond."""
+
+    __slots__ = ()
+
+    _supply: SnowflakeSupply
+
+    def next(self) -> int | None:
+        return super().next() if monotonic() < self._supply.end else None
+
+
+class TagBuffer(Buffer):
+    """Ids of one tag."""
+
+    __slots__ = ()
+
+    _supply: generator.Sequence
+
+    def count(self) -> int:
+        """How many ids can be served without the database."""
+        return self._supply._in_memory()
+
+    def trouble(self) -> AllocatorError | None:
+        """Why the last claim failed; None once one succeeded."""
+        return self._supply._trouble()
+
+
+class Hosted(Allocator):
+    """An allocator on databases, whose backend is wrapped by `observe`."""
+
+    databases: Databases
+
+    def __init__(self, observe: Callable[[Backend], Backend], **databases: Any) -> None:
+        self._observe = observe
+        super().__init__(create_missing=False, **databases)
+
+    def _watched(self, backend: Backend) -> Backend:
+        if not isinstance(backend, Databases):
+            raise InvalidSetting("databases are needed, not a service")
+        self.databases = backend
+        return self._observe(backend)
+
+
+class Host(AsyncAllocator):
+    """An `AsyncAllocator` on databases of its own. It creates no tag but by `open_tag`.
+
+    urls: of a database, or of several that are shards.
+    observe: wraps the backend, to count and time what is asked of it.
+    """
+
+    def __init__(
+        self, urls: Sequence[str], shard_hosts: Hosts, timeout: float, observe: Callable[[Backend], Backend]
+    ) -> None:
+        given = {"shards": urls} if len(urls) > 1 else {"database": urls[0]}
+        self._hosted = Hosted(observe, **given, shard_hosts=shard_hosts, timeout=timeout)
+        super().__init__(self._hosted)
+        self._owned = True
+        self.databases = self._hosted.databases
+        self.meteor_buffer = Buffer(self._hosted._meteor)
+        self.snowflake_buffer = SnowflakeBuffer(self._hosted._snowflake)
+
+    def buffer(self, tag: str) -> TagBuffer:
+        """The ids of a tag in memory."""
+        return TagBuffer(self._hosted.sequence(tag))
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Blocking work on a thread of the allocator. Raises `DatabaseUnavailable` after the timeout."""
+        return await self._on_thread(work, *args, **kwargs)
+
+    # -- tags
+
+    async def open_tag(self, tag: str, create: bool = False) -> Tag:
+        """A tag as one database has it. Raises `UnknownTag`, unless it is to be created."""
+        template = replace(self._hosted._template, name=tag)
+        return await self.run(self._hosted._backend.open_segment, template, create)
+
+    async def count_tags(self) -> int:
+        """How many tags exist."""
+        return await self.run(self._hosted.tags.count)
+
+    def page_of_tags(self, after: str, most: int) -> list[Tag]:
+        """The first `most` tags after this one, by name. Blocking."""
+        return self._hosted.tags._page(after, most)
+
+    # -- for other processes
+
+    async def claim(self, tag: str, size: int | None, seen: Seen, exact: bool) -> range:
+        """Claim a segment for a process that has `seen` ids too: of its size, within the bounds of the tag.
+
+        exact: not fewer ids. A cancelled call burns the segment.
+        """
+        supply, ids = self._hosted.sequence(tag), self._hosted
+        start = partial(supply._start_claim, size, seen, exact)
+        return await drawn(start, ids._background, ids._terms.timeout, supply._overdue)
+
+    async def register_node(self) -> int:
+        """A new node number, of the caller alone."""
+        return await self.run(self._hosted._backend.register_node)
+
+    async def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
+        """Lease a snowflake worker, or renew its lease."""
+        return await self.run(self._hosted._backend.lease_worker, claim, layout, epoch)
+
+    # -- for readiness
+
+    @property
+    def lease(self) -> Lease | None:
+        """The snowflake worker that this process has leased."""
+        return self._hosted._snowflake._core.lease
