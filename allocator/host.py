@@ -13,9 +13,10 @@ from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
 from allocator.aio import AsyncAllocator, drawn
-from allocator.backend import Backend, Databases
+from allocator.backend import Databases
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.generators import sequence as generator
+from allocator.generators.backend import Backend
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply
 from allocator.rules.hosts import Hosts

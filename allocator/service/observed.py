@@ -7,8 +7,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any, cast
 
-from allocator.backend import Backend
 from allocator.errors import AllocatorError
+from allocator.generators.backend import Backend
 
 Report = Callable[[str, str, float, Collection[str]], None]
 """What was asked for, "ok" or the name of the error, the seconds it took, and the tags that were claimed.
