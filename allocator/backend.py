@@ -2,121 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag
-from allocator.fleet.tags import Tags
 from allocator.generators.backend import Backend
 from allocator.rules.fleet import STATEMENTS
 from allocator.rules.hosts import Hosts
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import check_tag, shown
-from allocator.schemes.layout import Layout
-from allocator.schemes.residues import Seen
-from allocator.schemes.segment import Claim
-from allocator.schemes.snowflake import Lease, LeaseClaim
-from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import MAX_SHARDS
+
+if TYPE_CHECKING:
+    from allocator.fleet.fleet import Fleet
 
 ATTEMPTS = 3
 """Each shard may use a third of the call's timeout."""
 
 
-class Databases:
-    """The backend of one database, or of several that are shards of one fleet."""
+def fleet_of(
+    given: list[Any],
+    background: Background,
+    fleet: str | None = None,
+    statement: str | None = None,
+    timeout: float = 5.0,
+    shard_hosts: Hosts = (),
+) -> Fleet:
+    """The backend of these databases."""
+    from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
+    from allocator.fleet.fleet import Fleet
 
-    def __init__(
-        self,
-        given: list[Any],
-        background: Background,
-        fleet: str | None,
-        statement: str | None,
-        timeout: float,
-        shard_hosts: Hosts = (),
-    ) -> None:
-        from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
-        from allocator.fleet.serving import Fleet
+    patience = timeout / (ATTEMPTS if len(given) > 1 else 1)
+    databases = [Database(one, patience, shard_hosts) for one in given]
+    return Fleet(databases, background, check_fleet(fleet), check_statement(statement), timeout)
 
-        patience = timeout / (ATTEMPTS if len(given) > 1 else 1)
-        databases = [Database(one, patience, shard_hosts) for one in given]
-        self.fleet = Fleet(databases, background, check_fleet(fleet), check_statement(statement), timeout)
-        self.database = databases[0]
-        self._source = self.fleet if len(databases) > 1 else self.database
-        self.ticket = self.fleet.ticket
-        self.close = self.fleet.close
-        self.abandon = self.fleet.abandon
 
-    @property
-    def shown(self) -> str:
-        return ", ".join(database.address.shown for database in self.fleet.databases())
-
-    @property
-    def files(self) -> list[str]:
-        """Of embedded databases; a service has none here."""
-        return [file for database in self.fleet.databases() if (file := database.address.file)]
-
-    def open_segment(self, template: Tag, create: bool) -> Tag:
-        return self._source.open_segment(template, create)
-
-    def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
-        return self._source.open_segments(templates, create)
-
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
-        return self._source.claim_segments(claims)
-
-    def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
-        return self._source.claim_segment(name, size, seen, exact=exact)
-
-    def register_node(self) -> int:
-        return self._source.register_node()
-
-    def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
-        return self._source.lease_worker(claim, layout, epoch)
-
-    def tags(self, template: Tag) -> Tags:
-        return Tags(self.serving, template)
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether one database was given, and no list of shards."""
-        return self._source is self.database
-
-    def _is_fleet(self) -> bool:
-        """One that was given alone may be a shard of several."""
-        return not self.is_alone or self.database.has_siblings()
-
-    def first(self) -> Any:
-        """The database that has what a fleet has only once."""
-        return self.fleet.lead() if self._is_fleet() else self.database
-
-    def serving(self) -> list[Any]:
-        """All databases that serve these tags."""
-        return self.fleet.opened() if self._is_fleet() else [self.database]
+@contextmanager
+def databases_at(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> Iterator[Fleet]:
+    """For a question or two, and closed afterwards."""
+    background = Background()
+    fleet = fleet_of(list(urls), background, timeout=timeout, shard_hosts=shard_hosts)
+    try:
+        yield fleet
+    finally:
+        background.close(timeout)
+        fleet.close()
 
 
 def overdue(backend: Backend, seconds: float) -> DatabaseUnavailable:
     """The error of a call whose time is over, with the last one of a database as its cause."""
-    fleet = getattr(backend, "fleet", None)  # neither a service nor an allocator in memory has one
-    troubles = fleet.troubles() if fleet else []
+    troubles = backend.troubles()
     cause = next((error for error in troubles if error), None)
     late = "no shard answered" if len(troubles) > 1 else "the database did not answer"
     found = DatabaseUnavailable(f"{late} within {seconds:g} seconds" + (f"; the last error: {cause}" if cause else ""))
     found.__cause__ = cause
     return found
-
-
-@contextmanager
-def databases_at(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> Iterator[Databases]:
-    """For a question or two, and closed afterwards."""
-    background = Background()
-    databases = Databases(list(urls), background, None, None, timeout, shard_hosts=shard_hosts)
-    try:
-        yield databases
-    finally:
-        background.close(timeout)
-        databases.close()
 
 
 def backend_of(
@@ -142,7 +83,7 @@ def backend_of(
     if not named:
         if token is not None:
             raise InvalidSetting("a token is for a service, whose address begins with https:// or http://")
-        return Databases(given, background, fleet, statement, timeout, shard_hosts)
+        return fleet_of(given, background, fleet, statement, timeout, shard_hosts)
     if fleet is not None or statement is not None or shard_hosts:
         raise InvalidSetting("fleet, tickets and shard_hosts are settings of the service, which has the databases")
     return Service(Servers(named, token, timeout))

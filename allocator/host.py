@@ -13,8 +13,8 @@ from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
 from allocator.aio import AsyncAllocator, drawn
-from allocator.backend import Databases
 from allocator.errors import AllocatorError, InvalidSetting
+from allocator.fleet.fleet import Fleet
 from allocator.generators import sequence as generator
 from allocator.generators.backend import Backend
 from allocator.generators.snowflake import SnowflakeSupply
@@ -75,14 +75,14 @@ class TagBuffer(Buffer):
 class Hosted(Allocator):
     """An allocator on databases, whose backend is wrapped by `observe`."""
 
-    databases: Databases
+    databases: Fleet
 
     def __init__(self, observe: Callable[[Backend], Backend], **databases: Any) -> None:
         self._observe = observe
         super().__init__(create_missing=False, **databases)
 
     def _watched(self, backend: Backend) -> Backend:
-        if not isinstance(backend, Databases):
+        if not isinstance(backend, Fleet):
             raise InvalidSetting("databases are needed, not a service")
         self.databases = backend
         return self._observe(backend)

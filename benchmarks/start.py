@@ -26,7 +26,7 @@ async def main(count):
     names = [f"tag{number}" for number in range(count)]
     async with AsyncAllocator("sqlite://", timeout=60) as ids:
         await ids.next_id("warm")
-        with ids._allocator._backend.database.engine.connect() as connection:
+        with ids._allocator._backend.databases()[0].engine.connect() as connection:
             rows = [{"tag": name, "max_value": 0, "step": 1000, "max_step": 1000000, "id_limit": 2**63 - 1,
                      "shard_offset": 1, "shard_step": 1} for name in names]
             for at in range(0, count, 10000):

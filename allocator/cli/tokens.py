@@ -27,7 +27,7 @@ def tokens() -> None:
 @contextmanager
 def opened(urls: tuple[str, ...]) -> Iterator[Tokens]:
     with databases_at(urls, QUICK, shard_hosts()) as databases:
-        yield Tokens(databases.first)
+        yield Tokens(databases.lead)
 
 
 @tokens.command()

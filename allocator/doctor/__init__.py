@@ -73,9 +73,9 @@ def parts_of(database: Any) -> tuple[Sequence[Any], MeteorSettings, SnowflakeSet
         return list(database) if several else [database], MeteorSettings(), SnowflakeSettings()
     if isinstance(backend, Service):
         raise InvalidSetting(f"{backend.shown} is a service; the doctor looks at its databases: give their URLs")
-    if not hasattr(backend, "fleet"):
+    if not hasattr(backend, "databases"):
         raise InvalidSetting("this allocator keeps its rows in memory, and the doctor looks at databases: give a URL")
-    return [one.address for one in backend.fleet.databases()], ids._meteor._settings, ids._snowflake._settings
+    return [one.address for one in backend.databases()], ids._meteor._settings, ids._snowflake._settings
 
 
 def examined(database: Database, clock: Callable[[], float], snowflake: SnowflakeSettings) -> Examined:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from allocator.backend import Databases
 from allocator.errors import DatabaseUnavailable, InvalidId
+from allocator.fleet.fleet import Fleet
 from allocator.rules.claim_log import Claimed, claim_in
 from allocator.schemes.checks import MAX_ID, check_tag
 from allocator.schemes.layout import moment
@@ -40,7 +40,7 @@ def claims_of(value: object, log: Iterable[str], tag: str | None = None) -> list
     return [claim for claim in claims if number in claim.ids and tag in (None, claim.tag)]
 
 
-def trace(databases: Databases, value: object, meteor: MeteorSettings | None = None) -> Traced:
+def trace(databases: Fleet, value: object, meteor: MeteorSettings | None = None) -> Traced:
     """Ask which node drew an id, if it is a meteor. Raises `DatabaseUnavailable` where no shard answers.
 
     meteor: the format of the meteors, where it is not the usual one; a number does not say of which it is.
@@ -64,11 +64,11 @@ def trace(databases: Databases, value: object, meteor: MeteorSettings | None = N
     return Traced(node, silent, form, at)
 
 
-def all_of(databases: Databases) -> list[Any]:
+def all_of(databases: Fleet) -> list[Any]:
     try:
         return databases.serving()
     except DatabaseUnavailable:
-        return databases.fleet.databases()
+        return databases.databases()
 
 
 def number_of(value: object) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from allocator.database.store import Database
 from allocator.errors import (
-    AllocatorError,
     DatabaseRefused,
     DatabaseUnavailable,
     FleetGrowing,
@@ -40,7 +39,8 @@ TAG_FAULTS = tuple(kind for kind in FAULTS if kind is not MaxValueWentBack)
 class Handle:
     """One shard in this process. `row` is None until it was reached."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, number: int, database: Database) -> None:
+        self.number = number
         self.database = database
         self.row: Shard | None = None
         self.seen: dict[str, int] = {}
@@ -90,9 +90,3 @@ class Handle:
         raise FleetGrowing(
             f"{self.where} is at its ceiling while the fleet grows; if that was interrupted: allocator shards grow"
         )
-
-
-def all_down(errors: list[AllocatorError]) -> AllocatorError:
-    if len(errors) == 1:
-        return errors[0].again()
-    return DatabaseUnavailable(f"no shard can be used: {'; '.join(map(str, errors))}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from allocator.errors import AllocatorError
 from allocator.schemes.layout import Layout
 from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
@@ -46,6 +47,9 @@ class Backend(Protocol):
 
     def tags(self, template: Tag) -> Any:
         """The `Tags` of `allocator.fleet.tags`: their administration."""
+
+    def troubles(self) -> Sequence[AllocatorError | None]:
+        """Of each shard, why it is left alone, if it is; nothing where there are none."""
 
     def close(self) -> None: ...
 

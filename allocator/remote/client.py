@@ -11,6 +11,7 @@ from typing import Any
 
 from allocator.errors import (
     AccessDenied,
+    AllocatorError,
     InvalidArgument,
     InvalidSetting,
     LeaseLost,
@@ -90,6 +91,9 @@ class Service:
     @property
     def shown(self) -> str:
         return self.servers.shown
+
+    def troubles(self) -> list[AllocatorError | None]:
+        return []  # an error of the service says itself what is wrong
 
     # -- ids
 

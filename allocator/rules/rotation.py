@@ -30,7 +30,7 @@ class State:
     back_at: float = float("-inf")
 
 
-class Turns:
+class Rotation:
     """The shards, by number from 0."""
 
     def __init__(self, count: int) -> None:

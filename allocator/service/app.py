@@ -41,7 +41,7 @@ def application(settings: ServeSettings) -> Front:
     """The ASGI application of one worker."""
     figures = Figures()
     ids = Host(settings.urls, settings.shard_hosts, settings.timeout, partial(observed, report=figures.claimed))
-    tokens = Tokens(ids.databases.first)
+    tokens = Tokens(ids.databases.lead)
     book = Book(tokens.state, settings.workers, settings.is_open)
     service = ids_of(ids, settings)
     watch = Watch(service, book, figures)

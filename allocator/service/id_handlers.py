@@ -110,7 +110,7 @@ class Ids:
         return Answer(lease_to_json(await self.ids.lease_worker(claim, form["layout"], form["epoch"])))
 
     def _most_ahead(self) -> int:
-        return most_ahead(self.ids.databases.first().ground(), MAX_LEASE)
+        return most_ahead(self.ids.databases.lead().ground(), MAX_LEASE)
 
     async def inspect(self, asked: Asked) -> Answer:
         return Answer(inspection_to_json(inspect_id(asked.names["id"], **asked.query)))

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from allocator.backend import Databases
 from allocator.errors import AllocatorError, DatabaseUnavailable, UnknownTag
+from allocator.fleet.fleet import Fleet
 
 T = TypeVar("T")
 
@@ -42,13 +42,12 @@ class Newcomers:
             self._lock.release()
 
 
-def ticket_types(databases: Databases, kind: str) -> int | None:
+def ticket_types(databases: Fleet, kind: str) -> int | None:
     """How many types have tickets, of shards in the one that has most; None where this one does. Blocking."""
-    fleet = databases.fleet
-    fleet.open()
+    databases.open()
     found: list[int] = []
     error: AllocatorError | None = None
-    for database, trouble in zip(fleet.databases(), fleet.troubles(), strict=False):
+    for database, trouble in zip(databases.databases(), databases.troubles(), strict=False):
         try:
             if trouble is not None:
                 raise trouble.again()

@@ -67,7 +67,7 @@ class Watch:
         figures.count_all("block", service.sequences.blocks)
         figures.count_all("ticket", service.tickets)
         self._look_at_memory()
-        for number, error in enumerate(self._ids.databases.fleet.troubles(), 1):
+        for number, error in enumerate(self._ids.databases.troubles(), 1):
             alone = self._book.failure is not None and self._ids.databases.is_alone
             figures.shards.labels(str(number)).set(int(error is None and not alone))
         self._look_at_lease()
@@ -124,7 +124,7 @@ class Watch:
         self._lasts("meteor node", nodes, meteor.layout.limit("node"))
 
     def _last_node(self) -> int:
-        database = self._ids.databases.first()
+        database = self._ids.databases.lead()
         found = database.run(database.dialect.list_nodes, 1)
         return found[0].number if found else 0
 

@@ -148,7 +148,7 @@ def check_entry(settings: ServeSettings) -> None:
     with databases_at(settings.urls, settings.timeout, settings.shard_hosts) as databases:
         log.info("serving ids out of %s", databases.shown)
         try:
-            made = Tokens(databases.first).were_made()
+            made = Tokens(databases.lead).were_made()
         except DatabaseUnavailable as error:
             log.warning("the database cannot say yet whether a token was made: %s", error)
             return

@@ -109,6 +109,9 @@ class MemoryBackend:
         """There is nobody else: worker 0, for the whole of the time."""
         return self._run(lambda: Lease(0, "memory", claim.now, claim.until))
 
+    def troubles(self) -> list[AllocatorError | None]:
+        return []
+
     def close(self) -> None:
         """Nothing is open."""
 

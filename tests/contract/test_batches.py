@@ -230,7 +230,7 @@ def counted(ids: Allocator) -> Iterator[list[str]]:
         if statement.lstrip().startswith(("UPDATE", "WITH")):
             found.append(statement)
 
-    engine = ids._backend.database.engine
+    engine = ids._backend.databases()[0].engine
     event.listen(engine, "before_cursor_execute", note)
     yield found
     event.remove(engine, "before_cursor_execute", note)
@@ -263,7 +263,7 @@ def test_a_server_that_does_not_know_the_words_gives_ids_all_the_same(url, tag, 
 
     async def run() -> None:
         async with AsyncAllocator(url, timeout=30) as ids:
-            dialect = type(ids._allocator._backend.database.dialect)
+            dialect = type(ids._allocator._backend.databases()[0].dialect)
             monkeypatch.setattr(dialect, "claim_segments", unknown)
             for _ in range(2):
                 assert len(await asyncio.gather(*(ids.next_id(name) for name in tags))) == 40
@@ -279,7 +279,7 @@ def test_one_tag_that_fails_does_not_concern_the_others(url, tag):
             await ids.reserve(tags[7], 5)
             await ids.tags.create(tags[3], limit=2, step=1, max_step=1)
             await ids.reserve(tags[3], 2)
-            with ids._allocator._backend.database.engine.connect() as connection:
+            with ids._allocator._backend.databases()[0].engine.connect() as connection:
                 connection.execute(text(f"UPDATE allocator_segment SET max_value = 1 WHERE tag = '{tags[7]}'"))
             return await asyncio.gather(*(ids.next_id(name) for name in tags), return_exceptions=True)
 

@@ -495,7 +495,7 @@ def test_a_session_that_was_changed_under_us_says_again_where_it_is(url, tag):
     """As a proxy does that leads a connection to another server."""
     with other(url) as ids:
         ids.reserve(tag, 10)
-        database = ids._backend.database
+        database = ids._backend.databases()[0]
         database.run(lambda connection: connection.exec_driver_sql("SET @allocator_run = NULL"))
 
         assert ids.reserve(tag, 10) == range(11, 21)

@@ -61,7 +61,7 @@ def test_what_sets_a_row_back_is_refused_and_without_the_guard_it_is_done(guarde
     with Allocator(guarded) as ids:
         ids.reserve("order", 10)
         state = ids.tags.get("order")
-        database = ids._backend.database
+        database = ids._backend.databases()[0]
         for statement, words in (*REFUSED, OF_KIND[kind]):
             with pytest.raises(MaxValueWentBack, match=f"the guard keeps {words}.*; raise numbers only, or drop"):
                 database.run(lambda connection, words=statement: connection.exec_driver_sql(words))

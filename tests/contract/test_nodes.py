@@ -160,7 +160,7 @@ def test_nodes_are_listed_with_who_started(fresh):
     for _ in range(2):
         with Allocator(fresh) as ids:
             ids.meteor()
-            found, *before = ids._backend.database.run(ids._backend.database.dialect.list_nodes, 10)
+            found, *before = ids._backend.databases()[0].run(ids._backend.databases()[0].dialect.list_nodes, 10)
 
     assert found.number == 2
     assert [node.number for node in before] == [1], "no row is ever deleted"

@@ -88,10 +88,10 @@ def test_the_parents_connection_survives_the_child(url, tag):
 def backend(ids: Allocator) -> object:
     """The server's name for our connection; for SQLite the connection itself."""
     ask = {"postgresql": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()"}
-    question = ask.get(ids._backend.database.dialect.name)
+    question = ask.get(ids._backend.databases()[0].dialect.name)
     if question is None:
-        return ids._backend.database.run(lambda connection: id(connection.connection.dbapi_connection))
-    return ids._backend.database.run(lambda connection: connection.exec_driver_sql(question).scalar())
+        return ids._backend.databases()[0].run(lambda connection: id(connection.connection.dbapi_connection))
+    return ids._backend.databases()[0].run(lambda connection: connection.exec_driver_sql(question).scalar())
 
 
 def test_a_child_opens_connections_of_its_own(url, tag):

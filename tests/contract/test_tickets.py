@@ -760,7 +760,7 @@ def test_a_process_that_knew_a_database_alone_follows_the_fleet_that_is_made_of_
     urls = shards(2)
     alone = [Allocator(with_schema(url)) for url in urls]
     for ids in alone:
-        ids._backend.fleet.open()
+        ids._backend.open()
     together = face(shards=urls)
     tickets = [together.ticket("invoice") for _ in range(4)]
     for ids in alone:
@@ -1098,7 +1098,7 @@ def test_tags_are_not_changed_on_a_part_of_the_shards(face, shards, monkeypatch)
     def unusable(known, url):
         raise InvalidDatabase(f"{url} needs a driver, which is not installed")
 
-    monkeypatch.setattr("allocator.fleet.serving.sibling", unusable)
+    monkeypatch.setattr("allocator.fleet.shards.sibling", unusable)
     ids = face(shards=[one])
     alone = face(one)
     assert ids.ticket("a") > 0
@@ -1130,7 +1130,8 @@ def test_a_call_whose_time_is_over_names_the_last_error(tmp_path, count, late):
         bare = ids._overdue()
         assert str(bare) == f"{late} within 2 seconds"
         assert bare.__cause__ is None
-        ids._backend.fleet._fail(0, DatabaseUnavailable("connection refused"))
+        shards = ids._backend._shards
+        shards.fail(shards.handles[0], DatabaseUnavailable("connection refused"))
         with pytest.raises(DatabaseUnavailable) as found:
             drawn(Future, ids._background, 0.0, ids._overdue)
 

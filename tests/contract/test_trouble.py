@@ -170,7 +170,7 @@ def test_a_trigger_on_the_table_repeats_no_id_and_is_found(face, fresh, kind, ta
             drawn += ids.reserve(tag, 3)
     problems = ["trigger touch"]
     if face.name == "sync":
-        database = ids._backend.database
+        database = ids._backend.databases()[0]
         problems = database.run(schema.problems, database.dialect, "here")
 
     assert len(set(drawn)) == len(drawn)
@@ -181,7 +181,7 @@ def test_a_trigger_on_the_table_repeats_no_id_and_is_found(face, fresh, kind, ta
 def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
     with Allocator(url) as ids:
         ids.reserve(tag, 1)
-        dialect, answers = ids._backend.database.dialect, [True, True, False]
+        dialect, answers = ids._backend.databases()[0].dialect, [True, True, False]
         monkeypatch.setattr("allocator.database.connection.is_contended", lambda error, dialect: answers.pop(0))
         claim = type(dialect).claim_segment
 
@@ -547,7 +547,8 @@ def test_names_that_are_no_database(face):
 
 def test_the_durability_of_sqlite_is_full(tmp_path):
     with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
-        level = ids._backend.database.run(lambda connection: connection.exec_driver_sql("PRAGMA synchronous").scalar())
+        (database,) = ids._backend.databases()
+        level = database.run(lambda connection: connection.exec_driver_sql("PRAGMA synchronous").scalar())
 
     assert level == 3  # EXTRA
 

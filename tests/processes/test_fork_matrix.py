@@ -75,10 +75,10 @@ LOCKS = {
     "a tag's": lambda ids, tag: ids.sequence(tag)._lock,
     "the meteor's": lambda ids, tag: ids._meteor._lock,
     "the snowflake's": lambda ids, tag: ids._snowflake._lock,
-    "the fleet's": lambda ids, tag: ids._backend.fleet._lock,
+    "the fleet's": lambda ids, tag: ids._backend._shards._lock,
     "alembic's": lambda ids, tag: schema.alembic_lock,
     "an ObjectId's": lambda ids, tag: generator._lock,
-    "the pool's": lambda ids, tag: ids._backend.database.engine.pool._pool.mutex,
+    "the pool's": lambda ids, tag: ids._backend.databases()[0].engine.pool._pool.mutex,
 }
 
 
@@ -98,7 +98,7 @@ def test_a_fork_while_another_thread_holds_a_lock(drawn_before, url, tag, lock):
 
     def work() -> list:
         with Allocator(url) as fresh:
-            fresh._backend.database.upgrade_schema()
+            fresh._backend.databases()[0].upgrade_schema()
         return [*draw(tag, 1500)[1], inherited.ticket(tag)]
 
     thread = threading.Thread(target=hold)
@@ -121,7 +121,7 @@ def drawn_after_a_fork_within(ids: Allocator, tag: str, words: str) -> int:
         time.sleep(0.3)
         connection.exec_driver_sql("COMMIT")
 
-    thread = threading.Thread(target=ids._backend.database.run, args=(verb,))
+    thread = threading.Thread(target=ids._backend.databases()[0].run, args=(verb,))
     thread.start()
     assert inside.wait(5)
     try:

@@ -13,7 +13,8 @@ from unittest.mock import patch
 import allocator.aio
 import allocator.database.connection
 import allocator.database.registry
-import allocator.fleet.serving
+import allocator.fleet.fleet
+import allocator.fleet.shards
 import allocator.generators.meteor
 import allocator.generators.segment_supply
 import allocator.generators.sequence
@@ -21,7 +22,7 @@ import allocator.generators.snowflake
 import allocator.generators.supply
 import allocator.runtime.worker_pool
 import allocator.sync
-from allocator.backend import Databases
+from allocator.backend import fleet_of
 from simulation import clocks, threads
 from simulation.observed import note_what_is_late
 from simulation.scheduler import current
@@ -36,7 +37,7 @@ def dice() -> Any:
 def backend_of(
     database: Any, shards: Any, fleet: Any, tickets: Any, token: Any, background: Any, timeout: float, *rest: Any
 ) -> Any:
-    return Databases(list(shards or [database]), background, None, None, timeout)
+    return fleet_of(list(shards or [database]), background, timeout=timeout)
 
 
 def no_check(*args: object) -> None:
@@ -65,7 +66,8 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (allocator.generators.segment_supply.SegmentSupply, {"_granted": note_what_is_late}),
     (allocator.generators.sequence, {"monotonic": clocks.monotonic}),
     (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
-    (allocator.fleet.serving, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
+    (allocator.fleet.fleet, {"monotonic": clocks.monotonic}),
+    (allocator.fleet.shards, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
     (allocator.generators.snowflake, {"time": clocks.Time, "threading": threads.Threading}),
     (
         allocator.generators.meteor,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from allocator import Allocator
-from allocator.backend import Databases
+from allocator.generators.backend import Backend
 from allocator.generators.segment_supply import SegmentSupply
 from allocator.schemes.layout import Layout
 from allocator.schemes.residues import Seen
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Watched:
     """Passes everything on."""
 
-    def __init__(self, backend: Databases) -> None:
+    def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     def __getattr__(self, name: str) -> Any:

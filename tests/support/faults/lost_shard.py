@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
+from allocator.fleet.fleet import Fleet
 from allocator.fleet.grow import Growth
-from allocator.fleet.serving import Fleet
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.residues import Lane, is_outgrown
 from support.memory.fleet import MemoryShard
@@ -84,15 +84,15 @@ class LossWorld:
         self.tickets.append((self.counter(self.databases["db://0"], kind), ticket))
 
     def claim(self, number: int) -> None:
-        client = self.clients[number]
-        used = [n for n, state in enumerate(client._turns.states) if not state.error]
+        shards = self.clients[number]._shards
+        used = [handle for handle in shards.handles if not shards.rotation.states[handle.number].error]
         if not used:
             return
         chosen = self.rnd.choice(used)
-        shard = client._handles[chosen].database
+        shard = chosen.database
         assert isinstance(shard, MemoryShard)
         if shard.down:
-            client._fail(chosen, DatabaseUnavailable("down"))
+            shards.fail(chosen, DatabaseUnavailable("down"))
         elif shard.row is not None:
             self.take(number, shard, self.rnd.choice(TAGS))
 
@@ -109,10 +109,10 @@ class LossWorld:
         self.ids += [(tag, one) for one in found]
 
     def probe(self) -> None:
-        for client in (self.clients[number] for number in self.awake):
-            for number, state in enumerate(list(client._turns.states)):
-                if state.error and self.rnd.random() < 0.5:
-                    client._probe(number)
+        for shards in (self.clients[number]._shards for number in self.awake):
+            for handle in list(shards.handles):
+                if shards.rotation.states[handle.number].error and self.rnd.random() < 0.5:
+                    shards._probe(handle)
 
     # -- commands
 

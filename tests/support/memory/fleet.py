@@ -37,6 +37,8 @@ class MemoryShard:
 
     # -- as Database
 
+    open_segment = open_segments = claim_segment = claim_segments = register_node = lease_worker = None
+
     def cross_all(self) -> None:
         """Memory is never another run."""
 

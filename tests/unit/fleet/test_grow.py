@@ -12,8 +12,8 @@ from support.faults.lost_shard import DEEPEST, Killed, LossWorld
 from support.memory.fleet import MemoryShard
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, Exhausted, ShardMisconfigured
+from allocator.fleet.fleet import Fleet
 from allocator.fleet.grow import Growth
-from allocator.fleet.serving import Fleet
 from allocator.fleet.shard import Handle
 from allocator.rules import fleet_growth as rules
 from allocator.rules.fleet import Member, Shard, Target
@@ -26,7 +26,7 @@ from allocator.schemes.ticket import Numbering
 @pytest.fixture(autouse=True)
 def named_databases(monkeypatch) -> None:
     monkeypatch.setattr("allocator.fleet.discovery.sibling", named)
-    monkeypatch.setattr("allocator.fleet.serving.sibling", named)
+    monkeypatch.setattr("allocator.fleet.shards.sibling", named)
 
 
 def named(known, url: str):
@@ -140,7 +140,7 @@ def test_no_id_twice_however_growth_is_interrupted(rnd: random.Random, shards: i
     world.finish()
     drawn = len(world.tickets)
     for client in world.clients:
-        for state in client._turns.states:
+        for state in client._shards.rotation.states:
             state.probe_at, state.error = 0.0, None
         for _ in range(3):
             world.draw(client)
@@ -195,7 +195,7 @@ def test_growth_by_one_at_a_time(shards):
     assert {row.numbering.step for row in rows if row} == {shards + 3}
     assert len(set(world.tickets)) == len(world.tickets)
     assert world.refused == 0
-    assert all(len(client._handles) == shards + 3 for client in world.clients)
+    assert all(len(client._shards.handles) == shards + 3 for client in world.clients)
 
 
 # -- a shard that is lost for good
@@ -208,7 +208,7 @@ def steps() -> int:
     world.nested = DEEPEST
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("allocator.fleet.discovery.sibling", named)
-        patch.setattr("allocator.fleet.serving.sibling", named)
+        patch.setattr("allocator.fleet.shards.sibling", named)
         world.begin(newcomer=True)
         assert world.grow(without=False) == ""
     return world.acts
@@ -276,7 +276,7 @@ def test_control_without_levelling_ids_of_a_shard_lost_after_the_turn_come_twice
 
 def test_control_a_lost_shard_that_clients_keep_gives_ids_of_others(steps, monkeypatch):
     """The rule broken: one that was left out is used again when it is back."""
-    monkeypatch.setattr("allocator.fleet.serving.newer_place", lambda shard, by: None)
+    monkeypatch.setattr("allocator.fleet.shards.newer_place", lambda shard, by: None)
 
     assert twice_where_a_shard_is_lost(steps)
 
@@ -374,7 +374,7 @@ def test_a_floor_leaves_a_ticket_to_each_shard(floor):
 def test_a_ticket_drawn_at_the_ceiling_is_burnt_whatever_the_row_says_next(monkeypatch):
     shard = MemoryShard("db://0", {})
     shard.counter, shard.row = 20, replace(SECOND, server=shard.server, numbering=Numbering(ceiling=10))
-    handle = Handle(shard)  # type: ignore[arg-type]
+    handle = Handle(0, shard)  # type: ignore[arg-type]
     handle.row = shard.row
 
     def grown() -> Shard:

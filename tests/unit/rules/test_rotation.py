@@ -5,36 +5,36 @@ from __future__ import annotations
 from itertools import pairwise
 
 from allocator.errors import DatabaseUnavailable
-from allocator.rules.rotation import FIRST_PAUSE, LONGEST_PAUSE, Turns
+from allocator.rules.rotation import FIRST_PAUSE, LONGEST_PAUSE, Rotation
 from allocator.schemes.retry import Wait
 
 DOWN = DatabaseUnavailable("down")
 
 
 def test_shards_are_used_in_turn():
-    turns = Turns(3)
+    rotation = Rotation(3)
 
-    assert [turns.next(0.0) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
+    assert [rotation.next(0.0) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
 
 
 def test_one_that_failed_is_skipped_at_once_and_no_other():
-    turns = Turns(3)
-    assert turns.failed(1, DOWN, 0.0)
-    assert not turns.failed(1, DOWN, 0.0), "it was left alone already"
+    rotation = Rotation(3)
+    assert rotation.failed(1, DOWN, 0.0)
+    assert not rotation.failed(1, DOWN, 0.0), "it was left alone already"
 
-    assert [turns.next(0.0) for _ in range(4)] == [0, 2, 0, 2]
+    assert [rotation.next(0.0) for _ in range(4)] == [0, 2, 0, 2]
 
 
 def test_it_is_probed_after_pauses_that_double():
-    turns, now, pauses = Turns(2), 0.0, []
-    turns.failed(0, DOWN, now)
+    rotation, now, pauses = Rotation(2), 0.0, []
+    rotation.failed(0, DOWN, now)
     for _ in range(10):
         began = now
-        while not turns.due(now):
+        while not rotation.due(now):
             now += 0.01
         pauses.append(now - began)
-        assert not turns.due(now + 100), "a probe is under way"
-        turns.failed(0, DOWN, now)
+        assert not rotation.due(now + 100), "a probe is under way"
+        rotation.failed(0, DOWN, now)
 
     assert abs(pauses[0] - FIRST_PAUSE) < 0.02
     assert all(1.5 < later / earlier < 2.5 for earlier, later in pairwise(pauses[:6]))
@@ -42,42 +42,42 @@ def test_it_is_probed_after_pauses_that_double():
 
 
 def test_calls_that_fail_while_it_is_left_alone_do_not_lengthen_the_pause():
-    turns = Turns(1)
+    rotation = Rotation(1)
     for _ in range(50):
-        turns.failed(0, DOWN, 0.0)
+        rotation.failed(0, DOWN, 0.0)
 
-    assert turns.due(FIRST_PAUSE) == [0]
+    assert rotation.due(FIRST_PAUSE) == [0]
 
 
 def test_one_that_answers_a_probe_is_used_again():
-    turns = Turns(2)
-    turns.failed(0, DOWN, 0.0)
-    assert turns.due(1.0) == [0]
-    turns.worked(0, 1.0)
+    rotation = Rotation(2)
+    rotation.failed(0, DOWN, 0.0)
+    assert rotation.due(1.0) == [0]
+    rotation.worked(0, 1.0)
 
-    assert {turns.next(1.0), turns.next(1.0)} == {0, 1}
-    assert turns.errors() == []
+    assert {rotation.next(1.0), rotation.next(1.0)} == {0, 1}
+    assert rotation.errors() == []
 
 
 def test_one_that_passes_the_probe_and_fails_in_use_is_left_alone_for_longer_and_longer():
-    turns, now, pauses = Turns(2), 0.0, []
+    rotation, now, pauses = Rotation(2), 0.0, []
     for _ in range(4):
-        turns.failed(0, DOWN, now)
-        pauses.append(turns.states[0].pause)
-        now = turns.states[0].probe_at
-        assert turns.due(now) == [0]
-        turns.worked(0, now)
-    turns.failed(0, DOWN, now + 31)
+        rotation.failed(0, DOWN, now)
+        pauses.append(rotation.states[0].pause)
+        now = rotation.states[0].probe_at
+        assert rotation.due(now) == [0]
+        rotation.worked(0, now)
+    rotation.failed(0, DOWN, now + 31)
 
     assert pauses == [FIRST_PAUSE * 2**n for n in range(4)]
-    assert turns.states[0].pause == FIRST_PAUSE
+    assert rotation.states[0].pause == FIRST_PAUSE
 
 
 def test_when_all_are_left_alone_it_says_for_how_long_and_why():
-    turns = Turns(2)
-    turns.failed(0, DOWN, 0.0)
-    turns.failed(1, DOWN, 0.05)
-    answer = turns.next(0.06)
+    rotation = Rotation(2)
+    rotation.failed(0, DOWN, 0.0)
+    rotation.failed(1, DOWN, 0.05)
+    answer = rotation.next(0.06)
 
     assert isinstance(answer, Wait)
     assert abs(answer.seconds - (FIRST_PAUSE - 0.06)) < 1e-9
@@ -85,20 +85,20 @@ def test_when_all_are_left_alone_it_says_for_how_long_and_why():
 
 
 def test_a_shard_that_joins_is_probed_first():
-    turns = Turns(1)
-    assert turns.add(DOWN, 5.0) == 1
-    assert [turns.next(5.0), turns.next(5.0)] == [0, 0]
-    assert turns.due(5.0) == [1]
-    turns.worked(1, 5.0)
+    rotation = Rotation(1)
+    assert rotation.add(DOWN, 5.0) == 1
+    assert [rotation.next(5.0), rotation.next(5.0)] == [0, 0]
+    assert rotation.due(5.0) == [1]
+    rotation.worked(1, 5.0)
 
-    assert {turns.next(5.0), turns.next(5.0)} == {0, 1}
+    assert {rotation.next(5.0), rotation.next(5.0)} == {0, 1}
 
 
 def test_while_one_is_probed_the_others_wait_and_do_not_spin():
-    turns = Turns(1)
-    turns.failed(0, DOWN, 0.0)
-    assert turns.due(5.0) == [0]
-    answer = turns.next(5.0)
+    rotation = Rotation(1)
+    rotation.failed(0, DOWN, 0.0)
+    assert rotation.due(5.0) == [0]
+    answer = rotation.next(5.0)
 
     assert isinstance(answer, Wait)
     assert abs(answer.seconds - FIRST_PAUSE) < 1e-9

@@ -26,10 +26,9 @@ def fleet(*shards: set[str] | None) -> Any:
         return SimpleNamespace(run=run, dialect=SimpleNamespace(count_types=None))
 
     troubles: list[AllocatorError | None] = [AWAY if types is None else None for types in shards[:-1]]
-    made = SimpleNamespace(
+    return SimpleNamespace(
         open=lambda: None, databases=lambda: [database(one) for one in shards], troubles=lambda: [*troubles, None]
     )
-    return SimpleNamespace(fleet=made)
 
 
 def test_a_type_exists_when_one_shard_has_it():

@@ -1,0 +1,201 @@
+"""The shards of a fleet in this process: used in rotation, around those that fail, and more of them as it grows."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from time import monotonic
+
+from allocator.database.store import Database, sibling
+from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidArgument
+from allocator.fleet.bootstrap import Opening
+from allocator.fleet.shard import Handle
+from allocator.rules.fleet import Shard, check_fleet, newer_place, superseded
+from allocator.rules.fleet_growth import LEAD
+from allocator.rules.rotation import Rotation
+from allocator.runtime.worker_pool import Background
+
+log = logging.getLogger("allocator")
+
+PAUSE = 0.05
+"""Seconds after which a call that waits for a shard looks whether one is back."""
+
+
+class Shards:
+    """Safe to use from several threads. Nothing is opened before the first call."""
+
+    def __init__(
+        self, databases: Sequence[Database], background: Background, name: str | None, statement: str | None
+    ) -> None:
+        self._name = name
+        self._statement = statement
+        self._background = background
+        self._lock = threading.Lock()
+        self._opened = False
+        self._unusable: dict[str, InvalidArgument] = {}
+        """By URL, shards that the rows name and that cannot be used from here."""
+        self.handles = [Handle(number, database) for number, database in enumerate(databases)]
+        self.rotation = Rotation(len(databases))
+
+    def open(self) -> None:
+        """Once: look at all shards that can be reached, and refuse what does not fit together."""
+        if self._opened:
+            return
+        opening = Opening(self.databases(), self._name, self._statement)
+        rows = opening.rows()
+        found = [(handle, row) for handle, row in zip(self.handles, rows, strict=False) if row]
+        check_fleet([(handle.where, row) for handle, row in found], self._name)
+        with self._lock:
+            if self._opened:
+                return
+            for handle, row in found:
+                handle.row = row
+        for number, error in opening.errors.items():
+            self.fail(self.handles[number], error)
+        for handle, row in found:
+            self.take(handle, row)
+        self._opened = True
+
+    # -- in rotation
+
+    def next(self, end: float) -> Handle:
+        """The shard to use now; waits where none can be used."""
+        while True:
+            with self._lock:
+                now = monotonic()
+                due = [self.handles[number] for number in self.rotation.due(now)]
+                choice = self.rotation.next(now)
+                errors = self.rotation.errors()
+            if isinstance(choice, int):
+                for handle in due:
+                    self._background.submit(self._probe, handle)
+                return self.handles[choice]
+            for handle in due:
+                self._probe(handle)  # here, since every thread may be waiting in this place
+            if not due:
+                self._raise_if_hopeless(errors, end - now)
+                self.pause(min(choice.seconds, end - now))
+
+    def pause(self, longest: float = PAUSE) -> None:
+        self._background.closed.wait(min(PAUSE, longest))
+
+    def _raise_if_hopeless(self, errors: list[AllocatorError], left: float) -> None:
+        if self._background.closed.is_set():
+            raise AllocatorClosed
+        if not any(isinstance(error, DatabaseUnavailable) for error in errors):
+            raise errors[0].again()
+        if left > 0:
+            return
+        if len(errors) == 1:
+            raise errors[0].again()
+        raise DatabaseUnavailable(f"no shard can be used: {'; '.join(map(str, errors))}")
+
+    def in_use(self) -> int:
+        with self._lock:
+            return len(self.handles) - len(self.rotation.errors())
+
+    def fail(self, handle: Handle, error: AllocatorError) -> None:
+        with self._lock:
+            was_used = self.rotation.failed(handle.number, error, monotonic())
+        if was_used or not handle.failing:
+            log.warning("shard %s is left alone: %s", handle.where, error)
+        handle.failing = True
+
+    def _probe(self, handle: Handle) -> None:
+        """Look whether a shard that failed can be used again."""
+        try:
+            row = handle.look()
+            check_fleet([*self._others(handle, row), (handle.where, row)], self._name)
+        except AllocatorError as error:
+            self.fail(handle, error)
+            return
+        except BaseException:
+            self.fail(handle, DatabaseUnavailable(f"{handle.where} was not probed to the end"))
+            raise
+        self.take(handle, row)
+        with self._lock:
+            self.rotation.worked(handle.number, monotonic())
+        log.log(logging.WARNING if handle.failing else logging.INFO, "shard %s is used from now on", handle.where)
+        handle.failing = False
+
+    def _others(self, handle: Handle, row: Shard) -> list[tuple[str, Shard]]:
+        """What is known of the others, but for those that were not reached since the fleet grew, and are behind."""
+        known = [(other.where, other.row) for other in self.handles if other.row and other is not handle]
+        return [(where, other) for where, other in known if other.generation >= row.generation]
+
+    # -- what the rows say
+
+    def take(self, handle: Handle, row: Shard) -> None:
+        """The row of a shard is this now. One that it says was replaced or left out is left alone."""
+        with self._lock:
+            handle.row = row
+        self._learn(row)
+        for other in self.handles:
+            if other.row and (newer := newer_place(other.row, row)):
+                self.fail(other, superseded(other.where, newer))
+
+    def _learn(self, row: Shard) -> None:
+        """Where a row names shards that are new to us, they are used too."""
+        unusable: dict[str, InvalidArgument] = {}
+        with self._lock:
+            keys = {other.row.key for other in self.handles if other.row}
+            urls = {other.database.address.told for other in self.handles if not other.row}
+            for member in row.members:
+                if member.key in keys or member.url in urls:
+                    continue
+                try:
+                    database = sibling(self.databases(), member.url)
+                except InvalidArgument as why:
+                    unusable[member.url] = why
+                    continue
+                error = DatabaseUnavailable(f"{member.url} was not reached yet")
+                self.handles.append(Handle(self.rotation.add(error, monotonic()), database))
+        for url in unusable.keys() - self._unusable.keys():
+            log.warning("the fleet has a shard that cannot be used from here: %s", unusable[url])
+        self._unusable |= unusable
+
+    # -- the databases
+
+    def lead(self) -> Database:
+        """The shard that numbers nodes and leases workers for the whole fleet."""
+        self.open()
+        if not any(handle.leads for handle in self.handles):  # who draws nothing else would never look for it again
+            for handle in self.handles:
+                if handle.row is None:
+                    self._probe(handle)
+        if found := next((handle for handle in self.handles if handle.leads), None):
+            return found.database
+        raise DatabaseUnavailable(f"the shard with offset {LEAD} was not reached yet")
+
+    def all(self) -> list[Database]:
+        """All shards, as their rows say now. Raises where one cannot be used from here, as without its driver: what is
+        done to some of them alone, as raising a tag, would be undone by the others."""
+        self.open()
+        for database in self.databases():
+            if row := database.run(database.dialect.read_shard):
+                self._learn(row)
+        for why in self._unusable.values():
+            raise why.again()
+        return self.databases()
+
+    def databases(self) -> list[Database]:
+        """Those that are known by now."""
+        return [handle.database for handle in self.handles]
+
+    def troubles(self) -> list[AllocatorError | None]:
+        """Of each of them, why it is left alone, if it is."""
+        with self._lock:
+            return [state.error for state in self.rotation.states]
+
+    def abandon(self) -> None:
+        """After a fork, in the child."""
+        self._lock = threading.Lock()
+        for state in self.rotation.states:
+            state.probing = False
+        for database in self.databases():
+            database.abandon()
+
+    def close(self) -> None:
+        for database in self.databases():
+            database.close()
