@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from allocator.generators.snowflake import Snowflake
     from allocator.public_ids import PublicIds
     from allocator.schemes.checks import JAVASCRIPT_MAX_ID
-    from allocator.schemes.inspect import Inspection, Reading
     from allocator.schemes.layout import Layout
     from allocator.schemes.meteor import MeteorSettings
+    from allocator.schemes.readings import Inspection, Reading
     from allocator.schemes.snowflake import SnowflakeSettings
     from allocator.schemes.tag import Tag
     from allocator.sync import Allocator
@@ -108,7 +108,7 @@ HOMES = {
     "allocator.generators.meteor": ("Meteor",),
     "allocator.generators.objectid": ("ObjectId",),
     "allocator.public_ids": ("PublicIds",),
-    "allocator.schemes.inspect": ("Inspection", "Reading"),
+    "allocator.schemes.readings": ("Inspection", "Reading"),
     "allocator.schemes.layout": ("Layout",),
     "allocator.schemes.checks": ("JAVASCRIPT_MAX_ID",),
     "allocator.schemes.meteor": ("MeteorSettings",),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag
-from allocator.generators.backend import Backend
+from allocator.generators.backend_protocol import Backend
 from allocator.rules.fleet import STATEMENTS
 from allocator.rules.hosts import Hosts
 from allocator.runtime.worker_pool import Background

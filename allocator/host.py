@@ -16,7 +16,7 @@ from allocator.aio import AsyncAllocator, drawn
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.fleet import Fleet
 from allocator.generators import sequence as generator
-from allocator.generators.backend import Backend
+from allocator.generators.backend_protocol import Backend
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply
 from allocator.rules.hosts import Hosts

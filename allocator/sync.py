@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
 from allocator.backend import backend_of, overdue
 from allocator.errors import DatabaseUnavailable, InvalidSetting, Uncopyable
 from allocator.fleet.tags import Tags
-from allocator.generators.backend import Backend
+from allocator.generators.backend_protocol import Backend
 from allocator.generators.batching import Refills
 from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence, drawn, refill

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import click
 
 from allocator import Allocator
-from allocator.generators.backend import Backend
+from allocator.generators.backend_protocol import Backend
 from allocator.service.observed import observed
 
 from .places import Place

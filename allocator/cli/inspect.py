@@ -10,7 +10,7 @@ from allocator.cli.options import as_error, json_option
 from allocator.generators.inspect_id import inspect_id
 from allocator.remote.wire import inspection_to_json
 from allocator.schemes.formats import FORMATS
-from allocator.schemes.inspect import SCHEMES, Reading
+from allocator.schemes.readings import SCHEMES, Reading
 
 
 @click.command("inspect", context_settings={"ignore_unknown_options": True})

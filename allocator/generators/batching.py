@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
-from allocator.generators.backend import Backend
+from allocator.generators.backend_protocol import Backend
 from allocator.generators.segment_supply import Refill
 from allocator.runtime.worker_pool import Background
 

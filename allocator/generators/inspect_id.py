@@ -1,11 +1,11 @@
-"""`inspect_id`: the clock for `schemes.inspect`."""
+"""`inspect_id`: the clock for `schemes.readings`."""
 
 from __future__ import annotations
 
 from time import time
 
-from allocator.schemes.inspect import Inspection, inspect
 from allocator.schemes.layout import Layout
+from allocator.schemes.readings import Inspection, inspect
 
 
 def inspect_id(

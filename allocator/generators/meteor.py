@@ -10,7 +10,7 @@ from time import time
 from typing import Any
 
 from allocator.errors import AllocatorError, NotCopyable, Uncopyable
-from allocator.generators.backend import Backend
+from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.iterators import iterator

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
-from allocator.generators.backend import Backend
+from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Ended, Supply, Terms
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import check_reserve

@@ -18,7 +18,7 @@ from typing import Any
 from allocator.errors import InvalidSetting
 from allocator.rules.failover import Margin, margin_of, told
 from allocator.schemes.checks import MAX_ID, MAX_STEP, check_tag, check_whole
-from allocator.schemes.inspect import Inspection
+from allocator.schemes.readings import Inspection
 from allocator.schemes.residues import Lane, Seen
 from allocator.schemes.snowflake import Lease
 from allocator.schemes.tag import DEFAULT_MARGIN, Tag

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any, cast
 
 from allocator.errors import AllocatorError
-from allocator.generators.backend import Backend
+from allocator.generators.backend_protocol import Backend
 
 Report = Callable[[str, str, float, Collection[str]], None]
 """What was asked for, "ok" or the name of the error, the seconds it took, and the tags that were claimed.

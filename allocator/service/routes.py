@@ -12,8 +12,8 @@ from allocator.remote.wire import holder_of, margin_from_json, seen_from_text
 from allocator.rules.token import ADMINISTER, DRAW, READ
 from allocator.schemes.checks import MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
 from allocator.schemes.formats import FORMATS
-from allocator.schemes.inspect import SCHEMES
 from allocator.schemes.layout import layout_from_text
+from allocator.schemes.readings import SCHEMES
 from allocator.schemes.snowflake import NUMBER_BITS
 from allocator.schemes.snowflake import SNOWFLAKE as SNOWFLAKE_LAYOUT
 from allocator.service import schemas

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from allocator import Allocator
-from allocator.generators.backend import Backend
+from allocator.generators.backend_protocol import Backend
 from allocator.generators.segment_supply import SegmentSupply
 from allocator.schemes.layout import Layout
 from allocator.schemes.residues import Seen

@@ -1,4 +1,5 @@
-"""The three laws of the house: imports go one way, SQL has one room, the schemes are pure."""
+"""The laws of the house: imports go one way and in no circle, SQL has one room, the schemes are pure; and what
+CONTRIBUTING says of the house is so."""
 
 from __future__ import annotations
 
@@ -6,6 +7,9 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,8 @@ import pytest
 import allocator
 
 PACKAGE = Path(allocator.__file__).parent
+CONTRIBUTING = PACKAGE.parent / "CONTRIBUTING.md"
+TESTS = Path(__file__).parents[1]
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts[len(PACKAGE.parts) :])
 
 LAW = """
@@ -168,10 +174,90 @@ def test_every_room_has_its_place_in_the_law():
     assert {name_of(path) for path in MODULES} == ROOMS
 
 
+def test_the_house_can_be_taken_in_at_a_glance():
+    names = Counter(path.name for path in MODULES if path.name not in {"__init__.py", "__main__.py"})
+    at_the_root = [path.name for path in MODULES if path.parent == PACKAGE]
+
+    assert len(ROWS) <= 8
+    assert len(at_the_root) <= 8, at_the_root
+    assert len([name for name, times in names.items() if times > 1]) <= 12, names.most_common(20)
+
+
+def at_import(node: ast.AST) -> Iterator[str]:
+    """What a module imports while it is imported itself: not in its functions, and not for types only."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield from (
+            (name for name, _ in imports(ast.Module([child], [])))
+            if isinstance(child, ast.Import | ast.ImportFrom)
+            else at_import(child)
+        )
+
+
+def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """The modules that each module needs, with the packages that these are in."""
+    graph: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        needed = {name for name in at_import(ast.parse(source)) if name in sources}
+        packages = {".".join(name.split(".")[:end]) for name in needed for end in range(1, name.count(".") + 1)}
+        graph[module] = {name for name in needed | packages if not f"{module}.".startswith(f"{name}.")} | (
+            needed - {module}
+        )
+    return graph
+
+
+def test_every_module_can_be_imported_first():
+    """Nothing imports itself by way of others, inside a room neither, so that it does not matter who begins."""
+    names = {path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in MODULES}
+    graph = import_graph({name.removesuffix(".__init__"): path.read_text() for path, name in names.items()})
+
+    TopologicalSorter(graph).prepare()
+
+
+def test_control_a_circle_of_imports_is_found():
+    circle = {
+        "allocator.tags": "from allocator.tags import rows",
+        "allocator.tags.rows": "class Row:\n    from allocator.fleet import one",
+        "allocator.fleet": "",
+        "allocator.fleet.one": "import allocator.tags.names",
+        "allocator.tags.names": "",
+    }
+    late = "def late():\n    import allocator.tags\nif TYPE_CHECKING:\n    import allocator.tags"
+
+    with pytest.raises(CycleError):
+        TopologicalSorter(import_graph(circle)).prepare()
+    TopologicalSorter(import_graph(circle | {"allocator.fleet.one": late})).prepare()
+
+
 def test_contributing_shows_the_law():
     shown = "".join(f"    {line}\n" for line in LAW.strip().splitlines())
 
-    assert shown in (PACKAGE.parent / "CONTRIBUTING.md").read_text()
+    assert shown in CONTRIBUTING.read_text()
+
+
+def test_contributing_names_what_is_there():
+    """The walk of one `next_id`, the rooms, the folders of tests."""
+    text = CONTRIBUTING.read_text()
+    named = {name for name in re.findall(r"`([\w./-]+)`", text) if "/" in name or name.endswith((".py", ".toml"))}
+    gone = {
+        name
+        for name in named
+        if not any(
+            next(place.rglob(name.strip("/")), None) for place in (PACKAGE, TESTS, PACKAGE.parent / "migrations")
+        )
+        and not (CONTRIBUTING.parent / name).exists()
+    }
+    first_columns = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    rooms = {
+        name.removesuffix(".py").strip("/") for names in first_columns for name in re.findall(r"`([\w./]+)`", names)
+    }
+    parts = {f"tests/{path.name}" for path in TESTS.iterdir() if list(path.rglob("test_*.py"))}
+
+    assert gone == set()
+    assert rooms >= (ROOMS - FACE - {"errors"}) | parts
 
 
 @pytest.mark.parametrize("name", CONSOLE)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from allocator.schemes.formats import FORMATS
-from allocator.schemes.inspect import Reading
 from allocator.schemes.layout import Layout
+from allocator.schemes.readings import Reading
 
 
 class Band(NamedTuple):

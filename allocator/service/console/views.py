@@ -18,7 +18,7 @@ from allocator.rules.findings import Finding
 from allocator.rules.token import ADMINISTER, READ
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import check_tag
-from allocator.schemes.inspect import Inspection
+from allocator.schemes.readings import Inspection
 from allocator.service.console.bit_drawing import bands
 from allocator.service.console.board import Asked, Board
 from allocator.service.console.cached import Cached

@@ -34,7 +34,7 @@ from allocator import (
     UnknownTag,
     inspect_id,
 )
-from allocator.generators.backend import Backend
+from allocator.generators.backend_protocol import Backend
 from allocator.runtime.iterators import LockedIterator, exhaust
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
 from allocator.testing.memory_backend import MemoryBackend

@@ -9,7 +9,7 @@ import pytest
 
 from allocator import InvalidId, InvalidSetting, Layout, Meteor, ObjectId, Snowflake, inspect_id
 from allocator.schemes.formats import FORMATS
-from allocator.schemes.inspect import inspect
+from allocator.schemes.readings import inspect
 
 NOW = 1_780_000_000.0
 
