@@ -12,7 +12,7 @@ import allocator
 from allocator.cli.db import db
 from allocator.cli.doctor import doctor
 from allocator.cli.draw import next_ids
-from allocator.cli.import_counters import import_counters
+from allocator.cli.imports import import_counters
 from allocator.cli.inspect import inspect_command
 from allocator.cli.nodes import nodes
 from allocator.cli.output import Commands

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from allocator.database import leaf_tinyid as tables
+from allocator.database import foreign_tables as tables
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
 from allocator.fleet.tags import Tags, complete
