@@ -1,7 +1,7 @@
 """The tests on every Python that is here, and on both lines of SQLAlchemy: `make matrix`.
 
 With `--tenth`, as before each change that lands, a tenth of them: what a version of Python or SQLAlchemy is likely to
-break.
+break; each version once, and not those together that `make test` uses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from tqdm import tqdm
 from uv import find_uv_bin
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-SQLALCHEMY = {"2.0": "sqlalchemy==2.0.58", "2.0 oldest": "sqlalchemy==2.0.41", "2.1": "sqlalchemy>=2.1,<2.2"}
+NEWEST = "2.1"
+SQLALCHEMY = {"2.0 oldest": "sqlalchemy==2.0.41", "2.0": "sqlalchemy==2.0.58", NEWEST: "sqlalchemy>=2.1,<2.2"}
+OLDER = [line for line in SQLALCHEMY if line != NEWEST]
 FOLDER = Path(".venv-matrix")
 AT_ONCE = 2
 GROUPS = ("--group", "test", "--group", "apps", "hatchling")
@@ -55,12 +57,13 @@ def starts(candidate: str, version: str) -> bool:
     return said.startswith(f"Python {version}.")
 
 
-def combinations() -> list[tuple[str, str, str]]:
+def combinations(pythons: Sequence[str], tenth: bool) -> list[tuple[str, str]]:
     """Every Python with the newest SQLAlchemy, and the first Python with the older ones."""
-    pythons = interpreters()
-    first = next(iter(pythons))
-    pairs = [(version, "2.1") for version in pythons] + [(first, line) for line in SQLALCHEMY if line != "2.1"]
-    return [(version, pythons[version], line) for version, line in pairs]
+    if not tenth:
+        return [(version, NEWEST) for version in pythons] + [(pythons[0], line) for line in OLDER]
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    older = list(zip(pythons, OLDER, strict=False))  # the oldest with the oldest
+    return older + [(version, NEWEST) for version in pythons[len(older) :] if version != here]
 
 
 def run(version: str, python: str, line: str, environment: dict[str, str], tests: Sequence[str]) -> tuple[bool, str]:
@@ -87,10 +90,12 @@ def main() -> int:
         if isinstance(server, Server):
             environment[f"ALLOCATOR_TEST_{kind.upper()}_URL"] = server.url
     print(*servers.lines(), sep="\n")
-    tests = TENTH if "--tenth" in sys.argv else ()
+    tenth = "--tenth" in sys.argv
+    tests = TENTH if tenth else ()
     results = []
     try:
-        todo = combinations()
+        pythons = interpreters()
+        todo = [(version, pythons[version], line) for version, line in combinations(list(pythons), tenth)]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             done = pool.map(lambda one: run(*one, environment, tests), todo)
             for (version, _, line), (passed, words) in zip(
