@@ -57,7 +57,7 @@ def upgrade(urls: tuple[str, ...], as_json: bool, as_sql: bool, since: str | Non
             database.upgrade_schema()
         if len(databases) > 1:
             Opening(databases, None, None).rows()
-        revision = databases[0].run(schema.current)
+        revision = databases[0].run(lambda connection, _: schema.current(connection))
     lines = [f"{database.address.shown} is at revision {revision}" for database in databases]
     show(as_json, {"revision": revision}, "\n".join(lines))
 
@@ -82,7 +82,7 @@ def current(url: str, as_json: bool) -> None:
     from allocator.database import schema
 
     with opened(url, QUICK) as database:
-        revision = database.run(schema.current)
+        revision = database.run(lambda connection, _: schema.current(connection))
     newest = " (the newest)" if revision == schema.HEAD else f"; the newest is {schema.HEAD}"
     show(as_json, {"revision": revision, "newest": schema.HEAD}, f"{revision or 'none'}{newest}")
 
@@ -94,7 +94,7 @@ def check(url: str, as_json: bool) -> None:
     from allocator.database import schema
 
     with opened(url, QUICK) as database:
-        found = database.run(schema.problems, database.dialect, database.address.shown)
+        found = database.run(schema.problems, database.address.shown)
         show(as_json, {"problems": found}, "\n".join(found) or f"{database.address.shown}: the tables are as needed")
     if found:
         sys.exit(REFUSED)

@@ -19,9 +19,11 @@ def nodes() -> None:
 @command
 def list_nodes(last: int, url: str, as_json: bool) -> None:
     """Print the newest nodes: a row for every start, with who started."""
+    from allocator.database.verbs import nodes as rows  # imports SQLAlchemy
+
     with opened(url, QUICK) as database:
         database.check_schema()
-        found = database.run(database.dialect.list_nodes, last)
+        found = database.run(rows.fetch_newest, last)
     show(as_json, [described(node) for node in found], "\n".join(map(line, found)) or "no nodes are registered")
 
 

@@ -14,8 +14,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database import schema
 from allocator.database.address import Address, address_of
+from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_contended, is_stale, translate, unforeseen
 from allocator.database.sqlite_forks import GATE
+from allocator.database.verbs import shards
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, SchemaOutOfDate
 from allocator.runtime.forks import catch_up
 
@@ -47,15 +49,18 @@ class Runner:
     def __repr__(self) -> str:
         return f"<Database {self.address.shown}>"
 
-    def run(self, verb: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `verb`, which must burn what it claimed when it is run again: a lost connection may hide a commit."""
+    def run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function on a connection of our own.
+
+        It must burn what it claimed when it is run again: a lost connection may hide a commit.
+        """
         self._check_there()
         began, pause = monotonic(), CONTENDED_PAUSE
         for attempt in count():
             try:
                 with self._whole(), self.engine.connect() as connection:
                     self.dialect.before(connection)
-                    result = verb(connection, *args, **kwargs)
+                    result = verb(connection, self.dialect, *args, **kwargs)
                     self.dialect.after(connection)
                     return result
             except SQLAlchemyError as error:
@@ -103,12 +108,12 @@ class Runner:
     def has_siblings(self) -> bool:
         """Whether this is one of several shards."""
         self.check_schema()
-        row = self.run(self.dialect.read_shard)
+        row = self.run(shards.fetch)
         return row is not None and len(row.members) > 1
 
     def upgrade_schema(self) -> None:
-        self.run(schema.upgrade, self.dialect, self.address.shown, self.timeout)
-        self.run(self.dialect.begin_alone, self.address.told)
+        self.run(schema.upgrade, self.address.shown, self.timeout)
+        self.run(shards.begin_alone, self.address.told)
 
     # -- life
 

@@ -1,24 +1,37 @@
-"""What a database must be able to do: every act on it is one plain function on a Connection in autocommit.
+"""What differs between the databases: one class for each, in `postgresql.py`, `mysql.py` and `sqlite.py`.
 
-The verbs are in a file for each noun. What differs between the databases is in `postgresql.py`, `mysql.py` and
-`sqlite.py`, and only that.
+What is done with the rows are plain functions of a connection and its dialect, a file for each noun in `verbs/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, ClassVar
 
-from sqlalchemy import URL, Connection, Engine, update
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Engine,
+    Insert,
+    Select,
+    Table,
+    TextClause,
+    Update,
+    func,
+    select,
+    text,
+)
+from sqlalchemy import Dialect as SQLDialect
 
-from allocator.database.tables import shard
-from allocator.database.verbs.batch import BatchVerbs
-from allocator.database.verbs.node_gaps import GroundVerbs
-from allocator.database.verbs.shard import ShardVerbs
-from allocator.database.verbs.tokens import TokenVerbs
-from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable
+from allocator.database.tables import node
+from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.rules.failover import Here, plain
+from allocator.schemes.tag import damaged
+from allocator.schemes.ticket import Numbering
 
 LEFT_OPEN = (
     "a transaction was still open after a statement that should have committed by itself; what it claimed is burnt. "
@@ -28,9 +41,18 @@ LEFT_OPEN = (
 MAX_CONNECT_SECONDS = 10.0
 """To a server that does not even answer, however patient the statements may be."""
 
+NOWHERE = "''"
+"""The run of an engine that cannot say what it is: the epoch of its rows stays empty, and nothing is guarded."""
 
-class Dialect(BatchVerbs, ShardVerbs, GroundVerbs, TokenVerbs):
-    """What all databases have in common; one subclass for each, with the difference."""
+FLOOR = ".floor"
+"""The type of a row of `allocator_ticket` that keeps the floor; no type of a user's begins with a dot."""
+
+KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
+"""Where an explicit id raises the auto-increment; the row keeps it up."""
+
+
+class Dialect:
+    """What all databases have in common."""
 
     name: ClassVar[str]
     default_driver: ClassVar[str]
@@ -39,34 +61,33 @@ class Dialect(BatchVerbs, ShardVerbs, GroundVerbs, TokenVerbs):
     """A URL must name the database."""
     extra: ClassVar[str]
     """The extra of this package that installs it; empty where nothing is needed."""
+    pool_size: ClassVar[int] = 8
+    embedded: ClassVar[bool] = False
+    """The database is this library's own file, so it makes its schema by itself."""
+
     errors: ClassVar[Mapping[str, type[AllocatorError]]] = {}
     """The driver's error codes that mean more than "try again later"."""
     contended: ClassVar[frozenset[str]] = frozenset()
     """The codes after which the same statement may simply be run again: deadlocks and the like."""
     misplaced: ClassVar[frozenset[str]] = frozenset()
     """The codes of a server that cannot write now, where another one of its cluster can: its connections are left."""
-    pool_size: ClassVar[int] = 8
-    embedded: ClassVar[bool] = False
-    """The database is this library's own file, so it makes its schema by itself."""
-
     forbidden: ClassVar[frozenset[str]] = frozenset()
     """The codes of a statement for which the user lacks the right."""
 
-    def check_writer(self, connection: Connection) -> None:
-        """Raise where this user could not write the shard's row."""
-        try:
-            connection.execute(update(shard).where(shard.c.id == 0).values(revision=0))
-        except DBAPIError as error:
-            if error.orig and self.code(error.orig) in self.forbidden:
-                raise DatabaseRefused(
-                    "this user may not write allocator_shard, as making or growing a fleet does: use the user that "
-                    "ran allocator db upgrade; run that again where it was left out, with --url once for each shard"
-                ) from error
-            raise
+    ownership: ClassVar[str] = ""
+    """A query for whether this user owns the tickets, where changing their numbering takes that."""
 
-    def check_owner(self, connection: Connection) -> None:
-        """Raise where this user could not change the numbering of the table either."""
-        self.check_writer(connection)
+    begin: ClassVar[str] = "BEGIN"
+    clock: ClassVar[str]
+    """An SQL expression for the seconds since 1970."""
+    replace_ticket: ClassVar[str]
+    """Draw a ticket by the statement of the original: a new row in place of the old one, and its auto-increment."""
+    count_ticket: ClassVar[str]
+    """Draw a ticket by adding to its row."""
+    checks_tag_first: ClassVar[bool] = False
+    """Before a row is made: a trigger of the guard's comes before `insert_missing` sees that its tag is there."""
+    locks_what_it_reads: ClassVar[bool] = False
+    """A fleet that begins to grow must wait for rows made under the old numbering, by this lock or a coarser one."""
 
     # -- connections
 
@@ -105,12 +126,151 @@ class Dialect(BatchVerbs, ShardVerbs, GroundVerbs, TokenVerbs):
         """The driver's code for an error; empty when it has none."""
         return ""
 
+    # -- transactions and schema
+
+    @contextmanager
+    def transaction(self, connection: Connection) -> Iterator[None]:
+        """Several statements as one, on a connection that otherwise commits each."""
+        connection.exec_driver_sql(self.begin)
+        try:
+            yield
+            connection.exec_driver_sql("COMMIT")
+        except BaseException:
+            undo(connection)
+            raise
+
+    def see_the_newest(self, connection: Connection) -> None:
+        """Let every statement of the next transaction see what was committed before the statement."""
+
     @contextmanager
     def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
         """Let one change of the schema run at a time, in one transaction where the database has such."""
-        raise NotImplementedError
-        yield
+        with self.transaction(connection):
+            yield
 
     def triggers(self, connection: Connection, table_name: str) -> list[str]:
         """The names of the triggers on a table."""
         raise NotImplementedError
+
+    # -- the server and its run
+
+    def server(self, connection: Connection) -> str:
+        """An SQL expression for the server and database that this is."""
+        raise NotImplementedError
+
+    def home(self, connection: Connection) -> str:
+        """An SQL expression for the server, which a restart does not change."""
+        return self.server(connection)
+
+    def place(self, connection: Connection) -> str:
+        """An SQL expression for where the server is at the moment."""
+        return self.server(connection)
+
+    def server_numbering(self, connection: Connection) -> Numbering | None:
+        """Offset and step that the server is set to, as one of several that are no cluster."""
+        return None
+
+    def is_here(self, connection: Connection) -> str:
+        """A condition: the row was written on this run."""
+        return f"epoch = {run_of(connection)}"
+
+    def server_here(self, connection: Connection) -> str:
+        """An SQL expression for what of the run a row is held against when it crosses."""
+        return run_of(connection)
+
+    def fetch_run(self, connection: Connection, was: str) -> Here:
+        """Where we are, held against where a row was written."""
+        run, at = connection.exec_driver_sql(f"SELECT {run_of(connection)}, {self.clock}").one()
+        return plain(was, str(run), int(at))
+
+    # -- rows
+
+    def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
+        return func.greatest(value, other)
+
+    def insert_missing(self, table: Table) -> Insert:
+        """Insert a row, or nothing when its key is there."""
+        raise NotImplementedError
+
+    def claim_statement(self, here: str) -> Update:
+        """The statement that claims from a row which was written `here`."""
+        raise NotImplementedError
+
+    def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
+        """Run it: the end of what is claimed, None if no row matched."""
+        return only_row(execute(connection, claim, parameters).all(), name)
+
+    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
+        """Claim for as many of several tags as can be had without waiting: each with the end of its window."""
+        raise NotImplementedError
+
+    def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
+        """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""
+        return only_row(connection.execute(statement, parameters).all(), str(parameters["type"]))
+
+    def number_as(self, connection: Connection, numbering: Numbering) -> None:
+        """Let the auto-increment of this session follow the numbering, where a session has its own."""
+
+    def lock_shard(self, connection: Connection) -> None:
+        """In a transaction: every draw that has begun ends before this returns, and none begins until the commit."""
+        raise NotImplementedError
+
+    def greatest_ticket(self, connection: Connection) -> int:
+        """The greatest value of the auto-increment so far; drawn, since a row may have been replaced by a lower one."""
+        raise NotImplementedError
+
+    def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
+        """Let the auto-increment go on with `first`, an id of this numbering that is greater than all so far."""
+        if first > 1:
+            connection.execute(KEEP, {"type": FLOOR, "last": first - 1})
+
+    def skip_nodes(self, connection: Connection, count: int) -> None:
+        """Leave out so many node numbers: one row with a number that was chosen raises the auto-increment."""
+        last = connection.scalar(select(func.max(node.c.id))) or 0
+        left_out = {"id": last + count, "host": "left out, since it may be forgotten", "process": 0, "version": ""}
+        connection.execute(node.insert().values(**left_out, started_at=func.current_timestamp()))
+
+
+def undo(connection: Connection) -> None:
+    """What is claimed on a connection that is still in a transaction would be served without a commit."""
+    if connection.invalidated:
+        return
+    try:
+        connection.exec_driver_sql("ROLLBACK")
+    except Exception:  # it had ended by itself, or its connection cannot be trusted
+        if getattr(connection.connection.dbapi_connection, "in_transaction", True):
+            connection.invalidate()
+
+
+def run_of(connection: Connection) -> str:
+    """An SQL expression for the run of the server.
+
+    It is asked in the statement itself, since a pooler or proxy may lead two statements of one connection to two
+    servers.
+    """
+    return str(connection.info.get("run", NOWHERE))
+
+
+@lru_cache(64)
+def words_of(statement: Update | Select[Any], dialect: SQLDialect) -> tuple[str, Sequence[str] | None]:
+    """A statement as the driver takes it, and the order of its parameters where they have no names."""
+    compiled = statement.compile(dialect=dialect)
+    return str(compiled), compiled.positiontup if compiled.positional else None
+
+
+def execute(
+    connection: Connection, statement: Update | Select[Any], parameters: dict[str, object]
+) -> CursorResult[Any]:
+    """As `connection.execute`, whose way from a statement to its words is a sixth of what a claim costs us."""
+    words, order = words_of(statement, connection.dialect)
+    return connection.exec_driver_sql(words, parameters if order is None else tuple(map(parameters.get, order)))
+
+
+def only_row(rows: Sequence[Any], name: str) -> int | None:
+    """What a claim returned, if it is what a sound table returns."""
+    if len(rows) > 1:
+        raise damaged(name, f"there are {len(rows)} rows")
+    value: object = rows[0][0] if rows else None
+    if value is not None and not isinstance(value, int):
+        raise damaged(name, f"max_value is {value!r}")
+    return value

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, TableClause, column, inspect, select, table
 
+from allocator.database.dialect import Dialect
 from allocator.errors import SchemaOutOfDate
 from allocator.rules.leaf_tinyid import LeafRow, TinyidRow
 
@@ -16,13 +17,13 @@ TINYID = table(
 )
 
 
-def read_leaf(connection: Connection, where: str) -> list[LeafRow] | None:
+def read_leaf(connection: Connection, dialect: Dialect, where: str) -> list[LeafRow] | None:
     """All rows, None where there is no such table."""
     rows = rows_of(connection, LEAF, where)
     return None if rows is None else [LeafRow(*row) for row in rows]
 
 
-def read_tinyid(connection: Connection, where: str) -> list[TinyidRow] | None:
+def read_tinyid(connection: Connection, dialect: Dialect, where: str) -> list[TinyidRow] | None:
     """All rows, None where there is no such table."""
     rows = rows_of(connection, TINYID, where)
     return None if rows is None else [TinyidRow(*row) for row in rows]

@@ -46,7 +46,8 @@ def rights_for(database: Database, role: str) -> Rights:
     if database.dialect.embedded:
         told = f"-- a file has no users: let that of the service alone write {database.address.shown} and its folder"
         return Rights([told], [], [])
-    return database.run(postgresql if database.dialect.name == "postgresql" else mysql, role)
+    rights = postgresql if database.dialect.name == "postgresql" else mysql
+    return database.run(lambda connection, _: rights(connection, role))
 
 
 def served(connection: Connection) -> dict[str, tuple[str, ...]]:

@@ -8,20 +8,24 @@ from functools import cache
 from math import ceil
 from typing import Any, NoReturn
 
-from sqlalchemy import URL, Connection, CursorResult, Update, func, text
+from sqlalchemy import URL, Connection, CursorResult, Insert, Table, TextClause, Update, func, text
 from sqlalchemy.dialects.mysql import dialect as sql_dialect
 from sqlalchemy.dialects.mysql import insert
 
-from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
+from allocator.database.dialect import FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Dialect, execute, run_of, undo
 from allocator.database.driver_errors import GUARDED
-from allocator.database.mysql_identity import RUN, cluster_of, is_merely_like_it, times, version_of
 from allocator.database.mysql_multi_statement import Answer, sent
-from allocator.database.mysql_session import IN_TRANSACTION, SESSION, number_as
-from allocator.database.tables import epoch, segment, worker
-from allocator.database.verbs.batch import CLAIMABLE, Wanted, ends_of, listed
-from allocator.database.verbs.segments import RAISED, claiming, execute
-from allocator.database.verbs.server_run import NOWHERE
-from allocator.database.verbs.tickets import FENCE, FLOOR, drawn_by, with_server
+from allocator.database.mysql_session import (
+    IN_TRANSACTION,
+    RUN,
+    SESSION,
+    cluster_of,
+    is_merely_like_it,
+    times,
+    version_of,
+)
+from allocator.database.verbs.claims import CLAIMABLE, RAISED, claiming
+from allocator.database.verbs.tickets import FENCE
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
@@ -31,7 +35,6 @@ from allocator.errors import (
     SchemaOutOfDate,
 )
 from allocator.rules.failover import Here, one_of_several, plain
-from allocator.rules.fleet import Shard
 from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import Numbering
 
@@ -80,11 +83,8 @@ class MySQL(Dialect):
     extra = "mysql"
     needs_name = True
     locks_what_it_reads = True
-    replacing, counting = REPLACE, COUNT
+    replace_ticket, count_ticket = REPLACE, COUNT
     clock = "UNIX_TIMESTAMP()"
-    insert_missing = insert(segment).prefix_with("IGNORE")
-    insert_missing_ground = insert(epoch).prefix_with("IGNORE")
-    insert_missing_worker = insert(worker).prefix_with("IGNORE")
     forbidden = frozenset({"1142", "1143"})
     contended = frozenset({"1213", "1205", "1020", "3101"})
     misplaced = frozenset({"1047", "1180", "1290", "1792", "1836", "3100"})
@@ -164,62 +164,22 @@ class MySQL(Dialect):
         )
         return list(connection.scalars(named, {"name": table_name}))
 
-    # -- where we are
+    # -- the server and its run
 
     def is_here(self, connection: Connection) -> str:
-        run = self.run_here(connection)
+        run = run_of(connection)
         return f"epoch = {run}" if run == NOWHERE else f"FIND_IN_SET(CAST({run} AS BINARY), epoch)"
 
     def server_here(self, connection: Connection) -> str:
-        return NOWHERE if self.run_here(connection) == NOWHERE else "@allocator_server"
+        return NOWHERE if run_of(connection) == NOWHERE else "@allocator_server"
 
-    def look_here(self, connection: Connection, was: str) -> Here:
-        if self.run_here(connection) == NOWHERE:
+    def fetch_run(self, connection: Connection, was: str) -> Here:
+        if run_of(connection) == NOWHERE:
             return plain(was, "")
         connection.exec_driver_sql(f"SET {RUN}")  # a proxy may have led us to another session
         run = str(connection.exec_driver_sql("SELECT @allocator_run").scalar())
         at, since = times(connection)
         return one_of_several(was, run, since, cluster_of(connection) is not None, at)
-
-    # -- segments
-
-    @classmethod
-    def claim(cls, here: str) -> Update:
-        return claiming(func.last_insert_id(RAISED), here)
-
-    def end_of(self, result: CursorResult[Any], name: str) -> int | None:
-        return end_told(name, result.rowcount, warned(result), result.lastrowid)
-
-    def carry_out(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
-        """A table with triggers, as those of the guard, tells no id in its answer: then one message reads it too."""
-        if not connection.info.get("guarded"):
-            result = execute(connection, claim, parameters)
-            if result.rowcount != 1 or result.lastrowid or warned(result):
-                return self.end_of(result, name)
-            connection.info["guarded"] = True  # what was claimed is burnt: a proxy may answer from another session
-        words = ("START TRANSACTION", named(claim), RAISED_TO, "COMMIT")
-        _, raised, read, _ = answers = self.answers(connection, words, parameters)
-        as_claimed = [end for end, told in read.rows if end == told]  # and changed by no trigger
-        return end_told(name, raised.found, any(one.warnings for one in answers), *as_claimed[:1] or [0])
-
-    def answers(self, connection: Connection, words: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
-        """To a transaction that is one message, and is undone where it ended with an error."""
-        try:
-            return sent(connection, words, parameters, self.misplaced)
-        except BaseException:
-            self.undo(connection)
-            raise
-
-    def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
-        of = "" if getattr(connection.dialect, "is_mariadb", False) else "OF s"  # one refuses it, the other needs it
-        words = [statement.format(here=self.is_here(connection), of=of) for statement in CLAIM_BATCH]
-        answers = self.answers(connection, words, listed(wanted))
-        _, _, raised, read, _ = answers
-        if raised.found != len(read.rows) or any(answer.warnings for answer in answers):
-            return {}
-        return ends_of(read.rows)
-
-    # -- tickets
 
     def server(self, connection: Connection) -> str:
         if name := cluster_of(connection):
@@ -231,19 +191,61 @@ class MySQL(Dialect):
     def place(self, connection: Connection) -> str:
         return "CONCAT_WS('/', @@hostname, @@port, @@datadir, DATABASE())"
 
-    def numbering_of_server(self, connection: Connection) -> Numbering | None:
-        if self.run_here(connection) == NOWHERE or cluster_of(connection):
+    def server_numbering(self, connection: Connection) -> Numbering | None:
+        if run_of(connection) == NOWHERE or cluster_of(connection):
             return None
         asked = "SELECT @@GLOBAL.auto_increment_offset, @@GLOBAL.auto_increment_increment"
         offset, step = connection.exec_driver_sql(asked).one()
         return Numbering(offset, step) if step > 1 else None
 
-    def replace_ticket(self, connection: Connection, kind: str, shard: Shard) -> int | None:
-        number_as(connection, shard.numbering)
-        return super().replace_ticket(connection, kind, shard)
+    # -- rows
 
-    def drawn(self, connection: Connection, statement: str, kind: str, shard: Shard) -> int | None:
-        result = connection.execute(with_server(statement, self.server(connection)), drawn_by(kind, shard))
+    def insert_missing(self, table: Table) -> Insert:
+        return insert(table).prefix_with("IGNORE")
+
+    def claim_statement(self, here: str) -> Update:
+        return claiming(func.last_insert_id(RAISED), here)
+
+    def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
+        """A table with triggers, as those of the guard, tells no id in its answer: then one message reads it too."""
+        if not connection.info.get("guarded"):
+            result = execute(connection, claim, parameters)
+            if result.rowcount != 1 or result.lastrowid or warned(result):
+                return end_told(name, result.rowcount, warned(result), result.lastrowid)
+            connection.info["guarded"] = True  # what was claimed is burnt: a proxy may answer from another session
+        words = ("START TRANSACTION", named(claim), RAISED_TO, "COMMIT")
+        _, raised, read, _ = answers = self.answers(connection, words, parameters)
+        as_claimed = [end for end, told in read.rows if end == told]  # and changed by no trigger
+        return end_told(name, raised.found, any(one.warnings for one in answers), *as_claimed[:1] or [0])
+
+    def answers(self, connection: Connection, words: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
+        """To a transaction that is one message, and is undone where it ended with an error."""
+        try:
+            return sent(connection, words, parameters, self.misplaced)
+        except BaseException:
+            undo(connection)
+            raise
+
+    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
+        of = "" if getattr(connection.dialect, "is_mariadb", False) else "OF s"  # one refuses it, the other needs it
+        words = [statement.format(here=self.is_here(connection), of=of) for statement in CLAIM_BATCH]
+        answers = self.answers(connection, words, wanted)
+        _, _, raised, read, _ = answers
+        if raised.found != len(read.rows) or any(answer.warnings for answer in answers):
+            return ()
+        return read.rows
+
+    def number_as(self, connection: Connection, numbering: Numbering) -> None:
+        # The server's may be those of a replication.
+        offset, step = wanted = (max(1, numbering.offset), max(1, numbering.step))
+        if connection.info.get("numbering") != wanted:
+            connection.exec_driver_sql(
+                f"SET SESSION auto_increment_offset = {offset}, auto_increment_increment = {step}"
+            )
+            connection.info["numbering"] = wanted
+
+    def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
+        result = connection.execute(statement, parameters)
         return int(result.lastrowid) if result.rowcount else None
 
     def see_the_newest(self, connection: Connection) -> None:
@@ -253,8 +255,7 @@ class MySQL(Dialect):
     def lock_shard(self, connection: Connection) -> None:
         connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
 
-    def greatest_ticket(self, connection: Connection, numbering: Numbering) -> int:
-        number_as(connection, numbering)
+    def greatest_ticket(self, connection: Connection) -> int:
         result = connection.execute(text("REPLACE INTO allocator_ticket (type) VALUES (:type)"), {"type": FLOOR})
         return int(result.lastrowid)
 

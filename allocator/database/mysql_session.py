@@ -1,10 +1,10 @@
-"""What a session of MySQL's or MariaDB's is set to, since a server may have others as its defaults."""
+"""A session of MySQL or MariaDB: what it is set to, and which run of which server it is of."""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
+from typing import Any
 
-from allocator.schemes.ticket import Numbering
+from sqlalchemy import Connection
 
 SESSION = (
     "SET SESSION completion_type = 0, autocommit = 0, autocommit = 1, "
@@ -28,12 +28,48 @@ whoever waits longer tries again.
 IN_TRANSACTION = 1
 """SERVER_STATUS_IN_TRANS, in the status flags of each OK packet."""
 
+SERVER = "HEX(CRC32(CONCAT_WS('/', @@server_id, @@hostname, @@port, @@datadir, DATABASE())))"
+START = "((UUID_SHORT() >> 24) & 4294967295)"
+"""When the server started, in seconds; told too late by one for each 2**24 numbers that this has given since."""
+RUN = f"@allocator_server = {SERVER}, @allocator_run = CONCAT({SERVER}, '-', {START})"
+"""In variables of the session, which ends with the server: in a binary log of statements they stand as values."""
+CLUSTERS = (
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_cluster_name', 'group_replication_group_name')"
+)
 
-def number_as(connection: Connection, numbering: Numbering) -> None:
-    """Offset and step are our own session's: the server's may be those of a replication."""
-    wanted = (max(1, numbering.offset), max(1, numbering.step))
-    if connection.info.get("numbering") != wanted:
-        connection.exec_driver_sql(
-            f"SET SESSION auto_increment_offset = {wanted[0]}, auto_increment_increment = {wanted[1]}"
-        )
-        connection.info["numbering"] = wanted
+
+def version_of(connection: Any, cursor: Any) -> str:
+    """PyMySQL has it from the greeting; it must be known before anything is said that others do not understand."""
+    told = getattr(connection, "server_version", None)
+    if isinstance(told, str):
+        return told
+    cursor.execute("SELECT VERSION()")
+    return str(cursor.fetchone()[0])
+
+
+def is_merely_like_it(version: str) -> bool:
+    """TiDB and Vitess speak the protocol; several of their servers, or none of them, keep the row."""
+    return "TiDB" in version or "Vitess" in version
+
+
+def cluster_of(connection: Connection) -> str | None:
+    """The variable that names the Galera cluster or the replication group, of which this is a server."""
+    info = connection.info
+    if "cluster" not in info:
+        values = {row.Variable_name: row.Value for row in connection.exec_driver_sql(CLUSTERS)}
+        named = {
+            "@@wsrep_cluster_name": values.get("wsrep_on") == "ON",
+            "@@group_replication_group_name": bool(values.get("group_replication_group_name")),
+        }
+        info["cluster"] = next((name for name, is_one in named.items() if is_one), None)
+    found: str | None = info["cluster"]
+    return found
+
+
+def times(connection: Connection) -> tuple[int, int]:
+    """By the server's own clock, in seconds since 1970: now, and when it started."""
+    while True:
+        before = connection.exec_driver_sql("SELECT UNIX_TIMESTAMP()").scalar_one()
+        _, uptime = connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Uptime'").one()
+        if connection.exec_driver_sql("SELECT UNIX_TIMESTAMP()").scalar_one() == before:
+            return int(before), int(before) - int(uptime)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from math import ceil
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Update, text
+from sqlalchemy import URL, Connection, Engine, Insert, Table, Update, text
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import MAX_CONNECT_SECONDS, Dialect
-from allocator.database.driver_errors import GUARDED, MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN, code_of
+from allocator.database.dialect import FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Dialect
+from allocator.database.driver_errors import GUARDED, MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN
 from allocator.database.libpq import code_of_words, only_scram
-from allocator.database.tables import epoch, segment, worker
-from allocator.database.verbs.batch import CLAIMABLE, Wanted, ends_of, listed, statement
-from allocator.database.verbs.segments import RAISED, claiming
-from allocator.database.verbs.server_run import NOWHERE
-from allocator.database.verbs.tickets import FENCE, FLOOR
+from allocator.database.tables import segment
+from allocator.database.verbs.claims import CLAIMABLE, RAISED, batch_statement, claiming
+from allocator.database.verbs.tickets import COUNT, FENCE
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
-    InvalidSetting,
     MaxValueWentBack,
     SchemaDamaged,
     SchemaOutOfDate,
@@ -78,11 +74,9 @@ class PostgreSQL(Dialect):
     default_driver = "psycopg"
     extra = "postgres"
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"  # whatever the role's default is
-    replacing = REPLACE
+    replace_ticket, count_ticket = REPLACE, COUNT
+    ownership = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
     clock = "CAST(EXTRACT(EPOCH FROM now()) AS BIGINT)"
-    insert_missing = insert(segment).on_conflict_do_nothing(index_elements=[segment.c.tag])
-    insert_missing_ground = insert(epoch).on_conflict_do_nothing(index_elements=[epoch.c.id])
-    insert_missing_worker = insert(worker).on_conflict_do_nothing(index_elements=[worker.c.number])
     forbidden = frozenset({"42501"})
     contended = frozenset({"40001", "40P01", "55P03"})
     misplaced = frozenset({READ_ONLY})
@@ -159,42 +153,28 @@ class PostgreSQL(Dialect):
         )
         return list(connection.scalars(named, {"name": table_name}))
 
-    @classmethod
-    def claim(cls, here: str) -> Update:
-        return claiming(RAISED, lasting(here)).returning(segment.c.max_value)
-
-    def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
-        return ends_of(
-            connection.execute(statement(CLAIM_BATCH, lasting(self.is_here(connection))), listed(wanted)).all()
-        )
-
-    def greatest_in(self, connection: Connection, table_name: str, column_name: str) -> object:
-        try:
-            return super().greatest_in(connection, table_name, column_name)
-        except DBAPIError as error:
-            if code_of(error, self) == "42883":  # there is no greatest of truth values and the like
-                raise InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers") from error
-            raise
-
-    def skip_nodes(self, connection: Connection, count: int) -> None:
-        drawn = text("SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, :n)")
-        connection.execute(drawn, {"n": count})
-
-    # -- tickets
+    # -- the server and its run
 
     def server(self, connection: Connection) -> str:
         return SERVER
 
-    def check_owner(self, connection: Connection) -> None:
-        ours = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
-        if not connection.exec_driver_sql(ours).scalar():
-            raise DatabaseRefused(
-                "making a fleet, letting it grow and trusting a shard changes the numbering of allocator_ticket, which "
-                "on PostgreSQL takes the owner of the table: use the user that ran allocator db upgrade"
-            )
-
     def place(self, connection: Connection) -> str:
         return f"{SERVER} || pg_postmaster_start_time()"
+
+    # -- rows
+
+    def insert_missing(self, table: Table) -> Insert:
+        return insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key))
+
+    def claim_statement(self, here: str) -> Update:
+        return claiming(RAISED, lasting(here)).returning(segment.c.max_value)
+
+    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
+        return connection.execute(batch_statement(CLAIM_BATCH, lasting(self.is_here(connection))), wanted).all()
+
+    def skip_nodes(self, connection: Connection, count: int) -> None:
+        drawn = text("SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, :n)")
+        connection.execute(drawn, {"n": count})
 
     def lock_shard(self, connection: Connection) -> None:
         # A statement that waits for this lock takes its snapshot afterwards, and sees the new revision.
@@ -203,7 +183,7 @@ class PostgreSQL(Dialect):
             "IN EXCLUSIVE MODE"
         )
 
-    def greatest_ticket(self, connection: Connection, numbering: Numbering) -> int:
+    def greatest_ticket(self, connection: Connection) -> int:
         drawn = text(
             "INSERT INTO allocator_ticket (type) VALUES (:type) "
             "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"

@@ -12,6 +12,7 @@ from secrets import randbelow, token_hex
 from time import time_ns
 
 from allocator.database.connection import Runner
+from allocator.database.verbs import failover, nodes, segments, servers, shards
 from allocator.errors import DatabaseUnavailable, LeaseLost, ShardMisconfigured
 from allocator.rules.fleet_growth import LEAD
 from allocator.rules.node_failover import Ground, begin_of_lease, has_moved, moved, nodes_left_out
@@ -44,32 +45,32 @@ class Numbers(Runner):
     def ground(self) -> Ground:
         """What is kept clear here, written down first where the database has moved since somebody looked."""
         for _ in range(ATTEMPTS):
-            found = self.run(self.dialect.read_ground)
-            here = self.run(self.dialect.look_here, found.run if found else "")
-            server = self.run(self.dialect.read_home)
+            found = self.run(failover.fetch)
+            here = self.run(servers.fetch_run, found.run if found else "")
+            server = self.run(servers.fetch_home)
             if found is None:
-                self.run(self.dialect.add_ground, Ground(server, here.epoch))
+                self.run(failover.add, Ground(server, here.epoch))
                 continue
             away = has_moved(found, server, here)
             fresh = moved(found, server, here, time_ns() // 1_000_000, self._leased_until() if away else 0)
             if fresh == found:
                 return found
-            self.run(self.dialect.move_ground, found, fresh, nodes_left_out(here.at) if away else 0)
+            self.run(failover.move, found, fresh, nodes_left_out(here.at) if away else 0)
         raise DatabaseUnavailable("the database moves from server to server, or answers from several; try again")
 
     def upgrade_schema(self) -> None:
         super().upgrade_schema()
         self.ground()  # or what is forgotten first would be forgotten with the row
-        self.run(self.dialect.begin_epochs)
+        self.run(segments.begin_run)
 
     def begin_above(self, value: int) -> None:
         """Tags that are made by their first use go on above this, as on the other shards of a fleet."""
         ground = self.ground()
         if ground.first_value < value:
-            self.run(self.dialect.move_ground, ground, ground._replace(first_value=value))
+            self.run(failover.move, ground, ground._replace(first_value=value))
 
     def _leased_until(self) -> int:
-        return max((worker.until for worker in self.run(self.dialect.list_workers)), default=0)
+        return max((worker.until for worker in self.run(nodes.fetch_workers)), default=0)
 
     # -- nodes and workers
 
@@ -79,7 +80,7 @@ class Numbers(Runner):
         now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
         for _ in range(ATTEMPTS):
             ground = self.ground()
-            number = self.run(self.dialect.register_node, *identity(), our_version(), now)
+            number = self.run(nodes.register, *identity(), our_version(), now)
             if self.ground() == ground:
                 return number
         raise DatabaseUnavailable("the database moved from server to server while a node was registered; try again")
@@ -93,23 +94,23 @@ class Numbers(Runner):
         for _ in range(ATTEMPTS):
             ground = self.ground()
             begin = begin_of_lease(ground, claim.now, claim.until)
-            found = self.run(self.dialect.list_workers)
+            found = self.run(nodes.fetch_workers)
             chosen = choose_worker(found, layout, epoch, claim.now, randbelow(1 << 16))
             number = chosen if isinstance(chosen, int) else chosen.number
             until = begin + claim.until - claim.now
             fresh = Worker(number, str(layout), epoch, token_hex(16), until, *identity())
             if isinstance(chosen, int):
-                ours = self.run(self.dialect.add_worker, fresh)
+                ours = self.run(nodes.add_worker, fresh)
             else:
-                ours = self.run(self.dialect.take_worker, chosen, fresh)
+                ours = self.run(nodes.take_worker, chosen, fresh)
             if ours and self.ground() == ground:
-                check_same(self.run(self.dialect.list_workers), layout, epoch)  # two formats may begin at one moment
+                check_same(self.run(nodes.fetch_workers), layout, epoch)  # two formats may begin at one moment
                 return Lease(number, fresh.holder, begin, until)  # a worker is chosen only after its lease ended
         raise DatabaseUnavailable("every worker that was free was leased by another process first; try again")
 
     def _renewed(self, lease: Lease, until: int) -> Lease:
         """A lease from before the database moved may be another's: that it was taken over may be forgotten here."""
-        if not self.run(self.dialect.renew_worker, lease.number, lease.holder, until):
+        if not self.run(nodes.renew_worker, lease.number, lease.holder, until):
             raise LeaseLost(f"worker {lease.number} was leased by another process meanwhile")
         if lease.since < self.ground().leases_from_ms:  # looked at afterwards: it may have moved while we renewed
             raise LeaseLost(f"worker {lease.number} may have been leased by another process before the database moved")
@@ -118,7 +119,7 @@ class Numbers(Runner):
     def _check_numbers(self) -> None:
         """Of the shards of a fleet, the first alone numbers nodes and workers."""
         self.check_schema()
-        row = self.run(self.dialect.read_shard)
+        row = self.run(shards.fetch)
         if row is not None and not row.joining and row.numbering.offset != LEAD:
             lead = next((member.url for member in row.members if member.offset == LEAD), "")
             raise ShardMisconfigured(

@@ -100,7 +100,7 @@ def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
     return [*all_damages(connection), *triggers]
 
 
-def check_sound(connection: Connection, where: str) -> None:
+def check_sound(connection: Connection, dialect: Dialect, where: str) -> None:
     """Raise `SchemaOutOfDate` or `SchemaDamaged` unless ids can be claimed safely."""
     check(connection, where)
     found = all_damages(connection)

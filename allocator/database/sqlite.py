@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Update, func, text
+from sqlalchemy import ColumnElement, Connection, Insert, Table, Update, func, text
 from sqlalchemy.dialects.sqlite import insert
 
-from allocator.database.dialect import Dialect
+from allocator.database.dialect import Dialect, run_of
 from allocator.database.driver_errors import GUARDED
-from allocator.database.tables import epoch, segment, worker
-from allocator.database.verbs.batch import CLAIMABLE, Wanted, ends_of, listed, rows_of, statement
-from allocator.database.verbs.segments import RAISED, claiming
-from allocator.database.verbs.tickets import FENCE
+from allocator.database.tables import segment
+from allocator.database.verbs.claims import CLAIMABLE, FIELDS, RAISED, batch_statement, claiming
+from allocator.database.verbs.tickets import COUNT, FENCE
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
@@ -26,9 +25,8 @@ from allocator.errors import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.schemes.ticket import Numbering
 
-FROM_JSON = rows_of("json_extract(value, '$.{0}') AS {0}")
+FROM_JSON = ", ".join(f"json_extract(value, '$.{field}') AS {field}" for field in FIELDS)
 CLAIM_BATCH = (
     "UPDATE allocator_segment AS s SET max_value = s.max_value + w.span "
     f"FROM (SELECT {FROM_JSON} FROM json_each(:wanted)) AS w "
@@ -71,12 +69,9 @@ class SQLite(Dialect):
     name = "sqlite"
     default_driver = "pysqlite"
     extra = ""
-    insert_missing = insert(segment).on_conflict_do_nothing()
-    insert_missing_ground = insert(epoch).on_conflict_do_nothing()
-    insert_missing_worker = insert(worker).on_conflict_do_nothing()
-    embedded = looks_first = True
+    embedded = checks_tag_first = True
     begin = "BEGIN IMMEDIATE"
-    replacing = REPLACE
+    replace_ticket, count_ticket = REPLACE, COUNT
     clock = "CAST(strftime('%s', 'now') AS INTEGER)"
     pool_size = 1  # one writer at a time is SQLite's own rule; a database in memory is one connection
     errors = {
@@ -127,36 +122,34 @@ class SQLite(Dialect):
                 return missing
         return getattr(error, "sqlite_errorname", "")
 
-    @contextmanager
-    def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
-        with self.transaction(connection):
-            yield
-
     def triggers(self, connection: Connection, table_name: str) -> list[str]:
         named = text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name")
         return list(connection.scalars(named, {"name": table_name}))
 
-    def read_home(self, connection: Connection) -> str:
-        return self.look_here(connection, "").epoch
-
-    @classmethod
-    def claim(cls, here: str) -> Update:
-        return claiming(RAISED, here).returning(segment.c.max_value)
-
-    def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
-        claiming_all = statement(CLAIM_BATCH, self.is_here(connection))
-        return ends_of(connection.execute(claiming_all, listed(wanted)).all())
-
-    def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
-        return func.max(value, other)
-
-    # -- tickets
+    # -- the server and its run
 
     def server(self, connection: Connection) -> str:
         return "''"  # a file has no identity that would survive being moved or mounted elsewhere
 
+    def home(self, connection: Connection) -> str:
+        return run_of(connection)
+
+    # -- rows
+
+    def insert_missing(self, table: Table) -> Insert:
+        return insert(table).on_conflict_do_nothing()
+
+    def claim_statement(self, here: str) -> Update:
+        return claiming(RAISED, here).returning(segment.c.max_value)
+
+    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
+        return connection.execute(batch_statement(CLAIM_BATCH, self.is_here(connection)), wanted).all()
+
+    def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
+        return func.max(value, other)
+
     def lock_shard(self, connection: Connection) -> None:
         pass  # the transaction began with the lock of the file
 
-    def greatest_ticket(self, connection: Connection, numbering: Numbering) -> int:
+    def greatest_ticket(self, connection: Connection) -> int:
         return connection.scalar(text("SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'")) or 0

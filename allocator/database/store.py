@@ -10,10 +10,12 @@ from datetime import UTC, datetime
 
 from allocator.database.address import host_of, place_of
 from allocator.database.registry import Numbers, identity
-from allocator.database.verbs.batch import LEAST, Wanted
+from allocator.database.verbs import claims, segments, servers, shards
+from allocator.database.verbs.claims import LEAST, Wanted
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.rules.claim_log import Claimed
 from allocator.rules.failover import Crossing, cross, repaired
+from allocator.rules.fleet import Shard
 from allocator.rules.hosts import Hosts, is_named
 from allocator.schemes.residues import ALL, NONE, Lane, Seen, is_outgrown, mark
 from allocator.schemes.segment import Claim
@@ -41,7 +43,7 @@ class Database(Numbers):
     def open_segment(self, template: Tag, create: bool) -> Tag:
         """The row of a tag, made from `template` if it is missing and may be made."""
         self.check_schema()
-        tag = self.run(self.dialect.read_segment, template.name)
+        tag = self.run(segments.fetch, template.name)
         if tag is None and create:
             tag = self._made(template)
         if tag is None:
@@ -52,10 +54,10 @@ class Database(Numbers):
     def _made(self, template: Tag) -> Tag | None:
         """Made by its first use, where nobody has said that it is new: it may have been here, and be forgotten."""
         ground = self.ground()
-        self.run(self.dialect.create_segment, starting_after(template, ground.first_value))
+        self.run(segments.create, starting_after(template, ground.first_value))
         if (later := self.ground()) != ground:
-            self.run(self.dialect.set_segment, template.name, {"max_value": later.first_value})
-        return self.run(self.dialect.read_segment, template.name)
+            self.run(segments.change, template.name, {"max_value": later.first_value})
+        return self.run(segments.fetch, template.name)
 
     def has_opened(self, name: str) -> bool:
         return name in self._lanes
@@ -68,7 +70,7 @@ class Database(Numbers):
             low = mark(seen, lane)
             # A lane of step 0 is that of a fleet which grew when the row was read.
             usable = lane.step and not is_outgrown(lane, seen)
-            last = self.run(self.dialect.claim_segment, name, size, lane, low, crossing) if usable else None
+            last = self.run(claims.claim, name, size, lane, low, crossing) if usable else None
             if last is not None:
                 found = lane.ids(last, size)
                 if found[0] <= low:
@@ -76,7 +78,7 @@ class Database(Numbers):
                 tell(name, crossing)
                 self._log_claim(name, found)
                 return found
-            tag = self.run(self.dialect.read_segment, name)
+            tag = self.run(segments.fetch, name)
             if tag is not None:
                 self._lanes[name] = tag.lane  # another one, once the fleet has grown
                 tag, crossing = self._crossed(tag)
@@ -85,7 +87,7 @@ class Database(Numbers):
 
     def _crossed(self, tag: Tag) -> tuple[Tag, Crossing | None]:
         """A tag as a claim would find it here, and how it gets here if its row was written on another run."""
-        here = self.run(self.dialect.look_here, tag.epoch)
+        here = self.run(servers.fetch_run, tag.epoch)
         if tag.epoch == here.epoch:
             return tag, None
         crossing = cross(tag, here)
@@ -93,16 +95,16 @@ class Database(Numbers):
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
         """Raise a tag, and let its row be that of the server which this is."""
-        here = self.run(self.dialect.look_here, tag.epoch)
-        if not self.run(self.dialect.repair_segment, tag.name, repaired(tag, above, here), here.epoch):
+        here = self.run(servers.fetch_run, tag.epoch)
+        if not self.run(segments.repair, tag.name, repaired(tag, above, here), here.epoch):
             raise InvalidSetting(
                 f"tag {tag.name!r} was changed meanwhile, so that this does not fit any more; look and try again"
             )
 
     def cross_all(self) -> None:
         """Take every tag to the server that this is, as its next claim would. Raises `ServerReplaced`."""
-        for tag in self.run(self.dialect.list_segments):
-            here = self.run(self.dialect.look_here, tag.epoch)
+        for tag in self.run(segments.fetch_all):
+            here = self.run(servers.fetch_run, tag.epoch)
             if not here.same:
                 cross(tag, here)
                 self.repair_segment(tag, None)
@@ -110,25 +112,51 @@ class Database(Numbers):
     def open_segments(self, templates: Sequence[Tag], create: bool = False) -> list[Tag]:
         """The rows of those tags that are there; the others are for `open_segment`, which may make them."""
         self.check_schema()
-        found = self.run(self.dialect.read_segments, [template.name for template in templates])
+        found = self.run(segments.fetch_several, [template.name for template in templates])
         self._lanes.update({tag.name: tag.lane for tag in found})
         return found
 
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
+    def claim_segments(self, needed: Mapping[str, Claim]) -> dict[str, range]:
         """Claim segments of several tags at once, as many as can be had so; the others are for `claim_segment`."""
         wanted = []
-        for name, claim in claims.items():
+        for name, claim in needed.items():
             lane = self._lanes.get(name, NONE)  # one that was not opened here is for `claim_segment` too
             if lane.step and not is_outgrown(lane, claim.seen):
                 wanted.append(Wanted(name, claim.size, lane, mark(claim.seen, lane)))
         if len(wanted) < LEAST:
             return {}
-        ends = self.run(self.dialect.claim_segments, wanted)
+        ends = self.run(claims.claim_batch, wanted)
         found = ((one, one.lane.ids(ends[one.name], one.size)) for one in wanted if one.name in ends)
         claimed = {one.name: ids for one, ids in found if ids[0] > one.seen}
         for name, ids in claimed.items():
             self._log_claim(name, ids)
         return claimed
+
+    # -- the rows of tags, for `Tags`
+
+    def fetch_tag(self, name: str) -> Tag | None:
+        return self.run(segments.fetch, name)
+
+    def fetch_tags(self) -> list[Tag]:
+        return self.run(segments.fetch_all)
+
+    def fetch_page(self, after: str, most: int) -> list[Tag]:
+        return self.run(segments.fetch_page, after, most)
+
+    def count_tags(self) -> int:
+        return self.run(segments.count)
+
+    def create_tag(self, tag: Tag) -> bool:
+        return self.run(segments.create, tag)
+
+    def change_tag(self, name: str, changes: Mapping[str, int]) -> bool:
+        return self.run(segments.change, name, changes)
+
+    def greatest_of(self, table: str, column: str) -> object:
+        return self.run(segments.greatest_of, table, column)
+
+    def fetch_shard(self) -> Shard | None:
+        return self.run(shards.fetch)
 
     def _log_claim(self, name: str, ids: range) -> None:
         if claims_log.isEnabledFor(logging.DEBUG):

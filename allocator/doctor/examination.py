@@ -13,7 +13,7 @@ from allocator.database.questions.asking import Facts, answers
 from allocator.database.questions.by_database import QUESTIONS
 from allocator.database.questions.table_shape import of_schema, of_tables
 from allocator.database.store import Database
-from allocator.database.verbs.batch import BatchVerbs
+from allocator.database.verbs import nodes, segments, servers, shards, tickets
 from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules
 from allocator.errors import AllocatorError
 from allocator.rules.failover import REFUSE
@@ -59,7 +59,7 @@ def examine_database(database: Database, facts: Mapping[str, Any]) -> Examined:
         done.findings += judge(RULES[dialect.name], {"path": database.address.file, **facts})
         return done
     try:
-        found = database.run(of_schema, dialect, where)
+        found = database.run(of_schema, where)
     except AllocatorError as error:
         done.findings.append(Finding("unreachable", OUTAGE, str(error), "see that it runs, and that the URL is right"))
         return done
@@ -75,7 +75,7 @@ def examine_database(database: Database, facts: Mapping[str, Any]) -> Examined:
 def look_at_tables(database: Database, done: Examined) -> None:
     for what, look in (("the tables' columns", shape), ("the rows", rows), ("the epochs of tags", epochs)):
         try:
-            database.run(look, database.dialect, done)
+            database.run(look, done)
         except AllocatorError as error:
             done.findings.append(unseen(what, str(error), "let the user read all tables allocator_…"))
 
@@ -85,15 +85,15 @@ def shape(connection: Connection, dialect: Dialect, done: Examined) -> None:
 
 
 def rows(connection: Connection, dialect: Dialect, done: Examined) -> None:
-    done.tags = dialect.look_at_segments(connection)
-    done.workers = dialect.list_workers(connection)
-    done.newest_node = max((node.number for node in dialect.list_nodes(connection, 1)), default=0)
-    done.shard = dialect.read_shard(connection)
-    done.is_member = dialect.read_member(connection) is not None
-    done.has_tickets = dialect.holds_tickets(connection)
-    done.server = dialect.read_server(connection)
+    done.tags = segments.fetch_unchecked(connection, dialect)
+    done.workers = nodes.fetch_workers(connection, dialect)
+    done.newest_node = max((node.number for node in nodes.fetch_newest(connection, dialect, 1)), default=0)
+    done.shard = shards.fetch(connection, dialect)
+    done.is_member = shards.fetch_member(connection, dialect) is not None
+    done.has_tickets = tickets.has_any(connection, dialect)
+    done.server = servers.fetch_identity(connection, dialect)
 
 
-def epochs(connection: Connection, dialect: BatchVerbs, done: Examined) -> None:
+def epochs(connection: Connection, dialect: Dialect, done: Examined) -> None:
     written = {tag.epoch for tag in done.tags if tag.margin == REFUSE}
-    done.elsewhere = frozenset(epoch for epoch in written if not dialect.look_here(connection, epoch).same)
+    done.elsewhere = frozenset(epoch for epoch in written if not servers.fetch_run(connection, dialect, epoch).same)

@@ -81,5 +81,7 @@ def number_of(value: object) -> int:
 
 def registered(database: Any, number: int, at: datetime) -> Node | None:
     """The node of this number, if it was registered by then."""
-    node: Node | None = database.run(database.dialect.find_node, number)
+    from allocator.database.verbs import nodes  # imports SQLAlchemy
+
+    node: Node | None = database.run(nodes.fetch, number)
     return node if node is not None and at >= node.started_at - APART else None

@@ -14,6 +14,7 @@ from secrets import token_hex
 from time import sleep
 
 from allocator.database.store import Database
+from allocator.database.verbs import servers, shards, tickets
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
 from allocator.rules.fleet import (
     BEGUN,
@@ -87,7 +88,7 @@ class Opening:
             try:
                 database.may_create = create
                 database.check_schema()
-                self._servers[number] = database.run(database.dialect.read_server)
+                self._servers[number] = database.run(servers.fetch_identity)
                 row = self._row_of(number)
             except AllocatorError as error:
                 self.errors[number] = error
@@ -128,7 +129,7 @@ class Opening:
         if len(self._databases) > 1 or any(row.numbering.step > 1 for row in found):
             return
         (database,) = self._databases
-        if told := database.run(database.dialect.numbering_of_server):
+        if told := database.run(servers.fetch_numbering):
             log.warning(
                 "%s has auto_increment_offset = %d and auto_increment_increment = %d, as one of %d servers, and no "
                 "other is known here: each would give the same tickets. Make the others shards: allocator shards add",
@@ -150,7 +151,7 @@ class Opening:
         decided = self._databases[decider]
         if rows[decider] is None:
             self._write(decider, self._members(), revision=0 if len(rows) > 1 else BEGUN)
-        first = decided.run(decided.dialect.read_shard)
+        first = decided.run(shards.fetch)
         assert first is not None
         for number, row in enumerate(rows):
             if row is None and number != decider and not self._complete(number, first):
@@ -160,7 +161,7 @@ class Opening:
             return False  # it was begun with others: they are needed too
         named = zip(self._databases, rows, strict=True)
         check_fleet([(one.address.shown, row) for one, row in named if row], self._fleet)
-        decided.run(decided.dialect.begin_shard, first.key)
+        decided.run(shards.begin, first.key)
         return True
 
     def _complete(self, number: int, first: Shard) -> bool:
@@ -184,7 +185,7 @@ class Opening:
             told.add(database.address.told)
             known[identity] = where
             if rows[number] is None:
-                database.run(database.dialect.check_owner if len(rows) > 1 else database.dialect.check_writer)
+                database.run(shards.check_owner if len(rows) > 1 else shards.check_writer)
             if rows[number] is None and self._is_used(database) and self._row_of(number) is None:
                 if len(rows) > 1:
                     raise used_before(where)
@@ -197,22 +198,22 @@ class Opening:
 
         One that was written on another server stays: tickets that were drawn under it may be forgotten here."""
         database, alone = self._databases[number], len(self._databases) == 1
-        row = database.run(database.dialect.read_shard)
+        row = database.run(shards.fetch)
         if row is None or (alone and (self._suits(row) or row.server != self._servers[number])):
             return row
-        return database.run(database.dialect.read_member, alone)
+        return database.run(shards.fetch_member, alone)
 
     def _suits(self, row: Shard) -> bool:
         return self._fleet in (None, row.fleet) and self._statement in (None, row.statement)
 
     def _is_used(self, database: Database) -> bool:
         several = len(self._databases) > 1
-        return database.run(database.dialect.holds_ids if several else database.dialect.holds_tickets)
+        return database.run(shards.has_ids if several else tickets.has_any)
 
     def _identity(self, number: int) -> str:
         database = self._databases[number]
         if not database.dialect.embedded:
-            return database.run(database.dialect.read_place)
+            return database.run(servers.fetch_place)
         path = database.address.file
         return os.path.realpath(path) if path else f"memory {number}"
 
@@ -229,7 +230,7 @@ class Opening:
         fresh = Shard(
             self._fleet or DEFAULT_FLEET, ours.key, "", self._statement or REPLACE, 1, numbering, revision, members
         )
-        database.run(database.dialect.add_shard, fresh)
+        database.run(shards.add, fresh)
 
 
 def used_before(where: str) -> ShardMisconfigured:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from allocator.database.store import Database, sibling
+from allocator.database.verbs import servers, shards, tickets
 from allocator.errors import AllocatorError, ShardMisconfigured
 from allocator.rules.fleet import Member, Shard, check_fleet, check_usable, listed
 from allocator.rules.fleet_growth import LEAD
@@ -113,12 +114,11 @@ def state_of(one: Found) -> str:
 
 def look(database: Database, several: bool = False) -> Found:
     """several: beside others, a row under which nothing was drawn is none."""
-    dialect = database.dialect
     try:
         database.check_schema()
-        row = database.run(dialect.read_member if several else dialect.read_shard)
-        server, place = database.run(dialect.read_server), database.run(dialect.read_place)
-        return Found(database, row, database.run(dialect.last_ticket), server, place)
+        row = database.run(shards.fetch_member if several else shards.fetch)
+        server, place = database.run(servers.fetch_identity), database.run(servers.fetch_place)
+        return Found(database, row, database.run(tickets.fetch_last), server, place)
     except AllocatorError as error:
         return Found(database, error=error)
 

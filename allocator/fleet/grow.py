@@ -8,7 +8,8 @@ from dataclasses import replace
 from secrets import token_hex
 
 from allocator.database.store import Database
-from allocator.database.verbs.shard import Decision
+from allocator.database.verbs import shards
+from allocator.database.verbs.shards import Decision
 from allocator.errors import ShardMisconfigured
 from allocator.fleet.bootstrap import Opening
 from allocator.fleet.discovery import Found, Roster, lead_of, look
@@ -42,7 +43,7 @@ class Growth(Roster):
         self._lost(found)
         lead = lead_of(found)
         assert lead.row is not None
-        lead.database.run(lead.database.dialect.check_writer)
+        lead.database.run(shards.check_writer)
         self._opened.append(newcomer)
         key = self._join(newcomer, lead.row, found)
         told = newcomer.address.told
@@ -60,15 +61,14 @@ class Growth(Roster):
             raise ShardMisconfigured(
                 f"{seen.where} is shard {seen.row.numbering.offset} of the fleet {seen.row.fleet!r} already"
             )
-        dialect = newcomer.dialect
-        newcomer.run(dialect.check_owner)
-        if newcomer.run(dialect.holds_ids):
+        newcomer.run(shards.check_owner)
+        if newcomer.run(shards.has_ids):
             raise ShardMisconfigured(f"{seen.where} has given ids of its own; a shard that is added must be empty")
         same = [one.where for one in found.values() if seen.place and one.place == seen.place]
         if same:
             raise ShardMisconfigured(f"{seen.where} is {same[0]} under another URL, or a copy of its server")
         fresh = Shard(lead.fleet, token_hex(16), "", lead.statement, JOINING, Numbering(0, 0), BEGUN, ())
-        newcomer.run(dialect.add_shard, fresh)
+        newcomer.run(shards.add, fresh)
         return fresh.key
 
     def leave_out(self, lost: Iterable[Database]) -> None:
@@ -156,7 +156,7 @@ class Growth(Roster):
                 "allocator shards grow --take-back"
             )
         for member in coming:
-            found[member.key].database.run(found[member.key].database.dialect.check_owner)
+            found[member.key].database.run(shards.check_owner)
 
     def _bring_up(self, found: dict[str, Found], lead: Shard) -> bool:
         """Let shards that were away while the fleet turned follow it; False if there are none."""
@@ -237,9 +237,9 @@ class Growth(Roster):
         found = self.reached(newcomers=False)
         self._lost(found)
         lead = lead_of(found)
-        lead.database.run(lead.database.dialect.check_writer)
+        lead.database.run(shards.check_writer)
         # Read the lead last: a fence on another shard whose growth the lead has already dropped is stale.
-        row = lead.database.run(lead.database.dialect.read_shard)
+        row = lead.database.run(shards.fetch)
         ours = row.target if row else None
         if ours is not None:
             row = self._take_back(lead, ours.key)
@@ -264,7 +264,7 @@ class Growth(Roster):
         here = next((one for one in found if one.database.address.told == database.address.told), None)
         if here is None or here.row is None:
             raise ShardMisconfigured(f"{database.address.shown} is no shard of this fleet that can be reached")
-        here.database.run(here.database.dialect.check_owner)
+        here.database.run(shards.check_owner)
         missing = len(here.row.members) - len(found)
         if above is None and (missing or len(found) == 1):
             raise ShardMisconfigured(
@@ -275,7 +275,7 @@ class Growth(Roster):
         key, url = here.row.key, here.told
         epoch = 1 + max(m.epoch for one in found if one.row for m in one.row.members if m.key == key)
         row: Shard = here.database.run(
-            here.database.dialect.change_shard,
+            shards.change,
             lambda row, _: fleet_growth.moved(fleet_growth.trusted(row, floor), key, url, epoch),
             (),
             True,
@@ -291,7 +291,7 @@ class Growth(Roster):
         return known[-1]
 
     def _change(self, one: Found, decide: Decision, tags: Sequence[Tag] = ()) -> Shard:
-        return one.database.run(one.database.dialect.change_shard, decide, tags)
+        return one.database.run(shards.change, decide, tags)
 
 
 def target_of(row: Shard) -> Target:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from allocator.database import foreign_tables as tables
+from allocator.database.dialect import Dialect
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
 from allocator.fleet.tags import Tags, complete
@@ -23,7 +24,7 @@ class Server(NamedTuple):
     """A kind of id server: how its table is read, and what the rows say."""
 
     table: str
-    read: Callable[[Connection, str], list[Any] | None]
+    read: Callable[[Connection, Dialect, str], list[Any] | None]
     decide: Callable[[Iterable[Any]], list[Decision]]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from allocator.database.store import Database
+from allocator.database.verbs import servers, shards, tickets
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
@@ -61,10 +62,10 @@ class Handle:
         """The row as it is now. Raises where no id may come from here."""
         database, known = self.database, self.row
         database.check_schema()
-        row = database.run(database.dialect.read_shard)
+        row = database.run(shards.fetch)
         if row is None:
             raise lost(self.where)
-        check_usable(self.where, row, database.run(database.dialect.read_server))
+        check_usable(self.where, row, database.run(servers.fetch_identity))
         is_older = known is not None and row.revision < known.revision
         if (self.went_back or is_older) and row.numbering.floor <= max(self.seen.values(), default=0):
             raise MaxValueWentBack(
@@ -79,7 +80,7 @@ class Handle:
         for _ in range(DRAWS):
             row, seen = self.row, self.seen.get(kind, 0)
             assert row is not None
-            ticket = self.database.run(self.database.dialect.draw_ticket, kind, row)
+            ticket = self.database.run(tickets.draw, kind, row)
             if ticket is not None and row.numbering.judge(ticket, seen):
                 self.seen[kind] = max(ticket, self.seen.get(kind, 0))
                 return ticket

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from time import monotonic
 
 from allocator.database.store import Database, sibling
+from allocator.database.verbs import shards
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidArgument
 from allocator.fleet.bootstrap import Opening
 from allocator.fleet.shard import Handle
@@ -173,7 +174,7 @@ class Shards:
         done to some of them alone, as raising a tag, would be undone by the others."""
         self.open()
         for database in self.databases():
-            if row := database.run(database.dialect.read_shard):
+            if row := database.run(shards.fetch):
                 self._learn(row)
         for why in self._unusable.values():
             raise why.again()

@@ -65,7 +65,7 @@ class Tags:
     def _make(self, fresh: Tag) -> None:
         databases = self.databases()
         with complete(databases if fresh.max_value else ()):
-            made = [database.run(database.dialect.create_segment, fresh) for database in databases]
+            made = [database.create_tag(fresh) for database in databases]
         if not all(made):
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
 
@@ -79,12 +79,12 @@ class Tags:
 
     def count(self) -> int:
         """How many tags there are, of shards in the one that has most."""
-        return max(database.run(database.dialect.count_segments) for database in self.databases())
+        return max(database.count_tags() for database in self.databases())
 
     def get(self, tag: str) -> Tag:
         """One tag as the database has it. Raises `UnknownTag`."""
         name = check_tag(tag)
-        rows = [database.run(database.dialect.read_segment, name) for database in self.databases()]
+        rows = [database.fetch_tag(name) for database in self.databases()]
         found = [row for row in rows if row is not None]
         if not found:
             raise unknown(name)
@@ -125,7 +125,7 @@ class Tags:
         `MaxValueWentBack` goes on when it is started anew. Raises `UnknownTag` and `InvalidSetting`.
         """
         name = check_tag(tag)
-        found = [(database, database.run(database.dialect.read_segment, name)) for database in self.databases()]
+        found = [(database, database.fetch_tag(name)) for database in self.databases()]
         if not any(row for _, row in found):
             raise unknown(name)
         for database, row in found:
@@ -180,7 +180,7 @@ class Tags:
         values = []
         for database in self.databases():
             try:
-                values.append(whole(name, database.run(database.dialect.greatest_in, table, column)))
+                values.append(whole(name, database.greatest_of(table, column)))
             except SchemaOutOfDate as error:
                 missing = error
         if not values:
@@ -198,7 +198,7 @@ def complete(databases: Iterable[Database]) -> Iterator[None]:
 
 
 def generations(databases: Iterable[Database]) -> list[int]:
-    rows = [database.run(database.dialect.read_shard) for database in databases]
+    rows = [database.fetch_shard() for database in databases]
     if any(row and row.target for row in rows):
         raise FleetGrowing(
             "the fleet is growing, and a shard that is added may not hear where a tag begins: wait, or end it with: "
@@ -210,9 +210,9 @@ def generations(databases: Iterable[Database]) -> list[int]:
 def written(database: Database, tag: Tag, changes: Mapping[str, int]) -> bool:
     """A shard that has drawn no id of the tag yet has no row of it."""
     for _ in range(2):
-        if database.run(database.dialect.set_segment, tag.name, changes):
+        if database.change_tag(tag.name, changes):
             return True
-        if not database.run(database.dialect.create_segment, tag):
+        if not database.create_tag(tag):
             return False
     return False
 
@@ -227,12 +227,12 @@ def whole(name: str, value: object) -> int:
 
 def tags_of(databases: Iterable[Database]) -> list[Tag]:
     """All tags by name, each as far as it is claimed anywhere."""
-    return together(database.run(database.dialect.list_segments) for database in databases)
+    return together(database.fetch_tags() for database in databases)
 
 
 def page_of(databases: Iterable[Database], after: str, most: int) -> list[Tag]:
     """The `most` tags that follow `after`: of each shard no more can be among them."""
-    return together(database.run(database.dialect.list_some_segments, after, most) for database in databases)[:most]
+    return together(database.fetch_page(after, most) for database in databases)[:most]
 
 
 def together(rows: Iterable[list[Tag]]) -> list[Tag]:

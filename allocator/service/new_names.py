@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from allocator.database.verbs import tickets
 from allocator.errors import AllocatorError, DatabaseUnavailable, UnknownTag
 from allocator.fleet.fleet import Fleet
 
@@ -51,7 +52,7 @@ def ticket_types(databases: Fleet, kind: str) -> int | None:
         try:
             if trouble is not None:
                 raise trouble.again()
-            number = database.run(database.dialect.count_types, kind)
+            number = database.run(tickets.count_types, kind)
         except AllocatorError as its_own:
             error = its_own
             continue

@@ -8,6 +8,7 @@ from functools import partial
 from math import inf
 from time import monotonic, time
 
+from allocator.database.verbs import nodes
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.host import Host
 from allocator.rules.days_left import DAY, Horizon
@@ -125,7 +126,7 @@ class Watch:
 
     def _last_node(self) -> int:
         database = self._ids.databases.lead()
-        found = database.run(database.dialect.list_nodes, 1)
+        found = database.run(nodes.fetch_newest, 1)
         return found[0].number if found else 0
 
     def _days(self, what: str, end: float) -> None:

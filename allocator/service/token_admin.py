@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
+from allocator.database.verbs import tokens
 from allocator.errors import InvalidSetting
 from allocator.rules.token import MAX_VALID, PREFIX, Token, digest_of
 from allocator.schemes.checks import shown
@@ -51,7 +52,7 @@ class Tokens:
                 f"was replaced, with: allocator tokens revoke {oldest}"
             )
         database = self._checked()
-        database.run(database.dialect.add_token, fresh)
+        database.run(tokens.add, fresh)
         number = next(token.number for token in self.list() if token.digest == digest)
         return secret, replace(fresh, number=number)
 
@@ -63,7 +64,7 @@ class Tokens:
     def list(self) -> list[Token]:
         """Those that were not revoked, oldest first; some may have expired."""
         database = self._checked()
-        return database.run(database.dialect.list_tokens)
+        return database.run(tokens.fetch_all)
 
     def _checked(self) -> Database:
         database = self._database()
@@ -78,7 +79,7 @@ class Tokens:
     def were_made(self) -> bool:
         """Whether any was ever made, also one that was revoked since."""
         database = self._checked()
-        return database.run(database.dialect.has_had_tokens)
+        return database.run(tokens.any_made)
 
     def rotate(self, number: int) -> tuple[str, Token]:
         """A new token that is good for the same as this one, which stays good until it is revoked."""
@@ -92,7 +93,7 @@ class Tokens:
     def revoke(self, number: int) -> None:
         """Raises `InvalidSetting` when there is no such token."""
         database = self._checked()
-        if not database.run(database.dialect.revoke_token, number, datetime.now(UTC).replace(microsecond=0)):
+        if not database.run(tokens.revoke, number, datetime.now(UTC).replace(microsecond=0)):
             raise none_such(number)
 
 

@@ -60,8 +60,8 @@ class MemoryBackend:
 
     def _opened(self, template: Tag, create: bool) -> Tag:
         if create:
-            self._rows.create_segment(template)
-        found = self._rows.read_segment(template.name)
+            self._rows.create_tag(template)
+        found = self._rows.fetch_tag(template.name)
         if found is None:
             raise unknown(template.name)
         return found
@@ -76,7 +76,7 @@ class MemoryBackend:
         return self._run(self._claimed, name, size, seen, exact)
 
     def _claimed(self, name: str, size: int, seen: Seen, exact: bool) -> range:
-        tag = self._rows.read_segment(name)
+        tag = self._rows.fetch_tag(name)
         size = settle(tag, name, size, seen, exact)
         if tag is None:
             raise unknown(name)

@@ -18,6 +18,7 @@ from support.service.served import Served
 
 from allocator.database.store import Database
 from allocator.database.tables import segment
+from allocator.database.verbs import nodes, segments
 from allocator.schemes.tag import Tag
 from allocator.service.token_admin import Tokens
 
@@ -34,11 +35,10 @@ class Crowded(Guarded):
         self.reader = self.make("reader", "read", tags=("seen-*",))
         self.some = self.make("some", "read", "administer", tags=("seen-*",))
         self.drawer = self.make("drawer", "draw")
-        dialect = self.database.dialect
         fill(self.url)
         for name in ("seen-1", "seen-2", "hidden-1"):
-            self.database.run(dialect.create_segment, Tag(name))
-        self.database.run(dialect.register_node, f"{EVIL}.example", 7, "1<b>", datetime(2026, 1, 2, tzinfo=UTC))
+            self.database.run(segments.create, Tag(name))
+        self.database.run(nodes.register, f"{EVIL}.example", 7, "1<b>", datetime(2026, 1, 2, tzinfo=UTC))
 
 
 def fill(url: str) -> None:
@@ -180,7 +180,7 @@ def test_the_anonymous_token_says_what_is_shown_without_signing_in(tmp_path):
     database.upgrade_schema()
     Tokens(lambda: database).create("anonymous", verbs=("read",), tags=("open-*",))
     for name in ("open-1", "closed-1"):
-        database.run(database.dialect.create_segment, Tag(name))
+        database.run(segments.create, Tag(name))
     database.close()
     with Served(f"sqlite:///{tmp_path}/ids.db") as service:
         page = Seat(service).text("/")
@@ -299,14 +299,14 @@ def test_what_is_drawn_is_seen_whichever_worker_gave_it(guarded, admin):
 
 
 def test_looking_changes_and_makes_nothing(guarded, admin):
-    before = guarded.database.run(guarded.database.dialect.read_segment, "seen-1")
+    before = guarded.database.run(segments.fetch, "seen-1")
     for path in (*PAGES, "/console/tags/seen-1", "/console/series?tag=seen-1", "/console/series?tag=made-up"):
         admin.get(path)
     assert admin.get("/console/tags/made-up").status == 404
     assert admin.get("/console/sign-out").status == 405
 
-    assert guarded.database.run(guarded.database.dialect.read_segment, "seen-1") == before
-    assert guarded.database.run(guarded.database.dialect.read_segment, "made-up") is None
+    assert guarded.database.run(segments.fetch, "seen-1") == before
+    assert guarded.database.run(segments.fetch, "made-up") is None
 
 
 def test_what_comes_from_outside_is_escaped(guarded, admin):
@@ -394,15 +394,15 @@ def test_an_administrator_of_some_tags_changes_these_alone(guarded, seat):
     assert refused.status == 403
     assert "may not administer 'other'" in html.unescape(refused.body.decode())
     assert seat.post("/console/new", "/console/tags/hidden-1", step="5").status == 403
-    found = guarded.database.run(guarded.database.dialect.read_segment, "seen-made")
+    found = guarded.database.run(segments.fetch, "seen-made")
     assert (found.max_value, found.step) == (41, 10)
-    assert guarded.database.run(guarded.database.dialect.read_segment, "other") is None
-    assert guarded.database.run(guarded.database.dialect.read_segment, "hidden-1").step == 1000
+    assert guarded.database.run(segments.fetch, "other") is None
+    assert guarded.database.run(segments.fetch, "hidden-1").step == 1000
 
 
 def test_only_what_was_changed_in_the_form_is_changed(guarded, admin):
     """What somebody else has set meanwhile stays."""
-    read = guarded.database.dialect.read_segment
+    read = segments.fetch
     guarded.service.put("/v1/sequences/tag-00001", token=guarded.admin, json={"max_step": 5000})
     form = {"step": "20", "was_step": "1000", "max_step": "1000000", "was_max_step": "1000000", "limit": ""}
     answer = admin.post("/console/tags/tag-00001", "/console/tags/tag-00001", **form)
@@ -445,7 +445,7 @@ def test_a_change_must_come_from_our_own_page_with_its_proof(guarded, admin):
     ):
         assert admin.send("/console/new", sent, headers).status == 403, (sent, headers)
     assert admin.send("/console/sign-in", {"token": guarded.admin}, {"Origin": "https://evil.example"}).status == 403
-    assert guarded.database.run(guarded.database.dialect.read_segment, "forged") is None
+    assert guarded.database.run(segments.fetch, "forged") is None
     assert admin.send("/console/new", fields, {"Origin": f"http://{host}"}).status == 303
 
 

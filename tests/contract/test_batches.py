@@ -17,6 +17,8 @@ from support.faults.tcp_proxy import Turn, Wire
 from allocator import Allocator, AsyncAllocator, Exhausted, MaxValueWentBack, SchemaOutOfDate
 from allocator.database import mysql, postgresql
 from allocator.database.store import Database
+from allocator.database.verbs import claims as claim_rows
+from allocator.database.verbs import segments
 from allocator.runtime.worker_pool import THREADS
 from allocator.schemes.residues import ALL, Lane
 from allocator.schemes.segment import Claim
@@ -68,7 +70,7 @@ def test_what_cannot_be_claimed_is_left_as_it_is(url, database, names):
     wanted = claims([*names, full, unknown, moved]) | claims([back], seen=1)
 
     assert database.claim_segments(wanted) == dict.fromkeys(names, range(1, 11))
-    left = {one.name: one.max_value for one in database.run(database.dialect.read_segments, [full, back, moved])}
+    left = {one.name: one.max_value for one in database.run(segments.fetch_several, [full, back, moved])}
     assert left == {full: 0, back: 0, moved: 0}
 
 
@@ -185,7 +187,7 @@ def test_an_answer_that_is_cut_anywhere_burns_what_was_claimed(url, database, na
         wired.close()
     for name in names:
         ids = [one for found in ours for one in found.get(name, ())]
-        (row,) = database.run(database.dialect.read_segments, [name])
+        (row,) = database.run(segments.fetch_several, [name])
         assert sorted(set(ids)) == ids
         assert len(ids) < row.max_value, "some were committed, and nobody heard of it"
 
@@ -213,7 +215,7 @@ def test_batches_and_single_claims_of_one_moment_have_no_id_in_common(url, datab
     for name in names:
         ids = sorted(chain.from_iterable(found for tag, found in chain.from_iterable(ours) if tag == name))
         assert len(set(ids)) == len(ids)
-        (row,) = database.run(database.dialect.read_segments, [name])
+        (row,) = database.run(segments.fetch_several, [name])
         assert len(ids) == row.max_value, "what was claimed and what was written are the same"
     assert any(ours[number] for number in (1, 3, 5, 7))
 
@@ -258,13 +260,12 @@ def test_a_server_that_does_not_know_the_words_gives_ids_all_the_same(url, tag, 
     """An older one, or one that is only like it; whatever code it has for that."""
     tags = [f"{tag}.{number}" for number in range(40)]
 
-    def unknown(self, connection, wanted):
+    def unknown(connection, dialect, wanted):
         connection.execute(text("UPDATE allocator_segment WITH WORDS OF ANOTHER VERSION"))
 
     async def run() -> None:
         async with AsyncAllocator(url, timeout=30) as ids:
-            dialect = type(ids._allocator._backend.databases()[0].dialect)
-            monkeypatch.setattr(dialect, "claim_segments", unknown)
+            monkeypatch.setattr(claim_rows, "claim_batch", unknown)
             for _ in range(2):
                 assert len(await asyncio.gather(*(ids.next_id(name) for name in tags))) == 40
 

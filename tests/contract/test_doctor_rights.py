@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,6 +21,8 @@ from support.servers.databases import databases, with_schema
 from allocator import Allocator, AllocatorError
 from allocator.cli import main
 from allocator.database.store import Database
+from allocator.database.verbs import shards as shard_rows
+from allocator.database.verbs import tickets as ticket_rows
 from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy
 
 TABLES = ("segment", "shard", "node", "worker", "epoch", "token", "ticket_counter", "schema_version")
@@ -106,8 +109,8 @@ def test_the_printed_rights_are_enough_for_all_that_is_called(service):
         assert ids.next_id("cart") == 501
         assert [tag.name for tag in ids.tags.list()] == ["cart", "order"]
     database = Database(service.url)
-    row = database.run(database.dialect.read_shard)
-    assert database.run(database.dialect.count_ticket, "case", row) > 0
+    row = database.run(shard_rows.fetch)
+    assert database.run(ticket_rows.draw, "case", replace(row, statement="count")) > 0
     database.close()
 
 
@@ -362,7 +365,7 @@ def test_a_single_database_without_a_row_says_who_writes_it(service):
     with Allocator(service.admin) as ids:
         ids.ticket("case")
     database = Database(service.admin)
-    row = database.run(database.dialect.read_shard)
+    row = database.run(shard_rows.fetch)
     tickets = ("allocator_ticket", "allocator_ticket_counter")
     with (
         changed(service.admin, (lost, *(f"DELETE FROM {name}" for name in tickets)), lost),
@@ -370,7 +373,7 @@ def test_a_single_database_without_a_row_says_who_writes_it(service):
         pytest.raises(AllocatorError, match="may not write allocator_shard.*upgrade"),
     ):
         ids.ticket("case")
-    database.run(database.dialect.add_shard, row)
+    database.run(shard_rows.add, row)
     database.close()
 
 

@@ -26,6 +26,7 @@ from allocator import (
 )
 from allocator.database.sqlite_forks import GATE
 from allocator.database.store import Database
+from allocator.database.verbs import claims, failover, nodes, servers
 from allocator.fleet.grow import Growth
 from allocator.rules.failover import Crossing
 from allocator.rules.node_failover import LEASES_LEFT_OUT_MS, NODES_LEFT_OUT, SECONDS
@@ -118,7 +119,7 @@ def test_a_crossing_holds_on_the_server_that_was_looked_at_and_above_what_was_se
     execute(url, FORGET.format(0, tag))
     here = look(url, "elsewhere")
     with closing(Database(url)) as database:
-        claim = database.dialect.claim_segment
+        claim = claims.claim
 
         assert database.run(claim, tag, 10, ALL, 0, Crossing(here._replace(server="another"), 50)) is None
         assert database.run(claim, tag, 10, ALL, 151, Crossing(here, 50)) is None
@@ -235,30 +236,30 @@ def test_processes_that_see_the_move_at_one_moment_leave_nodes_out_once(fresh, m
     """Else those of a second failover, who leave them out once, could meet those of the first, who did so twice."""
     monkeypatch.setattr("allocator.database.registry.nodes_left_out", lambda at: 300)
     with closing(Database(fresh)) as one, closing(Database(fresh)) as another:
-        first, others, move = one.register_node(), [another], type(one.dialect).move_ground
+        first, others, move = one.register_node(), [another], failover.move
         execute(fresh, MOVED)
 
-        def meanwhile(self, *said) -> None:
+        def meanwhile(*said) -> None:
             while others:
                 others.pop().ground()
-            move(self, *said)
+            move(*said)
 
-        monkeypatch.setattr(type(one.dialect), "move_ground", meanwhile)
+        monkeypatch.setattr(failover, "move", meanwhile)
 
         assert [one.register_node(), another.register_node()] == [first + 301, first + 302]
 
 
 def test_a_node_that_was_registered_while_the_database_moved_is_left(fresh, monkeypatch):
     with closing(Database(fresh)) as database:
-        register, moves = type(database.dialect).register_node, [MOVED]
+        register, moves = nodes.register, [MOVED]
 
-        def moving(self, connection, *said) -> int:
-            number = register(self, connection, *said)
+        def moving(connection, *said) -> int:
+            number = register(connection, *said)
             if moves:
                 connection.exec_driver_sql(moves.pop())
             return number
 
-        monkeypatch.setattr(type(database.dialect), "register_node", moving)
+        monkeypatch.setattr(nodes, "register", moving)
 
         assert database.register_node() > NODES_LEFT_OUT
 
@@ -473,7 +474,7 @@ MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 
 def look(url: str, was: str):
     with closing(Database(url)) as database:
-        return database.run(database.dialect.look_here, was)
+        return database.run(servers.fetch_run, was)
 
 
 @MYSQL
@@ -496,7 +497,7 @@ def test_a_session_that_was_changed_under_us_says_again_where_it_is(url, tag):
     with other(url) as ids:
         ids.reserve(tag, 10)
         database = ids._backend.databases()[0]
-        database.run(lambda connection: connection.exec_driver_sql("SET @allocator_run = NULL"))
+        database.run(lambda connection, _: connection.exec_driver_sql("SET @allocator_run = NULL"))
 
         assert ids.reserve(tag, 10) == range(11, 21)
 

@@ -64,7 +64,7 @@ def test_what_sets_a_row_back_is_refused_and_without_the_guard_it_is_done(guarde
         database = ids._backend.databases()[0]
         for statement, words in (*REFUSED, OF_KIND[kind]):
             with pytest.raises(MaxValueWentBack, match=f"the guard keeps {words}.*; raise numbers only, or drop"):
-                database.run(lambda connection, words=statement: connection.exec_driver_sql(words))
+                database.run(lambda connection, _, words=statement: connection.exec_driver_sql(words))
         assert ids.tags.get("order") == state
 
     execute(guarded, *(one for one in statements(guarded) if one.startswith("DROP")))

@@ -21,6 +21,7 @@ from allocator import (
     UnknownTag,
 )
 from allocator.database.store import Database
+from allocator.database.verbs import segments
 
 MAX_ID = 2**63 - 1
 
@@ -172,15 +173,15 @@ def test_a_change_writes_what_was_asked_for_and_no_more(face, url, tag):
     ids = face(url)
     ids.tags.create(tag)
     database = Database(url)
-    run, dialect = database.run, database.dialect
-    run(dialect.set_segment, tag, {"id_limit": 5000})
-    run(dialect.set_segment, tag, {"step": 7})
-    run(dialect.set_segment, tag, {"max_value": 100})
-    run(dialect.set_segment, tag, {"max_value": 50})
+    run = database.run
+    run(segments.change, tag, {"id_limit": 5000})
+    run(segments.change, tag, {"step": 7})
+    run(segments.change, tag, {"max_value": 100})
+    run(segments.change, tag, {"max_value": 50})
 
     assert ids.tags.get(tag) == Tag(tag, 100, 7, 1_000_000, 5000)
     for wrong in ({"id_limit": 99}, {"max_value": 5001}, {"max_step": 6}):
-        assert not run(dialect.set_segment, tag, wrong)
+        assert not run(segments.change, tag, wrong)
     database.close()
 
 

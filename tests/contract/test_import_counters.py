@@ -16,6 +16,7 @@ from support.servers.databases import with_schema
 from allocator import Allocator, Tag
 from allocator.cli import main
 from allocator.database.store import Database
+from allocator.database.verbs import segments
 from allocator.fleet.tags import Tags
 
 ONE = pytest.mark.parametrize("kind", ["sqlite"])
@@ -624,7 +625,7 @@ def test_every_shard_goes_on_above_the_ids_that_were_given(two, theirs):
 def claim_alone(url: str, name: str, size: int, start_after: int = 0) -> range:
     """From this shard of a fleet, whichever would be next."""
     database = Database(url)
-    database.run(database.dialect.create_segment, Tag(name, start_after, limit=2**53 - 1))
+    database.run(segments.create, Tag(name, start_after, limit=2**53 - 1))
     database.open_segment(Tag(name), False)
     claimed = database.claim_segment(name, size, {})
     database.close()

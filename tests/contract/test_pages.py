@@ -105,7 +105,7 @@ def test_of_many_readers_one_is_served_at_a_time_and_too_many_are_refused(crowde
 def test_a_reader_of_a_few_tags_learns_no_name_of_others():
     rows = Rows(lambda work, *arguments: work(*arguments))
     for number in range(2_500):
-        rows.create_segment(Tag(f"hidden-{number}" if number % 500 else f"seen-{number}", 0))
+        rows.create_tag(Tag(f"hidden-{number}" if number % 500 else f"seen-{number}", 0))
     tags = Tags(lambda: [rows], Tag("", 0))  # type: ignore[list-item]
 
     def sees(name: str) -> bool:
@@ -122,7 +122,7 @@ def test_pages_of_shards_are_those_of_all_their_tags(limit):
     for number in range(24):
         for which, shard in enumerate(shards):
             if number % (which + 2) == 0:
-                shard.create_segment(Tag(f"tag-{number:02}", 10 * which))
+                shard.create_tag(Tag(f"tag-{number:02}", 10 * which))
     tags = Tags(lambda: shards, Tag("", 0))  # type: ignore[arg-type, return-value]
     found: list[Tag] = []
     while page := page_of(tags._page, found[-1].name if found else "", limit):

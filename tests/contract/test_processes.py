@@ -90,8 +90,8 @@ def backend(ids: Allocator) -> object:
     ask = {"postgresql": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()"}
     question = ask.get(ids._backend.databases()[0].dialect.name)
     if question is None:
-        return ids._backend.databases()[0].run(lambda connection: id(connection.connection.dbapi_connection))
-    return ids._backend.databases()[0].run(lambda connection: connection.exec_driver_sql(question).scalar())
+        return ids._backend.databases()[0].run(lambda connection, _: id(connection.connection.dbapi_connection))
+    return ids._backend.databases()[0].run(lambda connection, _: connection.exec_driver_sql(question).scalar())
 
 
 def test_a_child_opens_connections_of_its_own(url, tag):

@@ -36,6 +36,8 @@ from allocator import (
 )
 from allocator.database import mysql
 from allocator.database.store import Database
+from allocator.database.verbs import segments
+from allocator.database.verbs import shards as shard_rows
 from allocator.fleet.grow import Growth
 from allocator.generators.sequence import drawn
 from allocator.rules import fleet_growth as rules
@@ -174,15 +176,15 @@ def test_a_database_that_becomes_a_shard_while_it_is_looked_at_is_one(fresh, mon
     with closing(Database(fresh)) as database:
         members = tuple(Member(f"key{offset}", offset, f"url{offset}") for offset in (1, 2))
         fleet = Shard("main", "key1", "", "replace", 1, Numbering(1, 2), 2, members)
-        is_used = type(database.dialect).holds_ids
+        is_used = shard_rows.has_ids
 
-        def late(self, connection):
-            monkeypatch.setattr(type(database.dialect), "holds_ids", is_used)
-            self.add_shard(connection, fleet)
+        def late(connection, dialect):
+            monkeypatch.setattr(shard_rows, "has_ids", is_used)
+            shard_rows.add(connection, dialect, fleet)
             return True
 
-        monkeypatch.setattr(type(database.dialect), "holds_ids", late)
-        row = database.run(database.dialect.read_member)
+        monkeypatch.setattr(shard_rows, "has_ids", late)
+        row = database.run(shard_rows.fetch_member)
 
     assert row is not None
     assert not row.is_alone
@@ -430,14 +432,13 @@ def test_a_fleet_that_grows_while_it_is_said_where_a_tag_begins_is_noticed(face,
     ids = face(urls[0])
     grown = []
 
-    def grow_first(self, connection, tag):
+    def grow_first(connection, dialect, tag):
         if not grown:
             grown.append(grow(urls[:1], urls[1]))
-        return original(self, connection, tag)
+        return original(connection, dialect, tag)
 
-    dialect = type(Database(urls[0]).dialect)
-    original = dialect.create_segment
-    monkeypatch.setattr(dialect, "create_segment", grow_first)
+    original = segments.create
+    monkeypatch.setattr(segments, "create", grow_first)
     with pytest.raises(FleetGrowing, match="do the same again"):
         ids.tags.create("order", start_after=5000)
     with pytest.raises(TagExists):
@@ -839,10 +840,10 @@ def test_a_copied_database_is_refused(face, shards):
 
 def copy_row(source: str, target: str) -> None:
     one, two = Database(source), Database(target)
-    row = one.run(one.dialect.read_shard)
+    row = one.run(shard_rows.fetch)
     assert row is not None
     execute(target, "DELETE FROM allocator_shard")
-    two.run(two.dialect.add_shard, row)
+    two.run(shard_rows.add, row)
     one.close(), two.close()
 
 
@@ -956,7 +957,7 @@ def test_numbers_that_are_not_the_shards_own_are_burnt(face, shards, fleet_kind,
     if fleet_kind == "postgres":
         execute(urls[0], "ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY 1 RESTART WITH 100")
     else:
-        monkeypatch.setattr(mysql, "number_as", lambda connection, numbering: None)
+        monkeypatch.setattr(mysql.MySQL, "number_as", lambda self, connection, numbering: None)
         execute(urls[0], "ALTER TABLE allocator_ticket AUTO_INCREMENT = 100")
     ids = face(shards=urls)
     with suppress(ShardMisconfigured):

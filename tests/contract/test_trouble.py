@@ -26,8 +26,9 @@ from allocator import (
     SchemaOutOfDate,
 )
 from allocator.database import mysql, schema
+from allocator.database.dialect import only_row
 from allocator.database.store import Database
-from allocator.database.verbs.segments import only_row
+from allocator.database.verbs import claims, segments
 from allocator.schemes.residues import Lane
 
 SERVERS = ("postgres", "mysql", "mariadb")
@@ -51,7 +52,7 @@ def without_key(url: str, value_type: str = "BIGINT") -> None:
 @pytest.fixture
 def unchecked(monkeypatch) -> None:
     """As if the table had been altered after it was looked at."""
-    monkeypatch.setattr(schema, "check_sound", lambda connection, where: None)
+    monkeypatch.setattr(schema, "check_sound", lambda connection, dialect, where: None)
 
 
 # -- the schema
@@ -171,7 +172,7 @@ def test_a_trigger_on_the_table_repeats_no_id_and_is_found(face, fresh, kind, ta
     problems = ["trigger touch"]
     if face.name == "sync":
         database = ids._backend.databases()[0]
-        problems = database.run(schema.problems, database.dialect, "here")
+        problems = database.run(schema.problems, "here")
 
     assert len(set(drawn)) == len(drawn)
     assert all(number > 0 for number in drawn)
@@ -181,16 +182,16 @@ def test_a_trigger_on_the_table_repeats_no_id_and_is_found(face, fresh, kind, ta
 def test_a_deadlock_is_tried_again(url, tag, monkeypatch):
     with Allocator(url) as ids:
         ids.reserve(tag, 1)
-        dialect, answers = ids._backend.databases()[0].dialect, [True, True, False]
+        answers = [True, True, False]
         monkeypatch.setattr("allocator.database.connection.is_contended", lambda error, dialect: answers.pop(0))
-        claim = type(dialect).claim_segment
+        claim = claims.claim
 
-        def deadlocked(self, connection, *claimed):
+        def deadlocked(connection, dialect, *claimed):
             if answers[0]:
                 connection.exec_driver_sql("SELECT no_such_column FROM allocator_segment")
-            return claim(self, connection, *claimed)
+            return claim(connection, dialect, *claimed)
 
-        monkeypatch.setattr(type(dialect), "claim_segment", deadlocked)
+        monkeypatch.setattr(claims, "claim", deadlocked)
 
         assert ids.reserve(tag, 1) == range(2, 3)
 
@@ -225,7 +226,7 @@ def test_what_a_listener_of_the_users_sets_lasts(face, fresh, kind, tag):
     ids = face(engine)
     assert [ids.next_id(tag), *ids.reserve(tag, 1)] == [1, 1001]
     with closing(Database(engine, 5)) as database:
-        assert database.run(lambda connection: connection.exec_driver_sql(question).scalar()) == "shop"
+        assert database.run(lambda connection, _: connection.exec_driver_sql(question).scalar()) == "shop"
     engine.dispose()
 
 
@@ -473,7 +474,7 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time(url, tag):
 
         def attempt() -> None:
             try:
-                database.run(database.dialect.read_segment, tag)
+                database.run(segments.fetch, tag)
             except DatabaseUnavailable as error:
                 ended.append(error)
 
@@ -548,7 +549,7 @@ def test_names_that_are_no_database(face):
 def test_the_durability_of_sqlite_is_full(tmp_path):
     with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
         (database,) = ids._backend.databases()
-        level = database.run(lambda connection: connection.exec_driver_sql("PRAGMA synchronous").scalar())
+        level = database.run(lambda connection, _: connection.exec_driver_sql("PRAGMA synchronous").scalar())
 
     assert level == 3  # EXTRA
 
@@ -697,12 +698,12 @@ def test_a_locked_file_is_called_locked(tmp_path):
     with closing(sqlite3.connect(tmp_path / "ids.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(DatabaseUnavailable, match=LOCKED):
-            database.run(database.dialect.list_segments)
+            database.run(segments.fetch_all)
     database.close()
 
 
 def test_a_call_behind_one_that_waits_for_the_lock_of_a_file_says_so_too(tmp_path):
     database = Database(f"sqlite:///{tmp_path}/ids.db", 0.3)
     with database.engine.connect(), pytest.raises(DatabaseUnavailable, match=LOCKED):
-        database.run(database.dialect.list_segments)
+        database.run(segments.fetch_all)
     database.close()

@@ -235,7 +235,7 @@ def told(*words: str) -> str:
 
 def problems(url: str) -> list[str]:
     database = Database(url)
-    found = database.run(schema.problems, database.dialect, "here")
+    found = database.run(schema.problems, "here")
     database.close()
     return found
 

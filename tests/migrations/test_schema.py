@@ -201,7 +201,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_sound_schema_has_no_problems(fresh):
     database = Database(fresh)
-    assert database.run(schema.problems, database.dialect, "here") == []
+    assert database.run(schema.problems, "here") == []
     database.close()
 
 
@@ -226,7 +226,7 @@ def test_a_table_altered_by_hand_is_found_out(fresh, made, found):
         )
     engine.dispose()
     database = Database(fresh)
-    problems = database.run(schema.problems, database.dialect, "here")
+    problems = database.run(schema.problems, "here")
     database.close()
 
     assert any(found.replace("INTEGER", "INT") in problem.replace("INTEGER", "INT") for problem in problems)
@@ -240,7 +240,7 @@ def test_an_engine_without_transactions_is_found_out(fresh):
         connection.execute(text("ALTER TABLE allocator_segment ENGINE = MyISAM"))
     engine.dispose()
     database = Database(fresh)
-    problems = database.run(schema.problems, database.dialect, "here")
+    problems = database.run(schema.problems, "here")
     database.close()
 
     assert problems == ["allocator_segment is kept by MyISAM, and must be by InnoDB, which has transactions"]
@@ -253,7 +253,7 @@ def test_an_upgrade_that_died_before_it_was_written_down_can_be_run_again(fresh)
     engine.dispose()
     database = Database(fresh)
     database.upgrade_schema()
-    assert database.run(schema.current) == schema.HEAD
+    assert database.run(lambda connection, _: schema.current(connection)) == schema.HEAD
     database.close()
 
 

@@ -37,7 +37,7 @@ class AnswersFirst(Statement):
 class ReadsFirst(Dialect):
     """SELECT, then UPDATE with what was read."""
 
-    def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int, *_: Any) -> int | None:
+    def claims_claim(self, connection: Connection, name: str, size: int, lane: Lane, seen: int, *_: Any) -> int | None:
         read = connection.perform(lambda view: (view.get(SEGMENT, name), view.here))
         return connection.perform(lambda view: self._write(view, name, size * lane.step, read))
 
@@ -58,8 +58,8 @@ class ReadsFirst(Dialect):
 class GivesBack(Dialect):
     """Writes the second half of each claim back, where nobody has claimed since."""
 
-    def claim_segment(self, connection: Connection, name: str, size: int, lane: Lane, seen: int, *rest: Any) -> Any:
-        last = super().claim_segment(connection, name, size, lane, seen, *rest)
+    def claims_claim(self, connection: Connection, name: str, size: int, lane: Lane, seen: int, *rest: Any) -> Any:
+        last = super().claims_claim(connection, name, size, lane, seen, *rest)
         if last is not None and size > 1:
             connection.perform(lambda view: self._give_back(view, name, last, size * lane.step // 2))
         return last
@@ -87,7 +87,7 @@ def adopting(database: Database, name: str, size: int, seen: Seen, *, exact: boo
     try:
         return claim_segment(database, name, size, seen, exact=exact)
     except DatabaseUnavailable:
-        tag = database.run(database.dialect.read_segment, name)
+        tag = database.fetch_tag(name)
         if tag is None or tag.max_value < size:
             raise
         return tag.lane.ids(tag.max_value, size)

@@ -1,13 +1,14 @@
-"""The verbs of `allocator.database.dialect`, on the simulated server instead of SQL."""
+"""The functions of `allocator.database.verbs`, on the simulated server instead of SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from allocator.database.dialect import LEFT_OPEN
-from allocator.database.verbs.batch import Wanted
+from allocator.database.verbs.claims import Wanted
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.rules.failover import Crossing, Here, plain
 from allocator.rules.fleet import Shard
@@ -28,7 +29,7 @@ class SegmentVerbs:
     rules: Rules
     least_batch = 2
 
-    def claim_segment(
+    def claims_claim(
         self, connection: Connection, name: str, size: int, lane: Lane, seen: int, crossing: Crossing | None = None
     ) -> int | None:
         return connection.perform(lambda view: self._claim(view, name, size * lane.step, lane, seen, crossing))
@@ -46,7 +47,7 @@ class SegmentVerbs:
         view.claims.append((name, range(after.max_value - span + 1, after.max_value + 1)))
         return after.max_value
 
-    def claim_segments(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
+    def claims_claim_batch(self, connection: Connection, wanted: Sequence[Wanted]) -> dict[str, int]:
         return connection.perform(lambda view: self._claim_all(view, wanted))
 
     def _claim_all(self, view: View, wanted: Sequence[Wanted]) -> dict[str, int]:
@@ -58,15 +59,15 @@ class SegmentVerbs:
                     ends[one.name] = end
         return ends
 
-    def read_segment(self, connection: Connection, name: str) -> Tag | None:
+    def segments_fetch(self, connection: Connection, name: str) -> Tag | None:
         row = connection.perform(lambda view: view.get(SEGMENT, name))
         return row and row.tag(name)
 
-    def read_segments(self, connection: Connection, names: Iterable[str]) -> list[Tag]:
+    def segments_fetch_several(self, connection: Connection, names: Iterable[str]) -> list[Tag]:
         rows = connection.perform(lambda view: [(name, view.get(SEGMENT, name)) for name in names])
         return [row.tag(name) for name, row in rows if row]
 
-    def create_segment(self, connection: Connection, tag: Tag) -> bool:
+    def segments_create(self, connection: Connection, tag: Tag) -> bool:
         return connection.perform(lambda view: self._create(view, tag))
 
     def _create(self, view: View, tag: Tag) -> bool:
@@ -78,10 +79,10 @@ class SegmentVerbs:
         view.put(SEGMENT, tag.name, row)
         return True
 
-    def set_segment(self, connection: Connection, name: str, changes: Mapping[str, int]) -> bool:
+    def segments_change(self, connection: Connection, name: str, changes: Mapping[str, int]) -> bool:
         return connection.perform(lambda view: self._raise(view, name, changes["max_value"], None))
 
-    def repair_segment(self, connection: Connection, name: str, above: int, epoch: str) -> bool:
+    def segments_repair(self, connection: Connection, name: str, above: int, epoch: str) -> bool:
         return connection.perform(lambda view: self._raise(view, name, above, epoch))
 
     @staticmethod
@@ -95,7 +96,7 @@ class SegmentVerbs:
         view.put(SEGMENT, name, raised)
         return True
 
-    def look_here(self, connection: Connection, was: str) -> Here:
+    def servers_fetch_run(self, connection: Connection, was: str) -> Here:
         run = connection.perform(lambda view: view.here)
         return plain(was if self.rules.epoch_guard else "", run, connection.place.started() // 1000)
 
@@ -103,16 +104,16 @@ class SegmentVerbs:
 class GroundVerbs:
     """What may be forgotten beside claims."""
 
-    def read_home(self, connection: Connection) -> str:
+    def servers_fetch_home(self, connection: Connection) -> str:
         return connection.perform(lambda view: view.here.rpartition("-")[0])
 
-    def read_ground(self, connection: Connection) -> Ground | None:
+    def failover_fetch(self, connection: Connection) -> Ground | None:
         return connection.perform(lambda view: view.get(GROUND, 1))
 
-    def add_ground(self, connection: Connection, fresh: Ground) -> None:
+    def failover_add(self, connection: Connection, fresh: Ground) -> None:
         connection.perform(lambda view: self._change(view, None, fresh))
 
-    def move_ground(self, connection: Connection, before: Ground, fresh: Ground, nodes: int = 0) -> None:
+    def failover_move(self, connection: Connection, before: Ground, fresh: Ground, nodes: int = 0) -> None:
         connection.perform(lambda view: self._change(view, before, fresh, nodes))
 
     @staticmethod
@@ -125,7 +126,7 @@ class GroundVerbs:
 
 
 class NodeVerbs:
-    def register_node(self, connection: Connection, host: str, process: int, version: str, at: datetime) -> int:
+    def nodes_register(self, connection: Connection, host: str, process: int, version: str, at: datetime) -> int:
         return connection.perform(self._register)
 
     @staticmethod
@@ -136,13 +137,13 @@ class NodeVerbs:
         view.put(NODE, "last", number)
         return number
 
-    def list_workers(self, connection: Connection) -> list[Worker]:
+    def nodes_fetch_workers(self, connection: Connection) -> list[Worker]:
         return sorted(connection.perform(lambda view: view.all(WORKER)), key=lambda worker: worker.number)
 
-    def add_worker(self, connection: Connection, fresh: Worker) -> bool:
+    def nodes_add_worker(self, connection: Connection, fresh: Worker) -> bool:
         return connection.perform(lambda view: self._write(view, None, fresh))
 
-    def take_worker(self, connection: Connection, old: Worker, fresh: Worker) -> bool:
+    def nodes_take_worker(self, connection: Connection, old: Worker, fresh: Worker) -> bool:
         return connection.perform(lambda view: self._write(view, old, fresh))
 
     @staticmethod
@@ -152,7 +153,7 @@ class NodeVerbs:
         view.put(WORKER, fresh.number, fresh)
         return True
 
-    def renew_worker(self, connection: Connection, number: int, holder: str, until: int) -> bool:
+    def nodes_renew_worker(self, connection: Connection, number: int, holder: str, until: int) -> bool:
         return connection.perform(lambda view: self._renew(view, number, holder, until))
 
     @staticmethod
@@ -167,18 +168,26 @@ class NodeVerbs:
 
 
 class ShardVerbs:
-    def read_server(self, connection: Connection) -> str:
+    def servers_fetch_identity(self, connection: Connection) -> str:
         return connection.perform(lambda view: connection.place.name)
 
-    def read_shard(self, connection: Connection) -> Shard | None:
+    def shards_fetch(self, connection: Connection) -> Shard | None:
         return connection.perform(lambda view: view.get(SHARD, 1))
 
-    def read_member(self, connection: Connection, alone: bool = False) -> Shard | None:
-        return self.read_shard(connection)  # no upgrade writes a row here
+    def shards_fetch_member(self, connection: Connection, alone: bool = False) -> Shard | None:
+        return self.shards_fetch(connection)  # no upgrade writes a row here
+
+
+def imitation(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of a function of `allocator.database.verbs`: `claims.claim` is `claims_claim` of the dialect here."""
+    room, _, noun = verb.__module__.rpartition(".")
+    if room != "allocator.database.verbs":
+        return verb
+    return lambda connection, dialect, *args: getattr(dialect, f"{noun}_{verb.__name__}")(connection, *args)
 
 
 class Dialect(SegmentVerbs, GroundVerbs, NodeVerbs, ShardVerbs):
-    """Stands for an `allocator.database.dialect.Dialect`."""
+    """Stands for an `allocator.database.dialect.Dialect`, and for the functions that take one: see `imitation`."""
 
     embedded = False
     errors: Mapping[str, type[AllocatorError]] = {}

@@ -23,7 +23,9 @@ import allocator.generators.supply
 import allocator.runtime.worker_pool
 import allocator.sync
 from allocator.backend import fleet_of
+from allocator.database.connection import Runner
 from simulation import clocks, threads
+from simulation.dialect import imitation
 from simulation.observed import note_what_is_late
 from simulation.scheduler import current
 
@@ -42,6 +44,13 @@ def backend_of(
 
 def no_check(*args: object) -> None:
     """The schema of a simulated server is sound."""
+
+
+run = Runner.run
+
+
+def run_imitation(database: Runner, verb: Any, *args: Any) -> Any:
+    return run(database, imitation(verb), *args)
 
 
 RUNNER = {
@@ -83,6 +92,7 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
         },
     ),
     (allocator.database.connection, RUNNER),
+    (Runner, {"run": run_imitation}),
     (allocator.database.registry, NUMBERS),
 )
 

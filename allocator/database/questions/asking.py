@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from sqlalchemy import Connection, text
 
+from allocator.database.dialect import Dialect
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, DatabaseRefused
 from allocator.rules.findings import Finding, few, unseen
@@ -37,6 +38,10 @@ class Question(NamedTuple):
     """It needs the tables to be there."""
 
 
+def ask(connection: Connection, dialect: Dialect, question: Question, facts: Facts) -> Mapping[str, Any]:
+    return question.ask(connection, facts)
+
+
 def answers(database: Database, questions: Sequence[Question], facts: Facts, complete: bool) -> list[Finding]:
     """Put the answers into `facts`; what was refused is returned, as notes. `complete`: the tables are there."""
     refused = []
@@ -44,7 +49,7 @@ def answers(database: Database, questions: Sequence[Question], facts: Facts, com
         if question.of_tables and not complete:
             continue
         try:
-            facts.update(database.run(question.ask, Known(facts)))
+            facts.update(database.run(ask, question, Known(facts)))
         except AllocatorError as error:
             refused.append(unseen(question.what, str(error), mend_of(question, facts)))
     return refused

@@ -3,62 +3,64 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any
 
-from sqlalchemy import Connection, Insert, func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
+from allocator.database.dialect import Dialect
 from allocator.database.tables import node, worker
-from allocator.database.verbs.common import Common
 from allocator.errors import MaxValueWentBack
 from allocator.schemes.leases import Node, Worker
 
 
-class NodeVerbs(Common):
-    insert_missing_worker: ClassVar[Insert]
-    """Insert a row of `allocator_worker`, or nothing when its number is there."""
-
-    def register_node(self, connection: Connection, host: str, process: int, version: str, at: datetime) -> int:
-        """A number that no other start has had or will have; usable once this has returned."""
-        known = connection.scalar(select(func.max(node.c.id))) or 0
-        values = {"host": host[:255], "process": process, "version": version[:32], "started_at": at}
-        key = connection.execute(insert(node).values(values)).inserted_primary_key
-        number = int(key[0]) if key else 0
-        if number <= known:
-            raise MaxValueWentBack(
-                f"node {number} was registered, but node {known} was known before: the counter of allocator_node was "
-                "set back; raise it above the greatest number"
-            )
-        return number
-
-    def find_node(self, connection: Connection, number: int) -> Node | None:
-        found = connection.execute(select(node).where(node.c.id == number)).first()
-        return as_node(found) if found else None
-
-    def list_nodes(self, connection: Connection, last: int) -> list[Node]:
-        rows = connection.execute(select(node).order_by(node.c.id.desc()).limit(last))
-        return [as_node(row) for row in rows]
-
-    def list_workers(self, connection: Connection) -> list[Worker]:
-        rows = connection.execute(select(worker).order_by(worker.c.number))
-        return [Worker(r.number, r.layout, r.epoch_ms, r.holder, r.until_ms, r.host, r.process) for r in rows]
-
-    def add_worker(self, connection: Connection, fresh: Worker) -> bool:
-        """Write the first lease of a worker number; False if somebody else just did."""
-        added = self.insert_missing_worker.execution_options(preserve_rowcount=True)
-        return connection.execute(added, columns_of(fresh)).rowcount == 1
-
-    def take_worker(self, connection: Connection, old: Worker, fresh: Worker) -> bool:
-        """Write a lease over one that has ended; False if it is not `old` any more."""
-        statement = update(worker).where(
-            worker.c.number == old.number, worker.c.holder == old.holder, worker.c.until_ms == old.until
+def register(connection: Connection, dialect: Dialect, host: str, process: int, version: str, at: datetime) -> int:
+    """A number that no other start has had or will have; usable once this has returned."""
+    known = connection.scalar(select(func.max(node.c.id))) or 0
+    values = {"host": host[:255], "process": process, "version": version[:32], "started_at": at}
+    key = connection.execute(insert(node).values(values)).inserted_primary_key
+    number = int(key[0]) if key else 0
+    if number <= known:
+        raise MaxValueWentBack(
+            f"node {number} was registered, but node {known} was known before: the counter of allocator_node was "
+            "set back; raise it above the greatest number"
         )
-        return connection.execute(statement.values(columns_of(fresh))).rowcount == 1
+    return number
 
-    def renew_worker(self, connection: Connection, number: int, holder: str, until: int) -> bool:
-        """Write that a lease goes on; False if another process holds the worker now."""
-        later = self.greatest(worker.c.until_ms, until)
-        statement = update(worker).where(worker.c.number == number, worker.c.holder == holder).values(until_ms=later)
-        return connection.execute(statement).rowcount == 1
+
+def fetch(connection: Connection, dialect: Dialect, number: int) -> Node | None:
+    found = connection.execute(select(node).where(node.c.id == number)).first()
+    return as_node(found) if found else None
+
+
+def fetch_newest(connection: Connection, dialect: Dialect, last: int) -> list[Node]:
+    rows = connection.execute(select(node).order_by(node.c.id.desc()).limit(last))
+    return [as_node(row) for row in rows]
+
+
+def fetch_workers(connection: Connection, dialect: Dialect) -> list[Worker]:
+    rows = connection.execute(select(worker).order_by(worker.c.number))
+    return [Worker(r.number, r.layout, r.epoch_ms, r.holder, r.until_ms, r.host, r.process) for r in rows]
+
+
+def add_worker(connection: Connection, dialect: Dialect, fresh: Worker) -> bool:
+    """Write the first lease of a worker number; False if somebody else just did."""
+    added = dialect.insert_missing(worker).execution_options(preserve_rowcount=True)
+    return connection.execute(added, columns_of(fresh)).rowcount == 1
+
+
+def take_worker(connection: Connection, dialect: Dialect, old: Worker, fresh: Worker) -> bool:
+    """Write a lease over one that has ended; False if it is not `old` any more."""
+    statement = update(worker).where(
+        worker.c.number == old.number, worker.c.holder == old.holder, worker.c.until_ms == old.until
+    )
+    return connection.execute(statement.values(columns_of(fresh))).rowcount == 1
+
+
+def renew_worker(connection: Connection, dialect: Dialect, number: int, holder: str, until: int) -> bool:
+    """Write that a lease goes on; False if another process holds the worker now."""
+    later = dialect.greatest(worker.c.until_ms, until)
+    statement = update(worker).where(worker.c.number == number, worker.c.holder == holder).values(until_ms=later)
+    return connection.execute(statement).rowcount == 1
 
 
 def as_node(row: Any) -> Node:

@@ -6,43 +6,45 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, insert, select, update
 
+from allocator.database.dialect import Dialect
 from allocator.database.tables import token
-from allocator.database.verbs.common import Common
 from allocator.rules.token import Token, scope_from_text, scope_to_text
 
 
-class TokenVerbs(Common):
-    def add_token(self, connection: Connection, fresh: Token) -> None:
-        connection.execute(insert(token).values(columns_of(fresh)))
+def add(connection: Connection, dialect: Dialect, fresh: Token) -> None:
+    connection.execute(insert(token).values(columns_of(fresh)))
 
-    def list_tokens(self, connection: Connection) -> list[Token]:
-        """Those that were not revoked, oldest first; some may have expired."""
-        rows = connection.execute(select(token).where(token.c.revoked_at.is_(None)).order_by(token.c.id))
-        scopes = [(row, *scope_from_text(row.tags)) for row in rows]
-        return [
-            Token(
-                row.id,
-                row.name,
-                row.digest,
-                tuple(row.verbs.split()),
-                tags,
-                row.ids_rate,
-                row.requests_rate,
-                row.created_at.replace(tzinfo=UTC),
-                row.expires_at and row.expires_at.replace(tzinfo=UTC),
-                schemes,
-            )
-            for row, tags, schemes in scopes
-        ]
 
-    def has_had_tokens(self, connection: Connection) -> bool:
-        """Whether any was ever made, also one that was revoked."""
-        return connection.execute(select(token.c.id).limit(1)).first() is not None
+def fetch_all(connection: Connection, dialect: Dialect) -> list[Token]:
+    """Those that were not revoked, oldest first; some may have expired."""
+    rows = connection.execute(select(token).where(token.c.revoked_at.is_(None)).order_by(token.c.id))
+    scopes = [(row, *scope_from_text(row.tags)) for row in rows]
+    return [
+        Token(
+            row.id,
+            row.name,
+            row.digest,
+            tuple(row.verbs.split()),
+            tags,
+            row.ids_rate,
+            row.requests_rate,
+            row.created_at.replace(tzinfo=UTC),
+            row.expires_at and row.expires_at.replace(tzinfo=UTC),
+            schemes,
+        )
+        for row, tags, schemes in scopes
+    ]
 
-    def revoke_token(self, connection: Connection, number: int, at: datetime) -> bool:
-        """False if there is no such token, or none any more."""
-        statement = update(token).where(token.c.id == number, token.c.revoked_at.is_(None))
-        return connection.execute(statement.values(revoked_at=at.replace(tzinfo=None))).rowcount == 1
+
+def any_made(connection: Connection, dialect: Dialect) -> bool:
+    """Whether any was ever made, also one that was revoked."""
+    return connection.execute(select(token.c.id).limit(1)).first() is not None
+
+
+def revoke(connection: Connection, dialect: Dialect, number: int, at: datetime) -> bool:
+    """False if there is no such token, or none any more."""
+    statement = update(token).where(token.c.id == number, token.c.revoked_at.is_(None))
+    return connection.execute(statement.values(revoked_at=at.replace(tzinfo=None))).rowcount == 1
 
 
 def columns_of(fresh: Token) -> dict[str, object]:

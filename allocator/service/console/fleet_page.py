@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from allocator.database.store import Database
+from allocator.database.verbs import nodes
 from allocator.errors import AllocatorError
 from allocator.fleet.discovery import Found, Roster, state_of
 from allocator.rules.hosts import Hosts
@@ -53,7 +54,7 @@ def is_lead(one: Found) -> bool:
 
 
 def numbered(database: Database) -> tuple[list[Node], list[Worker]]:
-    return database.run(database.dialect.list_nodes, NODES), database.run(database.dialect.list_workers)
+    return database.run(nodes.fetch_newest, NODES), database.run(nodes.fetch_workers)
 
 
 def row_of(one: Found) -> ShardRow:

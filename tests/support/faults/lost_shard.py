@@ -63,7 +63,7 @@ class LossWorld:
         """The shard that will be lost is far ahead, and the only one that knows a tag."""
         assert shard.row is not None
         for _ in range(100):
-            ticket = shard.draw_ticket(None, "invoice", shard.row)
+            ticket = shard.tickets_draw(None, "invoice", shard.row)
             assert ticket is not None
             self.tickets.append((self.counter(shard, "invoice"), ticket))
         for _ in range(30):

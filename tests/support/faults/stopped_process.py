@@ -20,6 +20,7 @@ SECONDS = 30
 
 CLIENT = """
 import json, sys
+from allocator.database.verbs import segments
 from allocator.database.store import Database
 from allocator.schemes.segment import Claim
 from allocator.schemes.tag import Tag
@@ -28,7 +29,7 @@ url, names = sys.argv[1], json.loads(sys.argv[2])
 database = Database(url, timeout=30)
 for name in names:
     database.open_segment(Tag(name), create=True)
-database.run(database.dialect.read_segment, names[0])
+database.run(segments.fetch, names[0])
 print("ready", flush=True)
 for line in sys.stdin:
     if line.strip() == "one":

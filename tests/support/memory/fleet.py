@@ -58,22 +58,27 @@ class MemoryShard:
     def run(self, verb: Callable[..., Any], *args: Any) -> Any:
         self.answer()
         try:
-            return verb(None, *args)
+            return self.imitation(verb)(None, *args)
         except AllocatorError:
             raise
         except Exception as error:
             raise DatabaseRefused(f"{type(error).__name__}: {error}") from error
 
+    def imitation(self, verb: Callable[..., Any]) -> Callable[..., Any]:
+        """The method that stands for a function of `allocator.database.verbs`: `shards_fetch` for `shards.fetch`."""
+        method: Callable[..., Any] = getattr(self, f"{verb.__module__.rpartition('.')[2]}_{verb.__name__}")
+        return method
+
     def is_missing(self) -> bool:
         return False
 
-    def numbering_of_server(self, connection: None) -> None:
+    def servers_fetch_numbering(self, connection: None) -> None:
         """Memory is a server of its own."""
 
-    def check_writer(self, connection: None) -> None:
+    def shards_check_writer(self, connection: None) -> None:
         pass
 
-    def check_owner(self, connection: None) -> None:
+    def shards_check_owner(self, connection: None) -> None:
         pass
 
     def check_schema(self) -> None:
@@ -86,39 +91,39 @@ class MemoryShard:
     def abandon(self) -> None:
         pass
 
-    # -- as Dialect
+    # -- in place of the functions of `allocator.database.verbs`
 
-    def read_shard(self, connection: None) -> Shard | None:
+    def shards_fetch(self, connection: None) -> Shard | None:
         return self.row
 
-    def read_member(self, connection: None, alone: bool = False) -> Shard | None:
-        is_used = self.holds_tickets if alone else self.holds_ids
+    def shards_fetch_member(self, connection: None, alone: bool = False) -> Shard | None:
+        is_used = self.tickets_has_any if alone else self.shards_has_ids
         return None if self.row and self.row.is_alone and not is_used(None) else self.row
 
-    def read_server(self, connection: None) -> str:
+    def servers_fetch_identity(self, connection: None) -> str:
         return self.server
 
-    def read_place(self, connection: None) -> str:
+    def servers_fetch_place(self, connection: None) -> str:
         return self.server
 
-    def holds_tickets(self, connection: None) -> bool:
+    def tickets_has_any(self, connection: None) -> bool:
         return bool(self.counter or self.counts)
 
-    def holds_ids(self, connection: None) -> bool:
-        return bool(self.rows) or self.holds_tickets(None)
+    def shards_has_ids(self, connection: None) -> bool:
+        return bool(self.rows) or self.tickets_has_any(None)
 
-    def last_ticket(self, connection: None) -> int:
+    def tickets_fetch_last(self, connection: None) -> int:
         return self.counter
 
-    def add_shard(self, connection: None, fresh: Shard) -> None:
-        if self.read_member(None) is None:
+    def shards_add(self, connection: None, fresh: Shard) -> None:
+        if self.shards_fetch_member(None) is None:
             self.row = replace(fresh, server=self.server)
 
-    def begin_shard(self, connection: None, key: str) -> None:
+    def shards_begin(self, connection: None, key: str) -> None:
         if self.row and self.row.key == key and self.row.revision == 0:
             self.row = replace(self.row, revision=BEGUN)
 
-    def change_shard(self, connection: None, decide: Any, tags: Any = (), trust: bool = False) -> Shard:
+    def shards_change(self, connection: None, decide: Any, tags: Any = (), trust: bool = False) -> Shard:
         now = self.row
         assert now is not None
         self.counter += 1
@@ -142,10 +147,15 @@ class MemoryShard:
             return ALL
         return Lane(self.row.numbering.offset, 0 if self.row.numbering.ceiling else self.row.numbering.step)
 
-    def list_segments(self, connection: None) -> list[Tag]:
+    def fetch_tags(self) -> list[Tag]:
+        self.answer()
         return list(self.rows.values())
 
-    def draw_ticket(self, connection: None, kind: str, known: Shard) -> int | None:
+    def fetch_shard(self) -> Shard | None:
+        self.answer()
+        return self.row
+
+    def tickets_draw(self, connection: None, kind: str, known: Shard) -> int | None:
         if self.row is None or (self.row.revision, self.row.server) != (known.revision, self.server):
             return None
         if known.statement == "replace":

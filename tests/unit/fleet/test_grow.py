@@ -166,7 +166,7 @@ def test_control_without_the_ceiling_ids_come_twice(monkeypatch):
 
 def test_control_without_the_fence_ids_come_twice(monkeypatch):
     """The rule broken: every second draw goes by what its process knows of the shard."""
-    fenced = MemoryShard.draw_ticket
+    fenced = MemoryShard.tickets_draw
 
     def unfenced(self, connection, kind, known):
         if self.counter % 2:
@@ -174,7 +174,7 @@ def test_control_without_the_fence_ids_come_twice(monkeypatch):
         self.counter = known.numbering.following(self.counter)
         return self.counter
 
-    monkeypatch.setattr(MemoryShard, "draw_ticket", unfenced)
+    monkeypatch.setattr(MemoryShard, "tickets_draw", unfenced)
 
     assert any(sum(grown(random.Random(seed))) for seed in range(40))
 

@@ -23,7 +23,7 @@ def fleet(*shards: set[str] | None) -> Any:
                 raise AWAY
             return None if kind in types else len(types)
 
-        return SimpleNamespace(run=run, dialect=SimpleNamespace(count_types=None))
+        return SimpleNamespace(run=run)
 
     troubles: list[AllocatorError | None] = [AWAY if types is None else None for types in shards[:-1]]
     return SimpleNamespace(

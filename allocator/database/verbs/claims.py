@@ -1,0 +1,124 @@
+"""Claims from the rows of `allocator_segment`: of one tag, or of all that a process needs at one moment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from sqlalchemy import BigInteger, ColumnElement, Connection, String, TextClause, Update, bindparam, text, update
+
+from allocator.database.dialect import Dialect
+from allocator.database.tables import segment
+from allocator.rules.failover import Crossing
+from allocator.schemes.residues import Lane
+
+RAISED = segment.c.max_value + bindparam("span", type_=BigInteger)
+CROSSING = {"epoch": bindparam("epoch", type_=String)}
+WAS = "epoch = :was AND {server} = :server"
+
+FIELDS = ("name", "span", "seen", "lane_offset", "lane_step")
+CLAIMABLE = (
+    "s.tag = w.name AND s.max_value <= s.id_limit - w.span AND s.max_value >= w.seen "
+    "AND s.shard_offset = w.lane_offset AND s.shard_step = w.lane_step AND {here}"
+)
+"""The guards of `claiming`, for the row `s` and what is wanted of it, `w`; no other has a column `epoch`."""
+LEAST = 2
+"""Of so many tags a batch is cheaper than a claim for each."""
+
+
+class Wanted(NamedTuple):
+    """Of one tag: `size` ids of a lane above those `seen`."""
+
+    name: str
+    size: int
+    lane: Lane
+    seen: int
+
+    @property
+    def span(self) -> int:
+        return self.size * self.lane.step
+
+
+def claiming(max_value: ColumnElement[int], here: str) -> Update:
+    """Raise `max_value` by :span, unless that passes the limit or the row lies below what was :seen.
+
+    A row whose lane is another one by now, since the fleet has grown, does not match either, nor one that was not
+    written `here`, which is a condition in SQL.
+
+    The guard on :seen refuses where `GREATEST(max_value, :seen)` would go on: a row that fell back makes
+    another process claim again what a third one still holds, so no further id of the tag is safe.
+    """
+    span, seen = bindparam("span", type_=BigInteger), bindparam("seen", type_=BigInteger)
+    return (
+        update(segment)
+        .where(
+            segment.c.tag == bindparam("name"),
+            segment.c.max_value <= segment.c.id_limit - span,
+            segment.c.max_value >= seen,
+            segment.c.shard_offset == bindparam("lane_offset", type_=BigInteger),
+            segment.c.shard_step == bindparam("lane_step", type_=BigInteger),
+            text(here),
+        )
+        .values(max_value=max_value)
+    )
+
+
+def claim(
+    connection: Connection,
+    dialect: Dialect,
+    name: str,
+    size: int,
+    lane: Lane,
+    seen: int,
+    crossing: Crossing | None = None,
+) -> int | None:
+    """Claim the `size` ids of a lane above what is claimed: one statement, one round trip.
+
+    Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit,
+    below `seen`, of another lane, or was last written on another run of a server and there is no `crossing`.
+    """
+    span = size * lane.step
+    parameters = {"name": name, "span": span, "seen": seen, "lane_offset": lane.offset, "lane_step": lane.step}
+    if crossing is None:
+        return dialect.claim(connection, staying(dialect, dialect.is_here(connection)), parameters, name)
+    here, skip = crossing
+    crossed: dict[str, object] = {
+        **parameters,
+        "span": span + skip,
+        "seen": max(0, seen - skip),
+        "was": here.was,
+        "server": here.server,
+        "epoch": here.epoch,
+    }
+    return dialect.claim(connection, moving(dialect, dialect.server_here(connection)), crossed, name)
+
+
+@cache
+def staying(dialect: Dialect, here: str) -> Update:
+    return dialect.claim_statement(here)
+
+
+@cache
+def moving(dialect: Dialect, server: str) -> Update:
+    """The claim that takes a row to another run; the statement itself looks whether that is still the one."""
+    return dialect.claim_statement(WAS.format(server=server)).values(CROSSING)
+
+
+def claim_batch(connection: Connection, dialect: Dialect, wanted: Sequence[Wanted]) -> dict[str, int]:
+    """Claim for as many of these tags as can be had without waiting: the end of the window of each.
+
+    One tag cannot hold up the others, and two batches cannot wait for each other. What is not claimed (its row is
+    locked, missing, near its limit, or went back) is left to the claim of one tag; and so is all of a table that is
+    damaged, so that the claim of one tag finds out and says so.
+    """
+    rows = [dict(zip(FIELDS, (one.name, one.span, one.seen, *one.lane), strict=True)) for one in wanted]
+    claimed = dialect.claim_batch(connection, {"wanted": json.dumps(rows)})
+    ends = {name: end for name, end in claimed if type(end) is int}
+    return ends if len(ends) == len(claimed) else {}
+
+
+@cache
+def batch_statement(words: str, here: str) -> TextClause:
+    return text(words.format(here=here)).bindparams(bindparam("wanted"))
