@@ -18,7 +18,7 @@ from allocator.host import Host
 from allocator.service import pages, routes
 from allocator.service.auth import Book
 from allocator.service.compat import leaf, tinyid
-from allocator.service.console.console import Console
+from allocator.service.console.page_routes import Console
 from allocator.service.draws import Draws
 from allocator.service.handlers import Dispatch
 from allocator.service.hot_path import Front
@@ -47,7 +47,7 @@ def application(settings: ServeSettings) -> Front:
     watch = Watch(service, book, figures)
     refusals = Refusals(figures.refused)
     dispatch = Dispatch(book, refusals)
-    console = Console(settings, service, book, watch, figures, refusals) if settings.console else None
+    console = Console(settings, service.sequences, book, watch, figures, refusals) if settings.console else None
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:

@@ -6,7 +6,7 @@ However many tags callers make up, there are at most `MAX_TAGS` series of each k
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -24,20 +24,11 @@ OF_TAG = "tag "
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
-Refilled = Callable[[Collection[str], float], None]
-
-
-def nobody(tags: Collection[str], seconds: float) -> None:
-    """Ignore refills: no figures were asked for."""
-
-
 class Figures:
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         self._tags: set[str] = set()
         self._told: dict[tuple[str, str], int] = {}
-        self.refilled: Refilled = nobody
-        """Who else is told of the tags that a claim brought."""
         self.ids = Counter("allocator_ids", "Ids given out", ["scheme", "tag"], registry=registry)
         self.refusals = Counter("allocator_refusals", "Requests refused", ["status", "error"], registry=registry)
         self.claims = Histogram(
@@ -50,6 +41,9 @@ class Figures:
         gauge = self._gauge
         self.in_memory = gauge("allocator_ids_in_memory", "Ids of a tag that need no database", "livesum", "tag")
         self.lasting = gauge("allocator_seconds_in_memory", "How long they last at the rate seen", "livemin", "tag")
+        self.refill = gauge(
+            "allocator_refill_seconds", "How long the last claim of a tag took", "livemostrecent", "tag"
+        )
         self.days = gauge("allocator_days_left", "Until a tag or field runs out, at the rate seen", "livemin", "what")
         self.shards = gauge("allocator_shard_up", "1 for a shard that is in use", "livemin", "shard")
         self.lease = gauge(
@@ -62,7 +56,8 @@ class Figures:
 
     def claimed(self, what: str, outcome: str, seconds: float, tags: Collection[str] = ()) -> None:
         self.claims.labels(what, outcome).observe(seconds)
-        self.refilled(tags, seconds)
+        for tag in tags:
+            self.refill.labels(self.series(tag)).set(seconds)
 
     def refused(self, status: int, error: str) -> None:
         self.refusals.labels(str(status), error).inc()
@@ -88,25 +83,27 @@ class Figures:
         for tag, total in list(totals.items()):
             self.count(scheme, tag, total)
 
-    def text(self, sees: Callable[[str], bool]) -> bytes:
-        """The figures of all workers, in the format of Prometheus; those of a tag or type only if a token `sees` it."""
+    def collect(self) -> Iterable[Metric]:
+        """The figures of all workers."""
         folder = os.environ.get(FIGURES)
         if folder is None:
-            return generate_latest(seen(self._registry, sees))
+            return self._registry.collect()
         forget_the_dead(Path(folder), is_alive)
-        together = CollectorRegistry()
-        MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call]
-        return generate_latest(seen(together, sees))
+        return MultiProcessCollector(None, folder).collect()  # type: ignore[no-untyped-call, no-any-return]
+
+    def text(self, sees: Callable[[str], bool]) -> bytes:
+        """The figures of all workers, in the format of Prometheus; those of a tag or type only if a token `sees` it."""
+        return generate_latest(seen(self, sees))
 
 
-def seen(figures: CollectorRegistry, sees: Callable[[str], bool]) -> CollectorRegistry:
+def seen(figures: Figures, sees: Callable[[str], bool]) -> CollectorRegistry:
     found = CollectorRegistry(auto_describe=False)
     found.register(Seen(figures, sees))
     return found
 
 
 class Seen(Collector):
-    def __init__(self, figures: CollectorRegistry, sees: Callable[[str], bool]) -> None:
+    def __init__(self, figures: Figures, sees: Callable[[str], bool]) -> None:
         self._figures, self._sees = figures, sees
 
     def collect(self) -> Iterator[Metric]:

@@ -57,7 +57,7 @@ class Watch:
                 log.info("figures are not complete: %s", error)
             except Exception:
                 log.exception("figures are not complete")
-            await asyncio.sleep(SECOND)
+            await asyncio.sleep(SECOND - time() % SECOND)  # all workers at once, so that their totals belong together
 
     # -- every second, out of memory
 

@@ -54,7 +54,7 @@ PURE = {
 PURE |= {"math", "operator", "re", "types", "typing", "uuid"}
 """Of the standard library. hashlib is: the same bytes in give the same bytes out; keys and randomness are arguments."""
 
-CONSOLE = ("bit_drawing", "history", "tag_table", "formatting")
+CONSOLE = ("formatting", "tag_table")
 """The pure files of the room `service/console`."""
 DIGESTS = {"base64", "hmac"}
 

@@ -1,23 +1,13 @@
-"""Pages for people: what the service serves, how fast, for how long, and what to change.
+"""Pages for people, at `/` of the service.
 
-history   the last minutes of a rate and of refills, in a ring           pure
-rows      what is listed, from plain numbers                             pure
-words     numbers as people read them                                    pure
-bits      where the fields of an id stand                                pure
-access    sessions, and what a change must show                          pure, with the threat model
-
-pulse     what this worker measures once a second
-peers     what the workers of one service tell each other
-cached    what is read from the databases, for a while
-fleet     shards, nodes and leases as they are now
-board     all of these, brought together for a page
-
-visitors  whose request it is, and what may be shown to it
-assets    scripts and styles, under versioned names
-screen    a template, with the headers that every page has
-frames    what all pages have in common, and how a refusal looks
-views     the pages that show, by GET
-changes   what is changed, by POST
-signing   in and out
-routes    the table of all of these
+page_routes the table of paths, and what runs beside them
+views       pages that show something, by GET
+actions     changes, by POST
+sign_in     sessions and users, with the threat model
+rendering   templates, headers, static files, refusals
+formatting  numbers and ids as people read them           pure
+tag_table   rows, search, order, pages of the tags        pure
+tag_data    tags from the databases, with their rates
+live_rates  the last minutes, from the service's metrics
+cache       answers of the databases, kept for a while
 """

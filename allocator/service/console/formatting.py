@@ -1,8 +1,13 @@
-"""Numbers as people read them. Pure."""
+"""Numbers and ids as people read them. Pure."""
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import isinf
+from typing import NamedTuple
+
+from allocator.schemes.formats import FORMATS
+from allocator.schemes.readings import Reading
 
 THIN = "\u202f"
 """A space that does not break, between thousands."""
@@ -77,3 +82,19 @@ def part(value: int, limit: int) -> str:
     if share == 0:
         return f"0{THIN}%"
     return f"<{THIN}0.01{THIN}%" if share < 0.01 else f"{share:.2f}{THIN}%"
+
+
+class Bits(NamedTuple):
+    """A field of an id: `width` bits, the first of which is bit `left` counted from the sign."""
+
+    name: str
+    left: int
+    width: int
+
+
+def bits_of(reading: Reading) -> list[Bits]:
+    """Where the fields of an id are; empty for a scheme without bits to show."""
+    form = FORMATS.get(reading.scheme)
+    widths = form.layout.widths if form else {}
+    ends = accumulate(widths.values())
+    return [Bits(name, end - width, width) for (name, width), end in zip(widths.items(), ends, strict=True)]

@@ -1,8 +1,8 @@
-"""What is listed, from plain numbers: which tags, in which order, which page of them, what is said of each. Pure."""
+"""The table of the tags: its rows, which of them are searched for, their order and pages. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import ceil, inf
@@ -13,15 +13,22 @@ from allocator.schemes.tag import Tag
 
 PAGE = 50
 IDLE = 0.01
-"""Ids a second that are none."""
+"""Ids a second that count as none."""
 SOON_SECONDS = 3.0
 SOON_DAYS = 30.0
 
 NAME, RATE, MEMORY, DAYS, CLAIMED = SORTS = ("name", "rate", "memory", "days", "claimed")
 
 
+@dataclass(frozen=True, slots=True)
+class Query:
+    text: str = ""
+    sort: str = NAME
+    page: int = 1
+
+
 class Figure(NamedTuple):
-    """What is measured of a tag: ids a second, ids in memory, for how many seconds they last, the last claim's time."""
+    """Of one tag: ids a second, ids in memory, how many seconds they last, seconds of the last claim."""
 
     rate: float = 0.0
     held: int = 0
@@ -29,25 +36,9 @@ class Figure(NamedTuple):
     refill: float = 0.0
 
 
-def lasting(held: int, rate: float) -> float:
-    """Seconds that so many ids last."""
-    return held / rate if rate > IDLE else inf
-
-
-def sum_of(parts: Iterable[Figure]) -> Figure:
-    """Of all workers: each has ids of its own, so it is the one that runs dry first that counts."""
-    known = list(parts)
-    return Figure(
-        sum(one.rate for one in known),
-        sum(one.held for one in known),
-        min((one.lasting for one in known), default=inf),
-        max((one.refill for one in known), default=0.0),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One tag. `tag` is None while only memory knows it; days is None where nothing says how fast it is used up."""
+    """`tag` is None while only memory knows it; `days` is None where nothing says how fast it is used up."""
 
     name: str
     tag: Tag | None
@@ -63,18 +54,14 @@ class Row:
         return self.days is not None and self.days < SOON_DAYS
 
 
-def days_left(tag: Tag, rate: float, measured: float | None) -> float | None:
-    """As was measured over the last day; until that says something, as if the rate of the moment went on."""
-    if measured is not None and measured != inf:
-        return measured
-    if rate > IDLE:
-        return (tag.limit - tag.max_value) / rate / DAY
-    return None
-
-
-def row_of(name: str, tag: Tag | None, figure: Figure | None, measured: float | None) -> Row:
-    known = figure or Figure()
-    return Row(name, tag, known, None if tag is None else days_left(tag, known.rate, measured))
+def row_of(name: str, tag: Tag | None, figure: Figure | None, days: float | None) -> Row:
+    """days: measured over the last day; where that says nothing, the current rate does."""
+    figure = figure or Figure()
+    if tag is None:
+        days = None
+    elif days is None or days == inf:
+        days = (tag.limit - tag.max_value) / figure.rate / DAY if figure.rate > IDLE else None
+    return Row(name, tag, figure, days)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,41 +83,39 @@ class Page:
         return min(self.number * PAGE, self.found)
 
 
+def page_of(names: Sequence[str], query: Query, key: Callable[[str], float] | None) -> Page:
+    """`names` come in order, and stay so without a `key`."""
+    found = matching(names, query.text)
+    if key:
+        found.sort(key=key)
+    pages = max(1, ceil(len(found) / PAGE))
+    number = min(max(1, query.page), pages)
+    return Page(found[(number - 1) * PAGE : number * PAGE], number, pages, len(found), len(names))
+
+
 def matching(names: Iterable[str], text: str) -> list[str]:
-    """Those with `text` in them, whatever its case; with a `*`, those that it matches as a whole."""
+    """Names that contain the text, in any case; with a `*`, names that match as a whole."""
     wanted = text.strip().lower()
     if "*" in wanted:
         return [name for name in names if fnmatchcase(name.lower(), wanted)]
-    return [name for name in names if wanted in name.lower()] if wanted else list(names)
+    return [name for name in names if wanted in name.lower()]
 
 
-def page_of(names: Sequence[str], text: str, sort: str, number: int, values: Callable[[str], float]) -> Page:
-    """`names` come in order; another order puts the greatest values first, and those that need a look first."""
-    found = matching(names, text)
-    if sort != NAME:
-        found.sort(key=values)
-    pages = max(1, ceil(len(found) / PAGE))
-    at = min(max(1, number), pages)
-    return Page(found[(at - 1) * PAGE : at * PAGE], at, pages, len(found), len(names))
+def sort_key(sort: str, row: Callable[[str], Row]) -> Callable[[str], float] | None:
+    """The greatest rates and values come first, and the least seconds and days; None keeps the order of names."""
 
-
-def sorting(
-    sort: str, tags: Mapping[str, Tag], figures: Mapping[str, Figure], days: Mapping[str, float]
-) -> Callable[[str], float]:
-    """What a sort goes by, least first."""
-    none = Figure()
-
-    def of_days(name: str) -> float:
-        left = row_of(name, tags.get(name), figures.get(name), days.get(name)).days
+    def days(name: str) -> float:
+        left = row(name).days
         return inf if left is None else left
 
-    def of_claimed(name: str) -> float:
-        return -tags[name].max_value if name in tags else inf
+    def claimed(name: str) -> float:
+        tag = row(name).tag
+        return inf if tag is None else -tag.max_value
 
-    by: dict[str, Callable[[str], float]] = {
-        RATE: lambda name: -figures.get(name, none).rate,
-        MEMORY: lambda name: figures.get(name, none).lasting,
-        DAYS: of_days,
-        CLAIMED: of_claimed,
+    keys: dict[str, Callable[[str], float]] = {
+        RATE: lambda name: -row(name).figure.rate,
+        MEMORY: lambda name: row(name).figure.lasting,
+        DAYS: days,
+        CLAIMED: claimed,
     }
-    return by.get(sort, lambda name: 0.0)
+    return keys.get(sort)

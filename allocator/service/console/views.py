@@ -1,87 +1,109 @@
-"""The pages that show something, by GET: none of them changes anything."""
+"""Pages that show something, by GET. They change nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from allocator.database.store import Database
+from allocator.database.verbs import nodes
 from allocator.doctor import examine
-from allocator.errors import InvalidId, InvalidSetting
+from allocator.errors import AccessDenied, AllocatorError, InvalidId, InvalidSetting
+from allocator.fleet.discovery import Found, Roster, state_of
 from allocator.generators.inspect_id import inspect_id
 from allocator.rules.findings import Finding
+from allocator.rules.hosts import Hosts
 from allocator.rules.token import ADMINISTER, READ
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import check_tag
+from allocator.schemes.leases import Node, Worker
 from allocator.schemes.readings import Inspection
-from allocator.service.console.bit_drawing import bands
-from allocator.service.console.board import Asked, Board
-from allocator.service.console.cached import Cached
-from allocator.service.console.fleet_page import State, is_leased, look_at
-from allocator.service.console.frames import Frames
-from allocator.service.console.pulse import ALL
-from allocator.service.console.tag_table import SORTS
+from allocator.service.console.cache import Cache
+from allocator.service.console.formatting import NONE, bits_of
+from allocator.service.console.live_rates import ALL
+from allocator.service.console.rendering import Pages
+from allocator.service.console.sign_in import SignIn
+from allocator.service.console.tag_data import TagData
+from allocator.service.console.tag_table import SORTS, Query
 from allocator.service.refusal_log import NO_STORE
 from allocator.service.settings import ServeSettings
 
-QUICK = 5.0
-"""Seconds for each question of the doctor's, and to each shard."""
-FLEET_FOR, FINDINGS_FOR, AT_MOST_EACH = 10.0, 60.0, 5.0
-"""Seconds for which what was found stays; the last where somebody wants to look again."""
+TIMEOUT = 5.0
+"""Seconds for each question of the doctor, and to each shard."""
+FLEET_SECONDS, FINDINGS_SECONDS, EXAMINE_EACH = 10.0, 60.0, 5.0
+"""How long an answer is kept; the last one for who asks the doctor again."""
 MAX_ID_TEXT = 100
+NODES = 100
 
 
 class Views:
-    def __init__(self, frames: Frames, board: Board, settings: ServeSettings) -> None:
-        self._frames = frames
-        self._board = board
+    def __init__(self, sign_in: SignIn, pages: Pages, tags: TagData, settings: ServeSettings) -> None:
+        self._sign_in = sign_in
+        self._pages = pages
+        self._tags = tags
         self._urls, self._hosts = list(settings.urls), settings.shard_hosts
-        self.background = Background()
+        self._background = Background()
         """Threads that keep no process from ending, and no claim waiting."""
-        self._fleet: Cached[State] = Cached(self._look, FLEET_FOR)
-        self.findings: Cached[list[Finding]] = Cached(self._examine, FINDINGS_FOR)
+        self._fleet: Cache[Fleet] = Cache(self._read_fleet, FLEET_SECONDS)
+        self._findings: Cache[list[Finding]] = Cache(self._examine, FINDINGS_SECONDS)
 
-    async def _look(self) -> State:
-        return await asyncio.wrap_future(self.background.submit(look_at, self._urls, QUICK, self._hosts))
+    async def _read_fleet(self) -> Fleet:
+        return await asyncio.wrap_future(self._background.submit(read_fleet, self._urls, TIMEOUT, self._hosts))
 
     async def _examine(self) -> list[Finding]:
-        return await asyncio.wrap_future(self.background.submit(examine, self._urls, timeout=QUICK))
+        return await asyncio.wrap_future(self._background.submit(examine, self._urls, timeout=TIMEOUT))
+
+    def close(self) -> None:
+        self._background.close(0.0)
 
     async def tags(self, request: Request) -> Response:
-        visitor = await self._frames.visitor(request)
-        visitor.grant.check(READ, None)
-        asked = asked_of(request.query_params)
-        listing, held = await self._board.listing(visitor, asked)
-        template = "tags_live.html" if is_part(request) else "tags.html"
-        about: dict[str, Any] = {"asked": asked, "listing": listing, "held": held, "workers": self._board.workers}
-        about["is_part"] = is_part(request)
-        about["address"] = address_of(request)
-        return self._frames.show(request, visitor, template, **about)
+        user = await self._sign_in.user(request)
+        user.grant.check(READ, None)
+        query = query_of(request.query_params)
+        listing, cached = await self._tags.listing(user, query)
+        return self._pages.render(
+            request,
+            user,
+            template(request, "tags"),
+            query=query,
+            listing=listing,
+            cached=cached,
+            is_part=is_part(request),
+            address=address_of(request),
+        )
 
     async def tag(self, request: Request) -> Response:
-        visitor = await self._frames.visitor(request)
+        user = await self._sign_in.user(request)
         name = check_tag(request.path_params["tag"])
-        visitor.check_sees(name)
-        row, error = await self._board.row(name)
-        template = "tag_live.html" if is_part(request) else "tag.html"
-        about: dict[str, Any] = {"row": row, "error": error, "done": request.query_params.get("done", "")}
-        may = visitor.may(ADMINISTER, name)
-        return self._frames.show(request, visitor, template, **about, may_change=may, refusal="", given={})
+        user.check_sees(name)
+        row, error = await self._tags.row(name)
+        return self._pages.render(
+            request,
+            user,
+            template(request, "tag"),
+            row=row,
+            error=error,
+            done=request.query_params.get("done", ""),
+            may_change=user.may(ADMINISTER, name),
+            refusal="",
+            form={},
+        )
 
     async def series(self, request: Request) -> Response:
         """The history of a tag, or of all ids, for the plot."""
-        visitor = await self._frames.visitor(request)
+        user = await self._sign_in.user(request)
         name = request.query_params.get("tag", ALL)
         if name == ALL:
-            visitor.grant.check(READ, None if visitor.sees_all else "*")
+            user.grant.check(READ, None if user.sees_all else "*")
         else:
-            visitor.grant.check(READ, check_tag(name))
-        samples = await self._board.history(name)
+            user.grant.check(READ, check_tag(name))
+        samples = await self._tags.samples(name)
         columns = {
             "seconds": [one.second for one in samples],
             "rates": [round(one.rate, 2) for one in samples],
@@ -89,48 +111,64 @@ class Views:
         }
         return JSONResponse(columns, headers=dict(NO_STORE) | {"x-content-type-options": "nosniff"})
 
+    async def new(self, request: Request) -> Response:
+        """The form of a new tag."""
+        user = await self._sign_in.user(request)
+        if not user.may_create:
+            raise AccessDenied("this token may not administer")
+        return self._pages.render(request, user, "new.html", refusal="", form={})
+
     async def inspect(self, request: Request) -> Response:
-        visitor = await self._frames.visitor(request)
+        user = await self._sign_in.user(request)
         text = request.query_params.get("id", "").strip()
-        found, refusal = read(text)
-        template = "inspect_live.html" if is_part(request) else "inspect.html"
-        return self._frames.show(
-            request, visitor, template, text=text[:MAX_ID_TEXT], found=found, refusal=refusal, bands=bands
+        inspection, refusal = inspect(text)
+        return self._pages.render(
+            request,
+            user,
+            template(request, "inspect"),
+            text=text[:MAX_ID_TEXT],
+            inspection=inspection,
+            refusal=refusal,
+            bits_of=bits_of,
         )
 
     async def fleet(self, request: Request) -> Response:
-        visitor = await self._frames.visitor(request)
-        visitor.check_operator()
-        held = await self._fleet.get()
-        leased = partial(is_leased, clock=time.time())
-        template = "fleet_live.html" if is_part(request) else "fleet.html"
-        return self._frames.show(request, visitor, template, held=held, is_leased=leased, now=time.time())
+        user = await self._sign_in.user(request)
+        user.check_operator()
+        cached = await self._fleet.get()
+        return self._pages.render(request, user, template(request, "fleet"), cached=cached, now=time.time())
 
     async def doctor(self, request: Request) -> Response:
-        visitor = await self._frames.visitor(request)
-        visitor.check_operator()
-        held = await self.findings.get()
-        template = "doctor_live.html" if is_part(request) else "doctor.html"
-        return self._frames.show(request, visitor, template, held=held)
+        user = await self._sign_in.user(request)
+        user.check_operator()
+        cached = await self._findings.get()
+        return self._pages.render(request, user, template(request, "doctor"), cached=cached)
+
+    async def examine_again(self) -> None:
+        await self._findings.get(lifetime=EXAMINE_EACH)
 
 
 def is_part(request: Request) -> bool:
-    """Whether a part of a page is wanted, by one that is shown."""
+    """Whether htmx asks for the part of a page that changes."""
     return "hx-request" in request.headers
 
 
+def template(request: Request, name: str) -> str:
+    return f"{name}_live.html" if is_part(request) else f"{name}.html"
+
+
 def address_of(request: Request) -> str:
-    """As the browser calls us; taken as it is, since parsing a `Host` that is none may fail."""
+    """As the browser calls us; not parsed, since a malformed `Host` would fail."""
     return f"{request.scope['scheme']}://{request.headers.get('host', '')}"
 
 
-def asked_of(query: Mapping[str, Any]) -> Asked:
+def query_of(query: Mapping[str, Any]) -> Query:
     sort, page = query.get("sort", ""), query.get("page", "")
     number = int(page) if page.isdecimal() and page.isascii() and len(page) < 9 else 1
-    return Asked(query.get("q", "")[:64], sort if sort in SORTS else SORTS[0], number)
+    return Query(query.get("q", "")[:64], sort if sort in SORTS else SORTS[0], number)
 
 
-def read(text: str) -> tuple[Inspection | None, str]:
+def inspect(text: str) -> tuple[Inspection | None, str]:
     """What an id says, or why it is none."""
     if not text:
         return None, ""
@@ -138,3 +176,48 @@ def read(text: str) -> tuple[Inspection | None, str]:
         return inspect_id(text), ""
     except (InvalidId, InvalidSetting) as error:
         return None, str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRow:
+    place: str
+    where: str
+    last: int | None
+    state: str
+    is_well: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """`shards` as the command `shards list` prints them; `error` says why the fleet cannot be read as a whole."""
+
+    shards: list[ShardRow]
+    nodes: list[Node]
+    workers: list[Worker]
+    error: AllocatorError | None = None
+
+
+def read_fleet(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> Fleet:
+    """On connections of its own. Blocking."""
+    roster = Roster([Database(url, timeout, shard_hosts=shard_hosts) for url in urls])
+    try:
+        shards = roster.shards()
+        lead = next((one.database for one in shards if not one.error and is_lead(one)), None)
+        numbered = lead.run(nodes.fetch_newest, NODES) if lead else []
+        workers = lead.run(nodes.fetch_workers) if lead else []
+        return Fleet([shard_row(one) for one in shards], numbered, workers)
+    except AllocatorError as error:
+        return Fleet([], [], [], error)
+    finally:
+        roster.close()
+
+
+def is_lead(shard: Found) -> bool:
+    """The first shard holds the nodes and leases of a fleet; a single database has no row, and holds them itself."""
+    return shard.row is None or (shard.row.numbering.offset == 1 and not shard.row.joining)
+
+
+def shard_row(shard: Found) -> ShardRow:
+    row = shard.row
+    place = f"{row.numbering.offset} of {row.numbering.step}" if row and not row.joining else NONE
+    return ShardRow(place, shard.where, shard.last if row else None, state_of(shard), shard.is_well)

@@ -1,0 +1,90 @@
+"""The tags as pages show them: from the databases, kept for a while, with the rates of the last seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+
+from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.schemes.tag import Tag
+from allocator.service.console.cache import PATIENCE, Cache, Cached
+from allocator.service.console.live_rates import LiveRates, Sample
+from allocator.service.console.sign_in import User
+from allocator.service.console.tag_table import Page, Query, Row, page_of, row_of, sort_key
+from allocator.service.readiness import Watch
+from allocator.service.sequences import Sequences
+
+LIFETIME = 3.0
+"""Seconds after which the tags are read again."""
+AWAY_SECONDS = 4.0
+"""Seconds after a failure for which a page of one tag does not wait for the databases itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """rate: of ids of every kind for who sees all, else of the user's tags. shortest: the tag that runs dry first."""
+
+    page: Page
+    rows: list[Row]
+    rate: float
+    shortest: Row | None
+
+
+class TagData:
+    def __init__(self, sequences: Sequences, rates: LiveRates, watch: Watch) -> None:
+        self._sequences = sequences
+        self._rates = rates
+        self._watch = watch
+        self.tags: Cache[dict[str, Tag]] = Cache(self._load_tags, LIFETIME)
+
+    async def _load_tags(self) -> dict[str, Tag]:
+        return {tag.name: tag for tag in await self._sequences.all()}
+
+    async def samples(self, name: str) -> list[Sample]:
+        await self._rates.watch()
+        return self._rates.samples(name)
+
+    async def listing(self, user: User, query: Query) -> tuple[Listing, Cached[dict[str, Tag]]]:
+        """Sorting ten thousand tags is done on a thread: ids are served meanwhile."""
+        await self._rates.watch()
+        cached = await self.tags.get()
+        return await asyncio.to_thread(self._listing, user, query, cached.value or {}), cached
+
+    def _listing(self, user: User, query: Query, tags: Mapping[str, Tag]) -> Listing:
+        rate, figures = self._rates.figures()
+        names = sorted(tags.keys() | figures.keys())
+        if not user.sees_all:
+            names = [name for name in names if user.sees(name)]
+            figures = {name: figures[name] for name in names if name in figures}
+            rate = sum(figure.rate for figure in figures.values())
+        days = self._watch.days
+
+        def row(name: str) -> Row:
+            return row_of(name, tags.get(name), figures.get(name), days.get(name))
+
+        page = page_of(names, query, sort_key(query.sort, row))
+        shortest = min(figures, key=lambda name: figures[name].lasting, default=None)
+        is_drawn = shortest is not None and figures[shortest].lasting < inf
+        return Listing(page, [row(name) for name in page.names], rate, row(shortest) if shortest and is_drawn else None)
+
+    async def row(self, name: str) -> tuple[Row, AllocatorError | None]:
+        """A tag as it is now; as it was read last, and why, while the databases do not answer. Raises `UnknownTag`."""
+        await self._rates.watch()
+        tag, error = await self._tag(name)
+        _, figures = self._rates.figures()
+        return row_of(name, tag, figures.get(name), self._watch.days.get(name)), error
+
+    async def _tag(self, name: str) -> tuple[Tag | None, AllocatorError | None]:
+        error = self.tags.recent_failure(AWAY_SECONDS)
+        if error is None:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    return await self._sequences.get(name), None
+            except TimeoutError:
+                error = DatabaseUnavailable("the databases do not answer")
+            except DatabaseUnavailable as away:
+                error = away
+        known = (await self.tags.get(0.0)).value or {}
+        return known.get(name), error

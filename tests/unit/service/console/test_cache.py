@@ -1,0 +1,137 @@
+"""What is kept for a while."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from allocator import DatabaseUnavailable
+from allocator.service.console.cache import RETRY_AFTER, Cache
+
+
+class Source:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.asked = 0
+        self.answer: object = "one"
+
+    async def load(self) -> object:
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def cache(self) -> Cache[object]:
+        return Cache(self.load, 10.0, lambda: self.now)
+
+
+def test_it_is_read_once_for_all_who_ask_within_its_time():
+    async def run() -> None:
+        source = Source()
+        cache = source.cache()
+        found = await asyncio.gather(*(cache.get() for _ in range(5)))
+        assert ({one.value for one in found}, source.asked) == ({"one"}, 1)
+        source.now += 9.9
+        await cache.get()
+        assert source.asked == 1
+        source.now += 0.1
+        await cache.get()
+        assert source.asked == 2
+        cache.invalidate()
+        await cache.get()
+        assert source.asked == 3
+        source.now += 3
+        await cache.get(lifetime=2.0)
+        assert source.asked == 4
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("error", [DatabaseUnavailable("away"), RuntimeError("can't start new thread")])
+def test_what_was_read_last_stays_while_it_fails(error):
+    async def run() -> None:
+        source = Source()
+        cache = source.cache()
+        await cache.get()
+        source.now, source.answer = source.now + 20, error
+        found = await cache.get()
+        assert (found.value, found.age) == ("one", 20.0)
+        assert isinstance(found.error, DatabaseUnavailable)
+        await cache.get()
+        assert source.asked == 2  # not again at once
+        source.now, source.answer = source.now + RETRY_AFTER, "two"
+        await cache.get()
+        await asyncio.sleep(0)
+        found = await cache.get()
+        assert (found.value, found.error) == ("two", None)
+
+    asyncio.run(run())
+
+
+def test_what_was_forgotten_keeps_its_age_while_it_cannot_be_read_anew():
+    async def run() -> None:
+        source = Source()
+        cache = source.cache()
+        await cache.get()
+        cache.invalidate()
+        source.now, source.answer = source.now + 1, DatabaseUnavailable("away")
+        found = await cache.get()
+        assert (found.value, found.age, source.asked) == ("one", 1.0, 2)
+        source.now, source.answer = source.now + RETRY_AFTER, "two"
+        await cache.get()  # it is still to be read anew, long before its time
+        await asyncio.sleep(0)
+        assert (await cache.get()).value == "two"
+
+    asyncio.run(run())
+
+
+def test_a_reading_that_began_before_a_change_does_not_count_as_one_after_it():
+    async def run() -> None:
+        going, asked = asyncio.Event(), 0
+
+        async def load() -> int:
+            nonlocal asked
+            asked += 1
+            seen = asked
+            await going.wait()
+            return seen
+
+        cache = Cache(load, 10.0)
+        assert (await cache.get(patience=0.0)).is_loading
+        cache.invalidate()
+        going.set()
+        assert (await cache.get()).value == 1
+        assert (await cache.get()).value == 2
+
+    asyncio.run(run())
+
+
+def test_a_failure_of_long_ago_says_nothing():
+    async def run() -> None:
+        source = Source()
+        source.answer = DatabaseUnavailable("away")
+        cache = source.cache()
+        await cache.get()
+        assert cache.recent_failure(4.0)
+        source.now += 4
+        assert cache.recent_failure(4.0) is None
+
+    asyncio.run(run())
+
+
+def test_a_page_does_not_wait_for_ever():
+    async def run() -> None:
+        hanging = asyncio.Event()
+
+        async def load() -> str:
+            await hanging.wait()
+            return "late"
+
+        cache = Cache(load, 10.0)
+        found = await cache.get(patience=0.0)
+        assert (found.value, found.is_loading) == (None, True)
+        hanging.set()
+        assert (await cache.get()).value == "late"
+
+    asyncio.run(run())

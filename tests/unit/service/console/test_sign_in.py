@@ -1,0 +1,196 @@
+"""Sessions, and whose session or token a request of the console bears."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from itsdangerous import TimestampSigner
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from allocator.rules.token import ANONYMOUS, VERBS, Token, digest_of
+from allocator.service.auth import Book
+from allocator.service.console.sign_in import (
+    LIFETIME,
+    Sessions,
+    SignIn,
+    User,
+    cookie_name,
+    cookie_of,
+    is_from_us,
+    own_path,
+)
+from allocator.service.console.views import address_of
+from allocator.service.problems import Unauthorized
+
+SESSIONS = Sessions(b"k" * 32)
+HOST = "ids.example"
+DIGEST = bytes(range(32))
+
+
+def token(name: str) -> Token:
+    return Token(1, name, digest_of(name.encode()), VERBS, ("*",), None, None, datetime.now(UTC))
+
+
+def session_of(name: str) -> str:
+    return SESSIONS.issue(bytes.fromhex(digest_of(name.encode())))
+
+
+def request_of(host: str = HOST, **headers: str) -> Request:
+    pairs = [(name.encode(), value.encode()) for name, value in ({"host": host} | headers).items()]
+    return Request(
+        {"type": "http", "method": "GET", "scheme": "http", "path": "/", "query_string": b"", "headers": pairs}
+    )
+
+
+def book(tokens: list[Token]) -> Book:
+    return Book(lambda: (list(tokens), True), 1, False)
+
+
+def sign_in(known: Book, pages: Any = None) -> SignIn:
+    return SignIn(known, SESSIONS, pages)
+
+
+def user(*known: str, **headers: str) -> User:
+    async def run() -> User:
+        found = book([token(name) for name in known])
+        await found.refresh()
+        return await sign_in(found).user(request_of(**headers))
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("authorization", "name"),
+    [
+        ("Basic dXNlcjpwYXNz", "browser"),
+        ("Digest x", "browser"),
+        ("Bearer script", "script"),
+        ("bearer script", "script"),
+    ],
+)
+def test_a_bearer_token_stands_before_the_session_and_nothing_else_does(authorization, name):
+    cookie = f"allocator={session_of('browser')}"
+
+    assert user("browser", "script", authorization=authorization, cookie=cookie).name == name
+
+
+def test_what_is_sent_for_a_proxy_is_no_token():
+    assert user("x", ANONYMOUS, authorization="Basic x").token.name == ANONYMOUS
+    with pytest.raises(Unauthorized):
+        user("x", authorization="Basic x")
+    with pytest.raises(Unauthorized):
+        user("x", ANONYMOUS, authorization="Bearer wrong")
+
+
+def test_a_session_that_another_worker_made_of_a_new_token_is_looked_for(monkeypatch):
+    monkeypatch.setattr("allocator.service.auth.AT_ONCE", 0.0)
+    tokens: list[Token] = []
+
+    async def run() -> str:
+        found = book(tokens)
+        await found.refresh()
+        tokens.append(token("new"))
+        return (await sign_in(found).user(request_of(cookie=f"allocator={session_of('new')}"))).name
+
+    assert asyncio.run(run()) == "new"
+
+
+def test_a_host_that_is_none_breaks_no_page(monkeypatch):
+    def fail(request: Request) -> None:
+        raise ValueError("Invalid IPv6 URL")
+
+    for name in ("url", "base_url"):
+        monkeypatch.setattr(Request, name, property(fail))
+    shown: dict[str, Any] = {}
+    pages = SimpleNamespace(render=lambda *given, **values: shown.update(values) or HTMLResponse())
+    request = request_of("[::1")
+    asyncio.run(sign_in(book([]), pages).show(request))
+
+    assert shown["is_plain"]
+    assert cookie_of(request) == "allocator-1"
+    assert address_of(request) == "http://[::1"
+
+
+# -- sessions
+
+
+def test_a_session_opens_with_its_key_while_it_lasts(monkeypatch):
+    clock = [1000]
+    monkeypatch.setattr(TimestampSigner, "get_timestamp", lambda self: clock[0])
+    sessions = Sessions(b"k" * 32)
+    cookie = sessions.issue(DIGEST)
+
+    assert sessions.digest(cookie) == DIGEST
+    assert Sessions(b"j" * 32).digest(cookie) is None
+    clock[0] += LIFETIME - 1
+    assert sessions.digest(cookie) == DIGEST
+    clock[0] += 1
+    assert sessions.digest(cookie) is None
+
+
+def test_no_part_of_a_session_can_be_changed():
+    sessions = Sessions(b"k" * 32)
+    cookie = sessions.issue(DIGEST)
+    for at in range(len(cookie)):
+        other = "0" if cookie[at] != "0" else "1"
+        forged = cookie[:at] + other + cookie[at + 1 :]
+        assert sessions.digest(forged) is None
+    for text in ("", ".", "a.b.c.d", "é.é", "\udcff", cookie[:-1], f"{cookie}.x"):
+        assert sessions.digest(text) is None
+
+
+def test_a_proof_is_good_for_its_session_and_is_no_session():
+    sessions = Sessions(b"k" * 32)
+    ours, theirs = sessions.issue(DIGEST), sessions.issue(DIGEST)
+
+    assert sessions.is_proof(sessions.proof(ours), ours)
+    assert not sessions.is_proof(sessions.proof(theirs), ours)
+    for text in ("", "é", "\udcff", "!"):
+        assert not sessions.is_proof(text, ours)
+    assert sessions.proof(ours) != ours.rpartition(".")[2]
+    assert sessions.digest(f"{ours.rpartition('.')[0]}.{sessions.proof(ours.rpartition('.')[0])}") is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_ours"),
+    [
+        ({"sec-fetch-site": "same-origin"}, True),
+        ({"sec-fetch-site": "same-site"}, False),
+        ({"sec-fetch-site": "none"}, False),
+        ({"sec-fetch-site": "cross-site", "origin": "http://here", "host": "here"}, False),
+        ({"origin": "https://here:8000", "host": "here:8000"}, True),
+        ({"origin": "https://here:8001", "host": "here:8000"}, False),
+        ({"origin": "null", "host": "null"}, False),
+        ({"host": "here"}, False),
+        ({}, False),
+    ],
+)
+def test_where_a_change_comes_from(headers, is_ours):
+    assert is_from_us(headers) is is_ours
+
+
+def test_names_of_cookies_tell_services_of_one_machine_apart():
+    assert cookie_name("http", "127.0.0.1:8000") == "allocator-8000"
+    assert cookie_name("https", "ids.example:8443") == "__Host-allocator-8443"
+    assert cookie_name("https", "ids.example") == "__Host-allocator"
+
+
+@pytest.mark.parametrize(
+    ("given", "there"),
+    [
+        ("/console/fleet", "/console/fleet"),
+        ("/?q=a", "/?q=a"),
+        ("", "/"),
+        ("//evil", "/"),
+        ("/\\evil", "/"),
+        ("x", "/"),
+        ("/a\nb", "/"),
+    ],
+)
+def test_where_to_go_after_signing_in(given, there):
+    assert own_path(given) == there
