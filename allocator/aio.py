@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 from time import monotonic
@@ -12,14 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.aio_tags import AsyncTags
-from allocator.errors import AllocatorError, InvalidSetting, Uncopyable
+from allocator.errors import InvalidSetting, Uncopyable
 from allocator.generators.column_default import of_a_row
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Supply
 from allocator.rules.failover import Margin
-from allocator.runtime.forks import catch_up
-from allocator.runtime.waiting import ended
-from allocator.runtime.worker_pool import Background
+from allocator.runtime.waiting import drawn_async, ended
 from allocator.schemes.checks import check_count
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.retry import Wait
@@ -66,11 +63,10 @@ class AsyncSequence(Uncopyable):
         """As of `Sequence`."""
         return of_a_row
 
-    def next_in(self, connection: Any) -> int:
-        """As `Sequence.next_in`."""
+    def _next_in(self, connection: Any) -> int:
         if not connection.dialect.is_async:
             raise self._blocking()
-        return self._supply.next_in(connection)
+        return self._supply._next_in(connection)
 
     def _blocking(self) -> InvalidSetting:
         return InvalidSetting(
@@ -94,7 +90,7 @@ class AsyncSequence(Uncopyable):
         """As `Sequence.reserve`. A cancelled call burns the block."""
         supply = self._supply
         start = partial(supply._start_reserve, count)
-        return await drawn(start, supply._background, supply._terms.timeout, supply._overdue)
+        return await drawn_async(start, supply._background, supply._terms.timeout, supply._overdue)
 
     async def __aiter__(self) -> AsyncIterator[int]:
         """Ids without end: `async for id in sequence`. As of any generator, an error is its end."""
@@ -108,7 +104,7 @@ class AsyncSequence(Uncopyable):
 
 
 async def refill(supply: Supply) -> int:
-    """As `sequence.refill`, without blocking the loop."""
+    """As `Supply._next`, without blocking the loop."""
     end = monotonic() + supply._terms.timeout
     while True:
         step = supply._advance()
@@ -121,22 +117,6 @@ async def refill(supply: Supply) -> int:
             await asyncio.sleep(min(step.seconds, left))
         elif await ended(step, left):
             supply._raise_unless_passing(step.result())
-
-
-async def drawn(
-    start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
-) -> T:
-    """As `sequence.drawn`, without blocking the loop."""
-    catch_up()
-    while True:
-        process, future = background.closed, start()
-        try:
-            if not await ended(future, seconds):
-                raise overdue()
-        finally:
-            future.cancel()  # what has begun is burnt
-        if process is background.closed:
-            return future.result()
 
 
 class Settings(TypedDict, total=False):
@@ -215,13 +195,13 @@ class AsyncAllocator(Uncopyable):
         """As `Allocator.ticket`. A cancelled call burns the ticket."""
         ids = self._allocator
         start = partial(ids._start_ticket, kind)
-        return await drawn(start, ids._background, ids._terms.timeout, ids._overdue)
+        return await drawn_async(start, ids._background, ids._terms.timeout, ids._overdue)
 
     async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What blocking work brings within `timeout`; what it brings later is burnt."""
         ids = self._allocator
         start = partial(ids._background.submit, work, *args, **kwargs)
-        return await drawn(start, ids._background, ids._terms.timeout, ids._overdue)
+        return await drawn_async(start, ids._background, ids._terms.timeout, ids._overdue)
 
     def sequence(self, tag: str) -> AsyncSequence:
         """The handle of one tag; not awaited, since nothing is asked of the database."""

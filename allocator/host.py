@@ -12,7 +12,7 @@ from itertools import islice
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
-from allocator.aio import AsyncAllocator, drawn
+from allocator.aio import AsyncAllocator
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.fleet import Fleet
 from allocator.generators import sequence as generator
@@ -20,6 +20,7 @@ from allocator.generators.backend_protocol import Backend
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply
 from allocator.rules.hosts import Hosts
+from allocator.runtime.waiting import drawn_async
 from allocator.schemes.layout import Layout
 from allocator.schemes.residues import Seen
 from allocator.schemes.snowflake import Lease, LeaseClaim
@@ -138,7 +139,7 @@ class Host(AsyncAllocator):
         """
         supply, ids = self._hosted.sequence(tag), self._hosted
         start = partial(supply._start_claim, size, seen, exact)
-        return await drawn(start, ids._background, ids._terms.timeout, supply._overdue)
+        return await drawn_async(start, ids._background, ids._terms.timeout, supply._overdue)
 
     async def register_node(self) -> int:
         """A new node number, of the caller alone."""

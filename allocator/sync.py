@@ -13,14 +13,15 @@ from allocator.backend import backend_of, overdue
 from allocator.errors import DatabaseUnavailable, InvalidSetting, Uncopyable
 from allocator.fleet.tags import Tags
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.batching import Refills
+from allocator.generators.batching import Batching
 from allocator.generators.meteor import MeteorSupply
-from allocator.generators.sequence import Sequence, drawn, refill
+from allocator.generators.sequence import Sequence
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
 from allocator.rules.failover import Margin, margin_of
 from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
+from allocator.runtime.waiting import drawn
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import MAX_ID, check_seconds, check_tag, shown
 from allocator.schemes.meteor import MeteorSettings
@@ -75,8 +76,8 @@ class Allocator(Uncopyable):
         "__weakref__",
         "_backend",
         "_background",
+        "_batching",
         "_meteor",
-        "_refills",
         "_sequences",
         "_serving",
         "_snowflake",
@@ -124,7 +125,7 @@ class Allocator(Uncopyable):
                 hosts_from(shard_hosts),
             )
         )
-        self._refills = Refills(self._backend, self._background)
+        self._batching = Batching(self._backend, self._background)
         self._serving: dict[str, Iterator[int]] = {}
         self._sequences: dict[str, Sequence] = {}
         shared = (self._backend, self._background, self._terms)
@@ -145,7 +146,7 @@ class Allocator(Uncopyable):
         try:
             return next(self._serving[tag])
         except (StopIteration, KeyError, TypeError):
-            return refill(self.sequence(tag))
+            return self.sequence(tag)._next()
 
     def next_ids(self, tag: str, count: int) -> list[int]:
         """The next 1 to 10000 ids of `tag`, increasing."""
@@ -162,7 +163,7 @@ class Allocator(Uncopyable):
         except (KeyError, TypeError):
             template = replace(self._template, name=check_tag(tag))
         fresh = self._sequence_type(
-            template, self._backend, self._background, self._terms, self._serving, self, self._refills.ask
+            template, self._backend, self._background, self._terms, self._serving, self, self._batching
         )
         return self._sequences.setdefault(template.name, fresh)
 
@@ -175,7 +176,7 @@ class Allocator(Uncopyable):
         try:
             return next(self._meteor._values)
         except StopIteration:
-            return refill(self._meteor)
+            return self._meteor._next()
 
     def snowflake(self) -> int:
         """The next snowflake id, under a worker that is leased from the database together with a range of time.
@@ -189,7 +190,7 @@ class Allocator(Uncopyable):
                 return next(supply._values)
             except StopIteration:
                 pass
-        return refill(supply)
+        return supply._next()
 
     def ticket(self, kind: str) -> int:
         """The next ticket of a type: one row's auto-increment value, drawn from the database by this call.
@@ -230,7 +231,7 @@ class Allocator(Uncopyable):
     def after_fork(self) -> None:
         """Called in a forked child, before anything else runs there."""
         self._background.renew()
-        self._refills.renew()
+        self._batching.renew()
         for supply in self._supplies():
             supply._renew()
         self._backend.abandon()

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any
 
 from allocator.errors import DatabaseUnavailable
-from allocator.generators.batching import MOST, TRIES
+from allocator.generators.batching import MAX_BATCH, TRIES
 from allocator.runtime.worker_pool import THREADS
 from allocator.schemes.retry import Wait
 from allocator.schemes.segment import Claim, Segments
@@ -182,7 +182,7 @@ class World:
             if process.alone:
                 self._ask(process, [process.alone.popleft()])
             else:
-                self._ask(process, [process.waiting.popleft() for _ in range(min(MOST, len(process.waiting)))])
+                self._ask(process, [process.waiting.popleft() for _ in range(min(MAX_BATCH, len(process.waiting)))])
 
     # -- the database
 

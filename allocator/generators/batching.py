@@ -9,15 +9,15 @@ other's rows one by one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
 
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.segment_supply import Refill
+from allocator.generators.sequence import Sequence
+from allocator.generators.supply import Request
 from allocator.runtime.worker_pool import Background
 
-MOST = 200
-"""So many tags are claimed together at most: while that takes place, nobody else can claim of them."""
+MAX_BATCH = 200
+"""Tags that are claimed together at most: while that takes place, nobody else can claim of them."""
 
 TRIES = 2
 """How often a tag that was left out is gathered again."""
@@ -27,8 +27,11 @@ STRIKES = 3
 server, or one that is merely like it, does not know the words."""
 
 
-class Refills:
-    """Of all tags of an allocator."""
+Waiting = tuple[Sequence, Request]
+
+
+class Batching:
+    """Gathers the claims of all tags of an allocator."""
 
     def __init__(self, backend: Backend, background: Background) -> None:
         self._backend = backend
@@ -37,69 +40,76 @@ class Refills:
 
     def renew(self) -> None:
         """In a forked child: what waits is the parent's."""
-        self._waiting: deque[Refill] = deque()
+        self._waiting: deque[Waiting] = deque()
         self._strikes = 0
 
-    def ask(self, refill: Refill) -> None:
-        self._waiting.append(refill)
+    def add(self, sequence: Sequence, request: Request) -> None:
+        self._waiting.append((sequence, request))
         self._background.submit(self._run)
 
     def _run(self) -> None:
-        refills = self._take()
-        if len(refills) > 1:
-            self._together(refills)
-        elif refills:
-            refills[0].alone()
+        batch = self._take()
+        if len(batch) > 1:
+            self._claim_together(batch)
+        elif batch:
+            sequence, request = batch[0]
+            sequence._run(request)
 
-    def _take(self) -> list[Refill]:
-        taken: list[Refill] = []
+    def _take(self) -> list[Waiting]:
+        batch: list[Waiting] = []
         try:
-            while len(taken) < (MOST if self._strikes < STRIKES else 1):
-                taken.append(self._waiting.popleft())
+            while len(batch) < (MAX_BATCH if self._strikes < STRIKES else 1):
+                batch.append(self._waiting.popleft())
         except IndexError:
-            return taken
+            return batch
         if self._waiting:
             self._background.submit(self._run)
-        return taken
+        return batch
 
-    def _claimed(self, of: Mapping[str, Refill]) -> dict[str, range]:
-        unopened = [refill.supply for refill in of.values() if not refill.supply.opened]
-        if unopened:
-            create = unopened[0].may_create
-            for tag in self._backend.open_segments([supply.template for supply in unopened], create):
-                of[tag.name].supply.opened_as(tag)
-        claims = {tag: refill.sized() for tag, refill in of.items() if refill.supply.opened}
-        return self._backend.claim_segments(claims) if len(claims) > 1 else {}
-
-    def _together(self, refills: Sequence[Refill]) -> None:
-        of = {refill.supply.tag: refill for refill in refills}
+    def _claim_together(self, batch: list[Waiting]) -> None:
+        by_tag = {sequence.tag: (sequence, request) for sequence, request in batch}
         try:
-            found = self._claimed(of)
+            segments = self._claim(by_tag)
         except Exception:
-            self._one_first(*refills)
+            self._claim_one_first(*batch)
             return
         except BaseException as error:
-            for refill in refills:
-                refill.failed(error)
+            for sequence, request in batch:
+                sequence._fail(request, error)
             raise
         self._strikes = 0
-        rest = [refill for refill in refills if of[refill.supply.tag] is not refill or refill.supply.tag not in found]
-        for tag, segment in found.items():
-            of[tag].brought(segment)
-        for refill in rest:
-            if found and refill.left_out < TRIES:
-                self.ask(refill._replace(left_out=refill.left_out + 1))
+        for tag, segment in segments.items():
+            sequence, request = by_tag[tag]
+            sequence._succeed(request, segment)
+        for sequence, request in batch:
+            if sequence.tag in segments and by_tag[sequence.tag][1] is request:
+                continue
+            if segments and request.left_out < TRIES:
+                request.left_out += 1
+                self.add(sequence, request)
             else:
-                self._background.submit(refill.alone)
+                self._background.submit(sequence._run, request)
 
-    def _one_first(self, first: Refill, *rest: Refill) -> None:
+    def _claim(self, by_tag: dict[str, Waiting]) -> dict[str, range]:
+        unopened = [sequence for sequence, _ in by_tag.values() if not sequence._opened]
+        if unopened:
+            create = unopened[0]._terms.create_missing
+            for tag in self._backend.open_segments([sequence._template for sequence in unopened], create):
+                by_tag[tag.name][0]._configure(tag)
+        claims = {
+            tag: sequence._resized(request.claim) for tag, (sequence, request) in by_tag.items() if sequence._opened
+        }
+        return self._backend.claim_segments(claims) if len(claims) > 1 else {}
+
+    def _claim_one_first(self, first: Waiting, *rest: Waiting) -> None:
         """They could not be claimed together: one that is claimed alone shows whether the database is at fault."""
-        first.alone()
-        error = first.ended.result(0) if first.ended.done() else None
+        sequence, request = first
+        sequence._run(request)
+        error = request.ended.result(0) if request.ended.done() else None
         if isinstance(error, DatabaseUnavailable | DatabaseRefused):
-            for refill in rest:
-                refill.failed(error.again())
+            for sequence, request in rest:
+                sequence._fail(request, error.again())
             return
         self._strikes += 1
-        for refill in rest:
-            self._background.submit(refill.alone)
+        for sequence, request in rest:
+            self._background.submit(sequence._run, request)

@@ -7,9 +7,8 @@ import threading
 from collections.abc import Iterator
 from os import urandom
 from time import time
-from typing import Any
 
-from allocator.errors import AllocatorError, NotCopyable, Uncopyable
+from allocator.errors import NotCopyable, Uncopyable
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
@@ -28,7 +27,6 @@ from allocator.schemes.meteor import (
     RegisteredMeteor,
     begin,
 )
-from allocator.schemes.retry import Pace, Wait
 
 log = logging.getLogger("allocator")
 
@@ -98,21 +96,20 @@ class Meteor(Uncopyable):
 
 
 class MeteorSupply(Supply):
-    """Drives `RegisteredMeteor`: registers a node when the first id is asked for, and when one has come to its end."""
+    """Registers a node when the first id is asked for, and when one has come to its end."""
 
-    __slots__ = ("_backend", "_core", "_settings")
+    __slots__ = ("_settings",)
+
+    _core: RegisteredMeteor
 
     def __init__(
         self, backend: Backend, background: Background, terms: Terms, settings: MeteorSettings, owner: object
     ) -> None:
-        self._backend = backend
         self._settings = settings
-        self._core = RegisteredMeteor(LOST_AFTER * terms.timeout)
-        super().__init__(background, terms, owner)
+        super().__init__(backend, background, terms, owner)
 
-    @property
-    def _pace(self) -> Pace[Any]:
-        return self._core.pace
+    def _new_core(self) -> RegisteredMeteor:
+        return RegisteredMeteor(LOST_AFTER * self._terms.timeout)
 
     def _name(self) -> str:
         return "meteor"
@@ -124,10 +121,7 @@ class MeteorSupply(Supply):
             values: Iterator[int] | None = self._core.take()
             return None if values is None else self._serve(values)
 
-    def _want(self, now: float) -> NodeClaim | Wait | None:
-        return self._core.want(now)
-
-    def _work(self, request: NodeClaim) -> MeteorBlocks:
+    def _work(self, claim: NodeClaim) -> MeteorBlocks:
         settings = self._settings
         second = begin(time(), settings.epoch, settings.layout)  # before a number is used up for nothing
         node = self._backend.register_node()
@@ -135,12 +129,5 @@ class MeteorSupply(Supply):
             log.warning("meteor: %s", warning)
         return MeteorBlocks(node, second, fresh_seed(), settings.epoch, settings.layout)
 
-    def _granted(self, request: NodeClaim, result: MeteorBlocks, now: float) -> None:
-        self._core.granted(request, result)
-
-    def _refused(self, request: NodeClaim, error: AllocatorError, now: float) -> None:
-        self._core.failed(request, error, now)
-
-    def _renew(self) -> None:
-        self._core = RegisteredMeteor(LOST_AFTER * self._terms.timeout)
-        super()._renew()
+    def _granted(self, claim: NodeClaim, result: MeteorBlocks, now: float) -> None:
+        self._core.granted(claim, result)

@@ -1,43 +1,63 @@
-"""The ids of one tag, blocking; and the ways to wait that all blocking calls share."""
+"""The ids of one tag."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from itertools import islice
+from operator import length_hint
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from allocator.errors import AllocatorError
+from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
+from allocator.generators.backend_protocol import Backend
 from allocator.generators.column_default import check_each_row, check_not_held, of_a_row
-from allocator.generators.segment_supply import SegmentSupply
-from allocator.generators.supply import Ended, Supply
-from allocator.runtime.forks import catch_up
-from allocator.runtime.waiting import pause, result_of
+from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms
+from allocator.runtime.waiting import drawn
 from allocator.runtime.worker_pool import Background
-from allocator.schemes.checks import check_count
-from allocator.schemes.retry import Wait
+from allocator.schemes.checks import check_count, check_reserve
+from allocator.schemes.residues import Seen, merged
+from allocator.schemes.segment import Claim, Segments
+from allocator.schemes.tag import Tag
 
-T = TypeVar("T")
-
-WAIT_SLICE = 1.0
-"""Seconds after which a waiting call looks round: a signal may come just before it waits, and is seen after it."""
+if TYPE_CHECKING:
+    from allocator.generators.batching import Batching
 
 
-class Sequence(SegmentSupply):
+class Sequence(Supply):
     """The ids of one tag, for a caller that uses it often. Made by `Allocator.sequence`.
 
     Safe to use from several threads; each thread sees increasing ids.
     """
 
-    __slots__ = ()
+    __slots__ = ("_batching", "_opened", "_serving", "_template", "tag")
+
+    _core: Segments
+
+    def __init__(
+        self,
+        template: Tag,
+        backend: Backend,
+        background: Background,
+        terms: Terms,
+        serving: dict[str, Iterator[int]],
+        owner: object = None,
+        batching: Batching | None = None,
+    ) -> None:
+        self.tag = template.name
+        self._template = template
+        self._batching = batching
+        self._serving = serving
+        """For each tag what is being served: the shortest way from a tag to an id."""
+        self._opened = False
+        super().__init__(backend, background, terms, owner)
 
     def next_id(self) -> int:
         """The next id. Errors as of `Allocator.next_id`."""
         try:
             return next(self._values)
         except StopIteration:
-            return refill(self)
+            return self._next()
 
     def __call__(self, context: Any = None, /) -> int:
         """The next id, so that a sequence can be the default of a column: `Column(default=ids.sequence("order"))`.
@@ -54,20 +74,20 @@ class Sequence(SegmentSupply):
         except (AttributeError, StopIteration):  # or a context of another kind
             pass
         check_each_row(context, self._name())
-        return self.next_in(context.root_connection)
+        return self._next_in(context.root_connection)
 
     @property
     def __func__(self) -> Callable[[object], int]:
         """Where SQLAlchemy looks for how many arguments a default takes: it would not pass its context otherwise."""
         return of_a_row
 
-    def next_in(self, connection: Any) -> int:
+    def _next_in(self, connection: Any) -> int:
         """The next id, for a row that is written by this connection of SQLAlchemy's."""
         try:
             return next(self._values)
         except StopIteration:
             check_not_held(connection, getattr(self._backend, "files", ()), self._name())
-            return refill(self)
+            return self._next()
 
     def next_ids(self, count: int) -> list[int]:
         """The next 1 to 10000 ids, increasing. Errors as of `Allocator.next_id`, and `InvalidCount`.
@@ -78,7 +98,7 @@ class Sequence(SegmentSupply):
         core = self._core
         ids = list(islice(self._values, count))
         while len(ids) < count:
-            ids.append(refill(self))
+            ids.append(self._next())
             if core is not self._core:  # forked while it waited, as in a signal handler: the ids are the parent's too
                 return self.next_ids(count)
             ids += islice(self._values, count - len(ids))
@@ -96,48 +116,133 @@ class Sequence(SegmentSupply):
         while True:
             for value in self._values:  # noqa: UP028 - a tenth faster than `yield from`
                 yield value
-            yield refill(self)
+            yield self._next()
 
     def __repr__(self) -> str:
         return f"<Sequence {self.tag}>"
 
+    # -- segments
 
-def refill(supply: Supply) -> int:
-    """The next id after what was being served: from memory, or else from the database within the timeout."""
-    end = monotonic() + supply._terms.timeout
-    while True:
-        step = supply._advance()
-        if isinstance(step, int):
-            return step
-        left = end - monotonic()
-        if left <= 0:
-            raise supply._overdue(step)
-        if isinstance(step, Wait):
-            pause(supply._background.closed, min(step.seconds, left))
-        else:
-            supply._raise_unless_passing(outcome(step, min(left, WAIT_SLICE)))
+    def _new_core(self) -> Segments:
+        return Segments(self._terms.runway, LOST_AFTER * self._terms.timeout)
 
+    def _name(self) -> str:
+        return f"tag {self.tag!r}"
 
-def outcome(ended: Ended, seconds: float) -> AllocatorError | None:
-    try:
-        return result_of(ended, seconds)
-    except TimeoutError:
-        return None
+    def _publish(self, values: Iterable[int]) -> int | None:
+        first = self._serve(values)
+        self._serving[self.tag] = self._values
+        return first
 
-
-def drawn(
-    start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
-) -> T:
-    """What a thread brings within so many seconds; what it brings later is burnt."""
-    catch_up()
-    while True:
-        process, future = background.closed, start()
+    def _more(self, now: float) -> int | None:
         try:
-            found = result_of(future, seconds)
-        except TimeoutError:
-            future.cancel()
-            error = overdue()
-            raise error from error.__cause__
-        if process is background.closed:
-            return found
-        # Forked while it waited, as in a signal handler: what came is the parent's.
+            return next(self._values)  # another thread may have brought a piece meanwhile
+        except StopIteration:
+            piece = self._core.take()
+            return self._publish(piece) if piece else None
+
+    def _stopped(self) -> AllocatorError | None:
+        return self._core.stopped
+
+    def _submit(self, request: Request) -> None:
+        if self._batching is None:
+            super()._submit(request)
+        else:
+            self._batching.add(self, request)
+
+    def _work(self, claim: Claim) -> range:
+        self._open()
+        return self._backend.claim_segment(self.tag, self._resized(claim).size, claim.seen)
+
+    def _resized(self, claim: Claim) -> Claim:
+        """The claim with the size that the tag's settings want."""
+        with self._lock:
+            self._core.resize(claim)
+        return claim
+
+    def _open(self) -> None:
+        """Once: read the tag's settings, and make its row if that may be."""
+        if not self._opened:
+            self._configure(self._backend.open_segment(self._template, self._terms.create_missing))
+
+    def _configure(self, tag: Tag) -> None:
+        with self._lock:
+            self._core.configure(tag.step, tag.max_step)
+        self._opened = True
+
+    def _granted(self, claim: Claim, result: range, now: float) -> None:
+        self._core.committed(claim, result, now)
+        self._stop_serving_what_went_back()
+
+    def _refused(self, claim: Claim, error: AllocatorError, now: float) -> None:
+        super()._refused(claim, error, now)
+        if isinstance(error, UnknownTag):
+            self._opened = False
+        self._stop_serving_what_went_back()
+
+    def _stop_serving_what_went_back(self) -> None:
+        if self._core.stopped:
+            self._publish(())
+
+    # -- blocks beside the segments
+
+    def _start_reserve(self, count: int) -> Future[range]:
+        check_reserve(count)
+        self._check_entry()
+        return self._background.submit(self._claim_beside, count, {}, True)
+
+    def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Future[range]:
+        """For another process, which has `seen` ids too: a segment of its size, within the bounds of the tag."""
+        if exact:
+            check_reserve(size)
+        return self._background.submit(self._claim_beside, size, seen, exact)
+
+    def _claim_beside(self, count: int | None, others: Seen, exact: bool) -> range:
+        with self._lock:
+            pause = self._core.pace.wait(monotonic())
+        if pause and pause.error and not isinstance(pause.error, DatabaseUnavailable):
+            raise pause.error.again()
+        if pause:
+            self._background.closed.wait(pause.seconds)
+        try:
+            self._open()
+            with self._lock:
+                if self._core.stopped:
+                    raise self._core.stopped.again()
+                core = self._core
+                size = count if count and exact else min(count or core.step, max(core.step, core.max_step))
+                seen = merged(core.seen, others)
+            block = self._backend.claim_segment(self.tag, size, seen, exact=exact)
+        except AllocatorError as error:
+            if isinstance(error, MaxValueWentBack) and others:
+                raise  # as another process has it; whether it went back for us too shows at our next claim
+            with self._lock:
+                self._core.refused(error, monotonic())
+                self._stop_serving_what_went_back()
+            raise
+        with self._lock:
+            self._core.saw(block)
+        return block
+
+    def _in_memory(self) -> int:
+        """How many ids can be served without the database."""
+        with self._lock:
+            return length_hint(self._values) + self._core.held
+
+    def _trouble(self) -> AllocatorError | None:
+        with self._lock:
+            return self._core.pace.trouble(monotonic())
+
+    # -- endings
+
+    def _retire(self) -> None:
+        self._serving.pop(self.tag, None)
+        super()._retire()
+
+    def _renew(self) -> None:
+        """In a forked child: only the watermark is still true."""
+        seen = self._core.seen
+        self._opened = False
+        self._serving.pop(self.tag, None)
+        super()._renew()
+        self._core.seen = seen

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
-from allocator.errors import AllocatorError, InvalidSetting, NotCopyable, Uncopyable
+from allocator.errors import InvalidSetting, NotCopyable, Uncopyable
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
@@ -16,7 +16,7 @@ from allocator.runtime.reentrancy import check_entry
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import shown
 from allocator.schemes.layout import Layout
-from allocator.schemes.retry import Pace, Wait
+from allocator.schemes.retry import Wait
 from allocator.schemes.snowflake import (
     EPOCH,
     SNOWFLAKE,
@@ -113,26 +113,22 @@ class Snowflake(Uncopyable):
 
 
 class SnowflakeSupply(Supply):
-    """Drives `LeasedSnowflake`. `end` is the monotonic second until which `_values` may be used."""
+    """Leases a worker. `end` is the monotonic second until which `_values` may be used."""
 
-    __slots__ = ("_backend", "_core", "_settings", "end")
+    __slots__ = ("_settings", "end")
+
+    _core: LeasedSnowflake
 
     def __init__(
         self, backend: Backend, background: Background, terms: Terms, settings: SnowflakeSettings, owner: object
     ) -> None:
-        self._backend = backend
         self._settings = settings
-        self._core = self._new_core(terms)
         self.end = -NEVER
-        super().__init__(background, terms, owner)
+        super().__init__(backend, background, terms, owner)
 
-    def _new_core(self, terms: Terms) -> LeasedSnowflake:
+    def _new_core(self) -> LeasedSnowflake:
         settings = self._settings
-        return LeasedSnowflake(settings.lease, settings.epoch, settings.layout, LOST_AFTER * terms.timeout)
-
-    @property
-    def _pace(self) -> Pace[Any]:
-        return self._core.pace
+        return LeasedSnowflake(settings.lease, settings.epoch, settings.layout, LOST_AFTER * self._terms.timeout)
 
     def _name(self) -> str:
         return "snowflake"
@@ -158,17 +154,13 @@ class SnowflakeSupply(Supply):
             return None
         return Wait(max(0.0, self._core.ends_at(self._core.millisecond(now)) - now))  # this millisecond is used up
 
-    def _work(self, request: LeaseClaim) -> Lease:
-        self._settings.check_time(request.now)
-        return self._backend.lease_worker(request, self._settings.layout, self._settings.epoch)
+    def _work(self, claim: LeaseClaim) -> Lease:
+        self._settings.check_time(claim.now)
+        return self._backend.lease_worker(claim, self._settings.layout, self._settings.epoch)
 
-    def _granted(self, request: LeaseClaim, result: Lease, now: float) -> None:
-        self._core.granted(request, result, now)
-
-    def _refused(self, request: LeaseClaim, error: AllocatorError, now: float) -> None:
-        self._core.failed(request, error, now)
+    def _granted(self, claim: LeaseClaim, result: Lease, now: float) -> None:
+        self._core.granted(claim, result, now)
 
     def _renew(self) -> None:
-        self._core = self._new_core(self._terms)
         self.end = -NEVER
         super()._renew()

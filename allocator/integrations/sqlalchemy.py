@@ -84,6 +84,6 @@ def give_keys_before_a_flush(mapper: Mapper[Any], _: type) -> None:
 def giver(key: str, sequence: Sequence | AsyncSequence) -> Any:
     def give(_: Mapper[Any], connection: Connection, target: object) -> None:
         if inspect(target).dict.get(key) is None:
-            set_committed_value(target, key, sequence.next_in(connection))
+            set_committed_value(target, key, sequence._next_in(connection))
 
     return give

@@ -13,6 +13,10 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from allocator.errors import AllocatorError
+from allocator.runtime.forks import catch_up
+from allocator.runtime.worker_pool import Background
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -35,6 +39,40 @@ def result_of(future: Future[T], seconds: float) -> T:
             raise TimeoutError
         seconds = 0.0
     return future.result(seconds)
+
+
+def drawn(
+    start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
+) -> T:
+    """The result of the work that `start` begins. What comes later than `seconds` is burnt."""
+    catch_up()
+    while True:
+        process, future = background.closed, start()
+        try:
+            found = result_of(future, seconds)
+        except TimeoutError:
+            future.cancel()
+            error = overdue()
+            raise error from error.__cause__
+        if process is background.closed:
+            return found
+        # Forked while it waited, as in a signal handler: what came is the parent's.
+
+
+async def drawn_async(
+    start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
+) -> T:
+    """As `drawn`, without blocking the loop."""
+    catch_up()
+    while True:
+        process, future = background.closed, start()
+        try:
+            if not await ended(future, seconds):
+                raise overdue()
+        finally:
+            future.cancel()  # what has begun is burnt
+        if process is background.closed:
+            return future.result()
 
 
 def pause(closed: threading.Event, seconds: float) -> None:

@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from math import inf
-from typing import ParamSpec, Protocol, TypeVar, cast
+from typing import ParamSpec, TypeVar
 
 from allocator.errors import AllocatorClosed, AllocatorError
 from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence
 from allocator.generators.snowflake import SnowflakeSupply
-from allocator.generators.supply import Ended, Supply, Terms
+from allocator.generators.supply import Ended, Supply
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.worker_pool import Background, Work
 from allocator.schemes.leases import check_node
 from allocator.schemes.meteor import MeteorBlocks, NodeClaim
 from allocator.schemes.retry import Wait
 from allocator.schemes.snowflake import NOTHING, LeaseClaim, LeasedSnowflake
+from allocator.testing.memory_backend import MemoryBackend
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,10 +35,6 @@ SEED = 1
 def since(epoch: int, start: int, limit: int) -> int:
     """How long after an epoch a test begins; 1 where its layout has no room for that."""
     return start - epoch if 1 <= start - epoch <= limit else 1
-
-
-class Checked(Protocol):
-    def check(self) -> None: ...
 
 
 class AtOnce(Background):
@@ -56,7 +53,7 @@ class Watched(LockedIterator[int]):
 
     __slots__ = ("_backend",)
 
-    def __init__(self, values: Iterable[int], backend: Checked) -> None:
+    def __init__(self, values: Iterable[int], backend: MemoryBackend) -> None:
         super().__init__(values)
         self._backend = backend
 
@@ -70,13 +67,11 @@ class Immediate(Supply):
 
     __slots__ = ()
 
-    @property
-    def _checked(self) -> Checked:
-        return cast(Checked, self._owner._backend)  # type: ignore[attr-defined]
+    _backend: MemoryBackend
 
     def _serve(self, values: Iterable[int]) -> int | None:
         first = super()._serve(values)
-        self._values: Iterator[int] = Watched(self._values, self._checked)
+        self._values: Iterator[int] = Watched(self._values, self._backend)
         return first
 
     def _raise_unless_passing(self, error: AllocatorError | None) -> None:
@@ -97,7 +92,7 @@ class MemorySequence(Immediate, Sequence):
     __slots__ = ()
 
     def _start_reserve(self, count: int) -> Future[range]:
-        self._checked.check()
+        self._backend.check()
         future = super()._start_reserve(count)
         with self._lock:
             self._ask_again()
@@ -107,7 +102,7 @@ class MemorySequence(Immediate, Sequence):
 class MemoryMeteors(Immediate, MeteorSupply):
     __slots__ = ()
 
-    def _work(self, request: NodeClaim) -> MeteorBlocks:
+    def _work(self, claim: NodeClaim) -> MeteorBlocks:
         layout, epoch = self._settings.layout, self._settings.epoch
         node = self._backend.register_node()
         check_node(node, layout)
@@ -140,5 +135,5 @@ class SteadySnowflake(LeasedSnowflake):
 class MemorySnowflakes(Immediate, SnowflakeSupply):
     __slots__ = ()
 
-    def _new_core(self, terms: Terms) -> LeasedSnowflake:
+    def _new_core(self) -> LeasedSnowflake:
         return SteadySnowflake(self._settings.lease, self._settings.epoch, self._settings.layout)

@@ -39,9 +39,9 @@ from allocator.database.store import Database
 from allocator.database.verbs import segments
 from allocator.database.verbs import shards as shard_rows
 from allocator.fleet.grow import Growth
-from allocator.generators.sequence import drawn
 from allocator.rules import fleet_growth as rules
 from allocator.rules.fleet import Member, Shard
+from allocator.runtime.waiting import drawn
 from allocator.schemes.ticket import Numbering
 
 on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb"], indirect=True)

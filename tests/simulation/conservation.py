@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from copy import copy
 from typing import TYPE_CHECKING
 
-from allocator.generators.segment_supply import SegmentSupply
+from allocator.generators.sequence import Sequence
 from simulation.account import Account
 from simulation.violation import Violation
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from simulation.process import Process
 
 
-def in_memory(supply: SegmentSupply) -> Iterator[int]:
+def in_memory(supply: Sequence) -> Iterator[int]:
     core = supply._core
     yield from copy(supply._values)
     yield from core._left

@@ -16,7 +16,6 @@ import allocator.database.registry
 import allocator.fleet.fleet
 import allocator.fleet.shards
 import allocator.generators.meteor
-import allocator.generators.segment_supply
 import allocator.generators.sequence
 import allocator.generators.snowflake
 import allocator.generators.supply
@@ -71,8 +70,7 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
         allocator.generators.supply,
         {"monotonic": clocks.monotonic, "Future": threads.Future, "threading": threads.Threading},
     ),
-    (allocator.generators.segment_supply, {"monotonic": clocks.monotonic}),
-    (allocator.generators.segment_supply.SegmentSupply, {"_granted": note_what_is_late}),
+    (allocator.generators.sequence.Sequence, {"_granted": note_what_is_late}),
     (allocator.generators.sequence, {"monotonic": clocks.monotonic}),
     (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
     (allocator.fleet.fleet, {"monotonic": clocks.monotonic}),

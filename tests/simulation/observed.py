@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocator import Allocator
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.segment_supply import SegmentSupply
+from allocator.generators.sequence import Sequence
 from allocator.schemes.layout import Layout
 from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
@@ -68,11 +68,11 @@ class ObservedAllocator(Allocator):
         return Watched(backend)
 
 
-granted = SegmentSupply._granted
+granted = Sequence._granted
 
 
-def note_what_is_late(supply: SegmentSupply, request: Claim, result: range, now: float) -> None:
-    """Stands for `SegmentSupply._granted`: a claim that was given up is burnt when it ends after all."""
+def note_what_is_late(supply: Sequence, request: Claim, result: range, now: float) -> None:
+    """Stands for `Sequence._granted`: a claim that was given up is burnt when it ends after all."""
     if request is not supply._core.pace.under_way:
         process = acting()
         process.burnt[supply.tag] += len(result)

@@ -9,7 +9,7 @@ from support.memory.database import MemorySource
 
 from allocator import Allocator
 from allocator.errors import AllocatorClosed, DatabaseRefused, DatabaseUnavailable, Exhausted, UnknownTag
-from allocator.generators.batching import MOST, STRIKES, Refills
+from allocator.generators.batching import MAX_BATCH, STRIKES, Batching
 from allocator.generators.supply import Terms
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.tag import Tag
@@ -40,11 +40,11 @@ class Many:
     def __init__(self, **settings) -> None:
         self.source = MemorySource(**settings)
         self.background = Held()
-        self.refills = Refills(self.source, self.background)
+        self.batching = Batching(self.source, self.background)
         self.terms = Terms(create_missing=True, runway=60.0, timeout=0.05)
 
     def tag(self, name: str) -> Sequence:
-        return Sequence(Tag(name), self.source, self.background, self.terms, {}, refills=self.refills.ask)
+        return Sequence(Tag(name), self.source, self.background, self.terms, {}, batching=self.batching)
 
     def opened(self, count: int) -> list[Sequence]:
         tags = [self.tag(f"tag{number}") for number in range(count)]
@@ -101,10 +101,10 @@ def test_tags_whose_rows_were_not_read_are_read_together_and_made_alone():
 
 def test_no_more_than_that_many_are_claimed_at_once():
     many = Many(step=1, max_step=1)
-    asked(many.opened(MOST + 5))
+    asked(many.opened(MAX_BATCH + 5))
     many.background.go_on()
 
-    assert [len(batch) for batch in many.source.batches] == [MOST, 5]
+    assert [len(batch) for batch in many.source.batches] == [MAX_BATCH, 5]
 
 
 @pytest.mark.parametrize(("error", "claims"), [(DatabaseUnavailable("away"), 2), (Exhausted("full"), 3)])
@@ -138,11 +138,11 @@ def test_where_only_batches_fail_each_is_claimed_alone_and_after_a_while_nothing
 def test_a_batch_that_works_forgives_those_that_did_not(monkeypatch):
     many = Many(step=1, max_step=1)
     tags = many.opened(3)
-    many.refills._strikes = STRIKES - 1
+    many.batching._strikes = STRIKES - 1
     asked(tags)
     many.background.go_on()
 
-    assert many.refills._strikes == 0
+    assert many.batching._strikes == 0
 
 
 def test_a_logging_filter_that_fails_keeps_no_claim_from_ending(monkeypatch):
@@ -252,7 +252,7 @@ def test_a_tag_that_is_twice_in_a_batch_is_claimed_once_for_each():
 def test_what_waited_before_a_fork_is_not_claimed_in_the_child():
     many = Many(step=1, max_step=1)
     asked(many.opened(3))
-    many.refills.renew()
+    many.batching.renew()
     before = many.source.attempts
     many.background.go_on()
 
@@ -269,7 +269,7 @@ def test_after_close_a_refill_ends():
 
 def test_an_allocator_that_is_forked_forgets_what_waited(tmp_path):
     with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
-        ids._refills._waiting.append(Many().tag("parents"))
+        ids._batching._waiting.append((Many().tag("parents"), None))
         ids.after_fork()
 
-        assert not ids._refills._waiting
+        assert not ids._batching._waiting

@@ -21,7 +21,6 @@ from support.processes.threads import draw_on_threads
 
 from allocator import Allocator, AsyncAllocator
 from allocator.aio import AsyncSequence
-from allocator.aio import drawn as drawn_async
 from allocator.errors import (
     AllocatorClosed,
     DatabaseUnavailable,
@@ -33,8 +32,8 @@ from allocator.errors import (
     SchemaOutOfDate,
     UnknownTag,
 )
-from allocator.generators.sequence import drawn
 from allocator.runtime.iterators import LockedIterator, exhaust, iterator
+from allocator.runtime.waiting import drawn, drawn_async
 from allocator.runtime.worker_pool import THREADS, Background
 from allocator.schemes.residues import ALL
 from allocator.schemes.tag import Tag
