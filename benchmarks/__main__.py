@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from allocator.cli.options import as_error, json_option
+from allocator.cli.output import Command, json_option, wants_json
 
 from .program import SUITES, bench, into_readme, tell
 
 
-@click.command("benchmarks")
+@click.command("benchmarks", cls=Command)
 @click.argument("suites", nargs=-1, type=click.Choice(SUITES))
 @click.option("--url", "urls", multiple=True, help="A database with the schema; several may be given.")
 @click.option("--quick", is_flag=True, help="In about a minute, with a wider spread.")
@@ -26,7 +26,6 @@ from .program import SUITES, bench, into_readme, tell
 )
 @click.option("--readme", is_flag=True, help="Put the table into README.md, and the plots into docs/figures.")
 @json_option
-@as_error
 def main(
     suites: tuple[str, ...],
     urls: tuple[str, ...],
@@ -34,7 +33,6 @@ def main(
     servers: bool,
     folder: Path,
     readme: bool,
-    as_json: bool,
 ) -> None:
     """How fast the ids come, beside what people would take instead.
 
@@ -51,7 +49,7 @@ def main(
     """
     words = " ".join(["make bench", *suites, *(["--quick"] if quick else [])])
     found, files = bench(suites, urls, quick=quick, servers=servers, folder=folder, command=words)
-    tell(found, files, as_json)
+    tell(found, files, wants_json())
     if readme:
         into_readme(found, Path("README.md"))
         for file in files:

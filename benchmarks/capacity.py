@@ -20,7 +20,7 @@ from pathlib import Path
 
 import click
 
-from allocator.cli.options import as_error
+from allocator.cli.output import Command
 from allocator.database.store import Database
 from allocator.schemes.segment import Claim
 
@@ -115,12 +115,11 @@ def rows_of(phases: Sequence[Phase]) -> list[list[str]]:
     return [head, *rows]
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--url", "urls", multiple=True, help="Whose times are measured; otherwise those of PostgreSQL as noted.")
 @click.option("--share", type=click.FloatRange(0.0001, 1.0), default=0.02, show_default=True, help="Of the processes.")
 @click.option("--check", is_flag=True, help="Draw ids for real, and compare.")
 @click.option("--to", "folder", type=click.Path(path_type=Path), default=Path("reports/capacity"), show_default=True)
-@as_error
 def main(urls: tuple[str, ...], share: float, check: bool, folder: Path) -> None:
     """What the database sees of ten thousand processes."""
     folder.mkdir(parents=True, exist_ok=True)

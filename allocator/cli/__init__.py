@@ -1,7 +1,8 @@
 """The command line: a file for each group of commands.
 
-Exit codes: 0, or 1 when something was refused or could not be printed (one sentence on stderr), or 2 when the
-command was not understood.
+A command takes the databases by a decorator of `options.py`, and prints by `show` of `output.py`. An `AllocatorError`
+ends it with one sentence on stderr and exit code 1; so does output that cannot be written. What click does not
+understand is exit code 2.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import click
 import allocator
 from allocator.cli.db import db
 from allocator.cli.doctor import doctor
-from allocator.cli.draw import next_ids
 from allocator.cli.imports import import_counters
 from allocator.cli.inspect import inspect_command
+from allocator.cli.next import next_ids
 from allocator.cli.nodes import nodes
-from allocator.cli.output import Commands
+from allocator.cli.output import Group
 from allocator.cli.public import public
 from allocator.cli.serve import serve
 from allocator.cli.shards import shards
@@ -24,7 +25,7 @@ from allocator.cli.tokens import tokens
 from allocator.cli.trace import trace_command
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(allocator.__version__, prog_name="allocator")
 def main() -> None:
     """Unique 64-bit ids out of the SQL database that you already run.
@@ -44,15 +45,18 @@ def main() -> None:
     """
 
 
-main.add_command(next_ids)
-main.add_command(inspect_command)
-main.add_command(trace_command)
-main.add_command(public)
-main.add_command(tags)
-main.add_command(import_counters)
-main.add_command(nodes)
-main.add_command(shards)
-main.add_command(serve)
-main.add_command(tokens)
-main.add_command(db)
-main.add_command(doctor)
+for command in (
+    next_ids,
+    inspect_command,
+    trace_command,
+    public,
+    tags,
+    import_counters,
+    nodes,
+    shards,
+    serve,
+    tokens,
+    db,
+    doctor,
+):
+    main.add_command(command)

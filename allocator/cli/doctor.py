@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allocator.cli.db import QUICK, opened
-from allocator.cli.options import REFUSED, fleet_command, show
+from allocator.cli.options import TIMEOUT, fleet_options, open_database
+from allocator.cli.output import REFUSED, show
+from allocator.doctor import examine, is_healthy
+from allocator.rules.findings import Finding
 
 if TYPE_CHECKING:
     from allocator.database.grants import Rights
-    from allocator.rules.findings import Finding
 
 ROLE = "allocator_service"
 
@@ -26,8 +27,8 @@ ROLE = "allocator_service"
     metavar="[ROLE]",
     help=f"Print the least rights that a service needs, as SQL for this role ({ROLE}), and look at nothing.",
 )
-@fleet_command
-def doctor(role: str | None, urls: tuple[str, ...], as_json: bool) -> None:
+@fleet_options
+def doctor(role: str | None, urls: tuple[str, ...]) -> None:
     """Say what could give an id twice or stop ids, and how to mend it. Changes nothing.
 
     \b
@@ -38,29 +39,27 @@ def doctor(role: str | None, urls: tuple[str, ...], as_json: bool) -> None:
     The exit code is 1 when there is a danger or an outage, and 0 when there are notes alone.
     """
     if role:
-        print_grants(role, urls, as_json)
+        print_grants(role, urls)
         return
-    from allocator.doctor import examine, is_healthy
-
-    found = examine(list(urls), timeout=QUICK)
-    show(as_json, {"findings": [described(one) for one in found]}, "\n\n".join(map(told, found)) or "nothing was found")
+    found = examine(list(urls), timeout=TIMEOUT)
+    show({"findings": [finding_to_json(one) for one in found]}, "\n\n".join(map(text_of, found)) or "nothing was found")
     if not is_healthy(found):
         sys.exit(REFUSED)
 
 
-def print_grants(role: str, urls: tuple[str, ...], as_json: bool) -> None:
+def print_grants(role: str, urls: tuple[str, ...]) -> None:
     from allocator.database.grants import rights_for
 
     listed = []
     for url in urls:
-        with opened(url, QUICK) as database:
+        with open_database(url) as database:
             database.may_create = False
             listed.append((database.address.shown, rights_for(database, role)))
     grants = [{"database": where, **found._asdict()} for where, found in listed]
-    show(as_json, {"grants": grants}, "\n\n".join(scripted(found) for _, found in listed))
+    show({"grants": grants}, "\n\n".join(script_of(found) for _, found in listed))
 
 
-def scripted(found: Rights) -> str:
+def script_of(found: Rights) -> str:
     parts = (
         ("what the service calls", found.service),
         ("for allocator tokens, by another user", found.tokens),
@@ -69,7 +68,7 @@ def scripted(found: Rights) -> str:
     return "\n\n".join("\n".join([f"-- {title}", *lines]) for title, lines in parts if lines)
 
 
-def described(one: Finding) -> dict[str, str]:
+def finding_to_json(one: Finding) -> dict[str, str]:
     return {
         "name": one.name,
         "severity": str(one.severity),
@@ -79,6 +78,6 @@ def described(one: Finding) -> dict[str, str]:
     }
 
 
-def told(one: Finding) -> str:
+def text_of(one: Finding) -> str:
     where = f" ({one.where})" if one.where else ""
     return f"{one.severity:<6}  {one.name}{where}\n        {one.found}\n        mend: {one.mend}"

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
 
-from allocator.cli.db import QUICK
-from allocator.cli.options import DEFAULT_URL, REFUSED, fleet_command, ids_of, show
-from allocator.cli.tags import first
-from allocator.errors import AllocatorError
+from allocator.cli.options import DEFAULT_URL, fleet_options, open_allocator, open_database
+from allocator.cli.output import REFUSED, show, wants_json
+from allocator.cli.tags import first_id
 from allocator.rules.leaf_tinyid import Refusal
 
 if TYPE_CHECKING:
@@ -48,8 +47,8 @@ def import_counters() -> None:
 
 @import_counters.command()
 @from_option
-@fleet_command
-def leaf(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
+@fleet_options
+def leaf(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
     """Take over every biz_tag of Leaf's table leaf_alloc as the tag of that name.
 
     \b
@@ -61,13 +60,13 @@ def leaf(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None
     """
     from allocator.fleet.import_counters import LEAF
 
-    take_over(LEAF, sources, urls, as_json)
+    take_over(LEAF, sources, urls)
 
 
 @import_counters.command()
 @from_option
-@fleet_command
-def tinyid(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
+@fleet_options
+def tinyid(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
     """Take over every biz_type of tinyid's table tiny_id_info as the tag of that name.
 
     Where several databases serve a biz_type, each with its remainder, all of them are needed:
@@ -82,57 +81,54 @@ def tinyid(sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> No
     """
     from allocator.fleet.import_counters import TINYID
 
-    take_over(TINYID, sources, urls, as_json)
+    take_over(TINYID, sources, urls)
 
 
-def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
+def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
     if urls == (DEFAULT_URL,):
         raise click.UsageError("name the database that the tags are for, with --url or ALLOCATOR_DATABASE_URL")
     outcomes: list[Imported | Refusal] = []
     try:
-        for outcome in outcomes_of(server, sources, urls):
+        for outcome in import_each(server, sources, urls):
             outcomes.append(outcome)
-            say(outcome, server.table, as_json)
-    except AllocatorError:
-        if as_json and outcomes:
-            click.echo(json.dumps(described(outcomes)))  # what was done is done
-        raise
-    if as_json or not outcomes:
-        show(as_json, described(outcomes), f"{server.table} is empty: there is nothing to import")
+            report(outcome, server.table)
+    finally:
+        if wants_json() and outcomes:  # also before an error: what was done is done
+            show(to_json(outcomes), "")
+    if not outcomes:
+        show(to_json([]), f"{server.table} is empty: there is nothing to import")
     if any(isinstance(outcome, Refusal) for outcome in outcomes):
         sys.exit(REFUSED)
 
 
-def outcomes_of(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -> Iterator[Imported | Refusal]:
-    from allocator.database.store import Database
+def import_each(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -> Iterator[Imported | Refusal]:
     from allocator.fleet.import_counters import import_all
 
     with ExitStack() as stack:
-        theirs = [stack.enter_context(closing(Database(url, QUICK))) for url in sources or urls]
-        ids = stack.enter_context(ids_of(urls))
+        theirs = [stack.enter_context(open_database(url)) for url in sources or urls]
+        ids = stack.enter_context(open_allocator(urls))
         yield from import_all(server, theirs, ids.tags, named=bool(sources))
 
 
-def say(outcome: Imported | Refusal, table: str, as_json: bool) -> None:
-    """Tell a person at once, since a warning that was missed is not given again."""
+def report(outcome: Imported | Refusal, table: str) -> None:
+    """Print it at once, since a warning that was missed is not given again."""
     if isinstance(outcome, Refusal):
-        if not as_json:
+        if not wants_json():
             click.echo(f"error: {outcome.message}", err=True)
         return
-    if not as_json:
-        click.echo(f"{outcome.tag.name}: {sentence(outcome)} (the last was {outcome.tag.max_value} in {table})")
+    if not wants_json():
+        click.echo(f"{outcome.tag.name}: {sentence_of(outcome)} (the last was {outcome.tag.max_value} in {table})")
     if outcome.state == "raised":
         warning = f"{outcome.tag.name} {warning_of(outcome, table)}"
-        click.echo(json.dumps({"warning": warning}) if as_json else f"warning: {warning}", err=True)
+        click.echo(json.dumps({"warning": warning}) if wants_json() else f"warning: {warning}", err=True)
 
 
-def sentence(outcome: Imported) -> str:
-    sentences: dict[str, Callable[[], str]] = {
-        "created": lambda: first(outcome.tag),
-        "raised": lambda: f"raised from {outcome.before}, {first(outcome.tag)}",
-        "ahead": lambda: f"is ahead already, at {outcome.before}",
-    }
-    return sentences[outcome.state]()
+def sentence_of(outcome: Imported) -> str:
+    if outcome.state == "created":
+        return first_id(outcome.tag)
+    if outcome.state == "raised":
+        return f"raised from {outcome.before}, {first_id(outcome.tag)}"
+    return f"is ahead already, at {outcome.before}"
 
 
 def warning_of(outcome: Imported, table: str) -> str:
@@ -143,7 +139,7 @@ def warning_of(outcome: Imported, table: str) -> str:
     )
 
 
-def described(outcomes: list[Imported | Refusal]) -> dict[str, object]:
+def to_json(outcomes: list[Imported | Refusal]) -> dict[str, object]:
     refused = [{"name": one.name, "message": one.message} for one in outcomes if isinstance(one, Refusal)]
     imported = [
         {"tag": one.tag.name, "start_after": str(one.tag.max_value), "state": one.state}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from allocator.cli.options import as_error, json_option
+from allocator.cli.output import json_option, show
 from allocator.generators.inspect_id import inspect_id
 from allocator.remote.wire import inspection_to_json
 from allocator.schemes.formats import FORMATS
@@ -19,8 +17,7 @@ from allocator.schemes.readings import SCHEMES, Reading
 @click.option("--epoch", type=int, help="Its epoch: in seconds for ids that count seconds, else in milliseconds.")
 @click.option("--layout", metavar="NAME[:WIDTHS]", help=f"Read a number by this alone: {', '.join(FORMATS)}.")
 @json_option
-@as_error
-def inspect_command(id_: str, scheme: str | None, epoch: int | None, layout: str | None, as_json: bool) -> None:
+def inspect_command(id_: str, scheme: str | None, epoch: int | None, layout: str | None) -> None:
     """Take ID apart: a number, 24 hex digits, a UUID, a TSID or a ULID.
 
     A number alone does not say which scheme made it, so every one that fits is shown, the likely ones first.
@@ -34,10 +31,10 @@ def inspect_command(id_: str, scheme: str | None, epoch: int | None, layout: str
         allocator inspect 180363646902239241 --layout baidu:1/29/21/13 --epoch 1474300800
     """
     found = inspect_id(id_, scheme=scheme, epoch=epoch, layout=layout)
-    click.echo(json.dumps(inspection_to_json(found)) if as_json else "\n\n".join(map(text, found.readings)))
+    show(inspection_to_json(found), "\n\n".join(map(text_of, found.readings)))
 
 
-def text(reading: Reading) -> str:
+def text_of(reading: Reading) -> str:
     lines = [f"{reading.scheme}: {'likely' if reading.likely else 'unlikely'}, {reading.why}"]
     lines += [f"  {name:<12} {value}" for name, value in reading.fields.items()]
     if reading.time:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from allocator.cli.db import QUICK, opened
-from allocator.cli.options import command, show
+from allocator.cli.options import database_options, open_database
+from allocator.cli.output import show
 from allocator.schemes.leases import Node
 
 
@@ -16,18 +16,18 @@ def nodes() -> None:
 
 @nodes.command("list")
 @click.option("--last", type=click.IntRange(1, 100_000), default=100, show_default=True, help="How many, newest first.")
-@command
-def list_nodes(last: int, url: str, as_json: bool) -> None:
+@database_options
+def list_nodes(last: int, url: str) -> None:
     """Print the newest nodes: a row for every start, with who started."""
     from allocator.database.verbs import nodes as rows  # imports SQLAlchemy
 
-    with opened(url, QUICK) as database:
+    with open_database(url) as database:
         database.check_schema()
         found = database.run(rows.fetch_newest, last)
-    show(as_json, [described(node) for node in found], "\n".join(map(line, found)) or "no nodes are registered")
+    show([node_to_json(node) for node in found], "\n".join(map(line_of, found)) or "no nodes are registered")
 
 
-def described(node: Node) -> dict[str, object]:
+def node_to_json(node: Node) -> dict[str, object]:
     return {
         "node": node.number,
         "host": node.host,
@@ -37,5 +37,5 @@ def described(node: Node) -> dict[str, object]:
     }
 
 
-def line(node: Node) -> str:
+def line_of(node: Node) -> str:
     return f"{node.number:>8}  {node.started_at:%Y-%m-%d %H:%M:%S} UTC  {node.host}  {node.process}  {node.version}"

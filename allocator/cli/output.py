@@ -1,49 +1,89 @@
-"""Where a command's output goes, when it goes nowhere: one sentence, and exit code 1."""
+"""What a command prints: text or JSON, a table, or why it refused in one sentence, with exit code 1."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
+from collections.abc import Container, Sequence
 from typing import Any, NoReturn
 
 import click
 
-from allocator.cli.options import REFUSED, refuse
-from allocator.errors import InvalidSetting
+from allocator.errors import AllocatorError, InvalidSetting
 
+REFUSED = 1
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+JSON = "allocator.json"
 
 
-class Commands(click.Group):
-    """A group that ends so when what it prints cannot be written. A reader that has gone, as `head`, needs no words."""
+def keep_json(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    context.meta[JSON] = given
+
+
+json_option = click.option(
+    "--json",
+    is_flag=True,
+    is_eager=True,  # before an option is refused
+    callback=keep_json,
+    expose_value=False,
+    help="Print JSON; ids are strings there.",
+)
+
+
+def wants_json() -> bool:
+    """Whether the command that runs has --json."""
+    return bool(click.get_current_context().meta.get(JSON))
+
+
+def show(value: Any, text: str) -> None:
+    """Print `value` as JSON, or `text` for a person."""
+    click.echo(json.dumps(value) if wants_json() else text)
+
+
+def table(rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> str:
+    """Rows in columns, the first of them headings; those of `numbers` stand at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+    def aligned(column: int, cell: str) -> str:
+        return cell.rjust(widths[column]) if column in numbers else cell.ljust(widths[column])
+
+    return "\n".join("  ".join(aligned(*pair) for pair in enumerate(row)).rstrip() for row in rows)
+
+
+def refuse(error: AllocatorError, as_json: bool) -> NoReturn:
+    if as_json:
+        click.echo(json.dumps({"error": type(error).__name__, "message": str(error)}), err=True)
+    else:
+        click.echo(f"error: {error}", err=True)
+    sys.exit(REFUSED)
+
+
+class Command(click.Command):
+    """Turns an `AllocatorError`, and output that cannot be written, into one sentence and exit code 1."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except AllocatorError as error:
+            refuse(error, wants_json())
 
     def main(self, *args: Any, **options: Any) -> Any:
         try:
-            try:
-                return super().main(*args, **options)
-            finally:
-                if sys.stdout is not None:
-                    sys.stdout.flush()
-        except BrokenPipeError:
-            discard()
-            sys.exit(REFUSED)
+            return super().main(*args, **options)
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            give_up(error)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python writes again at its end
+            words = (
+                f"the output cannot be written: {error.strerror}; what was drawn or made for it is not printed again"
+            )
+            refuse(InvalidSetting(words), "--json" in sys.argv)
 
 
-def give_up(error: OSError) -> NoReturn:
-    discard()
-    words = f"the output cannot be written: {error.strerror}; what was drawn or made for it is not printed again"
-    refuse(InvalidSetting(words), "--json" in sys.argv)
-
-
-def discard() -> None:
-    """What is still to be written; else the interpreter tries once more at its end."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+class Group(Command, click.Group):
+    """The group of all commands."""
 
 
 def check_open() -> None:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec, cast
+from typing import cast
 
 import click
 
-from allocator.cli.options import as_error, from_environment, json_option, show
+from allocator.cli.options import from_environment, options
+from allocator.cli.output import json_option, show
 from allocator.errors import InvalidId
 from allocator.public_ids import CHECK, TEXTS, PublicIds, Text
 from allocator.schemes.checks import JAVASCRIPT_MAX_ID, MAX_ID
 
-P = ParamSpec("P")
-
 KEY_VARIABLE = "ALLOCATOR_PUBLIC_KEY"
 
 
-def format_options(function: Callable[P, None]) -> Callable[P, None]:
-    for option in (
-        click.option("--prefix", default="", help="What stands before the text, as in ord_."),
-        click.option("--text", type=click.Choice(TEXTS), default="base62", show_default=True, help="The form."),
-        click.option("--check", type=int, default=CHECK, show_default=True, help="Bits of the check."),
-        click.option("--javascript", is_flag=True, help="Ids up to 2**53 - 1, and no further."),
-        json_option,
-    ):
-        function = option(function)
-    return as_error(function)
+format_options = options(
+    click.option("--prefix", default="", help="What stands before the text, as in ord_."),
+    click.option("--text", type=click.Choice(TEXTS), default="base62", show_default=True, help="The form."),
+    click.option("--check", type=int, default=CHECK, show_default=True, help="Bits of the check."),
+    click.option("--javascript", is_flag=True, help="Ids up to 2**53 - 1, and no further."),
+    json_option,
+)
 
 
 def public_ids(prefix: str, text: str, check: int, javascript: bool) -> PublicIds:
@@ -48,16 +43,16 @@ def public() -> None:
 
 @public.command("new-key")
 @json_option
-def new_key(as_json: bool) -> None:
+def new_key() -> None:
     """Print a new random key."""
     key = PublicIds.new_key()
-    show(as_json, {"key": key}, key)
+    show({"key": key}, key)
 
 
 @public.command("encode")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @format_options
-def encode(ids: tuple[str, ...], prefix: str, text: str, check: int, javascript: bool, as_json: bool) -> None:
+def encode(ids: tuple[str, ...], prefix: str, text: str, check: int, javascript: bool) -> None:
     """Print the public text of each ID.
 
     \b
@@ -67,13 +62,13 @@ def encode(ids: tuple[str, ...], prefix: str, text: str, check: int, javascript:
     """
     known = public_ids(prefix, text, check, javascript)
     texts = [known.encode(number(id_)) for id_ in ids]
-    show(as_json, {"texts": texts}, "\n".join(texts))
+    show({"texts": texts}, "\n".join(texts))
 
 
 @public.command("decode")
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @format_options
-def decode(texts: tuple[str, ...], prefix: str, text: str, check: int, javascript: bool, as_json: bool) -> None:
+def decode(texts: tuple[str, ...], prefix: str, text: str, check: int, javascript: bool) -> None:
     """Print the id of each TEXT; refuse what the key did not make.
 
     \b
@@ -82,7 +77,7 @@ def decode(texts: tuple[str, ...], prefix: str, text: str, check: int, javascrip
     """
     known = public_ids(prefix, text, check, javascript)
     ids = [str(known.decode(one)) for one in texts]
-    show(as_json, {"ids": ids}, "\n".join(ids))
+    show({"ids": ids}, "\n".join(ids))
 
 
 def number(text: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from allocator.cli.options import as_error, hosts_option, json_option, shard_hosts, urls_option
+from allocator.cli.options import fleet_options, shard_hosts
 from allocator.errors import InvalidSetting
 from allocator.schemes.checks import check_seconds
 
@@ -85,10 +85,7 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     show_default=True,
     help="For a machine or for a person.",
 )
-@urls_option
-@hosts_option
-@json_option
-@as_error
+@fleet_options
 def serve(
     urls: tuple[str, ...],
     no_create: bool,
@@ -96,7 +93,6 @@ def serve(
     timeout: float,
     certificate: Path | None,
     key: Path | None,
-    as_json: bool,
     **settings: Any,
 ) -> None:
     """Serve ids over HTTP, described at /docs, with a console for people at /.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allocator.cli.db import QUICK
-from allocator.cli.options import fleet_command, shard_hosts, show, table
+from allocator.cli.options import TIMEOUT, fleet_options, open_database, shard_hosts
+from allocator.cli.output import show, table
 from allocator.rules.fleet_growth import MARGIN
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def growing(urls: tuple[str, ...], without: tuple[str, ...] = ()) -> Iterator[Gr
     from allocator.database.store import Database
     from allocator.fleet.grow import Growth
 
-    growth = Growth([Database(url, QUICK, shard_hosts=shard_hosts()) for url in urls])
-    growth.leave_out([Database(url, QUICK) for url in without])
+    growth = Growth([Database(url, TIMEOUT, shard_hosts=shard_hosts()) for url in urls])
+    growth.leave_out([Database(url, TIMEOUT) for url in without])
     try:
         yield growth
     finally:
@@ -58,27 +58,27 @@ def growing(urls: tuple[str, ...], without: tuple[str, ...] = ()) -> Iterator[Gr
 
 
 @shards.command("list")
-@fleet_command
-def list_shards(urls: tuple[str, ...], as_json: bool) -> None:
+@fleet_options
+def list_shards(urls: tuple[str, ...]) -> None:
     """Print each shard: offset and step, database, the greatest ticket in its table, state."""
     with growing(urls) as growth:
         found = growth.shards()
-    show(as_json, [described(one) for one in found], table([HEADINGS, *map(cells, found)]))
+    show([to_json(one) for one in found], table([HEADINGS, *map(to_row, found)]))
 
 
 @shards.command("add")
 @click.argument("new", metavar="URL")
 @without_option
-@fleet_command
-def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...], as_json: bool) -> None:
+@fleet_options
+def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...]) -> None:
     """Let the empty database URL join the fleet. It gives no ids before `grow`; may be run again."""
     from allocator.database.store import Database
 
     with growing(urls, without) as growth:
         growth.begin()
-        target = growth.add(Database(new, QUICK))
+        target = growth.add(Database(new, TIMEOUT))
     coming = [member.url for member in target.members]
-    show(as_json, {"shards": coming}, f"{coming[-1]} will be shard {len(coming)}; now run: allocator shards grow")
+    show({"shards": coming}, f"{coming[-1]} will be shard {len(coming)}; now run: allocator shards grow")
 
 
 @shards.command("grow")
@@ -87,7 +87,7 @@ def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...], as_json
 @click.option("--take-back", is_flag=True, help="Undo what was added or begun, as long as that can be done.")
 @without_option
 @click.option("--above", type=click.IntRange(0), help="Number above which the lost shards gave no ticket and no id.")
-@fleet_command
+@fleet_options
 def grow_fleet(
     margin: int,
     statement: str | None,
@@ -95,7 +95,6 @@ def grow_fleet(
     without: tuple[str, ...],
     above: int | None,
     urls: tuple[str, ...],
-    as_json: bool,
 ) -> None:
     """Take the fleet to the shards that were added, while ids are drawn.
 
@@ -107,12 +106,11 @@ def grow_fleet(
     with growing(urls, without) as growth:
         if take_back:
             done = growth.take_back()
-            show(as_json, {"taken_back": done}, "taken back" if done else "there was nothing to take back")
+            show({"taken_back": done}, "taken back" if done else "there was nothing to take back")
             return
         lead = growth.grow(margin, statement, above)
     step, floor = lead.numbering.step, lead.numbering.floor
     show(
-        as_json,
         {"shards": step, "generation": lead.generation, "floor": str(floor)},
         f"{step} shards, generation {lead.generation}: tickets go on from {floor}",
     )
@@ -122,32 +120,26 @@ def grow_fleet(
 @click.argument("shard", metavar="URL")
 @margin_option
 @click.option("--above", type=click.IntRange(0), help="Above which number nothing was given out, where none can tell.")
-@fleet_command
-def trust_shard(shard: str, margin: int, above: int | None, urls: tuple[str, ...], as_json: bool) -> None:
+@fleet_options
+def trust_shard(shard: str, margin: int, above: int | None, urls: tuple[str, ...]) -> None:
     """Let the shard URL go on after a failover or a restore, above what any shard has given.
 
     Only when nothing draws from the old server any more. Segments are raised with: allocator tags set.
     """
-    from allocator.database.store import Database
-
-    database = Database(shard, QUICK)
-    with growing((*urls, shard)) as growth:
-        try:
-            row = growth.trust(database, margin, above)
-        finally:
-            database.close()
+    with growing((*urls, shard)) as growth, open_database(shard) as database:
+        row = growth.trust(database, margin, above)
     floor = row.numbering.following(0)
-    show(as_json, {"floor": str(floor)}, f"{database.address.shown} goes on from {floor}")
+    show({"floor": str(floor)}, f"{database.address.shown} goes on from {floor}")
 
 
-def cells(one: Found) -> tuple[str, ...]:
+def to_row(one: Found) -> tuple[str, ...]:
     from allocator.fleet.discovery import state_of
 
     place = f"{one.row.numbering.offset} of {one.row.numbering.step}" if one.row and not one.row.joining else "-"
     return (place, one.where, str(one.last) if one.row else "-", state_of(one))
 
 
-def described(one: Found) -> dict[str, object]:
+def to_json(one: Found) -> dict[str, object]:
     from allocator.fleet.discovery import state_of
 
     numbering = one.row.numbering if one.row else None

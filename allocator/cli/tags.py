@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from allocator.cli.options import fleet_command, ids_of, show, table
+from allocator.cli.options import fleet_options, open_allocator, options
+from allocator.cli.output import show, table
 from allocator.errors import AllocatorError
 from allocator.remote.wire import tag_to_json
 from allocator.rules.failover import Margin, told
@@ -26,7 +27,7 @@ def tags() -> None:
     """List, create, change and repair tags."""
 
 
-def margin_from(context: click.Context, parameter: click.Parameter, given: str | None) -> Margin | None:
+def parse_margin(context: click.Context, parameter: click.Parameter, given: str | None) -> Margin | None:
     if given is None:
         return None
     if given == "refuse":
@@ -37,104 +38,64 @@ def margin_from(context: click.Context, parameter: click.Parameter, given: str |
         raise click.BadParameter(f"a number of ids, or refuse; got {given!r}") from None
 
 
-def settings(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that `create` and `set` share."""
-    for option in (
-        click.option("--margin", callback=margin_from, metavar="N|refuse", help=MARGIN),
-        click.option("--javascript", is_flag=True, help=f"Same as --limit {JAVASCRIPT_MAX_ID}, for ids browsers read."),
-        click.option("--limit", type=int, help="The greatest id the tag will ever give."),
-        click.option("--max-step", type=int, help="Most ids a claim takes, at a high rate."),
-        click.option("--step", type=int, help="Least ids a claim takes."),
-    ):
-        function = option(function)
-    return function
+settings_options = options(
+    click.option("--step", type=int, help="Least ids a claim takes."),
+    click.option("--max-step", type=int, help="Most ids a claim takes, at a high rate."),
+    click.option("--limit", type=int, help="The greatest id the tag will ever give."),
+    click.option("--javascript", is_flag=True, help=f"Same as --limit {JAVASCRIPT_MAX_ID}, for ids browsers read."),
+    click.option("--margin", callback=parse_margin, metavar="N|refuse", help=MARGIN),
+)
 
 
 @tags.command("list")
-@fleet_command
-def list_tags(urls: tuple[str, ...], as_json: bool) -> None:
+@fleet_options
+def list_tags(urls: tuple[str, ...]) -> None:
     """Print every tag, and how far it is used up."""
-    with ids_of(urls) as ids:
+    with open_allocator(urls) as ids:
         found = ids.tags.list()
-    show(as_json, [tag_to_json(tag) for tag in found], shown(found))
+    show([tag_to_json(tag) for tag in found], table_of(found))
 
 
 @tags.command("create")
 @click.argument("tag")
-@settings
+@settings_options
 @click.option("--start-after", type=int, default=0, show_default=True, help="The first id is greater than this.")
 @click.option("--start-after-column", metavar="TABLE.COLUMN", help="... and than every value of this column.")
-@fleet_command
-def create_tag(
-    tag: str,
-    step: int | None,
-    max_step: int | None,
-    limit: int | None,
-    javascript: bool,
-    margin: Margin | None,
-    start_after: int,
-    start_after_column: str | None,
-    urls: tuple[str, ...],
-    as_json: bool,
-) -> None:
+@fleet_options
+def create_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...], **settings: Any) -> None:
     """Create TAG. Needed only to choose its settings: a tag is made when it is first used.
 
     \b
     To take over from an auto-increment column, stop what inserts there, then:
         allocator tags create order --start-after-column orders.id
     """
-    with ids_of(urls) as ids:
-        made = ids.tags.create(
-            tag,
-            step=step,
-            max_step=max_step,
-            limit=the_limit(limit, javascript),
-            start_after=start_after,
-            start_after_column=start_after_column,
-            margin=margin,
-        )
-    show(as_json, tag_to_json(made), f"created {made.name}: {first(made)}")
+    with open_allocator(urls) as ids:
+        made = ids.tags.create(tag, limit=limit_of(limit, javascript), **settings)
+    show(tag_to_json(made), f"created {made.name}: {first_id(made)}")
 
 
 @tags.command("set")
 @click.argument("tag")
-@settings
+@settings_options
 @click.option("--start-after", type=int, help="Claims go on above this value; it is never lowered.")
-@fleet_command
-def set_tag(
-    tag: str,
-    step: int | None,
-    max_step: int | None,
-    limit: int | None,
-    javascript: bool,
-    margin: Margin | None,
-    start_after: int | None,
-    urls: tuple[str, ...],
-    as_json: bool,
-) -> None:
+@fleet_options
+def set_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...], **settings: Any) -> None:
     """Change TAG.
 
     A limit and --start-after hold for what is claimed from now on; what processes have in memory is still given out, so
     start them anew where it must not be. A step they learn of then, too.
     """
-    with ids_of(urls) as ids:
-        now = ids.tags.set(
-            tag,
-            step=step,
-            max_step=max_step,
-            limit=the_limit(limit, javascript),
-            start_after=start_after,
-            margin=margin,
-        )
-    show(as_json, tag_to_json(now), shown([now]))
+    with open_allocator(urls) as ids:
+        now = ids.tags.set(tag, limit=limit_of(limit, javascript), **settings)
+    show(tag_to_json(now), table_of([now]))
 
 
 @tags.command("repair")
 @click.argument("names", metavar="[TAG]...", nargs=-1)
 @click.option("--all", "of_all", is_flag=True, help="Every tag there is.")
 @click.option("--above", type=int, help="No id in use is greater; else the margin of the tag is left out.")
-@fleet_command
-def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[str, ...], as_json: bool) -> None:
+@fleet_options
+def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[str, ...]) -> None:
     """Let tags go on after a failover or a restore, above every id that the database may have forgotten.
 
     First make sure that nothing uses the old server any more. Processes that say that a tag waits to be repaired go on
@@ -147,11 +108,11 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
     """
     if bool(names) == of_all:
         raise click.UsageError("name the tags, or give --all")
-    with ids_of(urls, create_missing=False) as ids:
+    with open_allocator(urls, create_missing=False) as ids:
         chosen = [tag.name for tag in ids.tags.list()] if of_all else names
         repaired, refused = repair_each(ids.tags, chosen, above)
     if repaired or not refused:
-        show(as_json, [tag_to_json(tag) for tag in repaired], shown(repaired))
+        show([tag_to_json(tag) for tag in repaired], table_of(repaired))
     for error in refused[1:]:
         click.echo(f"error: {error}", err=True)
     if refused:
@@ -169,20 +130,20 @@ def repair_each(tags: Tags, names: Iterable[str], above: int | None) -> tuple[li
     return repaired, refused
 
 
-def first(tag: Tag) -> str:
+def first_id(tag: Tag) -> str:
     return f"the first id is {tag.max_value + 1}" if tag.remaining else "it has no ids, since it starts at its limit"
 
 
-def the_limit(limit: int | None, javascript: bool) -> int | None:
+def limit_of(limit: int | None, javascript: bool) -> int | None:
     if javascript and limit is not None:
         raise click.UsageError("--limit and --javascript exclude each other")
     return JAVASCRIPT_MAX_ID if javascript else limit
 
 
-def shown(found: list[Tag]) -> str:
-    return table([HEADINGS, *(cells(tag) for tag in found)], numbers=range(1, len(HEADINGS)))
+def table_of(found: list[Tag]) -> str:
+    return table([HEADINGS, *(to_row(tag) for tag in found)], numbers=range(1, len(HEADINGS)))
 
 
-def cells(tag: Tag) -> tuple[str, ...]:
+def to_row(tag: Tag) -> tuple[str, ...]:
     used = f"{100 * tag.max_value / tag.limit:.2f}%"
     return (tag.name, str(tag.max_value), str(tag.step), str(tag.max_step), str(tag.limit), str(told(tag.margin)), used)

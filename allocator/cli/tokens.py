@@ -10,9 +10,8 @@ from typing import Any
 import click
 
 from allocator.backend import databases_at
-from allocator.cli.db import QUICK
-from allocator.cli.options import fleet_command, shard_hosts, show, table
-from allocator.cli.output import check_open
+from allocator.cli.options import TIMEOUT, fleet_options, shard_hosts
+from allocator.cli.output import check_open, show, table, wants_json
 from allocator.rules.token import DRAW, SCHEMES, VERBS, Token
 from allocator.service.token_admin import Tokens
 
@@ -25,31 +24,23 @@ def tokens() -> None:
 
 
 @contextmanager
-def opened(urls: tuple[str, ...]) -> Iterator[Tokens]:
-    with databases_at(urls, QUICK, shard_hosts()) as databases:
+def open_tokens(urls: tuple[str, ...]) -> Iterator[Tokens]:
+    with databases_at(urls, TIMEOUT, shard_hosts()) as databases:
         yield Tokens(databases.lead)
 
 
 @tokens.command()
 @click.argument("name")
-@click.option("--may", multiple=True, type=click.Choice(VERBS), default=(DRAW,), show_default=True, help="What for.")
+@click.option(
+    "--may", "verbs", multiple=True, type=click.Choice(VERBS), default=(DRAW,), show_default=True, help="What for."
+)
 @click.option("--tags", multiple=True, help="Which tags, as in 'order-*'. Without --tags and --schemes: everything.")
 @click.option("--schemes", multiple=True, type=click.Choice(SCHEMES), help="Which ids and numbers without a tag.")
 @click.option("--ids-rate", type=int, metavar="N", help="Ids a second at most.")
 @click.option("--requests-rate", type=int, metavar="N", help="Requests a second at most.")
 @click.option("--days", type=float, help="After how many days it expires; never, if not given.")
-@fleet_command
-def create(
-    name: str,
-    may: tuple[str, ...],
-    tags: tuple[str, ...],
-    schemes: tuple[str, ...],
-    ids_rate: int | None,
-    requests_rate: int | None,
-    days: float | None,
-    urls: tuple[str, ...],
-    as_json: bool,
-) -> None:
+@fleet_options
+def create(name: str, tags: tuple[str, ...], schemes: tuple[str, ...], urls: tuple[str, ...], **settings: Any) -> None:
     """Make a token, and print it: it is stored nowhere, and cannot be shown again.
 
     Two of one name may be valid at a time: see `rotate`. The token with the name `anonymous` says what may be done
@@ -64,50 +55,49 @@ def create(
     check_open()
     if not tags and not schemes:
         tags, schemes = ("*",), SCHEMES
-    scope: dict[str, Any] = {"verbs": may, "tags": tags, "schemes": schemes}
-    with opened(urls) as found:
-        secret, token = found.create(name, **scope, ids_rate=ids_rate, requests_rate=requests_rate, days=days)
-        tell(secret, token, found, as_json)
+    with open_tokens(urls) as found:
+        secret, token = found.create(name, tags=tags, schemes=schemes, **settings)
+        print_secret(secret, token, found)
 
 
 @tokens.command()
 @click.argument("number", type=int)
-@fleet_command
-def rotate(number: int, urls: tuple[str, ...], as_json: bool) -> None:
+@fleet_options
+def rotate(number: int, urls: tuple[str, ...]) -> None:
     """Make and print another token that is good for the same as the one with this NUMBER; then revoke that one."""
     check_open()
-    with opened(urls) as found:
+    with open_tokens(urls) as found:
         secret, token = found.rotate(number)
-        tell(secret, token, found, as_json)
+        print_secret(secret, token, found)
 
 
 @tokens.command("list")
-@fleet_command
-def list_tokens(urls: tuple[str, ...], as_json: bool) -> None:
+@fleet_options
+def list_tokens(urls: tuple[str, ...]) -> None:
     """Print the tokens that were not revoked."""
-    with opened(urls) as found:
+    with open_tokens(urls) as found:
         rows = found.list()
-    show(as_json, [described(token) for token in rows], table([HEADINGS, *map(cells, rows)], numbers={0, 5, 6}))
+    show([to_json(token) for token in rows], table([HEADINGS, *map(to_row, rows)], numbers={0, 5, 6}))
 
 
 @tokens.command()
 @click.argument("number", type=int)
-@fleet_command
-def revoke(number: int, urls: tuple[str, ...], as_json: bool) -> None:
+@fleet_options
+def revoke(number: int, urls: tuple[str, ...]) -> None:
     """Revoke the token with this NUMBER; services that run know within seconds."""
-    with opened(urls) as found:
+    with open_tokens(urls) as found:
         found.revoke(number)
-    show(as_json, {"revoked": number}, f"token {number} is revoked")
+    show({"revoked": number}, f"token {number} is revoked")
 
 
-def tell(secret: str, token: Token, tokens: Tokens, as_json: bool) -> None:
+def print_secret(secret: str, token: Token, tokens: Tokens) -> None:
     """The secret alone on stdout, for a pipe; what a person should know beside it."""
-    show(as_json, described(token) | {"secret": secret}, secret)
-    if not as_json:
+    show(to_json(token) | {"secret": secret}, secret)
+    if not wants_json():
         click.echo(f"This is token {token.number}, {token.name!r}, in {tokens.shown}; it is not shown again.", err=True)
 
 
-def described(token: Token) -> dict[str, object]:
+def to_json(token: Token) -> dict[str, object]:
     return {
         "token": token.number,
         "name": token.name,
@@ -121,7 +111,7 @@ def described(token: Token) -> dict[str, object]:
     }
 
 
-def cells(token: Token) -> tuple[str, ...]:
+def to_row(token: Token) -> tuple[str, ...]:
     return (
         str(token.number),
         token.name,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import click
 
-from allocator.cli.db import QUICK
-from allocator.cli.nodes import described as described_node
-from allocator.cli.options import REFUSED, fleet_command, shard_hosts, show
-
-if TYPE_CHECKING:
-    from allocator.doctor.tracing import Traced
-    from allocator.rules.claim_log import Claimed
-    from allocator.schemes.meteor import MeteorSettings
+from allocator.backend import databases_at
+from allocator.cli.nodes import node_to_json
+from allocator.cli.options import TIMEOUT, fleet_options, shard_hosts
+from allocator.cli.output import REFUSED, show, wants_json
+from allocator.doctor.tracing import Traced, claims_of, trace
+from allocator.rules.claim_log import Claimed
+from allocator.schemes.layout import layout_from_text
+from allocator.schemes.meteor import EPOCH, METEOR, MeteorSettings
 
 NOTHING = "nothing is known of {0}: no registered node drew it as a meteor"
 NO_LOG = "; give the log of claims with --log FILE for an id of a tag"
@@ -30,7 +30,7 @@ NOT_IN_LOG = ", and no claim in this log holds it"
 @click.option("--tag", help="An id of this tag; else of any, since each tag has ids of its own.")
 @click.option("--epoch", type=int, help="The epoch of the meteors in seconds, where it is not the default one.")
 @click.option("--layout", metavar="WIDTHS", help="Their layout, the default one is 1/29/20/11/3.")
-@fleet_command
+@fleet_options
 def trace_command(
     id_: str,
     log: TextIO | None,
@@ -38,7 +38,6 @@ def trace_command(
     epoch: int | None,
     layout: str | None,
     urls: tuple[str, ...],
-    as_json: bool,
 ) -> None:
     """Say which process got ID, and when.
 
@@ -52,42 +51,36 @@ def trace_command(
         zcat claims.*.gz | allocator trace 120345 --log - --json
         allocator trace 5016762319896585 --epoch 1735689600 --layout 1/31/18/11/3
     """
-    from allocator.backend import databases_at
-    from allocator.doctor.tracing import claims_of, trace
-
     claims = claims_of(id_, log or (), tag)
     found = None
     if tag is None:
-        with databases_at(urls, QUICK, shard_hosts()) as databases:
+        with databases_at(urls, TIMEOUT, shard_hosts()) as databases:
             found = trace(databases, id_, settings_of(epoch, layout))
         for why in found.silent:
             click.echo(f"one shard did not answer: {why}", err=True)
-    lines = [*map(line, claims), *(lines_of_node(found) if found else ())]
-    if not lines and not as_json:
+    lines = [*map(line_of, claims), *(lines_of_node(found) if found else ())]
+    if not lines and not wants_json():
         click.echo(NOTHING.format(id_) + (NOT_IN_LOG if log else NO_LOG), err=True)
     else:
-        show(as_json, as_fields(claims, found), "\n".join(lines))
+        show(to_json(claims, found), "\n".join(lines))
     if not lines:
         sys.exit(REFUSED)
 
 
 def settings_of(epoch: int | None, layout: str | None) -> MeteorSettings:
-    from allocator.schemes.layout import layout_from_text
-    from allocator.schemes.meteor import EPOCH, METEOR, MeteorSettings
-
     form = METEOR if layout is None else layout_from_text(layout, METEOR)
     return MeteorSettings(EPOCH if epoch is None else epoch, form).checked()
 
 
-def as_fields(claims: list[Claimed], found: Traced | None) -> dict[str, object]:
+def to_json(claims: list[Claimed], found: Traced | None) -> dict[str, object]:
     return {
-        "claims": [described(one) for one in claims],
-        "node": {**described_node(found.node), **read_as(found)} if found and found.node else None,
+        "claims": [claim_to_json(one) for one in claims],
+        "node": {**node_to_json(found.node), **reading_of(found)} if found and found.node else None,
         "not_asked": [str(why) for why in found.silent] if found else [],
     }
 
 
-def read_as(found: Traced) -> dict[str, object]:
+def reading_of(found: Traced) -> dict[str, object]:
     """What the number was taken for."""
     form = found.meteor
     return {
@@ -102,7 +95,7 @@ def is_ahead(found: Traced) -> bool:
     return found.at > datetime.now(UTC)
 
 
-def described(claim: Claimed) -> dict[str, object]:
+def claim_to_json(claim: Claimed) -> dict[str, object]:
     ids = claim.ids
     return {
         "tag": claim.tag,
@@ -116,7 +109,7 @@ def described(claim: Claimed) -> dict[str, object]:
     }
 
 
-def line(claim: Claimed) -> str:
+def line_of(claim: Claimed) -> str:
     ids = claim.ids
     each = f" in steps of {ids.step}" if ids.step > 1 else ""
     return (
@@ -136,6 +129,4 @@ def lines_of_node(found: Traced) -> list[str]:
 
 
 def words_of(form: MeteorSettings) -> str:
-    from allocator.schemes.meteor import MeteorSettings
-
     return "the usual format" if form == MeteorSettings() else f"layout {form.layout} and epoch {form.epoch}"

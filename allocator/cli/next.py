@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import click
 
-from allocator.cli.options import fleet_command, ids_of, show
-from allocator.cli.output import check_open
+from allocator.cli.options import fleet_options, open_allocator
+from allocator.cli.output import check_open, show, wants_json
 from allocator.generators.objectid import ObjectId
 from allocator.schemes.checks import check_reserve
 
@@ -21,8 +21,8 @@ TAGGED = ("segment", "ticket")
 @click.option("-n", "count", type=int, default=1, show_default=True, help="How many ids.")
 @click.option("--scheme", type=click.Choice(SCHEMES), default="segment", show_default=True, help="What kind of id.")
 @click.option("--no-create", is_flag=True, help="Refuse a tag that does not exist, instead of making it.")
-@fleet_command
-def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tuple[str, ...], as_json: bool) -> None:
+@fleet_options
+def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tuple[str, ...]) -> None:
     """Print the next ids of TAG, one a line.
 
     Exactly as many as are asked for are claimed, and none is wasted. They are one contiguous block, or with several
@@ -41,20 +41,21 @@ def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tu
     check_open()
     check_reserve(count)
     if scheme == "objectid":
-        write(tag, (str(ObjectId()) for _ in range(count)), as_json)
+        write(tag, (ObjectId() for _ in range(count)))
         return
-    with ids_of(urls, create_missing=not no_create) as ids:
+    with open_allocator(urls, create_missing=not no_create) as ids:
         if tag is not None and scheme == "ticket":
-            write(tag, (str(ids.ticket(tag)) for _ in range(count)), as_json)
+            write(tag, (ids.ticket(tag) for _ in range(count)))
         elif tag is not None:
-            write(tag, map(str, ids.reserve(tag, count)), as_json)
+            write(tag, ids.reserve(tag, count))
         else:
             draw = ids.meteor if scheme == "meteor" else ids.snowflake
-            write(tag, (str(draw()) for _ in range(count)), as_json)
+            write(tag, (draw() for _ in range(count)))
 
 
-def write(tag: str | None, ids: Iterable[str], as_json: bool) -> None:
-    if as_json:
-        show(True, {"tag": tag, "ids": list(ids)} if tag else {"ids": list(ids)}, "")
-    else:
-        sys.stdout.writelines(f"{value}\n" for value in ids)
+def write(tag: str | None, ids: Iterable[object]) -> None:
+    if wants_json():
+        show(({"tag": tag} if tag else {}) | {"ids": list(map(str, ids))}, "")
+        return
+    sys.stdout.writelines(f"{value}\n" for value in ids)
+    sys.stdout.flush()
