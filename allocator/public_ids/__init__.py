@@ -11,7 +11,7 @@ from allocator.errors import InvalidId, InvalidSetting
 from allocator.public_ids.permutation import LEAST_LIMIT
 from allocator.public_ids.seal import Seal
 from allocator.schemes.checks import MAX_ID, check_whole, shown
-from allocator.schemes.encodings import Base62, Crockford, Form
+from allocator.schemes.encodings import Base62, Crockford, Digits
 
 KEY_BYTES = range(16, 65)
 NEW_KEY_BYTES = 32
@@ -83,13 +83,13 @@ class PublicIds:
 
     def encode(self, id_: int) -> str:
         """The text of an id from 1 to the limit, always of the same length. Raises `InvalidId`."""
-        return self._prefix + self._form.write(self._seal.seal(self._checked(id_)))
+        return self._prefix + self._form.format(self._seal.seal(self._checked(id_)))
 
     def decode(self, text: str) -> int:
         """The id of a text. Raises `InvalidId` for what `encode` never makes."""
         if not isinstance(text, str) or len(text) != self._length or not text.startswith(self._prefix):
             raise InvalidId(self._formed(text))
-        sealed = self._form.read(text[len(self._prefix) :])
+        sealed = self._form.parse(text[len(self._prefix) :])
         found = None if sealed is None else self._opened(sealed)
         if found is None:
             raise InvalidId(f"{text!a} was altered or mistyped, or made with another key")
@@ -114,7 +114,7 @@ class PublicIds:
     def _formed(self, got: object) -> str:
         before = f"{self._prefix!r} and " if self._prefix else ""
         found = f"{len(got)} characters: {ascii(got)[:60]}" if isinstance(got, str) else type(got).__name__
-        return f"a public id is {before}{self._form.length} characters of {self._form.shown}, got {found}"
+        return f"a public id is {before}{self._form.length} characters of {self._form.characters}, got {found}"
 
     def __repr__(self) -> str:
         return f"<PublicIds {self._prefix}… in {self._text}, {self._length} characters>"
@@ -157,7 +157,7 @@ def check_prefix(prefix: object) -> str:
     raise InvalidSetting(f"a prefix is up to 32 of the characters A-Z a-z 0-9 . _ ~ -, got {shown(prefix, 60, ascii)}")
 
 
-def form_of(text: object, greatest: int) -> Form:
+def form_of(text: object, greatest: int) -> Digits:
     if text == "base62":
         return Base62(greatest)
     if text == "crockford":

@@ -12,43 +12,35 @@ His spellings for people, in lower case, with hyphens, or O for 0, are not read:
 
 from __future__ import annotations
 
-from typing import Protocol
-
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 FACTOR = 67
 BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 SYMBOLS = BASE32 + "*~$=U"
 
 
-class Form(Protocol):
-    """A text form of the numbers from 0 to a greatest one."""
-
-    length: int
-    shown: str
-    """Its characters, for a person."""
-
-    def write(self, number: int) -> str: ...
-
-    def read(self, text: str) -> int | None:
-        """The number of a text of this length; None for what `write` never makes."""
-
-
 class Digits:
     """Numbers by the digits of an alphabet, as many as the greatest one needs."""
+
+    characters = ""
+    """For a person."""
 
     def __init__(self, alphabet: str, greatest: int) -> None:
         self._alphabet = alphabet
         self._values = {digit: value for value, digit in enumerate(alphabet)}
-        self.length = length(greatest, len(alphabet))
+        self._count = 1
+        while greatest := greatest // len(alphabet):
+            self._count += 1
+        self.length = self._count
 
-    def write(self, number: int) -> str:
+    def format(self, number: int) -> str:
         digits = []
-        for _ in range(self.length):
+        for _ in range(self._count):
             number, digit = divmod(number, len(self._alphabet))
             digits.append(self._alphabet[digit])
         return "".join(reversed(digits))
 
-    def read(self, text: str) -> int | None:
+    def parse(self, text: str) -> int | None:
+        """The number of a text of this length; None for what `format` never makes."""
         number = 0
         for digit in text:
             value = self._values.get(digit)
@@ -58,36 +50,30 @@ class Digits:
         return number
 
 
-def length(greatest: int, base: int) -> int:
-    digits = 1
-    while greatest := greatest // base:
-        digits += 1
-    return digits
-
-
-class Base62:
-    shown = "0-9 A-Z a-z"
+class Base62(Digits):
+    characters = "0-9 A-Z a-z"
 
     def __init__(self, greatest: int) -> None:
-        self._digits = Digits(BASE62, greatest * FACTOR)
-        self.length = self._digits.length
-        self.write = lambda number: self._digits.write(number * FACTOR)
+        super().__init__(BASE62, greatest * FACTOR)
 
-    def read(self, text: str) -> int | None:
-        found = self._digits.read(text)
-        return None if found is None or found % FACTOR else found // FACTOR
+    def format(self, number: int) -> str:
+        return super().format(number * FACTOR)
+
+    def parse(self, text: str) -> int | None:
+        product = super().parse(text)
+        return None if product is None or product % FACTOR else product // FACTOR
 
 
-class Crockford:
-    shown = "0-9 A-Z without I L O U, the last one also of * ~ $ = U"
+class Crockford(Digits):
+    characters = "0-9 A-Z without I L O U, the last one also of * ~ $ = U"
 
     def __init__(self, greatest: int) -> None:
-        self._digits = Digits(BASE32, greatest)
-        self.length = self._digits.length + 1
+        super().__init__(BASE32, greatest)
+        self.length += 1
 
-    def write(self, number: int) -> str:
-        return self._digits.write(number) + SYMBOLS[number % len(SYMBOLS)]
+    def format(self, number: int) -> str:
+        return super().format(number) + SYMBOLS[number % len(SYMBOLS)]
 
-    def read(self, text: str) -> int | None:
-        found = self._digits.read(text[:-1])
-        return None if found is None or text[-1] != SYMBOLS[found % len(SYMBOLS)] else found
+    def parse(self, text: str) -> int | None:
+        number = super().parse(text[:-1])
+        return None if number is None or text[-1] != SYMBOLS[number % len(SYMBOLS)] else number

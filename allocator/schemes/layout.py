@@ -15,9 +15,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate, islice
+from operator import sub
 from types import MappingProxyType
 
-from allocator.errors import InvalidId, InvalidSetting
+from allocator.errors import Exhausted, InvalidId, InvalidSetting
 from allocator.schemes.checks import check_whole, shown
 
 BITS = 64
@@ -37,20 +39,14 @@ class Layout:
         for name, width in widths.items():
             check_whole(f"the width of {name}", width, 1, BITS - 1)
         if sum(widths.values()) != BITS:
-            raise InvalidSetting(f"a layout has {BITS} bits, got {self._sum(widths)} = {sum(widths.values())}")
+            added = " + ".join(map(str, widths.values())) or "0"
+            raise InvalidSetting(f"a layout has {BITS} bits, got {added} = {sum(widths.values())}")
         if next(iter(widths.items())) != ("sign", 1):
             raise InvalidSetting("a layout begins with sign=1, so that ids are positive")
         self.widths = MappingProxyType(widths)
         self._limits = {name: (1 << width) - 1 for name, width in widths.items()}
-        self._shifts = {}
-        left = BITS
-        for name, width in widths.items():
-            left -= width
-            self._shifts[name] = left
-
-    @staticmethod
-    def _sum(widths: Mapping[str, int]) -> str:
-        return " + ".join(map(str, widths.values())) or "0"
+        below = accumulate(widths.values(), sub, initial=BITS)
+        self._shifts = dict(zip(widths, islice(below, 1, None), strict=True))
 
     def limit(self, field: str) -> int:
         """The greatest value of a field."""
@@ -77,6 +73,21 @@ class Layout:
     def runs_out(self, field: str, epoch: float, per_second: int = 1) -> datetime:
         """The last moment (UTC) that a field of time can hold, which counts from `epoch`, in seconds since 1970."""
         return moment(epoch + self.limit(field) / per_second)
+
+    def ticks(self, field: str, now: int, epoch: int, per_second: int) -> int:
+        """The value of a field of time, at a moment and with an epoch in its ticks since 1970."""
+        ticks = now - epoch
+        if ticks < 0:
+            raise InvalidSetting(
+                f"epoch must not be in the future: it is {moment(epoch / per_second)}, the clock says "
+                f"{moment(now / per_second)}"
+            )
+        if ticks > self.limit(field):
+            raise Exhausted(
+                f"the {field}s of layout {self} ended at {self.runs_out(field, epoch / per_second, per_second)}; "
+                "choose a later epoch or more bits"
+            )
+        return ticks
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and list(self.widths.items()) == list(other.widths.items())

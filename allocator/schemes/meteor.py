@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, chain, cycle, islice, pairwise
 
-from allocator.errors import AllocatorError, Exhausted, InvalidSetting
+from allocator.errors import AllocatorError, Exhausted
 from allocator.schemes.checks import check_whole
 from allocator.schemes.layout import MAX_EPOCH, Layout, check_layout, moment
 from allocator.schemes.retry import Pace, Wait
@@ -60,15 +60,8 @@ def differences(step: int, limit: int) -> tuple[Sequence[int], Sequence[int]]:
 
 def begin(now: float, epoch: int, layout: Layout) -> int:
     """The second field of a generator that starts now, in seconds since 1970."""
-    second = int(now) - check_whole("epoch", epoch, 0, MAX_EPOCH)
-    if second < 0:
-        raise InvalidSetting(f"epoch must not be in the future, got {epoch}, which is {moment(epoch)}")
-    if second > check_layout(layout, METEOR).limit("second"):
-        raise Exhausted(
-            f"the seconds of layout {layout} ended at {layout.runs_out('second', epoch)}; "
-            "choose a later epoch or more bits"
-        )
-    return second
+    check_whole("epoch", epoch, 0, MAX_EPOCH)
+    return check_layout(layout, METEOR).ticks("second", int(now), epoch, 1)
 
 
 class MeteorBlocks:

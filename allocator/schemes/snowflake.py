@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allocator.errors import AllocatorError, ClockWentBack, Exhausted, InvalidArgument, InvalidSetting, LeaseLost
+from allocator.errors import AllocatorError, ClockWentBack, InvalidArgument, InvalidSetting, LeaseLost
 from allocator.schemes.checks import check_seconds, check_whole
 from allocator.schemes.layout import MAX_EPOCH, Layout, check_layout, moment
 from allocator.schemes.retry import Pace, Wait
@@ -58,17 +58,7 @@ class SnowflakeBlocks:
                     "no ids until it has caught up"
                 )
             return NOTHING
-        timestamp = millisecond - self.epoch
-        if timestamp < 0:
-            raise InvalidSetting(
-                f"epoch must not be in the future: it is {moment(self.epoch / 1000)}, the clock says "
-                f"{moment(millisecond / 1000)}"
-            )
-        if timestamp > self.layout.limit("timestamp"):
-            raise Exhausted(
-                f"the timestamps of layout {self.layout} ended at "
-                f"{self.layout.runs_out('timestamp', self.epoch / 1000, 1000)}; choose a later epoch or more bits"
-            )
+        timestamp = self.layout.ticks("timestamp", millisecond, self.epoch, 1000)
         self.last = millisecond
         first = self._base | timestamp << self._shift
         return range(first, first + self._size)
@@ -122,17 +112,6 @@ class LeasedSnowflake:
     Time goes on by the monotonic clock; the wall clock is looked at when a lease is granted, and can only move it
     forward. So a wall clock that jumps neither repeats an id nor stops them.
     """
-
-    __slots__ = (
-        "_blocks",
-        "_last",
-        "_offset",
-        "epoch",
-        "layout",
-        "lease",
-        "pace",
-        "span",
-    )
 
     def __init__(self, span: float, epoch: int, layout: Layout, lost_after: float = 60.0) -> None:
         self.span = round(span * 1000)
