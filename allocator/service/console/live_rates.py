@@ -138,19 +138,19 @@ class LiveRates:
         """Until it is cancelled. The workers write their totals at full seconds; read them half a second later."""
         while True:
             await asyncio.sleep(1.0 - (time() + 0.5) % 1.0)
-            if not self._is_wanted():
-                continue
-            try:
+            if self._is_wanted():
                 await asyncio.to_thread(self._read)
-            except Exception:
-                log.exception("the console could not read the metrics")
 
     def _is_wanted(self) -> bool:
         return self._is_alone or monotonic() < self._watched_until
 
     def _read(self) -> None:
         second = int(time())
-        totals = totals_of(self._metrics.collect())
+        try:
+            totals = totals_of(self._metrics.collect())
+        except Exception:
+            log.exception("the console could not read the metrics")
+            return
         with self._lock:
             self._history.add(totals, second)
 

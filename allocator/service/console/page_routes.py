@@ -62,7 +62,7 @@ class Console:
             self._route("/console/inspect", GET=views.inspect),
             self._route("/console/fleet", GET=views.fleet),
             self._route("/console/doctor", GET=views.doctor, POST=actions.examine_again),
-            self._route(f"{STATIC_PREFIX}/{{version}}/{{name}}", GET=self._pages.static),
+            self._route(f"{STATIC_PREFIX}/{{version}}/{{name:path}}", GET=self._pages.static),
         ]
 
     def _route(self, path: str, **endpoints: Endpoint) -> Route:

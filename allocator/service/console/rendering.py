@@ -55,15 +55,6 @@ STATIC_HEADERS = {
     "x-content-type-options": "nosniff",
 }
 MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-FILES = {
-    "console.css": "console.css",
-    "console.js": "console.js",
-    "plot.js": "plot.js",
-    "icon.svg": "icon.svg",
-    "htmx.js": "vendor/htmx.org/htmx.min.js",
-    "uplot.js": "vendor/uplot/uPlot.iife.min.js",
-    "uplot.css": "vendor/uplot/uPlot.min.css",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +65,22 @@ class Asset:
     compressed: bytes
 
 
-def load_asset(name: str) -> Asset:
-    body = (STATIC / FILES[name]).read_bytes()
-    version = sha256(body).hexdigest()[:12]
-    return Asset(version, MEDIA_TYPES[Path(name).suffix], body, gzip.compress(body, mtime=0))
+def load_assets() -> dict[str, Asset]:
+    """By their paths in `static`."""
+    assets = {}
+    for path in (one for one in STATIC.rglob("*") if one.suffix in MEDIA_TYPES):
+        body = path.read_bytes()
+        version = sha256(body).hexdigest()[:12]
+        asset = Asset(version, MEDIA_TYPES[path.suffix], body, gzip.compress(body, mtime=0))
+        assets[path.relative_to(STATIC).as_posix()] = asset
+    return assets
 
 
 class Pages:
     def __init__(self, book: Book, refusals: Refusals) -> None:
         self._book = book
         self._refusals = refusals
-        self._assets = {name: load_asset(name) for name in FILES}
+        self._assets = load_assets()
         self._jinja = Environment(
             loader=FileSystemLoader(TEMPLATES),
             autoescape=True,

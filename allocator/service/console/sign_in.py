@@ -119,7 +119,7 @@ class SignIn:
 
     async def user(self, request: Request) -> User:
         """Raises `Unauthorized` where signing in would help. Every request counts for the rate of its token."""
-        session, headers = request.cookies.get(cookie_of(request), ""), without_foreign(headers_of(request))
+        session, headers = request.cookies.get(cookie_name(request), ""), without_foreign(headers_of(request))
         grant = await self._of_session(session) if b"authorization" not in headers else None
         if grant is None:
             session, grant = "", await self._book.of(headers)
@@ -175,7 +175,7 @@ class SignIn:
 
 def set_cookie(request: Request, answer: Response, session: str, seconds: int) -> None:
     answer.set_cookie(
-        cookie_of(request),
+        cookie_name(request),
         session,
         max_age=seconds,
         path="/",
@@ -185,15 +185,11 @@ def set_cookie(request: Request, answer: Response, session: str, seconds: int) -
     )
 
 
-def cookie_of(request: Request) -> str:
-    return cookie_name(request.scope["scheme"], request.headers.get("host", ""))
-
-
-def cookie_name(scheme: str, host: str) -> str:
+def cookie_name(request: Request) -> str:
     """With the port, since browsers send cookies to all ports of a host; over https with the prefix for one host."""
-    port = host.rpartition(":")[2]
+    port = request.headers.get("host", "").rpartition(":")[2]
     own = f"allocator-{port}" if port.isdecimal() else "allocator"
-    return f"__Host-{own}" if scheme == "https" else own
+    return f"__Host-{own}" if request.scope["scheme"] == "https" else own
 
 
 async def form_of(request: Request) -> dict[str, str]:

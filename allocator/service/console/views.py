@@ -25,7 +25,7 @@ from allocator.schemes.checks import check_tag
 from allocator.schemes.leases import Node, Worker
 from allocator.schemes.readings import Inspection
 from allocator.service.console.cache import Cache
-from allocator.service.console.formatting import NONE, bits_of
+from allocator.service.console.formatting import bits_of
 from allocator.service.console.live_rates import ALL
 from allocator.service.console.rendering import Pages
 from allocator.service.console.sign_in import SignIn
@@ -67,33 +67,17 @@ class Views:
         user.grant.check(READ, None)
         query = query_of(request.query_params)
         listing, cached = await self._tags.listing(user, query)
-        return self._pages.render(
-            request,
-            user,
-            template(request, "tags"),
-            query=query,
-            listing=listing,
-            cached=cached,
-            is_part=is_part(request),
-            address=address_of(request),
-        )
+        values: dict[str, Any] = {"query": query, "listing": listing, "cached": cached, "is_part": is_part(request)}
+        return self._pages.render(request, user, template(request, "tags"), **values, address=address_of(request))
 
     async def tag(self, request: Request) -> Response:
         user = await self._sign_in.user(request)
         name = check_tag(request.path_params["tag"])
         user.check_sees(name)
         row, error = await self._tags.row(name)
-        return self._pages.render(
-            request,
-            user,
-            template(request, "tag"),
-            row=row,
-            error=error,
-            done=request.query_params.get("done", ""),
-            may_change=user.may(ADMINISTER, name),
-            refusal="",
-            form={},
-        )
+        values: dict[str, Any] = {"row": row, "error": error, "may_change": user.may(ADMINISTER, name)}
+        done = request.query_params.get("done", "")
+        return self._pages.render(request, user, template(request, "tag"), **values, done=done, refusal="", form={})
 
     async def series(self, request: Request) -> Response:
         """The history of a tag, or of all ids, for the plot."""
@@ -122,21 +106,16 @@ class Views:
         user = await self._sign_in.user(request)
         text = request.query_params.get("id", "").strip()
         inspection, refusal = inspect(text)
-        return self._pages.render(
-            request,
-            user,
-            template(request, "inspect"),
-            text=text[:MAX_ID_TEXT],
-            inspection=inspection,
-            refusal=refusal,
-            bits_of=bits_of,
-        )
+        values: dict[str, Any] = {"text": text[:MAX_ID_TEXT], "inspection": inspection, "refusal": refusal}
+        return self._pages.render(request, user, template(request, "inspect"), **values, bits_of=bits_of)
 
     async def fleet(self, request: Request) -> Response:
         user = await self._sign_in.user(request)
         user.check_operator()
         cached = await self._fleet.get()
-        return self._pages.render(request, user, template(request, "fleet"), cached=cached, now=time.time())
+        return self._pages.render(
+            request, user, template(request, "fleet"), cached=cached, now=time.time(), state_of=state_of
+        )
 
     async def doctor(self, request: Request) -> Response:
         user = await self._sign_in.user(request)
@@ -179,19 +158,10 @@ def inspect(text: str) -> tuple[Inspection | None, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardRow:
-    place: str
-    where: str
-    last: int | None
-    state: str
-    is_well: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Fleet:
     """`shards` as the command `shards list` prints them; `error` says why the fleet cannot be read as a whole."""
 
-    shards: list[ShardRow]
+    shards: list[Found]
     nodes: list[Node]
     workers: list[Worker]
     error: AllocatorError | None = None
@@ -205,7 +175,7 @@ def read_fleet(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> 
         lead = next((one.database for one in shards if not one.error and is_lead(one)), None)
         numbered = lead.run(nodes.fetch_newest, NODES) if lead else []
         workers = lead.run(nodes.fetch_workers) if lead else []
-        return Fleet([shard_row(one) for one in shards], numbered, workers)
+        return Fleet(shards, numbered, workers)
     except AllocatorError as error:
         return Fleet([], [], [], error)
     finally:
@@ -215,9 +185,3 @@ def read_fleet(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> 
 def is_lead(shard: Found) -> bool:
     """The first shard holds the nodes and leases of a fleet; a single database has no row, and holds them itself."""
     return shard.row is None or (shard.row.numbering.offset == 1 and not shard.row.joining)
-
-
-def shard_row(shard: Found) -> ShardRow:
-    row = shard.row
-    place = f"{row.numbering.offset} of {row.numbering.step}" if row and not row.joining else NONE
-    return ShardRow(place, shard.where, shard.last if row else None, state_of(shard), shard.is_well)

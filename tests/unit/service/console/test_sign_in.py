@@ -20,7 +20,6 @@ from allocator.service.console.sign_in import (
     SignIn,
     User,
     cookie_name,
-    cookie_of,
     is_from_us,
     own_path,
 )
@@ -112,7 +111,7 @@ def test_a_host_that_is_none_breaks_no_page(monkeypatch):
     asyncio.run(sign_in(book([]), pages).show(request))
 
     assert shown["is_plain"]
-    assert cookie_of(request) == "allocator-1"
+    assert cookie_name(request) == "allocator-1"
     assert address_of(request) == "http://[::1"
 
 
@@ -175,9 +174,11 @@ def test_where_a_change_comes_from(headers, is_ours):
 
 
 def test_names_of_cookies_tell_services_of_one_machine_apart():
-    assert cookie_name("http", "127.0.0.1:8000") == "allocator-8000"
-    assert cookie_name("https", "ids.example:8443") == "__Host-allocator-8443"
-    assert cookie_name("https", "ids.example") == "__Host-allocator"
+    https = {"type": "http", "scheme": "https"}
+
+    assert cookie_name(request_of("127.0.0.1:8000")) == "allocator-8000"
+    assert cookie_name(Request(https | {"headers": [(b"host", b"ids.example:8443")]})) == "__Host-allocator-8443"
+    assert cookie_name(Request(https | {"headers": [(b"host", b"ids.example")]})) == "__Host-allocator"
 
 
 @pytest.mark.parametrize(
