@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
-from allocator.errors import AllocatorError, DatabaseUnavailable, NotCopyable
-from allocator.fleet.tags import Tags
+from allocator.errors import AllocatorError, DatabaseUnavailable, NotCopyable, SchemaOutOfDate
+from allocator.fleet.tags import COLUMNS, Tags
+from allocator.rules.failover import plain, repaired
 from allocator.rules.fleet import STATEMENTS
 from allocator.schemes.checks import check_tag
 from allocator.schemes.layout import Layout
@@ -16,55 +19,54 @@ from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, settle, unknown
-from allocator.testing.memory_rows import Rows
 
-P = ParamSpec("P")
-T = TypeVar("T")
+FIELDS = {column: name for name, column in COLUMNS.items() if name == "limit"}
+"""Of `Tag`, where the columns are called otherwise."""
 
 
 class MemoryBackend:
-    """Fulfils `Backend`. `failure` is of every call for ids, `is_away` of what asks the database."""
+    """Fulfils `Backend`, and what `Tags` asks of a `Database`.
+
+    `failure` is of every call for ids, `is_away` of what asks the database.
+    """
 
     shown = "memory"
 
     def __init__(self, statement: str | None = None) -> None:
         self.failure: AllocatorError | None = None
         self.is_away = False
+        self.rows: dict[str, Tag] = {}
         self._lock = threading.RLock()
-        self._rows = Rows(self._run)
         self._each_counts = statement not in (None, STATEMENTS[0])
         self._tickets: Counter[str] = Counter()
         self._nodes = 0
         self._forked = False
-
-    # -- trouble, as a test wants it
 
     def check(self) -> None:
         """Raise what every call for ids raises at present, also where memory could serve it."""
         if self.failure is not None:
             raise self.failure.again()
 
-    def _run(self, verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    @contextmanager
+    def _table(self) -> Iterator[dict[str, Tag]]:
+        """The rows, for one statement at a time."""
         if self._forked:
             raise NotCopyable("ids in memory are of one process, and this one was forked: make a new MemoryAllocator")
         self.check()
         if self.is_away:
             raise DatabaseUnavailable("the database is away, as the test wants it")
         with self._lock:
-            return verb(*args, **kwargs)
+            yield self.rows
 
-    # -- segments and tags
+    # -- as a backend
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
-        return self._run(self._opened, template, create)
-
-    def _opened(self, template: Tag, create: bool) -> Tag:
-        if create:
-            self._rows.create_tag(template)
-        found = self._rows.fetch_tag(template.name)
-        if found is None:
-            raise unknown(template.name)
-        return found
+        with self._table() as rows:
+            if create:
+                return rows.setdefault(template.name, template)
+            if template.name not in rows:
+                raise unknown(template.name)
+            return rows[template.name]
 
     def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
         return []  # each is opened alone
@@ -73,41 +75,34 @@ class MemoryBackend:
         return {}
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
-        return self._run(self._claimed, name, size, seen, exact)
-
-    def _claimed(self, name: str, size: int, seen: Seen, exact: bool) -> range:
-        tag = self._rows.fetch_tag(name)
-        size = settle(tag, name, size, seen, exact)
-        if tag is None:
-            raise unknown(name)
-        last = tag.max_value + size
-        self._rows.raise_to(tag, last)
-        return tag.lane.ids(last, size)
+        with self._table() as rows:
+            tag = rows.get(name)
+            size = settle(tag, name, size, seen, exact)
+            assert tag is not None
+            last = tag.max_value + size
+            rows[name] = replace(tag, max_value=last)
+            return tag.lane.ids(last, size)
 
     def tags(self, template: Tag) -> Tags:
-        rows: Any = self._rows  # does what `Tags` asks of a database
-        return Tags(lambda: [rows], template)
-
-    # -- the other schemes
+        database: Any = self
+        return Tags(lambda: [database], template)
 
     def ticket(self, kind: str, end: float) -> int:
-        return self._run(self._drawn, check_tag(kind))
-
-    def _drawn(self, kind: str) -> int:
-        counter = kind if self._each_counts else ""
-        self._tickets[counter] += 1
-        return self._tickets[counter]
+        name = check_tag(kind)
+        counter = name if self._each_counts else ""
+        with self._table():
+            self._tickets[counter] += 1
+            return self._tickets[counter]
 
     def register_node(self) -> int:
-        return self._run(self._registered)
-
-    def _registered(self) -> int:
-        self._nodes += 1
-        return self._nodes
+        with self._table():
+            self._nodes += 1
+            return self._nodes
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         """There is nobody else: worker 0, for the whole of the time."""
-        return self._run(lambda: Lease(0, "memory", claim.now, claim.until))
+        with self._table():
+            return Lease(0, "memory", claim.now, claim.until)
 
     def troubles(self) -> list[AllocatorError | None]:
         return []
@@ -117,3 +112,46 @@ class MemoryBackend:
 
     def abandon(self) -> None:
         self._forked = True
+
+    # -- as a database
+
+    def check_schema(self) -> None:
+        """Tables are always as they should be."""
+
+    def fetch_tag(self, name: str) -> Tag | None:
+        with self._table() as rows:
+            return rows.get(name)
+
+    def fetch_tags(self) -> list[Tag]:
+        with self._table() as rows:
+            return [rows[name] for name in sorted(rows)]
+
+    def fetch_page(self, after: str, most: int) -> list[Tag]:
+        return [tag for tag in self.fetch_tags() if tag.name > after][:most]
+
+    def count_tags(self) -> int:
+        return len(self.fetch_tags())
+
+    def create_tag(self, tag: Tag) -> bool:
+        with self._table() as rows:
+            return rows.setdefault(tag.name, tag) is tag
+
+    def change_tag(self, name: str, changes: Mapping[str, int]) -> bool:
+        """False where the row is missing. That the changes fit, `Tags` has seen."""
+        with self._table() as rows:
+            if name not in rows:
+                return False
+            fields: dict[str, Any] = {FIELDS.get(column, column): value for column, value in changes.items()}
+            fields["max_value"] = max(rows[name].max_value, fields.get("max_value", 0))
+            rows[name] = replace(rows[name], **fields)
+            return True
+
+    def repair_segment(self, tag: Tag, above: int | None) -> None:
+        with self._table() as rows:
+            rows[tag.name] = replace(tag, max_value=repaired(tag, above, plain(tag.epoch, "memory")))
+
+    def fetch_shard(self) -> None:
+        """It is no shard of a fleet."""
+
+    def greatest_of(self, table: str, column: str) -> int:
+        raise SchemaOutOfDate(f"there is no table {table} in memory, with a column {column}")

@@ -19,7 +19,7 @@ from allocator.fleet.tags import Tags
 from allocator.remote.client import Service
 from allocator.schemes.tag import Tag
 from allocator.service.sequences import page_of
-from allocator.testing.memory_rows import Rows
+from allocator.testing.memory_backend import MemoryBackend
 
 ENDINGS = ("-b", ".a", "0", ":c", "A", "Z", "_d", "a", "b")
 """Their order byte by byte is not that of a language."""
@@ -103,7 +103,7 @@ def test_of_many_readers_one_is_served_at_a_time_and_too_many_are_refused(crowde
 
 
 def test_a_reader_of_a_few_tags_learns_no_name_of_others():
-    rows = Rows(lambda work, *arguments: work(*arguments))
+    rows = MemoryBackend()
     for number in range(2_500):
         rows.create_tag(Tag(f"hidden-{number}" if number % 500 else f"seen-{number}", 0))
     tags = Tags(lambda: [rows], Tag("", 0))  # type: ignore[list-item]
@@ -118,7 +118,7 @@ def test_a_reader_of_a_few_tags_learns_no_name_of_others():
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 50])
 def test_pages_of_shards_are_those_of_all_their_tags(limit):
     """Of a tag that two shards have, the greater value is shown, wherever the pages are cut."""
-    shards = [Rows(lambda work, *arguments: work(*arguments)) for _ in range(3)]
+    shards = [MemoryBackend() for _ in range(3)]
     for number in range(24):
         for which, shard in enumerate(shards):
             if number % (which + 2) == 0:

@@ -115,7 +115,7 @@ def drawn_after_a_fork_within(ids: Allocator, tag: str, words: str) -> int:
     """By a child that is forked while another thread is in the middle of a transaction."""
     inside = threading.Event()
 
-    def verb(connection) -> None:
+    def verb(connection, dialect) -> None:
         connection.exec_driver_sql(words)
         inside.set()
         time.sleep(0.3)

@@ -7,37 +7,36 @@ from collections import abc
 from collections.abc import Mapping
 from dataclasses import replace
 
-from allocator.errors import AllocatorError, UnknownTag
 from allocator.generators.supply import Terms
 from allocator.runtime.worker_pool import Background
-from allocator.schemes.residues import ALL, Seen, mark
+from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
-from allocator.schemes.tag import Tag, settle
+from allocator.schemes.tag import Tag
 from allocator.sync import Sequence
+from allocator.testing.memory_backend import MemoryBackend
 
 
-class MemorySource:
+class MemorySource(MemoryBackend):
+    """Counts its claims, and holds them up at a gate. `failure` is of claims alone."""
+
     def __init__(self, **settings: int) -> None:
+        super().__init__()
         self.template = settings
-        self.rows: dict[str, Tag] = {}
         self.claims: list[range] = []
         self.batches: list[list[str]] = []
         self.attempts = 0
-        self.failure: AllocatorError | None = None
         self.gate = threading.Event()
         self.gate.set()
         self.asked = threading.Event()
-        self._lock = threading.Lock()
+
+    def check(self) -> None:
+        """Tags are opened also while claims fail."""
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
-        with self._lock:
-            if template.name not in self.rows and not create:
-                raise UnknownTag(template.name)
-            return self.rows.setdefault(template.name, replace(template, **self.template))
+        return super().open_segment(replace(template, **self.template), create)
 
     def open_segments(self, templates: abc.Sequence[Tag], create: bool) -> list[Tag]:
-        with self._lock:
-            return [self.rows[template.name] for template in templates if template.name in self.rows]
+        return [self.rows[template.name] for template in templates if template.name in self.rows]
 
     def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
         self.batches.append(list(claims))
@@ -50,12 +49,7 @@ class MemorySource:
         with self._lock:
             if self.failure is not None:
                 raise self.failure
-            row, low = self.rows.get(name), mark(seen, ALL)
-            if row is None or row.max_value < low or row.remaining < size:
-                size = settle(row, name, size, seen, exact)
-            assert row is not None
-            self.rows[name] = replace(row, max_value=row.max_value + size)
-            self.claims.append(range(row.max_value + 1, row.max_value + size + 1))
+            self.claims.append(super().claim_segment(name, size, seen, exact=exact))
             return self.claims[-1]
 
 
