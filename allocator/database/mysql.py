@@ -14,7 +14,7 @@ from sqlalchemy.dialects.mysql import insert
 
 from allocator.database.dialect import FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Dialect, execute, run_of, undo
 from allocator.database.driver_errors import GUARDED
-from allocator.database.mysql_multi_statement import Answer, sent
+from allocator.database.mysql_multi_statement import FOUND_ROWS, MULTI_STATEMENTS, Answer, is_allowed, send
 from allocator.database.mysql_session import (
     IN_TRANSACTION,
     RUN,
@@ -112,8 +112,11 @@ class MySQL(Dialect):
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         seconds = min(timeout, MAX_CONNECT_SECONDS)
         # PyMySQL's connect_timeout ends with the handshake of TCP, and a server that is frozen is still connected to.
-        greeting = {"read_timeout": seconds, "write_timeout": seconds} if driver == self.default_driver else {}
-        return {"connect_timeout": ceil(seconds), **greeting}
+        greeting: dict[str, Any] = {"connect_timeout": ceil(seconds)}
+        if driver == self.default_driver:
+            greeting |= {"read_timeout": seconds, "write_timeout": seconds}
+            greeting["client_flag"] = FOUND_ROWS | MULTI_STATEMENTS  # mysqlclient sets both by itself
+        return greeting
 
     def cautious_args(self, url: URL) -> dict[str, Any]:
         if url.get_driver_name() != self.default_driver:
@@ -221,12 +224,14 @@ class MySQL(Dialect):
     def answers(self, connection: Connection, words: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
         """To a transaction that is one message, and is undone where it ended with an error."""
         try:
-            return sent(connection, words, parameters, self.misplaced)
+            return send(connection, words, parameters, self.misplaced)
         except BaseException:
             undo(connection)
             raise
 
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
+        if not is_allowed(connection):
+            return ()
         of = "" if getattr(connection.dialect, "is_mariadb", False) else "OF s"  # one refuses it, the other needs it
         words = [statement.format(here=self.is_here(connection), of=of) for statement in CLAIM_BATCH]
         answers = self.answers(connection, words, wanted)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, CursorResult
 from sqlalchemy.exc import DBAPIError
 
 FIRST = "SELECT 1; "
 """SQLAlchemy gives the cursor away when the first statement has no rows, and the answers to the others with it."""
-ALLOW = b"\x00\x00"
-"""MYSQL_OPTION_MULTI_STATEMENTS_ON, as COM_SET_OPTION takes it."""
+FOUND_ROWS, MULTI_STATEMENTS = 1 << 1, 1 << 16
+"""Of the client flags of a connection: SQLAlchemy sets the first, which ours must not take away."""
 
 
 class Answer(NamedTuple):
@@ -26,18 +26,23 @@ class Answer(NamedTuple):
     found: int
     """How many rows it found or changed."""
     warnings: int
-    last_id: int
-    """What `LAST_INSERT_ID(…)` was set to by it, out of the OK packet."""
 
 
-def sent(
+def is_allowed(connection: Connection) -> bool:
+    """Whether it was opened with `CLIENT.MULTI_STATEMENTS`, as ours are; that of a user's own engine may not be."""
+    flags: int = getattr(connection.connection.dbapi_connection, "client_flag", MULTI_STATEMENTS)
+    return bool(flags & MULTI_STATEMENTS)
+
+
+def send(
     connection: Connection, statements: Sequence[str], parameters: Mapping[str, object], misplaced: Container[str] = ()
 ) -> list[Answer]:
     """The answers to all of them; the first error ends the message, and an open transaction stays open then.
 
     misplaced: the codes of a server that another one has followed, which is left then.
     """
-    allow(connection)
+    if not is_allowed(connection):
+        return [one_answer(connection.exec_driver_sql(one, dict(parameters))) for one in statements]
     result = connection.exec_driver_sql(FIRST + "; ".join(statements), dict(parameters))
     cursor: Any = result.cursor
     try:
@@ -51,22 +56,12 @@ def sent(
 
 def answer(cursor: Any) -> Answer:
     rows = cursor.fetchall() if cursor.description else ()
-    return Answer(rows, cursor.rowcount, getattr(cursor, "warning_count", 0), cursor.lastrowid or 0)
+    return Answer(rows, cursor.rowcount, getattr(cursor, "warning_count", 0))
 
 
-def allow(connection: Connection) -> None:
-    """Once for a connection, which is ours alone; other drivers than PyMySQL allow it anyway, or refuse the words."""
-    raw: Any = connection.connection.dbapi_connection
-    if connection.info.get("several") or not hasattr(raw, "_execute_command"):
-        return
-    from pymysql.constants import COMMAND  # type: ignore[import-untyped]
-
-    try:
-        raw._execute_command(COMMAND.COM_SET_OPTION, ALLOW)
-        raw._read_packet()
-    except connection.dialect.loaded_dbapi.Error as error:
-        raise wrapped(connection, error, None, ()) from error
-    connection.info["several"] = True
+def one_answer(result: CursorResult[Any]) -> Answer:
+    rows = result.all() if result.returns_rows else ()
+    return Answer(rows, result.rowcount, getattr(result.context.cursor, "warning_count", 0))
 
 
 def wrapped(connection: Connection, error: Exception, cursor: Any, misplaced: Container[str]) -> Exception:

@@ -8,6 +8,8 @@ from contextlib import closing
 import pytest
 from alembic import command
 from click.testing import CliRunner
+from pymysql.constants import CLIENT
+from sqlalchemy import create_engine
 from support.faults.ill_databases import changed, named
 from support.faults.tcp_proxy import Wire
 from support.servers.administrator import execute, values
@@ -106,6 +108,24 @@ def test_a_claim_is_one_round_trip_under_the_guard(guarded, face):
 
         assert (wire.round_trips, len(set(drawn))) == (20, 20)
         ids.close()
+
+
+@on_mysql
+@pytest.mark.parametrize("allowed", [True, False])
+def test_an_engine_that_takes_one_statement_a_message_claims_one_tag_at_a_time_under_the_guard(guarded, allowed):
+    """PyMySQL's `CLIENT.MULTI_STATEMENTS` is the user's to give to an engine."""
+    flags = CLIENT.FOUND_ROWS | (CLIENT.MULTI_STATEMENTS if allowed else 0)
+    engine = create_engine(guarded, connect_args={"client_flag": flags})
+    with closing(Database(engine)) as database:
+        database.open_segments([Tag(name) for name in "ab"])
+        for name in "ab":
+            database.open_segment(Tag(name), create=True)
+        both = database.claim_segments({name: Claim(10, {ALL: 0}) for name in "ab"})
+        alone = [database.claim_segment("a", 5, {ALL: 10 * allowed}) for _ in range(3)]
+
+    assert set(both) == (set("ab") if allowed else set())
+    assert len({one for ids in alone for one in ids}) == 15
+    engine.dispose()
 
 
 CHANGED = {
