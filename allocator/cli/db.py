@@ -40,7 +40,7 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, since: str | None) -> None:
         for database in databases:
             database.upgrade_schema()
         if len(databases) > 1:
-            Opening(databases, None, None).rows()
+            Opening(databases, None, None).open()
         revision = databases[0].run(lambda connection, _: schema.current(connection))
     lines = [f"{database.address.shown} is at revision {revision}" for database in databases]
     show({"revision": revision}, "\n".join(lines))

@@ -10,7 +10,7 @@ import click
 
 from allocator.cli.options import TIMEOUT, fleet_options, open_database, shard_hosts
 from allocator.cli.output import show, table
-from allocator.rules.fleet_growth import MARGIN
+from allocator.rules.fleet_growth import HEADROOM
 
 if TYPE_CHECKING:
     from allocator.fleet.discovery import Found
@@ -21,7 +21,7 @@ HEADINGS = ("shard", "database", "last ticket", "state")
 margin_option = click.option(
     "--margin",
     type=click.IntRange(0, 10**12),
-    default=MARGIN,
+    default=HEADROOM,
     show_default=True,
     help="How many tickets of each shard are skipped, to be safe.",
 )

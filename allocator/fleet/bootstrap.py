@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from secrets import token_hex
 from time import sleep
 
@@ -35,105 +36,123 @@ ATTEMPTS, PAUSE = 20, 0.05
 """While another process makes the fleet, which takes it a few statements."""
 
 
+@dataclass(slots=True, eq=False)
+class Opened:
+    """One database as it was looked at; `error` says why it cannot be used now."""
+
+    database: Database
+    row: Shard | None = None
+    server: str = ""
+    error: AllocatorError | None = None
+
+    @property
+    def where(self) -> str:
+        return self.database.address.shown
+
+
 class Opening:
-    """`errors` says, by the number of the shard, why it cannot be used now."""
+    """The databases of one fleet, with its name and the statement of its tickets if they are given."""
 
     def __init__(self, databases: Sequence[Database], fleet: str | None, statement: str | None) -> None:
-        self._databases = databases
         self._fleet = fleet
         self._statement = statement
-        self.errors: dict[int, AllocatorError] = {}
-        self._servers: dict[int, str] = {}
+        self._all = [Opened(database) for database in databases]
+        self._is_alone = len(databases) == 1
 
-    def rows(self) -> list[Shard | None]:
-        """The row of each shard that can be reached."""
+    def open(self) -> list[Opened]:
+        """All of them, with the row of each that can be reached."""
         for _ in range(ATTEMPTS):
-            rows = self._look()
-            found = [row for row in rows if row]
-            missing = [number for number, row in enumerate(rows) if row is None and number not in self.errors]
+            self._look()
+            found = [one.row for one in self._all if one.row]
+            missing = [one for one in self._all if not one.row and not one.error]
             if any(row.revision == 0 for row in found) or (missing and not found):
-                if not self._make(rows):
+                if not self._make():
                     sleep(PAUSE)
                 continue
             if missing:
-                self._check_used_alone(rows)
-                self._check_lost(missing)
+                self._check_missing(missing)
                 continue
-            for database in self._databases:
-                database.may_create = False  # a file that is gone later is not made anew
-            self._check_servers(rows)
-            self._check_statement(rows)
+            for one in self._all:
+                one.database.may_create = False  # a file that is gone later is not made anew
+            self._check_servers()
+            self._check_statement()
             self._warn_alone(found)
-            return rows
-        begun = next((row for row in self._look() if row), None)
+            return self._all
+        self._look()
+        begun = next((one.row for one in self._all if one.row), None)
         raise DatabaseUnavailable(
             f"the fleet of {described(begun.members) if begun else 'these'} is being made by another process; if that "
             "ended, open it once with exactly these shards"
         )
 
-    def _look(self) -> list[Shard | None]:
+    def _look(self) -> None:
         """A file that is not there is made only where none of the others says that there is a fleet."""
-        rows = self._look_at(create=False)
-        if not any(rows) and any(database.is_missing() for database in self._databases):
-            rows = self._look_at(create=True)
-        if len(self.errors) == len(self._databases):
-            raise self.errors[0]
-        return rows
+        self._look_at(create=False)
+        if not any(one.row for one in self._all) and any(one.database.is_missing() for one in self._all):
+            self._look_at(create=True)
+        errors = [one.error for one in self._all if one.error]
+        if len(errors) == len(self._all):
+            raise errors[0]
 
-    def _look_at(self, create: bool) -> list[Shard | None]:
-        rows: list[Shard | None] = []
-        self.errors.clear()
-        for number, database in enumerate(self._databases):
-            row = None
+    def _look_at(self, create: bool) -> None:
+        for one in self._all:
+            one.row = one.error = None
             try:
-                database.may_create = create
-                database.check_schema()
-                self._servers[number] = database.run(servers.fetch_identity)
-                row = self._row_of(number)
+                one.database.may_create = create
+                one.database.check_schema()
+                one.server = one.database.run(servers.fetch_identity)
+                one.row = self._row_of(one)
             except AllocatorError as error:
-                self.errors[number] = error
-            rows.append(row)
-        return rows
+                one.error = error
 
-    def _check_used_alone(self, rows: list[Shard | None]) -> None:
-        for database, row in zip(self._databases, rows, strict=True):
-            if row and row.is_alone:
-                raise used_before(database.address.shown)
+    def _row_of(self, one: Opened) -> Shard | None:
+        """None also where nothing was drawn under it, unless it is what is wanted.
 
-    def _check_lost(self, missing: list[int]) -> None:
+        One that was written on another server stays: tickets that were drawn under it may be forgotten here."""
+        row = one.database.run(shards.fetch)
+        if row is None or (self._is_alone and (self._suits(row) or row.server != one.server)):
+            return row
+        return one.database.run(shards.fetch_member, self._is_alone)
+
+    def _suits(self, row: Shard) -> bool:
+        return self._fleet in (None, row.fleet) and self._statement in (None, row.statement)
+
+    def _check_missing(self, missing: Sequence[Opened]) -> None:
         """Raise unless the rows were made since they were looked for."""
-        if any(self._row_of(number) for number in missing):
-            return
-        raise lost(self._databases[missing[0]].address.shown)
+        for one in self._all:
+            if one.row and one.row.is_alone:
+                raise used_before(one.where)
+        if not any(self._row_of(one) for one in missing):
+            raise lost(missing[0].where)
 
-    def _check_servers(self, rows: list[Shard | None]) -> None:
-        for number, row in enumerate(rows):
+    def _check_servers(self) -> None:
+        for one in self._all:
             try:
-                if row:
-                    check_usable(self._databases[number].address.shown, row, self._servers[number])
+                if one.row:
+                    check_usable(one.where, one.row, one.server)
             except AllocatorError as error:
-                self.errors[number] = error
+                one.error = error
 
-    def _check_statement(self, rows: list[Shard | None]) -> None:
+    def _check_statement(self) -> None:
         wanted = self._statement
-        for number, row in enumerate(rows):
-            if not (wanted and row) or row.joining or row.statement == wanted:
+        for one in self._all:
+            if not (wanted and one.row) or one.row.joining or one.row.statement == wanted:
                 continue
-            raise self.errors.get(number) or ShardMisconfigured(  # trust a shard first, then change its statement
-                f"the fleet {row.fleet!r} draws tickets by the statement {row.statement!r}, and {wanted!r} is asked "
-                f"for; leave that out, or change it for all with: allocator shards grow --statement {wanted}"
+            raise one.error or ShardMisconfigured(  # trust a shard first, then change its statement
+                f"the fleet {one.row.fleet!r} draws tickets by the statement {one.row.statement!r}, and {wanted!r} is "
+                f"asked for; leave that out, or change it for all with: allocator shards grow --statement {wanted}"
             )
 
-    def _warn_alone(self, found: list[Shard]) -> None:
+    def _warn_alone(self, found: Sequence[Shard]) -> None:
         """Where a server is set to be one of several, and is a fleet of one here."""
-        if len(self._databases) > 1 or any(row.numbering.step > 1 for row in found):
+        if not self._is_alone or any(row.numbering.step > 1 for row in found):
             return
-        (database,) = self._databases
-        if told := database.run(servers.fetch_numbering):
+        (one,) = self._all
+        if told := one.database.run(servers.fetch_numbering):
             log.warning(
                 "%s has auto_increment_offset = %d and auto_increment_increment = %d, as one of %d servers, and no "
                 "other is known here: each would give the same tickets. Make the others shards: allocator shards add",
-                database.address.shown,
+                one.where,
                 told.offset,
                 told.step,
                 told.step,
@@ -141,96 +160,74 @@ class Opening:
 
     # -- a new fleet
 
-    def _make(self, rows: list[Shard | None]) -> bool:
+    def _make(self) -> bool:
         """Write the rows; True when they are all there."""
-        if self.errors:
-            raise next(iter(self.errors.values()))
-        self._check_new(rows)
-        begun = [number for number, row in enumerate(rows) if row and row.revision == 0]
-        decider = begun[0] if begun else min(range(len(rows)), key=self._identity)
-        decided = self._databases[decider]
-        if rows[decider] is None:
-            self._write(decider, self._members(), revision=0 if len(rows) > 1 else BEGUN)
-        first = decided.run(shards.fetch)
+        for one in self._all:
+            if one.error:
+                raise one.error
+        self._check_new()
+        begun = [one for one in self._all if one.row and one.row.revision == 0]
+        decider = begun[0] if begun else min(self._all, key=self._identity)
+        if decider.row is None:
+            members = tuple(
+                Member(token_hex(16), offset, one.database.address.told) for offset, one in enumerate(self._all, 1)
+            )
+            self._write(decider, members, revision=BEGUN if self._is_alone else 0)
+        first = decider.database.run(shards.fetch)
         assert first is not None
-        for number, row in enumerate(rows):
-            if row is None and number != decider and not self._complete(number, first):
+        for one in self._all:
+            if one.row or one is decider:
+                continue
+            if one.database.address.told not in {member.url for member in first.members}:
                 return False  # by another name, or not at all: wait for whoever began
-        rows = [self._row_of(number) for number in range(len(self._databases))]
-        if {row.key for row in rows if row} != {member.key for member in first.members}:
+            self._write(one, first.members, revision=BEGUN)
+        rows = [(one.where, row) for one in self._all if (row := self._row_of(one))]
+        if {row.key for _, row in rows} != {member.key for member in first.members}:
             return False  # it was begun with others: they are needed too
-        named = zip(self._databases, rows, strict=True)
-        check_fleet([(one.address.shown, row) for one, row in named if row], self._fleet)
-        decided.run(shards.begin, first.key)
+        check_fleet(rows, self._fleet)
+        decider.database.run(shards.begin, first.key)
         return True
 
-    def _complete(self, number: int, first: Shard) -> bool:
-        if self._databases[number].address.told not in {member.url for member in first.members}:
-            return False
-        self._write(number, first.members, revision=BEGUN)
-        return True
-
-    def _check_new(self, rows: list[Shard | None]) -> None:
+    def _check_new(self) -> None:
         known: dict[str, str] = {}
-        told: set[str] = set()
-        for number, database in enumerate(self._databases):
-            where, identity = database.address.shown, self._identity(number)
+        urls: set[str] = set()
+        for one in self._all:
+            identity, url = self._identity(one), one.database.address.told
             if identity in known:
                 raise ShardMisconfigured(
-                    f"{known[identity]} and {where} are one database under two URLs, or one server is a copy of the "
-                    "other; list each database once"
+                    f"{known[identity]} and {one.where} are one database under two URLs, or one server is a copy of "
+                    "the other; list each database once"
                 )
-            if database.address.told in told:
-                raise ShardMisconfigured(f"{where} is listed twice, by URLs that differ in user or arguments alone")
-            told.add(database.address.told)
-            known[identity] = where
-            if rows[number] is None:
-                database.run(shards.check_owner if len(rows) > 1 else shards.check_writer)
-            if rows[number] is None and self._is_used(database) and self._row_of(number) is None:
-                if len(rows) > 1:
-                    raise used_before(where)
-                raise ShardMisconfigured(
-                    f"{where} has given tickets, and its row of allocator_shard is lost; restore that"
-                )
+            if url in urls:
+                raise ShardMisconfigured(f"{one.where} is listed twice, by URLs that differ in user or arguments alone")
+            urls.add(url)
+            known[identity] = one.where
+            if one.row is None:
+                self._check_unused(one)
 
-    def _row_of(self, number: int) -> Shard | None:
-        """None also where nothing was drawn under it, unless it is what is asked for.
+    def _check_unused(self, one: Opened) -> None:
+        database = one.database
+        database.run(shards.check_writer if self._is_alone else shards.check_owner)
+        is_used = database.run(tickets.has_any if self._is_alone else shards.has_ids)
+        if not is_used or self._row_of(one) is not None:
+            return
+        if not self._is_alone:
+            raise used_before(one.where)
+        raise ShardMisconfigured(f"{one.where} has given tickets, and its row of allocator_shard is lost; restore that")
 
-        One that was written on another server stays: tickets that were drawn under it may be forgotten here."""
-        database, alone = self._databases[number], len(self._databases) == 1
-        row = database.run(shards.fetch)
-        if row is None or (alone and (self._suits(row) or row.server != self._servers[number])):
-            return row
-        return database.run(shards.fetch_member, alone)
-
-    def _suits(self, row: Shard) -> bool:
-        return self._fleet in (None, row.fleet) and self._statement in (None, row.statement)
-
-    def _is_used(self, database: Database) -> bool:
-        several = len(self._databases) > 1
-        return database.run(shards.has_ids if several else tickets.has_any)
-
-    def _identity(self, number: int) -> str:
-        database = self._databases[number]
+    def _identity(self, one: Opened) -> str:
+        database = one.database
         if not database.dialect.embedded:
             return database.run(servers.fetch_place)
         path = database.address.file
-        return os.path.realpath(path) if path else f"memory {number}"
+        return os.path.realpath(path) if path else f"memory {self._all.index(one)}"
 
-    def _members(self) -> tuple[Member, ...]:
-        return tuple(
-            Member(token_hex(16), offset, database.address.told)
-            for offset, database in enumerate(self._databases, start=1)
-        )
-
-    def _write(self, number: int, members: tuple[Member, ...], revision: int) -> None:
-        database = self._databases[number]
-        ours = next(member for member in members if member.url == database.address.told)
+    def _write(self, one: Opened, members: tuple[Member, ...], revision: int) -> None:
+        ours = next(member for member in members if member.url == one.database.address.told)
+        fleet, statement = self._fleet or DEFAULT_FLEET, self._statement or REPLACE
         numbering = Numbering(ours.offset, len(members))
-        fresh = Shard(
-            self._fleet or DEFAULT_FLEET, ours.key, "", self._statement or REPLACE, 1, numbering, revision, members
-        )
-        database.run(shards.add, fresh)
+        fresh = Shard(fleet, ours.key, "", statement, 1, numbering, revision, members)
+        one.database.run(shards.add, fresh)
 
 
 def used_before(where: str) -> ShardMisconfigured:

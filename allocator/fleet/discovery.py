@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from allocator.database.store import Database, sibling
 from allocator.database.verbs import servers, shards, tickets
 from allocator.errors import AllocatorError, ShardMisconfigured
-from allocator.rules.fleet import Member, Shard, check_fleet, check_usable, listed
+from allocator.rules import fleet_growth
+from allocator.rules.fleet import Member, Shard, Target, check_fleet, check_usable, listed
 from allocator.rules.fleet_growth import LEAD
+from allocator.schemes.tag import Tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,20 @@ class Found:
     @property
     def told(self) -> str:
         return self.database.address.told
+
+    def change(self, decide: Callable[..., Shard | None], *args: Any, tags: Sequence[Tag] = ()) -> Shard:
+        """Let a step of `rules.fleet_growth` change the row. Returns the row; raises `Again` where it has changed."""
+        return self.database.run(shards.change, lambda row, _: decide(row, *args), tags)
+
+    def fence(self, target: Target) -> None:
+        """Let the old generation end below the floor of `target`. Raises `TooLow`."""
+        self.database.run(shards.change, lambda row, greatest: fleet_growth.fenced(row, target, greatest))
+
+    def greatest(self) -> int:
+        """The greatest id that the shard has given, or may have."""
+        known: list[int] = []
+        self.database.run(shards.change, lambda _, greatest: known.append(greatest))
+        return known[-1]
 
     @property
     def is_well(self) -> bool:

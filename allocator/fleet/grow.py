@@ -9,16 +9,14 @@ from secrets import token_hex
 
 from allocator.database.store import Database
 from allocator.database.verbs import shards
-from allocator.database.verbs.shards import Decision
 from allocator.errors import ShardMisconfigured
 from allocator.fleet.bootstrap import Opening
 from allocator.fleet.discovery import Found, Roster, lead_of, look
 from allocator.fleet.tags import tags_of
 from allocator.rules import fleet_growth
 from allocator.rules.fleet import BEGUN, JOINING, Member, Shard, Target, listed, newer_place, places
-from allocator.rules.fleet_growth import LEAD, MARGIN, Again, TooLow
+from allocator.rules.fleet_growth import HEADROOM, LEAD, Again, TooLow
 from allocator.schemes.checks import MAX_ID, check_whole
-from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import Numbering
 
 ATTEMPTS = 100
@@ -35,7 +33,7 @@ class Growth(Roster):
         if seen.error:
             raise seen.error
         if not more and seen.row is None:
-            Opening([database], None, None).rows()
+            Opening([database], None, None).open()
 
     def add(self, newcomer: Database) -> Target:
         """Plan to grow by an empty database. It gives no ids before `grow`. May be done again."""
@@ -46,8 +44,7 @@ class Growth(Roster):
         lead.database.run(shards.check_writer)
         self._opened.append(newcomer)
         key = self._join(newcomer, lead.row, found)
-        told = newcomer.address.told
-        planned = self._change(lead, lambda row, _: fleet_growth.planned(row, Member(key, 0, told), token_hex(16)))
+        planned = lead.change(fleet_growth.planned, Member(key, 0, newcomer.address.told), token_hex(16))
         assert planned.target is not None
         return planned.target
 
@@ -94,10 +91,10 @@ class Growth(Roster):
                 raise ShardMisconfigured(f"{database.address.shown} answers, so it is not lost; leave --without out")
         return lost
 
-    def grow(self, margin: int = MARGIN, statement: str | None = None, above: int | None = None) -> Shard:
+    def grow(self, headroom: int = HEADROOM, statement: str | None = None, above: int | None = None) -> Shard:
         """Take the fleet to what was planned, or change its statement. May be run again, wherever it was interrupted.
 
-        margin: how many tickets a shard may give until all have turned. Returns the row of the lead.
+        headroom: how many tickets a shard may give until all have turned. Returns the row of the lead.
         above: a number above which the shards that are left out gave no ticket and no id of any tag.
         """
         if above is not None:
@@ -106,7 +103,7 @@ class Growth(Roster):
             self._plan_statement(statement)
         for _ in range(ATTEMPTS):
             with suppress(Again):
-                return self._grow(margin, above)
+                return self._grow(headroom, above)
         raise ShardMisconfigured(
             "shards disagree about the growth in progress (one may have been restored); undo it with: "
             "allocator shards grow --take-back"
@@ -116,9 +113,9 @@ class Growth(Roster):
         lead = lead_of(self.reached())
         assert lead.row is not None
         if lead.row.target is None or lead.row.target.floor is None:
-            self._change(lead, lambda row, _: fleet_growth.planned(row, None, token_hex(16), statement))
+            lead.change(fleet_growth.planned, None, token_hex(16), statement)
 
-    def _grow(self, margin: int, above: int | None) -> Shard:
+    def _grow(self, headroom: int, above: int | None) -> Shard:
         found = self.reached()
         lost = self._lost(found)
         lead = lead_of(found)
@@ -137,7 +134,7 @@ class Growth(Roster):
         old = [found[member.key] for member in lead.row.members if member.key not in lost]
         for one in old:
             one.database.cross_all()  # or the new ones would go on where these have forgotten that they were
-        target = self._turn(lead, old, lead.row.target, margin, lost, above or 0)
+        target = self._turn(lead, old, lead.row.target, headroom, lost, above or 0)
         if places(target.members) != places(lead.row.target.members):
             raise Again  # one was added before the decision
         first_value = max(one.database.ground().first_value for one in old)
@@ -145,8 +142,8 @@ class Growth(Roster):
         for member in coming:
             found[member.key].database.begin_above(first_value)
             if member.offset != LEAD:
-                self._change(found[member.key], lambda row, _: fleet_growth.entered(row, target), tags)
-        return self._change(lead, lambda row, _: fleet_growth.entered(row, target), tags)
+                found[member.key].change(fleet_growth.entered, target, tags=tags)
+        return lead.change(fleet_growth.entered, target, tags=tags)
 
     def _check_coming(self, coming: Sequence[Member], found: dict[str, Found]) -> None:
         missing = [member.url for member in coming if member.key not in found]
@@ -167,7 +164,7 @@ class Growth(Roster):
             first_value = max(database.ground().first_value for database in serving)
             for one in behind:
                 one.database.begin_above(first_value)
-                self._change(one, lambda row, _: fleet_growth.followed(row, lead), tags)
+                one.change(fleet_growth.followed, lead, tags=tags)
             return True
         return False
 
@@ -188,29 +185,27 @@ class Growth(Roster):
             )
 
     def _turn(
-        self, lead: Found, old: Sequence[Found], target: Target, margin: int, lost: Collection[str], above: int
+        self, lead: Found, old: Sequence[Found], target: Target, headroom: int, lost: Collection[str], above: int
     ) -> Target:
         """Decide where the old generation ends, and hold every shard to it; then there is no way back."""
-        room = margin * len(old) + 1
+        room = headroom * len(old) + 1
         if lost and not target.turning:
-            floor = max(above, *(self._greatest(one) for one in old)) + room
-            target = target_of(self._change(lead, lambda row, _: fleet_growth.left_out(row, target.key, lost, floor)))
+            floor = max(above, *(one.greatest() for one in old)) + room
+            target = target_of(lead.change(fleet_growth.left_out, target.key, lost, floor))
         if target.floor is None:
-            target = self._decide(lead, target, max(self._greatest(one) for one in old) + room)
+            floor = max(one.greatest() for one in old) + room
+            target = target_of(lead.change(fleet_growth.decided, target.key, floor))
         while not target.turning:
             try:
-                self._fence(old, target)
+                for one in old:
+                    one.fence(target)
                 self._level(old, target, above)
             except TooLow as error:
                 room *= 2  # they draw faster than was thought
-                target = self._decide(lead, target, error.greatest + room)
+                target = target_of(lead.change(fleet_growth.decided, target.key, error.greatest + room))
             else:
-                target = self._no_way_back(lead, target)
+                target = target_of(lead.change(fleet_growth.turning, target))
         return target
-
-    def _fence(self, old: Sequence[Found], target: Target) -> None:
-        for one in old:
-            self._change(one, lambda row, greatest: fleet_growth.fenced(row, target, greatest))
 
     def _level(self, old: Sequence[Found], target: Target, above: int) -> None:
         """Let each old shard know how far the tags of all are claimed: any of them may be lost after the turn."""
@@ -221,13 +216,7 @@ class Growth(Roster):
         ]
         for one in old:
             one.database.begin_above(first_value)
-            self._change(one, lambda row, _: fleet_growth.levelled(row, target), tags)
-
-    def _no_way_back(self, lead: Found, target: Target) -> Target:
-        return target_of(self._change(lead, lambda row, _: fleet_growth.turning(row, target)))
-
-    def _decide(self, lead: Found, target: Target, floor: int) -> Target:
-        return target_of(self._change(lead, lambda row, _: fleet_growth.decided(row, target.key, floor)))
+            one.change(fleet_growth.levelled, target, tags=tags)
 
     def take_back(self) -> bool:
         """Undo what was planned or begun, while that can be done; False when there was nothing.
@@ -242,18 +231,15 @@ class Growth(Roster):
         row = lead.database.run(shards.fetch)
         ours = row.target if row else None
         if ours is not None:
-            row = self._take_back(lead, ours.key)
+            row = lead.change(fleet_growth.taken_back, ours.key)
         for one in found.values():
             # One that is behind the lead is held below the floor of a growth that has ended: it follows by `grow`.
             if one.row and one.row.target and one is not lead and row and one.row.generation == row.generation:
-                self._take_back(one, one.row.target.key)
+                one.change(fleet_growth.taken_back, one.row.target.key)
         return ours is not None or any(one.row and one.row.target for one in found.values())
 
-    def _take_back(self, one: Found, key: str) -> Shard:
-        return self._change(one, lambda row, _: fleet_growth.taken_back(row, key))
-
-    def trust(self, database: Database, margin: int = MARGIN, above: int | None = None) -> Shard:
-        """Let a shard go on after a failover or restore, above all that any shard has given, and a margin.
+    def trust(self, database: Database, headroom: int = HEADROOM, above: int | None = None) -> Shard:
+        """Let a shard go on after a failover or restore, above all that any shard has given, and a headroom.
 
         above: how far ids went, where the other shards cannot tell because there are none, or not all can be reached.
         """
@@ -271,7 +257,7 @@ class Growth(Roster):
                 f"how far the ids of {here.where} went cannot be told by {len(found)} of {len(here.row.members)} "
                 "shards: say above which number nothing was given out, with: --above N"
             )
-        floor = max(above or 0, max(self._greatest(one) for one in found) + margin * len(found)) + 1
+        floor = max(above or 0, max(one.greatest() for one in found) + headroom * len(found)) + 1
         key, url = here.row.key, here.told
         epoch = 1 + max(m.epoch for one in found if one.row for m in one.row.members if m.key == key)
         row: Shard = here.database.run(
@@ -282,16 +268,8 @@ class Growth(Roster):
         )
         for one in found:
             if one is not here:
-                self._change(one, lambda row, _: fleet_growth.moved(row, key, url, epoch))
+                one.change(fleet_growth.moved, key, url, epoch)
         return row
-
-    def _greatest(self, one: Found) -> int:
-        known: list[int] = []
-        self._change(one, lambda _, greatest: known.append(greatest))
-        return known[-1]
-
-    def _change(self, one: Found, decide: Decision, tags: Sequence[Tag] = ()) -> Shard:
-        return one.database.run(shards.change, decide, tags)
 
 
 def target_of(row: Shard) -> Target:

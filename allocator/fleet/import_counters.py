@@ -58,7 +58,7 @@ def import_all(server: Server, sources: Sequence[Database], tags: Tags, named: b
     known = {tag.name: tag for tag in tags.list()}  # so that all shards have answered before one is changed
     with complete(databases):
         for decision in found:
-            yield decision if isinstance(decision, Refusal) else brought(decision, databases, known)
+            yield decision if isinstance(decision, Refusal) else import_one(decision, databases, known)
 
 
 def read(server: Server, sources: Sequence[Database], named: bool) -> list[Any]:
@@ -77,7 +77,7 @@ def read(server: Server, sources: Sequence[Database], named: bool) -> list[Any]:
     return rows
 
 
-def brought(wanted: Tag, databases: Sequence[Database], known: Mapping[str, Tag]) -> Imported | Refusal:
+def import_one(wanted: Tag, databases: Sequence[Database], known: Mapping[str, Tag]) -> Imported | Refusal:
     """Let a tag go on after `wanted.max_value` on every shard.
 
     Each shard is looked at alone: how far a tag is claimed on the foremost says nothing of the others, and one that
@@ -85,19 +85,16 @@ def brought(wanted: Tag, databases: Sequence[Database], known: Mapping[str, Tag]
     """
     settings = replace(known.get(wanted.name, wanted), max_value=wanted.max_value)
     try:
-        done = [bring(alone(database, settings), settings) for database in databases]
+        done = [import_on(database, settings) for database in databases]
     except InvalidSetting as error:
         return Refusal(wanted.name, f"{wanted.name}: {error}")
     state = min((state for state, _ in done), key=(RAISED, CREATED, AHEAD).index)
     return Imported(settings, state, max(before for found, before in done if found == state))
 
 
-def alone(database: Database, template: Tag) -> Tags:
-    return Tags(lambda: [database], template)
-
-
-def bring(tags: Tags, wanted: Tag) -> tuple[str, int]:
+def import_on(database: Database, wanted: Tag) -> tuple[str, int]:
     """Make the tag, or raise it; what was done, and where it was before."""
+    tags = Tags(lambda: [database], wanted)
     try:
         tags.create(wanted.name, start_after=wanted.max_value)
     except TagExists:

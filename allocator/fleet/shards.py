@@ -43,17 +43,17 @@ class Shards:
         """Once: look at all shards that can be reached, and refuse what does not fit together."""
         if self._opened:
             return
-        opening = Opening(self.databases(), self._name, self._statement)
-        rows = opening.rows()
-        found = [(handle, row) for handle, row in zip(self.handles, rows, strict=False) if row]
+        opened = list(zip(self.handles, Opening(self.databases(), self._name, self._statement).open(), strict=False))
+        found = [(handle, one.row) for handle, one in opened if one.row]
         check_fleet([(handle.where, row) for handle, row in found], self._name)
         with self._lock:
             if self._opened:
                 return
             for handle, row in found:
                 handle.row = row
-        for number, error in opening.errors.items():
-            self.fail(self.handles[number], error)
+        for handle, one in opened:
+            if one.error:
+                self.fail(handle, one.error)
         for handle, row in found:
             self.take(handle, row)
         self._opened = True

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from allocator.database.store import Database
 
 
+FIELDS = {"start_after": "max_value"}
+"""Of `Tag`, where the settings are called otherwise."""
 COLUMNS = {"limit": "id_limit", "start_after": "max_value"}
-"""Of the settings that are called otherwise in the row."""
+"""Of the row, where the settings are called otherwise."""
 
 
 class Tags:
@@ -47,11 +49,10 @@ class Tags:
         now must have stopped. What is not given is as the allocator makes tags. Raises `TagExists`, and with a start
         `FleetGrowing` while shards are added.
         """
-        kept = self._margin(margin, max_step, limit)
-        fresh = replace(self._changed(self._template, step, max_step, limit, start_after, kept), name=tag).checked()
+        settings = {"step": step, "max_step": max_step, "limit": limit, "margin": self._margin(margin, max_step, limit)}
+        fresh = changed(self._template, name=tag, start_after=start_after, **settings).checked()
         if start_after_column is not None:
-            highest = self._highest(start_after_column)
-            fresh = replace(fresh, max_value=max(start_after, highest)).checked()
+            fresh = replace(fresh, max_value=max(start_after, self._highest(start_after_column))).checked()
         self._make(fresh)
         return fresh
 
@@ -70,8 +71,9 @@ class Tags:
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
 
     def _page(self, after: str, most: int) -> list[Tag]:
-        """The first `most` tags after this one, by name."""
-        return page_of(self.databases(), after, most)
+        """The first `most` tags after this one, by name: of each shard no more can be among them."""
+        rows = (database.fetch_page(after, most) for database in self.databases())
+        return together(rows)[:most]
 
     def list(self) -> list[Tag]:
         """All tags, by name."""
@@ -112,8 +114,7 @@ class Tags:
         A limit and `start_after` hold from the next claim on: what processes have in memory is still given out. They
         learn of a step when they are started anew.
         """
-        given: dict[str, Any] = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after}
-        given["margin"] = margin
+        given = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after, "margin": margin}
         return self._set(tag, {name: value for name, value in given.items() if value is not None})
 
     def repair(self, tag: str, *, above: int | None = None) -> Tag:
@@ -135,43 +136,23 @@ class Tags:
 
     def _set(self, tag: str, given: dict[str, Any]) -> Tag:
         now = self.get(tag)
-        margin = None if given.get("margin") is None else margin_of(given["margin"], now.max_step)
-        given |= {} if margin is None else {"margin": margin}
-        step, max_step, limit, start_after = map(given.get, ("step", "max_step", "limit", "start_after"))
-        if start_after is not None and check_whole("start_after", start_after, 0, MAX_ID) < now.max_value:
-            raise InvalidSetting(f"start_after must be at least {now.max_value}, which is claimed, got {start_after}")
-        if limit is not None and check_whole("limit", limit, 1, MAX_ID) < now.max_value:
-            raise InvalidSetting(f"limit must be at least {now.max_value}, which is claimed, got {limit}")
-        if margin is None and limit is not None and now.margin == margin_of(None, now.max_step, now.limit):
-            given["margin"] = margin = margin_of(None, now.max_step if max_step is None else max_step, limit)
-        self._changed(now, step, max_step, limit, start_after, margin).checked()
+        if "margin" in given:
+            given["margin"] = margin_of(given["margin"], now.max_step)
+        for name, least in (("start_after", 0), ("limit", 1)):
+            if name in given and check_whole(name, given[name], least, MAX_ID) < now.max_value:
+                raise InvalidSetting(f"{name} must be at least {now.max_value}, which is claimed, got {given[name]}")
+        if "limit" in given and "margin" not in given and now.margin == margin_of(None, now.max_step, now.limit):
+            given["margin"] = margin_of(None, given.get("max_step", now.max_step), given["limit"])
+        changed(now, **given).checked()
         changes = {COLUMNS.get(name, name): value for name, value in given.items()}
         databases = self._databases()
-        with complete(databases if start_after else ()):
+        with complete(databases if given.get("start_after") else ()):
             for database in databases if changes else ():
-                if not written(database, now, changes):
+                if not write(database, now, changes):
                     raise InvalidSetting(
                         f"tag {tag!r} was changed meanwhile, so that this does not fit any more; look and try again"
                     )
         return self.get(tag)
-
-    def _changed(
-        self,
-        tag: Tag,
-        step: int | None,
-        max_step: int | None,
-        limit: int | None,
-        start_after: int | None,
-        margin: int | None,
-    ) -> Tag:
-        return replace(
-            tag,
-            max_value=tag.max_value if start_after is None else start_after,
-            step=tag.step if step is None else step,
-            max_step=tag.max_step if max_step is None else max_step,
-            limit=tag.limit if limit is None else limit,
-            margin=tag.margin if margin is None else margin,
-        )
 
     def _highest(self, name: str) -> int:
         table, _, column = name.rpartition(".") if isinstance(name, str) else ("", "", "")
@@ -186,6 +167,11 @@ class Tags:
         if not values:
             raise InvalidSetting(f"there is no column {name:.100} to start after") from missing
         return max(values)
+
+
+def changed(tag: Tag, **given: Any) -> Tag:
+    """With those settings that are given."""
+    return replace(tag, **{FIELDS.get(name, name): value for name, value in given.items() if value is not None})
 
 
 @contextmanager
@@ -207,7 +193,7 @@ def generations(databases: Iterable[Database]) -> list[int]:
     return [row.generation if row else 1 for row in rows]
 
 
-def written(database: Database, tag: Tag, changes: Mapping[str, int]) -> bool:
+def write(database: Database, tag: Tag, changes: Mapping[str, int]) -> bool:
     """A shard that has drawn no id of the tag yet has no row of it."""
     for _ in range(2):
         if database.change_tag(tag.name, changes):
@@ -228,11 +214,6 @@ def whole(name: str, value: object) -> int:
 def tags_of(databases: Iterable[Database]) -> list[Tag]:
     """All tags by name, each as far as it is claimed anywhere."""
     return together(database.fetch_tags() for database in databases)
-
-
-def page_of(databases: Iterable[Database], after: str, most: int) -> list[Tag]:
-    """The `most` tags that follow `after`: of each shard no more can be among them."""
-    return together(database.fetch_page(after, most) for database in databases)[:most]
 
 
 def together(rows: Iterable[list[Tag]]) -> list[Tag]:

@@ -32,7 +32,7 @@ from allocator.schemes.ticket import MAX_SHARDS, Numbering
 
 LEAD = 1
 """The offset of the shard whose row decides; a shard keeps its offset for ever."""
-MARGIN = 100_000
+HEADROOM = 100_000
 """Tickets that each shard may still give between the decision and the turn, by default."""
 
 

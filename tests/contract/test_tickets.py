@@ -364,6 +364,10 @@ def test_one_database_becomes_several_while_it_is_used(face, shards):
     assert 0 in {ticket % 2 for ticket in tickets[-4:]}
 
 
+def interrupted(*args: object) -> None:
+    raise KeyboardInterrupt
+
+
 @once
 def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch):
     urls = shards(2)
@@ -372,7 +376,7 @@ def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch)
     ids.next_id("order")
     with growing(urls[:1]) as growth:
         growth.add(Database(urls[1]))
-        monkeypatch.setattr(Growth, "_no_way_back", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        monkeypatch.setattr(rules, "turning", interrupted)
         with pytest.raises(KeyboardInterrupt):
             growth.grow(100)
         assert ids.ticket("invoice") > before
@@ -393,7 +397,7 @@ def test_in_a_growth_that_was_interrupted_every_call_says_so(face, shards, monke
     drawn = [ids.next_id("order"), ids.ticket("invoice")]  # so that both shards are connected
     with growing(urls[:2]) as growth:
         growth.add(Database(urls[2]))
-        monkeypatch.setattr(Growth, "_no_way_back", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        monkeypatch.setattr(rules, "turning", interrupted)
         with pytest.raises(KeyboardInterrupt):
             growth.grow(100)
     with pytest.raises(FleetGrowing, match="go on with: allocator shards grow"):
@@ -713,15 +717,15 @@ def test_a_fleet_that_was_begun_is_completed_by_the_same_shards(face, shards, mo
     urls = shards(2)
     write, written = Opening._write, []
 
-    def dying(self, number, members, revision):
+    def dying(self, one, members, revision):
         if written:
             raise KeyboardInterrupt
-        written.append(number)
-        write(self, number, members, revision)
+        written.append(self._all.index(one))
+        write(self, one, members, revision)
 
     monkeypatch.setattr(Opening, "_write", dying)
     with suppress(KeyboardInterrupt), closing(Database(urls[0])) as one, closing(Database(urls[1])) as two:
-        Opening([one, two], None, None).rows()
+        Opening([one, two], None, None).open()
     monkeypatch.undo()
     with pytest.raises((DatabaseUnavailable, ShardMisconfigured), match="open it once with exactly these shards|lost"):
         face([urls[0], urls[1]][written[0]]).ticket("invoice")
@@ -739,10 +743,10 @@ def test_a_database_that_is_used_alone_while_a_fleet_is_made_is_none_of_it(face,
     urls = shards(2)
     alone, write, drawn = face(urls[1]), Opening._write, []
 
-    def disturbed(self, number, members, revision):
-        if len(members) > 1 and number == 1 and not drawn:
+    def disturbed(self, one, members, revision):
+        if len(members) > 1 and self._all.index(one) == 1 and not drawn:
             drawn.append(alone.next_id("order") if use == "tag" else alone.ticket("order"))
-        write(self, number, members, revision)
+        write(self, one, members, revision)
 
     monkeypatch.setattr(Opening, "_write", disturbed)
     together = face(shards=urls, timeout=2)
