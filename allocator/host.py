@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
@@ -41,9 +40,6 @@ class Buffer:
 
     def next(self) -> int | None:
         return next(self._supply._values, None)
-
-    def take(self, most: int) -> list[int]:
-        return list(islice(self._supply._values, most))
 
 
 class SnowflakeBuffer(Buffer):

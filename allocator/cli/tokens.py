@@ -13,7 +13,7 @@ from allocator.backend import databases_at
 from allocator.cli.options import TIMEOUT, fleet_options, shard_hosts
 from allocator.cli.output import check_open, show, table, wants_json
 from allocator.rules.token import DRAW, SCHEMES, VERBS, Token
-from allocator.service.token_admin import Tokens
+from allocator.service.tokens import Tokens
 
 HEADINGS = ("token", "name", "may", "tags", "schemes", "ids/s", "requests/s", "created", "expires")
 

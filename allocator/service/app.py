@@ -19,20 +19,18 @@ from allocator.service import pages, routes
 from allocator.service.auth import Book
 from allocator.service.compat import leaf, tinyid
 from allocator.service.console.page_routes import Console
-from allocator.service.draws import Draws
-from allocator.service.handlers import Dispatch
+from allocator.service.dispatch import Dispatch
+from allocator.service.handlers import Administration, Ids
 from allocator.service.hot_path import Front
-from allocator.service.id_handlers import Ids
 from allocator.service.metrics import Figures
-from allocator.service.new_names import Newcomers
 from allocator.service.observed import observed
 from allocator.service.openapi import document
+from allocator.service.problems import Refusals
 from allocator.service.readiness import Watch
-from allocator.service.refusal_log import Refusals
-from allocator.service.sequences import Sequences
+from allocator.service.sequences import Newcomers, Sequences
 from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
-from allocator.service.tag_handlers import Administration
-from allocator.service.token_admin import Tokens
+from allocator.service.sources import Sources
+from allocator.service.tokens import Tokens
 
 PATIENCE = 60.0
 
@@ -83,24 +81,16 @@ async def until_useful(book: Book, folder: Path) -> None:
 
 
 def ids_of(ids: Host, settings: ServeSettings) -> Ids:
-    draws = Draws(ids)
+    sources = Sources(ids)
     newcomers = Newcomers(settings.max_tags, settings.timeout)
-    return Ids(ids, draws, Sequences(ids, draws, settings.create, newcomers), {})
-
-
-def on_path(path: str, table: list[routes.Route], dispatch: Dispatch) -> Route:
-    """One route for all methods of a path, so that a method which is not allowed is told of all that are."""
-    return Route(path, dispatch.endpoint(table), methods=[route.method for route in table])
+    return Ids(ids, sources, Sequences(ids, sources, settings.create, newcomers), {})
 
 
 def all_routes(
     service: Ids, dispatch: Dispatch, book: Book, watch: Watch, figures: Figures, compat: tuple[str, ...]
 ) -> list[BaseRoute]:
     table = routes.table(service, Administration(service.sequences))
-    paths = dict.fromkeys(route.path for route in table)
-    made: list[BaseRoute] = [
-        on_path(path, [route for route in table if route.path == path], dispatch) for path in paths
-    ]
+    made = dispatch.on_paths(table)
     made += pages.routes(document(table, allocator.__version__), dispatch, watch, figures)
     if LEAF in compat:
         made += leaf.routes(service, dispatch)

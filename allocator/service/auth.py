@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from hmac import compare_digest
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
-from allocator.rules.rate_bucket import pause, used
 from allocator.rules.token import ANONYMOUS, DRAW, PREFIX, SCHEMES, VERBS, Token
+from allocator.service.log_config import NUMBER
 from allocator.service.problems import Unauthorized
-from allocator.service.rate_limits import Rates
+from allocator.service.rate_limits import Rate
 
 if TYPE_CHECKING:
-    from allocator.service.draws import Draw
+    from allocator.service.sources import Source
 
 log = logging.getLogger("allocator.service")
 
@@ -52,18 +52,22 @@ HANDED_ON = frozenset(
 
 
 class Grant:
-    """One token, as it is used: `ready` maps the path of a hot route to what it gives, once that was allowed."""
+    """One token, as it is used: `ready` maps the path of a hot route to what it gives, once that was allowed.
 
-    __slots__ = ("_rare_at", "digest", "expires", "limited", "rates", "ready", "token")
+    Each of the workers may use its share of the token's rates.
+    """
+
+    __slots__ = ("_ids", "_rare", "_requests", "digest", "expires", "limited", "ready", "token")
 
     def __init__(self, token: Token, workers: int = 1) -> None:
         self.token = token
         self.digest = bytes.fromhex(token.digest)
         self.expires = token.expires_at is not None
-        self.rates = Rates(token, workers)
-        self.limited = self.rates.limited
-        self.ready: dict[str, Draw] = {}
-        self._rare_at = 0.0
+        self._ids = Rate(token.ids_rate / workers) if token.ids_rate else None
+        self._requests = Rate(token.requests_rate / workers) if token.requests_rate else None
+        self._rare = Rate(RARE_RATE, RARE_BURST / RARE_RATE)
+        self.limited = self._ids is not None or self._requests is not None
+        self.ready: dict[str, Source] = {}
 
     def check(self, verb: str, name: str | None) -> None:
         if not self.token.may(verb, name):
@@ -82,22 +86,28 @@ class Grant:
         if scheme is None and verb is not None:
             self.check(verb, name)
 
+    def wait(self) -> float:
+        """Count a request; or, uncounted, for how many seconds it must wait."""
+        wait = max(self._ids.wait() if self._ids else 0.0, self._requests.wait() if self._requests else 0.0)
+        if self._requests and not wait:
+            self._requests.use()
+        return wait
+
     def admit(self) -> None:
         """Count a request; raise `TooManyRequests` where the token's rates do not let it pass now."""
-        if self.limited and (wait := self.rates.admit()):
+        if wait := self.wait():
             raise used_up(wait)
 
     def charge(self, ids: int) -> None:
         """Count ids that were given."""
-        if self.limited:
-            self.rates.charge(ids)
+        if self._ids:
+            self._ids.use(ids)
 
     def admit_rare(self) -> None:
         """As `admit`, for what there is little of: nodes and workers. Counted by each process, for every token."""
-        now = monotonic()
-        if wait := pause(self._rare_at, now, RARE_BURST / RARE_RATE):
+        if wait := self._rare.wait():
             raise used_up(wait)
-        self._rare_at = used(self._rare_at, now, 1, RARE_RATE)
+        self._rare.use()
 
 
 def used_up(wait: float) -> TooManyRequests:
@@ -128,12 +138,9 @@ class Book:
             grant = self._anonymous
             return grant if grant is None or grant.token.is_valid(datetime.now(UTC)) else None
         scheme, _, secret = value.partition(b" ")
-        return self._with_secret(secret) if scheme == b"Bearer" or is_bearer(scheme) else None
+        return self._with_digest(sha256(secret).digest()) if is_bearer(scheme) else None
 
-    def _with_secret(self, secret: bytes) -> Grant | None:
-        return self.with_digest(sha256(secret).digest())
-
-    def with_digest(self, digest: bytes) -> Grant | None:
+    def _with_digest(self, digest: bytes) -> Grant | None:
         """The token with this digest, while it is valid."""
         grant = self._grants.get(digest)
         if grant is None or not compare_digest(grant.digest, digest):
@@ -141,30 +148,27 @@ class Book:
         return grant if not grant.expires or grant.token.is_valid(datetime.now(UTC)) else None
 
     async def of_digest(self, digest: bytes) -> Grant | None:
-        """As `with_digest`; one that is not known is looked for, since another worker may have read it before us."""
+        """As `quick`; one that is not known is looked for, since another worker may have read it before us."""
         if digest not in self._grants:
             await self._read_since(monotonic())
-        return self.with_digest(digest)
+        return self._with_digest(digest)
 
     async def of(self, headers: Mapping[bytes, bytes]) -> Grant:
         """Whose request this is. Raises what a caller without a right to anything is told."""
-        value = headers.get(b"authorization", b"")
-        return await self._known(lambda: self.quick(headers), value.partition(b" ")[2])
-
-    async def of_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Grant:
-        """As `of`, for a secret that is sent elsewhere than it should be."""
-        return await self.of({**headers, b"authorization": b"Bearer " + secret})
-
-    async def _known(self, find: Callable[[], Grant | None], secret: bytes) -> Grant:
-        found = find()
+        secret = headers.get(b"authorization", b"").partition(b" ")[2]
+        found = self.quick(headers)
         if found is None and (secret.startswith(OURS) or not self.loaded):
             await self._read_since(monotonic())
-            found = find()
+            found = self.quick(headers)
         if found is None and not self.loaded:
             raise DatabaseUnavailable("the tokens could not be read yet")
         if found is None:
             raise Unauthorized(f"a valid token is needed; {HOW}" if self._were_made or self._open else NONE_YET)
         return found
+
+    async def of_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Grant:
+        """As `of`, for a secret that is sent elsewhere than it should be."""
+        return await self.of({**headers, b"authorization": b"Bearer " + secret})
 
     # -- reading
 
@@ -216,7 +220,7 @@ class Book:
 
 
 def is_bearer(scheme: bytes) -> bool:
-    return scheme.lower() == b"bearer"
+    return scheme == b"Bearer" or scheme.lower() == b"bearer"
 
 
 def is_local(headers: Mapping[bytes, bytes]) -> bool:
@@ -229,3 +233,8 @@ def is_local(headers: Mapping[bytes, bytes]) -> bool:
 
 def is_here(host: bytes) -> bool:
     return host in LOCAL or host.rpartition(b":")[0] in LOCAL
+
+
+def mark(scope: MutableMapping[str, Any], grant: Grant) -> None:
+    """Note the number of the token, for the log."""
+    scope[NUMBER] = None if grant.token is EVERYTHING else grant.token.number

@@ -1,125 +1,200 @@
-"""From a request to its handler, and back: the way of every route that is not hot, and of the first hot request."""
+"""What answers the routes of ids and of tags."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from allocator.errors import AllocatorError
-from allocator.service.auth import Book, Grant
-from allocator.service.caller import caller_of, mark
-from allocator.service.forms import MAX_BODY, read_body, read_query
-from allocator.service.problems import HttpRefusal
-from allocator.service.refusal_log import NO_STORE, Refusals, request_name
-from allocator.service.request import Answer, Asked
-from allocator.service.routes import Route
+from allocator.errors import InvalidSetting, MaxValueWentBack
+from allocator.generators.inspect_id import inspect_id
+from allocator.host import Host
+from allocator.remote.wire import inspection_to_json, lease_to_json, segment_to_json, tag_to_json, whole
+from allocator.rules.node_failover import most_ahead
+from allocator.rules.token import DRAW, READ
+from allocator.schemes.checks import check_tag
+from allocator.schemes.layout import Layout
+from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
+from allocator.service.dispatch import Asked, json_response
+from allocator.service.log_config import caller_of
+from allocator.service.problems import HttpRefusal, SaysWentBack
+from allocator.service.sequences import Pages, Sequences, page_of, ticket_types
+from allocator.service.sources import Source, Sources
 
-BODY_SECONDS = 10.0
+MAX_READY = 10_000
+"""Hot routes that one token keeps ready; the others take the long way."""
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+WORKERS = (SNOWFLAKE.limit("datacenter") + 1) * (SNOWFLAKE.limit("worker") + 1)
+MAX_LEASE = 600_000
+"""Milliseconds; who leases all workers has them for so long and no longer."""
+SKEW = 60_000
+"""Milliseconds that a client's clock may differ from ours, so that none leases a worker far into the future."""
 
-SENTENCES = {404: "there is no such path; the paths are described at /docs", 500: "the service made a mistake"}
+PAGE = 100
+"""Tags in an answer, unless it is said how many."""
 
-
-class Dispatch:
-    """Makes Starlette endpoints of routes."""
-
-    def __init__(self, book: Book, refusals: Refusals) -> None:
-        self._book = book
-        self._refusals = refusals
-
-    def endpoint(self, routes: Sequence[Route]) -> Endpoint:
-        """For the routes of one path, which differ by their methods."""
-        by_method = {route.method: route for route in routes}
-
-        async def answer(request: Request) -> Response:
-            route = by_method["GET" if request.method == "HEAD" else request.method]
-            return as_response(await route.handler(await self._asked(route, request)))
-
-        return self.guarded(answer)
-
-    def guarded(self, answer: Endpoint) -> Endpoint:
-        """An endpoint of which every error becomes a problem."""
-
-        async def run(request: Request) -> Response:
-            try:
-                response = await answer(request)
-            except AllocatorError as error:
-                return self._refusal(error, request)
-            response.headers["x-request-id"] = request_name(headers_of(request))
-            return response
-
-        return run
-
-    async def _asked(self, route: Route, request: Request) -> Asked:
-        grant = await self.grant_of(request)
-        names = request.path_params
-        grant.let_in(route.verb, route.name_in(names), route.scheme)
-        query = read_query(request.scope["query_string"], route.query)
-        raw = await body_within(request)
-        body = read_body(raw, route.body) if route.body else no_body(raw)
-        return Asked(grant, request.scope["path"], names, query, body, request.headers, caller_of(request.scope))
-
-    async def grant_of(self, request: Request) -> Grant:
-        grant = await self._book.of(headers_of(request))
-        mark(request.scope, grant)
-        return grant
-
-    def _refusal(self, error: AllocatorError, request: Request) -> Response:
-        status, headers, body = self._refusals.tell(error, request.scope)
-        return Response(body, status, headers)
-
-    async def of_framework(self, request: Request, error: Exception) -> Response:
-        """What the framework refuses, and mistakes of ours, whose traceback it logs."""
-        status, headers = 500, {}
-        if isinstance(error, HTTPException):
-            status, headers = error.status_code, dict(error.headers or {})
-        sentence = SENTENCES.get(status, "the request was refused")
-        if status == 405:
-            sentence = f"{request.method} is not allowed here; allowed are {headers.get('Allow', 'no others')}"
-        return self._refusal(HttpRefusal(status, sentence, **headers), request)
+CONDITIONS = ("If-None-Match", "If-Match")
 
 
-def headers_of(request: Request) -> dict[bytes, bytes]:
-    return dict(request.scope["headers"])
+@dataclass(frozen=True, slots=True)
+class Ids:
+    ids: Host
+    sources: Sources
+    sequences: Sequences
+    tickets: dict[str, int]
+    """How many tickets of a type were given, for the figures."""
+
+    async def of_tag(self, asked: Asked) -> Response:
+        """The next ids of a tag."""
+        return await self._taken(asked, await self.sequences.source(asked.name("tag")))
+
+    async def meteor(self, asked: Asked) -> Response:
+        """Meteor ids."""
+        return await self._taken(asked, self.sources.meteor)
+
+    async def snowflake(self, asked: Asked) -> Response:
+        """Snowflake ids."""
+        return await self._taken(asked, self.sources.snowflake)
+
+    async def objectids(self, asked: Asked) -> Response:
+        """ObjectIds."""
+        return await self._taken(asked, self.sources.objectid)
+
+    async def _taken(self, asked: Asked, source: Source) -> Response:
+        count = asked.query.get("count", 1)
+        body = source.body(await source.take(count))
+        asked.grant.charge(count)
+        if len(asked.grant.ready) < MAX_READY:
+            asked.grant.ready[asked.request.scope["path"]] = source
+        return json_response(body)
+
+    async def segment(self, asked: Asked) -> Response:
+        """A segment of a tag's ids, for a client that serves them from memory."""
+        size, name = asked.query.get("size"), asked.name("tag")
+        seen, exact = asked.query.get("seen", {}), asked.query.get("exact", False)
+        if exact and size is None:
+            raise InvalidSetting("exact needs a size")
+        try:
+            segment = await self.sequences.claim(name, size, seen, exact=exact)
+        except MaxValueWentBack as error:
+            raise (SaysWentBack(*error.args) if seen else error) from error
+        asked.grant.charge(len(segment))
+        return json_response(segment_to_json(name, segment))
+
+    async def ticket(self, asked: Asked) -> Response:
+        """The next ticket of a type."""
+        kind = check_tag(asked.name("type"))
+        number = await (self.ids.ticket(kind) if kind in self.tickets else self._first_ticket(kind))
+        asked.grant.charge(1)
+        self.tickets[kind] = self.tickets.get(kind, 0) + 1
+        return json_response({"type": kind, "id": str(number)})
+
+    async def _first_ticket(self, kind: str) -> int:
+        """The first of its type in this process."""
+        count = partial(self.ids.run, ticket_types, self.ids.databases, kind)
+        if await count() is None:
+            return await self.ids.ticket(kind)
+        return await self.sequences.newcomers.make("type", kind, count, partial(self.ids.ticket, kind))
+
+    async def node(self, asked: Asked) -> Response:
+        """A meteor node for the caller alone."""
+        asked.grant.admit_rare()
+        return json_response({"node": str(await self.ids.register_node())})
+
+    async def lease(self, asked: Asked) -> Response:
+        """A snowflake worker, leased."""
+        return await self._leased(asked, None)
+
+    async def renew(self, asked: Asked) -> Response:
+        """The lease of a worker, renewed."""
+        form = asked.body
+        worker = whole("worker", asked.name("worker"), 0, WORKERS - 1)
+        return await self._leased(asked, Lease(worker, form["holder"], form["since"], form["now"]))
+
+    async def _leased(self, asked: Asked, lease: Lease | None) -> Response:
+        form = asked.body
+        check_format(form["layout"], form["epoch"])
+        if lease is None:
+            asked.grant.admit_rare()
+        claim = LeaseClaim(lease, form["now"], form["until"])
+        here, ahead = int(time.time() * 1000), 0
+        if claim.now > here + SKEW:
+            # A database that may have forgotten leases sets those that follow ahead of the clock, and whoever has them.
+            ahead = await self.ids.run(self._most_ahead)
+        check_times(claim.now, claim.until, here, ahead)
+        return json_response(lease_to_json(await self.ids.lease_worker(claim, form["layout"], form["epoch"])))
+
+    def _most_ahead(self) -> int:
+        return most_ahead(self.ids.databases.lead().ground(), MAX_LEASE)
+
+    async def inspect(self, asked: Asked) -> Response:
+        """An id, taken apart."""
+        return json_response(inspection_to_json(inspect_id(asked.name("id"), **asked.query)))
 
 
-async def body_within(request: Request, most: int = MAX_BODY) -> bytes:
-    """The body, if it is neither too large nor too slow."""
-    length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length[:20]) > most:
-        raise too_large(most)
-    raw = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                raw += chunk
-                if len(raw) > most:
-                    raise too_large(most)
-    except TimeoutError:
-        raise HttpRefusal(408, f"the body must arrive within {BODY_SECONDS:g} seconds", Connection="close") from None
-    except ClientDisconnect:
-        raise HttpRefusal(400, "the body did not arrive as a whole") from None
-    return bytes(raw)
+def check_times(now: int, until: int, here: int, ahead: int) -> None:
+    """The milliseconds of a lease, by the client's clock, beside our own, of which it may be `ahead`."""
+    if not here - SKEW <= now <= here + SKEW + ahead:
+        raise InvalidSetting(
+            f"now must be within {SKEW // 1000} seconds of the service's clock, got {now - here:+} ms; "
+            "check the clocks of both machines"
+        )
+    if not now < until <= now + MAX_LEASE:
+        raise InvalidSetting(f"until must be at most {MAX_LEASE // 1000} seconds after now, got {until - now} ms")
 
 
-def too_large(most: int) -> HttpRefusal:
-    return HttpRefusal(413, f"a body has at most {most} bytes", Connection="close")
+def check_format(layout: Layout, epoch: int) -> None:
+    """The service's own format, and no other: all of a database have one, and the first to lease would choose it."""
+    if layout != SNOWFLAKE or epoch != EPOCH:
+        raise InvalidSetting(
+            f"this service leases workers for the layout {SNOWFLAKE} and the epoch {EPOCH}, got {layout} and {epoch}"
+        )
 
 
-def no_body(raw: bytes) -> dict[str, Any]:
-    """Where none is expected, one that says nothing does no harm."""
-    if raw.strip() not in {b"", b"{}"}:
-        raise HttpRefusal(400, "this takes no body; its parameters stand in the query")
-    return {}
+@dataclass(frozen=True, slots=True)
+class Administration:
+    sequences: Sequences
+
+    async def list(self, asked: Asked) -> Response:
+        """The tags that the token may read, by name.
+
+        A full page has a `next`, after which nothing may come.
+        """
+        after, limit, token = asked.query.get("after", ""), asked.query.get("limit", PAGE), asked.grant.token
+
+        def page(tags: Pages) -> bytes:
+            found = page_of(tags, after, limit, lambda name: token.may(READ, name))
+            answer: dict[str, Any] = {"sequences": [tag_to_json(tag) for tag in found]}
+            return json.dumps(answer | ({"next": found[-1].name} if len(found) == limit else {})).encode()
+
+        return json_response(await self.sequences.read(page))
+
+    async def get(self, asked: Asked) -> Response:
+        """The settings of a tag, and how far it is claimed.
+
+        Who may source ids may know them too, as a client that serves ids from memory must.
+        """
+        name = check_tag(asked.name("tag"))
+        if not asked.grant.token.may(READ, name):
+            asked.grant.check(DRAW, name)
+        return json_response(tag_to_json(await self.sequences.get(name)))
+
+    async def put(self, asked: Asked) -> Response:
+        """Create or change a tag; with If-None-Match only create it, with If-Match only change it."""
+        new, old = (is_given(name, asked.request.headers) for name in CONDITIONS)
+        name, form = check_tag(asked.name("tag")), dict(asked.body)
+        tag, created = await self.sequences.put(name, form, caller_of(asked.request.scope), new=new, old=old)
+        return json_response(tag_to_json(tag), 201 if created else 200)
 
 
-def as_response(answer: Answer) -> Response:
-    body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
-    return Response(body, answer.status, dict(NO_STORE), "application/json")
+def is_given(condition: str, headers: Mapping[str, str]) -> bool:
+    """Whether a request depends on there being a tag, or none; tags have no ETag to compare with."""
+    given = [value for name, value in headers.items() if name == condition.lower()]
+    if any(value.strip() != "*" for value in given):
+        raise HttpRefusal(400, f"{condition} must be *, got {', '.join(given)!a:.80}")
+    return bool(given)

@@ -11,11 +11,9 @@ from typing import Any
 
 from allocator.errors import AllocatorError
 from allocator.schemes.checks import MAX_IDS_A_CALL
-from allocator.service.auth import Book, Grant
-from allocator.service.caller import mark
-from allocator.service.draws import Draw
-from allocator.service.problems import HttpRefusal
-from allocator.service.refusal_log import Refusals, request_name
+from allocator.service.auth import Book, Grant, mark
+from allocator.service.problems import HttpRefusal, Refusals, request_name
+from allocator.service.sources import Source
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -52,28 +50,28 @@ class Front:
             ready = self._ready(scope["path"], headers)
         if ready is None:
             return await self._framework(scope, receive, send)
-        draw, grant = ready
+        source, grant = ready
         try:
-            body = draw.at_once(count) or draw.body(await draw.take(count))
+            body = source.single(count) or source.body(await source.take(count))
         except AllocatorError as error:
             return await self._refuse(error, scope, headers, send)
         if grant.limited:
-            grant.rates.charge(count)
+            grant.charge(count)
         await send({"type": "http.response.start", "status": 200, "headers": told(headers, len(body))})
         await send({"type": "http.response.body", "body": body})
         return None
 
-    def _ready(self, path: str, headers: Headers) -> tuple[Draw, Grant] | None:
-        """What to draw from, and for whom, if nothing speaks against it."""
+    def _ready(self, path: str, headers: Headers) -> tuple[Source, Grant] | None:
+        """Where to take ids from, and for whom, if nothing speaks against it."""
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
             return None
         grant = self._book.quick(headers)
         if grant is None:
             return None
-        draw = grant.ready.get(path)
-        if draw is None or (grant.limited and grant.rates.admit()):
+        source = grant.ready.get(path)
+        if source is None or (grant.limited and grant.wait()):
             return None
-        return draw, grant
+        return source, grant
 
     async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
         if grant := self._book.quick(headers):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from allocator.rules.token import PREFIX
 
@@ -18,6 +18,11 @@ REFUSED, SERVER = "allocator.service.refusal_log", "uvicorn.error"
 """The loggers of lines that callers cause, as many as they like."""
 LINES = 20
 """How many of one kind are written in a second."""
+
+NUMBER = "allocator.token"
+"""Where a request holds the number of its token, once that is known."""
+
+MAX_ADDRESS = 64
 
 FIELDS = "%(levelname)s %(name)s %(message)s"
 
@@ -44,6 +49,23 @@ def config_of(form: str) -> dict[str, Any]:
         "handlers": {"stderr": {"class": f"{__name__}.Lines", "formatter": "chosen"}},
         "loggers": {"allocator": ours, "uvicorn": ours},
     }
+
+
+class Caller(NamedTuple):
+    """Who sent a request: the number of the token, of whose secret nothing is written."""
+
+    address: str
+    token: int | None
+
+    def __str__(self) -> str:
+        return self.address + (", no valid token" if self.token is None else f", token {self.token}")
+
+
+def caller_of(scope: Mapping[str, Any]) -> Caller:
+    """A proxy on this machine names the address for whom it asks: that is text which anybody may have sent."""
+    client = scope.get("client")
+    address = ascii(client[0])[1:-1][:MAX_ADDRESS] if client else "an unknown address"
+    return Caller(address, scope.get(NUMBER))
 
 
 def masked(text: str) -> str:

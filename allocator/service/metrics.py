@@ -14,8 +14,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from allocator.service.draws import Draw
 from allocator.service.settings import FIGURES
+from allocator.service.sources import Source
 
 MAX_TAGS = 1000
 OTHERS = "(others)"
@@ -76,8 +76,8 @@ class Figures:
             self._told[scheme, tag] = total
             self.ids.labels(scheme, self.series(tag)).inc(more)
 
-    def count_draw(self, draw: Draw) -> None:
-        self.count(draw.scheme, draw.tag, draw.given)
+    def count_draw(self, source: Source) -> None:
+        self.count(source.scheme, source.tag, source.given)
 
     def count_all(self, scheme: str, totals: Mapping[str, int]) -> None:
         for tag, total in list(totals.items()):

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from allocator.rules.token import ADMINISTER, DRAW, READ
-from allocator.service.forms import Field
+from allocator.service.dispatch import Route
+from allocator.service.handlers import CONDITIONS
+from allocator.service.parameters import Field
 from allocator.service.problems import CONTENT_TYPE
-from allocator.service.routes import PATH_PATTERNS, Route
+from allocator.service.routes import PATH_PATTERNS
 from allocator.service.schemas import PROBLEM
-from allocator.service.tag_handlers import CONDITIONS
 
 GROUPS = {DRAW: "ids", READ: "tags", ADMINISTER: "tags", None: "without a verb: any token"}
 PATH_NAME = re.compile(r"\{(\w+)\}")
@@ -60,7 +61,7 @@ def operation(route: Route) -> dict[str, Any]:
     problems = {str(status): problem_response(sentence) for status, sentence in ALWAYS.items()}
     made = {"201": answer | {"description": "Created"}} if route.created else {}
     found: dict[str, Any] = {
-        "summary": route.summary,
+        "summary": (route.handler.__doc__ or "").partition("\n")[0].rstrip("."),
         "tags": [GROUPS[route.verb]],
         "operationId": route.handler.__qualname__.replace(".", "_").lower(),
         "parameters": [*map(path_parameter, PATH_NAME.findall(route.path)), *map(query_parameter, route.query)],

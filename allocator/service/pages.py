@@ -13,14 +13,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from allocator.rules.token import READ
-from allocator.service.gate import Gate
-from allocator.service.handlers import Dispatch, as_response
+from allocator.service.dispatch import Dispatch, json_response
 from allocator.service.metrics import Figures
 from allocator.service.openapi import ASSETS, PAGE, POLICY, START, asset
-from allocator.service.problems import HttpRefusal
+from allocator.service.problems import NO_STORE, HttpRefusal
+from allocator.service.rate_limits import Gate
 from allocator.service.readiness import Watch
-from allocator.service.refusal_log import NO_STORE
-from allocator.service.request import Answer
 
 FIGURES_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -29,12 +27,12 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
     gate = Gate("the figures")
 
     async def healthy(request: Request) -> Response:
-        return as_response(Answer({"status": "alive"}))
+        return json_response({"status": "alive"})
 
     async def ready(request: Request) -> Response:
         if trouble := watch.trouble():
             raise NotReady(trouble)
-        return as_response(Answer({"status": "ready"}))
+        return json_response({"status": "ready"})
 
     async def metrics(request: Request) -> Response:
         grant = await dispatch.grant_of(request)

@@ -9,7 +9,13 @@ What an operator must know, and nobody else, goes to the log: the reason why a d
 from __future__ import annotations
 
 import json
+import logging
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import count
 from math import ceil
 from typing import Any
 
@@ -33,6 +39,9 @@ from allocator.errors import (
     TooManyRequests,
     UnknownTag,
 )
+from allocator.service.log_config import REFUSED, caller_of, masked
+
+log = logging.getLogger(REFUSED)
 
 PUBLIC = AllocatorError.__module__
 CONTENT_TYPE = "application/problem+json"
@@ -62,61 +71,52 @@ class SaysWentBack(MaxValueWentBack):
     """A client has seen more than the database has; whether that is so for others too shows at their own claims."""
 
 
-STATUSES: tuple[tuple[type[AllocatorError], int], ...] = (
-    (InvalidArgument, 400),
-    (Unauthorized, 401),
-    (AccessDenied, 403),
-    (UnknownTag, 404),
-    (TagExists, 409),
-    (LeaseLost, 409),
-    (SaysWentBack, 409),
-    (Exhausted, 410),
-    (TooManyRequests, 429),
-    (AllocatorError, 503),
+IN_THE_LOG = "; the operator of the service finds the reason in the log"
+
+PROBLEMS: tuple[tuple[type[AllocatorError], int, str], ...] = (
+    (InvalidArgument, 400, ""),
+    (Unauthorized, 401, ""),
+    (AccessDenied, 403, ""),
+    (UnknownTag, 404, ""),
+    (TagExists, 409, ""),
+    (LeaseLost, 409, ""),
+    (SaysWentBack, 409, ""),
+    (Exhausted, 410, ""),
+    (TooManyRequests, 429, ""),
+    (MaxValueWentBack, 503, ""),
+    (ClockWentBack, 503, ""),
+    (FleetGrowing, 503, "more databases are being added just now; trying again in a moment is safe"),
+    (DatabaseUnavailable, 503, "the database cannot be reached just now; trying again is safe"),
+    (DatabaseRefused, 503, "the database refuses the service" + IN_THE_LOG),
+    (SchemaOutOfDate, 503, "the tables are not those that the service needs" + IN_THE_LOG),
+    (SchemaDamaged, 503, "the tables were altered" + IN_THE_LOG),
+    (ShardMisconfigured, 503, "the databases do not fit together" + IN_THE_LOG),
+    (NodeIdsExhausted, 503, "no node or worker number is free just now" + IN_THE_LOG),
+    (AllocatorClosed, 503, "the service is being stopped; another one may answer"),
+    (AllocatorError, 503, "the service cannot do this just now" + IN_THE_LOG),
 )
-"""The first that fits; whatever is the service's own trouble comes last."""
+"""The status of an error, and what callers learn instead of its own words, which may name hosts and users.
+
+The first that fits. Without a sentence the message is about the request, and callers learn that."""
 
 SOON, WHEN_MENDED = 1, 30
 """Seconds after which to ask again."""
 
-TOLD: tuple[tuple[type[AllocatorError], str], ...] = (
-    (FleetGrowing, "more databases are being added just now; trying again in a moment is safe"),
-    (DatabaseUnavailable, "the database cannot be reached just now; trying again is safe"),
-    (DatabaseRefused, "the database refuses the service; its operator finds the reason in the log"),
-    (SchemaOutOfDate, "the tables are not those that the service needs; its operator finds the reason in the log"),
-    (SchemaDamaged, "the tables were altered; the operator of the service finds the reason in the log"),
-    (ShardMisconfigured, "the databases do not fit together; the operator of the service finds the reason in the log"),
-    (NodeIdsExhausted, "no node or worker number is free just now; the operator of the service finds more in the log"),
-    (AllocatorClosed, "the service is being stopped; another one may answer"),
-    (AllocatorError, "the service cannot do this just now; its operator finds the reason in the log"),
-)
-"""What callers learn of troubles whose own words name hosts and users; the first that fits."""
-
-TELLABLE = (
-    InvalidArgument,
-    AccessDenied,
-    UnknownTag,
-    TagExists,
-    LeaseLost,
-    Exhausted,
-    TooManyRequests,
-    MaxValueWentBack,
-    ClockWentBack,
-    HttpRefusal,
-)
-"""Errors whose message is about the request; of the others the caller learns the kind alone."""
-
 
 def status_of(error: AllocatorError) -> int:
-    if isinstance(error, HttpRefusal):
-        return error.status
-    return next(status for kind, status in STATUSES if isinstance(error, kind))
+    return error.status if isinstance(error, HttpRefusal) else row_of(error)[0]
 
 
 def detail_of(error: AllocatorError) -> str:
-    if isinstance(error, TELLABLE) and "://" not in str(error):
-        return str(error)
-    return next(sentence for kind, sentence in TOLD if isinstance(error, kind))
+    sentence = "" if isinstance(error, HttpRefusal) else row_of(error)[1]
+    if not sentence and "://" in str(error):
+        sentence = PROBLEMS[-1][2]
+    return sentence or str(error)
+
+
+def row_of(error: AllocatorError) -> tuple[int, str]:
+    """The status and the sentence."""
+    return next((status, sentence) for kind, status, sentence in PROBLEMS if isinstance(error, kind))
 
 
 def name_of(error: AllocatorError) -> str:
@@ -143,10 +143,9 @@ def retry_after(error: AllocatorError) -> int:
     return SOON if isinstance(error, DatabaseUnavailable | Busy) else WHEN_MENDED
 
 
-def problem(error: AllocatorError, request: str) -> dict[str, Any]:
-    status = status_of(error)
-    name = name_of(error)
-    return {
+def body_of(error: AllocatorError, request: str) -> bytes:
+    status, name = status_of(error), name_of(error)
+    problem = {
         "type": f"urn:allocator:{name}",
         "title": HTTPStatus(status).phrase,
         "status": status,
@@ -154,7 +153,47 @@ def problem(error: AllocatorError, request: str) -> dict[str, Any]:
         "detail": detail_of(error),
         "request": request,
     }
+    return json.dumps(problem).encode()
 
 
-def body_of(error: AllocatorError, request: str) -> bytes:
-    return json.dumps(problem(error, request)).encode()
+# -- one refusal: a problem for the caller, a line in the log, and a figure
+
+NO_STORE = {"cache-control": "no-store"}
+"""A cached answer would be a duplicate."""
+
+REQUEST_NAME = re.compile(rb"[A-Za-z0-9_.:/+=-]{1,128}")
+
+prefix = secrets.token_hex(4)
+numbers = count(1)
+
+
+def request_name(headers: Mapping[bytes, bytes]) -> str:
+    """The caller's name for this request, if it is a decent one, or a new one."""
+    given = headers.get(b"x-request-id", b"")
+    return given.decode() if REQUEST_NAME.fullmatch(given) else f"{prefix}-{next(numbers):x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """`counted` is told the status and the name of every error."""
+
+    counted: Callable[[int, str], None]
+
+    def tell(self, error: AllocatorError, scope: Mapping[str, Any]) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body. What the caller must not see stands in the log alone."""
+        request, status, name = request_name(dict(scope["headers"])), status_of(error), name_of(error)
+        self.counted(status, name)
+        method, caller = scope["method"], caller_of(scope)
+        about = {
+            "request": request,
+            "method": method,
+            "path": masked(ascii(scope["path"])[1:-1])[:200],
+            "status": status,
+            "error": name,
+            "caller": caller.address,
+            "token": caller.token,
+        }
+        level = logging.WARNING if status >= 500 else logging.INFO
+        log.log(level, "%d %s %s [%s] from %s: %s", status, method, about["path"], request, caller, error, extra=about)
+        told = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
+        return status, told, body_of(error, request)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import cache
+from http import HTTPStatus
 from itertools import count
 from time import monotonic
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from allocator.service.forms import MAX_BODY
+from allocator.service.parameters import MAX_BODY
+from allocator.service.problems import CONTENT_TYPE, Busy, HttpRefusal, body_of, headers_of
 
 MAX_HEAD = 16_384
 MAX_LINES = 100
@@ -34,25 +36,19 @@ FAREWELL = 1.0
 SWEEP = 1.0
 
 
-def closing(status: int, title: str, detail: str) -> bytes:
+def closing(status: int, detail: str) -> bytes:
     """A whole answer, for where there is no request yet that could be answered."""
-    body = (
-        f'{{"type": "urn:allocator:Refused", "title": "{title}", "status": {status}, "error": "Refused", '
-        f'"detail": "{detail}", "request": ""}}'
-    )
-    head = f"HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\nconnection: close\r\n"
-    head += "retry-after: 1\r\n" if status == 503 else ""
-    return f"{head}content-length: {len(body)}\r\n\r\n{body}".encode()
+    refusal = Busy(detail) if status == 503 else HttpRefusal(status, detail)
+    body = body_of(refusal, "")
+    headers = {"content-type": CONTENT_TYPE, "connection": "close", **headers_of(refusal), "content-length": len(body)}
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-SLOW = closing(408, "Request Timeout", f"a request must arrive within {MAX_SECONDS:g} seconds")
-LARGE = closing(
-    431,
-    "Request Header Fields Too Large",
-    f"the head of a request has at most {MAX_HEAD} bytes and {MAX_LINES} header lines",
-)
-CROWDED = closing(503, "Service Unavailable", "too many requests arrive in pieces; send this one again")
-MALFORMED = closing(400, "Bad Request", "this is not HTTP/1.1")
+SLOW = closing(408, f"a request must arrive within {MAX_SECONDS:g} seconds")
+LARGE = closing(431, f"the head of a request has at most {MAX_HEAD} bytes and {MAX_LINES} header lines")
+CROWDED = closing(503, "too many requests arrive in pieces; send this one again")
+MALFORMED = closing(400, "this is not HTTP/1.1")
 
 connection_numbers = count()
 

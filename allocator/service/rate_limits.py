@@ -1,39 +1,67 @@
-"""The two rates of a token, as one worker counts them: each worker of a service may use its share."""
+"""A rate, as one worker counts it; and costly work, which waits for its turn."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from time import monotonic
+from typing import TypeVar
 
-from allocator.rules.rate_bucket import pause, used
-from allocator.rules.token import Token
+from allocator.rules.rate_bucket import BURST, pause, used
+from allocator.service.problems import Busy
+
+T = TypeVar("T")
+
+MOST_WAITING = 16
+PAUSES = 3
+"""How much longer than the work the pause after it is: the work takes a quarter of one core at most."""
+LONGEST_PAUSE = 0.2
+"""Seconds; work that waits for a database takes no core."""
 
 
-class Rates:
-    """The rates of one token, divided by the workers of the service: nothing is shared, and nobody waits for a lock."""
+class Rate:
+    """So many a second, of which `burst` seconds may be used at once; nobody waits for a lock."""
 
-    __slots__ = ("_ids", "_ids_at", "_requests", "_requests_at")
+    __slots__ = ("_burst", "_full_at", "_rate")
 
-    def __init__(self, token: Token, workers: int) -> None:
-        self._ids = token.ids_rate and token.ids_rate / workers
-        self._requests = token.requests_rate and token.requests_rate / workers
-        self._ids_at = self._requests_at = 0.0
+    def __init__(self, rate: float, burst: float = BURST) -> None:
+        self._rate, self._burst = rate, burst
+        self._full_at = 0.0
 
-    @property
-    def limited(self) -> bool:
-        return self._ids is not None or self._requests is not None
+    def wait(self) -> float:
+        """For how many seconds to wait before using it."""
+        return pause(self._full_at, monotonic(), self._burst)
 
-    def admit(self) -> float:
-        """Count a request; or, uncounted, for how many seconds it must wait."""
-        now = monotonic()
-        wait = max(
-            pause(self._ids_at, now) if self._ids else 0.0,
-            pause(self._requests_at, now) if self._requests else 0.0,
-        )
-        if self._requests and not wait:
-            self._requests_at = used(self._requests_at, now, 1, self._requests)
-        return wait
+    def use(self, cost: int = 1) -> None:
+        """What is more than the rate is paid for by waiting, afterwards."""
+        self._full_at = used(self._full_at, monotonic(), cost, self._rate)
 
-    def charge(self, ids: int) -> None:
-        """Count ids that were given: what is more than the rate is paid for by waiting, afterwards."""
-        if self._ids:
-            self._ids_at = used(self._ids_at, monotonic(), ids, self._ids)
+
+class Gate:
+    """Costly work of readers, one at a time and with pauses, so that ids come meanwhile. Used by one event loop."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = asyncio.Lock()
+        self._waiting = 0
+        self._next_at = 0.0
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What the work brings; raises `Busy` where too many wait for theirs."""
+        if self._waiting >= MOST_WAITING:
+            raise Busy(f"{MOST_WAITING} requests wait for {self._what} already; try again")
+        self._waiting += 1
+        try:
+            await self._lock.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            await asyncio.sleep(self._next_at - monotonic())
+            began = monotonic()
+            try:
+                return await work()
+            finally:
+                now = monotonic()
+                self._next_at = now + min(PAUSES * (now - began), LONGEST_PAUSE)
+        finally:
+            self._lock.release()

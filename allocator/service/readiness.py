@@ -15,10 +15,10 @@ from allocator.rules.days_left import DAY, Horizon
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.service.auth import Book
-from allocator.service.draws import SequenceDraw
-from allocator.service.id_handlers import Ids
+from allocator.service.handlers import Ids
 from allocator.service.metrics import MAX_TAGS, OF_TAG, Figures
 from allocator.service.sequences import page_of
+from allocator.service.sources import TagSource
 
 log = logging.getLogger("allocator.service")
 
@@ -63,8 +63,8 @@ class Watch:
 
     def look(self) -> None:
         figures, service = self._figures, self._service
-        for draw in service.draws.all():
-            figures.count_draw(draw)
+        for source in service.sources.all():
+            figures.count_draw(source)
         figures.count_all("block", service.sequences.blocks)
         figures.count_all("ticket", service.tickets)
         self._look_at_memory()
@@ -75,14 +75,14 @@ class Watch:
         figures.ready.set(int(self.trouble() is None))
 
     def _look_at_memory(self) -> None:
-        """How long the ids of a tag last at the rate of the last seconds; for ever where nobody draws them."""
+        """How long the ids of a tag last at the rate of the last seconds; for ever where nobody sources them."""
         found: dict[str, tuple[int, float]] = {}
         passed = monotonic() - self._measured_at
         if passed >= SECOND / 2:  # and not at every question for the figures
             self._measure(passed)
-        for draw in self._service.draws.sequences():
-            held, name = draw.buffer.count(), self._figures.series(draw.tag)
-            lasting = held / draw.rate if draw.rate > IDLE else inf
+        for source in self._service.sources.tags.values():
+            held, name = source.buffer.count(), self._figures.series(source.tag)
+            lasting = held / source.rate if source.rate > IDLE else inf
             others = found.get(name, (0, inf))
             found[name] = (others[0] + held, min(others[1], lasting))
         for name, (held, lasting) in found.items():
@@ -91,9 +91,9 @@ class Watch:
 
     def _measure(self, passed: float) -> None:
         self._measured_at += passed
-        for draw in self._service.draws.sequences():
-            used, draw.counted = draw.given - draw.counted, draw.given
-            draw.rate += (used / passed - draw.rate) * SMOOTHING
+        for source in self._service.sources.tags.values():
+            used, source.counted = source.given - source.counted, source.given
+            source.rate += (used / passed - source.rate) * SMOOTHING
 
     def _look_at_lease(self) -> None:
         lease = self._ids.lease
@@ -104,11 +104,11 @@ class Watch:
         """Why ids cannot be served for the next seconds; None when they can, with the database or without.
 
         It names no tag: whoever reaches the port may read it. The figures do."""
-        draws = [draw for draw in self._service.draws.sequences() if draw.given]
-        for draw in draws:
-            if is_failing(draw) and not lasts(draw):
+        sources = [source for source in self._service.sources.tags.values() if source.given]
+        for source in sources:
+            if is_failing(source) and not lasts(source):
                 return f"the database does not answer, and the ids of a tag do not last {ENOUGH:g} seconds"
-        if self._book.failure is not None and (not self._book.loaded or not any(map(lasts, draws))):
+        if self._book.failure is not None and (not self._book.loaded or not any(map(lasts, sources))):
             return "the database does not answer, and nothing is in memory"
         return None
 
@@ -141,11 +141,11 @@ class Watch:
         return left
 
 
-def is_failing(draw: SequenceDraw) -> bool:
+def is_failing(source: TagSource) -> bool:
     """Whether the last claim failed, in a way that may pass."""
-    return isinstance(draw.buffer.trouble(), DatabaseUnavailable)
+    return isinstance(source.buffer.trouble(), DatabaseUnavailable)
 
 
-def lasts(draw: SequenceDraw) -> bool:
+def lasts(source: TagSource) -> bool:
     """Whether the ids in memory last long enough, at the rate of the last seconds."""
-    return draw.buffer.count() > ENOUGH * draw.rate
+    return source.buffer.count() > ENOUGH * source.rate

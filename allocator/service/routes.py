@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from allocator.errors import InvalidCount
 from allocator.remote.wire import holder_of, margin_from_json, seen_from_text
@@ -17,12 +14,11 @@ from allocator.schemes.readings import SCHEMES
 from allocator.schemes.snowflake import NUMBER_BITS
 from allocator.schemes.snowflake import SNOWFLAKE as SNOWFLAKE_LAYOUT
 from allocator.service import schemas
-from allocator.service.draws import METEOR, OBJECTID, SNOWFLAKE
-from allocator.service.forms import Field, choice, flag, long_number, number, text
-from allocator.service.id_handlers import Ids
-from allocator.service.request import Handler
+from allocator.service.dispatch import Route
+from allocator.service.handlers import PAGE, Administration, Ids
+from allocator.service.parameters import Field, choice, flag, long_number, number, text
 from allocator.service.sequences import MAX_PAGE
-from allocator.service.tag_handlers import PAGE, Administration
+from allocator.service.sources import METEOR, OBJECTID, SNOWFLAKE
 
 TAG_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$"
 MAX_MILLISECOND = 2**53
@@ -76,108 +72,22 @@ RENEWAL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """`verb` is what a token must be good for, on the tag or type in the path; where a `scheme` is named, on that.
-
-    A token is needed also without a verb. `created`: it may answer 201.
-    """
-
-    method: str
-    path: str
-    handler: Handler
-    summary: str
-    answer: Mapping[str, Any]
-    verb: str | None = None
-    scheme: str | None = None
-    query: tuple[Field, ...] = ()
-    body: tuple[Field, ...] = ()
-    created: bool = False
-
-    def name_in(self, names: Mapping[str, str]) -> str | None:
-        return names.get("tag") or names.get("type")
-
-
-def table(ids: Ids, administration: Administration) -> list[Route]:
-    post, sequence = "POST", "/v1/sequences/{tag}"
+def table(ids: Ids, tags: Administration) -> list[Route]:
+    post, sequence, lease = "POST", "/v1/sequences/{tag}", schemas.LEASE
     return [
-        Route(
-            post,
-            f"{sequence}/ids",
-            ids.of_tag,
-            "The next ids of a tag",
-            schemas.TAGGED_IDS,
-            DRAW,
-            query=(COUNT,),
-        ),
-        Route(
-            post,
-            f"{sequence}/segments",
-            ids.segment,
-            "A segment of a tag's ids, for a client that serves them from memory",
-            schemas.SEGMENT,
-            DRAW,
-            query=(SIZE, EXACT, SEEN),
-        ),
-        Route(post, "/v1/tickets/{type}", ids.ticket, "The next ticket of a type", schemas.TICKET, DRAW),
-        Route(post, "/v1/meteor", ids.meteor, "Meteor ids", schemas.IDS, DRAW, METEOR, (COUNT,)),
-        Route(post, "/v1/snowflake", ids.snowflake, "Snowflake ids", schemas.IDS, DRAW, SNOWFLAKE, (COUNT,)),
-        Route(post, "/v1/objectids", ids.objectids, "ObjectIds", schemas.OBJECT_IDS, DRAW, OBJECTID, (COUNT,)),
-        Route(post, "/v1/nodes", ids.node, "A meteor node for the caller alone", schemas.NODE, DRAW, METEOR),
-        Route(
-            post,
-            "/v1/workers",
-            ids.lease,
-            "A snowflake worker, leased",
-            schemas.LEASE,
-            DRAW,
-            SNOWFLAKE,
-            body=LEASE,
-        ),
-        Route(
-            "PUT",
-            "/v1/workers/{worker}",
-            ids.renew,
-            "The lease of a worker, renewed",
-            schemas.LEASE,
-            DRAW,
-            SNOWFLAKE,
-            body=RENEWAL,
-        ),
-        Route(
-            "GET",
-            "/v1/inspect/{id}",
-            ids.inspect,
-            "An id, taken apart",
-            schemas.INSPECTION,
-            query=(SCHEME, EPOCH, LAYOUT),
-        ),
-        Route(
-            "GET",
-            "/v1/sequences",
-            administration.list,
-            "The tags that the token may read, by name",
-            schemas.TAGS,
-            READ,
-            query=PAGES,
-        ),
-        Route(
-            "GET",
-            sequence,
-            administration.get,
-            "The settings of a tag, and how far it is claimed",
-            schemas.TAG,
-        ),
-        Route(
-            "PUT",
-            sequence,
-            administration.put,
-            "Create or change a tag; with If-None-Match only create it, with If-Match only change it",
-            schemas.TAG,
-            ADMINISTER,
-            body=SETTINGS,
-            created=True,
-        ),
+        Route(post, f"{sequence}/ids", ids.of_tag, schemas.TAGGED_IDS, DRAW, query=(COUNT,)),
+        Route(post, f"{sequence}/segments", ids.segment, schemas.SEGMENT, DRAW, query=(SIZE, EXACT, SEEN)),
+        Route(post, "/v1/tickets/{type}", ids.ticket, schemas.TICKET, DRAW),
+        Route(post, "/v1/meteor", ids.meteor, schemas.IDS, DRAW, METEOR, (COUNT,)),
+        Route(post, "/v1/snowflake", ids.snowflake, schemas.IDS, DRAW, SNOWFLAKE, (COUNT,)),
+        Route(post, "/v1/objectids", ids.objectids, schemas.OBJECT_IDS, DRAW, OBJECTID, (COUNT,)),
+        Route(post, "/v1/nodes", ids.node, schemas.NODE, DRAW, METEOR),
+        Route(post, "/v1/workers", ids.lease, lease, DRAW, SNOWFLAKE, body=LEASE),
+        Route("PUT", "/v1/workers/{worker}", ids.renew, lease, DRAW, SNOWFLAKE, body=RENEWAL),
+        Route("GET", "/v1/inspect/{id}", ids.inspect, schemas.INSPECTION, query=(SCHEME, EPOCH, LAYOUT)),
+        Route("GET", "/v1/sequences", tags.list, schemas.TAGS, READ, query=PAGES),
+        Route("GET", sequence, tags.get, schemas.TAG),
+        Route("PUT", sequence, tags.put, schemas.TAG, ADMINISTER, body=SETTINGS, created=True),
     ]
 
 

@@ -21,7 +21,7 @@ from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.remote.http import addresses
 from allocator.service.log_config import config_of
 from allocator.service.settings import FIGURES, STOPPING, ServeSettings
-from allocator.service.token_admin import Tokens
+from allocator.service.tokens import Tokens
 
 if TYPE_CHECKING:
     import uvicorn

@@ -21,7 +21,7 @@ from allocator.database.store import Database
 from allocator.database.tables import segment
 from allocator.database.verbs import nodes, segments
 from allocator.schemes.tag import Tag
-from allocator.service.token_admin import Tokens
+from allocator.service.tokens import Tokens
 
 PAGES = ("/", "/console/inspect", "/console/inspect?id=5", "/console/fleet", "/console/doctor", "/console/new")
 MANY = 10_000

@@ -10,7 +10,7 @@ from support.service.browser import DARK, DESKTOP, LIGHT, PHONE, Visit, browser
 from support.service.served import Served
 
 from allocator.database.store import Database
-from allocator.service.token_admin import Tokens
+from allocator.service.tokens import Tokens
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -9,7 +9,7 @@ import pytest
 from support.service.served import Reply, Served
 
 from allocator.database.store import Database
-from allocator.service.token_admin import Tokens
+from allocator.service.tokens import Tokens
 
 FORM = "application/x-www-form-urlencoded"
 

@@ -23,7 +23,7 @@ from allocator.cli import main
 from allocator.database.store import Database
 from allocator.rules.token import digest_of
 from allocator.service.log_config import LINES
-from allocator.service.token_admin import Tokens
+from allocator.service.tokens import Tokens
 
 KNOWN_WITHIN = 8.0
 """Seconds within which a service has read the tokens again."""

@@ -18,7 +18,7 @@ from allocator import Allocator, SchemaOutOfDate
 from allocator.database import schema
 from allocator.database.store import Database
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
-from allocator.service.token_admin import Tokens
+from allocator.service.tokens import Tokens
 
 SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 

@@ -19,23 +19,23 @@ from starlette.routing import Route
 
 from allocator.errors import AllocatorError, InvalidTag, UnknownTag
 from allocator.rules.token import DRAW
-from allocator.service.draws import SNOWFLAKE, Draw
-from allocator.service.handlers import Dispatch
-from allocator.service.id_handlers import Ids
-from allocator.service.refusal_log import NO_STORE
+from allocator.service.dispatch import Dispatch
+from allocator.service.handlers import Ids
+from allocator.service.problems import NO_STORE
+from allocator.service.sources import SNOWFLAKE, Source
 
 UNKNOWN, NOT_READY = -2, -3
 METHODS = ["GET", "POST"]
 
 
 def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
-    async def of_key(key: str) -> Draw:
-        return await ids.sequences.draw(key, create=False)
+    async def of_key(key: str) -> Source:
+        return await ids.sequences.source(key, create=False)
 
-    async def of_any(key: str) -> Draw:
-        return ids.draws.snowflake
+    async def of_any(key: str) -> Source:
+        return ids.sources.snowflake
 
-    def routes_of(path: str, draw_of: Callable[[str], Awaitable[Draw]], scheme: str | None = None) -> list[Route]:
+    def routes_of(path: str, source_of: Callable[[str], Awaitable[Source]], scheme: str | None = None) -> list[Route]:
         """With a slash behind or without one: its framework does not tell them apart."""
 
         async def answer(request: Request) -> Response:
@@ -43,7 +43,7 @@ def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
             grant = await dispatch.grant_of(request)
             grant.let_in(DRAW, key, scheme)
             try:
-                (number,) = await (await draw_of(key)).take(1)
+                (number,) = await (await source_of(key)).take(1)
             except AllocatorError as error:
                 return failure(request, error)
             grant.charge(1)

@@ -26,12 +26,11 @@ from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTa
 from allocator.rules.token import DRAW
 from allocator.schemes.checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant
-from allocator.service.draws import Draw
-from allocator.service.forms import MAX_FORM
-from allocator.service.handlers import Dispatch, body_within, headers_of
-from allocator.service.id_handlers import Ids
-from allocator.service.problems import HttpRefusal, detail_of
-from allocator.service.refusal_log import NO_STORE
+from allocator.service.dispatch import Dispatch, body_within, headers_of
+from allocator.service.handlers import Ids
+from allocator.service.parameters import MAX_FORM
+from allocator.service.problems import NO_STORE, HttpRefusal, detail_of
+from allocator.service.sources import Source
 
 METHODS = ["GET", "POST"]
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
@@ -48,8 +47,8 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
         count = batch_size(fields)
         if count < 1:
             return []
-        draw = await ids.sequences.draw(fields["bizType"], create=False)
-        found = await taken(draw, count)
+        source = await ids.sequences.source(fields["bizType"], create=False)
+        found = await taken(source, count)
         grant.charge(count)
         return found
 
@@ -110,12 +109,12 @@ def batch_size(fields: Fields) -> int:
     return min(int(given), MAX_BATCH)
 
 
-async def taken(draw: Draw, count: int) -> list[int]:
+async def taken(source: Source, count: int) -> list[int]:
     """So many ids, or none."""
-    await draw.foresee(count)
+    await source.check_remaining(count)
     found: list[int] = []
     while len(found) < count:
-        found += map(int, await draw.drawn(min(count - len(found), MAX_IDS_A_CALL)))
+        found += map(int, await source.take_part(min(count - len(found), MAX_IDS_A_CALL)))
     return found
 
 

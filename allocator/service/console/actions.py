@@ -11,12 +11,12 @@ from starlette.responses import Response
 from allocator.errors import AllocatorError
 from allocator.rules.token import ADMINISTER
 from allocator.schemes.checks import check_tag
-from allocator.service.caller import caller_of
 from allocator.service.console.rendering import Pages, redirect, refusal_of
 from allocator.service.console.sign_in import SignIn
 from allocator.service.console.tag_data import TagData
 from allocator.service.console.views import Views
-from allocator.service.forms import read_fields
+from allocator.service.log_config import caller_of
+from allocator.service.parameters import read_fields
 from allocator.service.routes import SETTINGS
 from allocator.service.sequences import Sequences
 

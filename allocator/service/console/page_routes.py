@@ -17,8 +17,8 @@ from allocator.service.console.tag_data import TagData
 from allocator.service.console.views import Views
 from allocator.service.metrics import Figures
 from allocator.service.pages import to_docs
+from allocator.service.problems import Refusals
 from allocator.service.readiness import Watch
-from allocator.service.refusal_log import Refusals
 from allocator.service.sequences import Sequences
 from allocator.service.settings import ServeSettings
 

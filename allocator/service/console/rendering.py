@@ -23,8 +23,7 @@ import allocator
 from allocator.errors import AllocatorError
 from allocator.service.auth import Book
 from allocator.service.console import formatting
-from allocator.service.problems import HttpRefusal, Unauthorized, detail_of, status_of
-from allocator.service.refusal_log import NO_STORE, Refusals
+from allocator.service.problems import NO_STORE, HttpRefusal, Refusals, Unauthorized, detail_of, status_of
 
 if TYPE_CHECKING:
     from allocator.service.console.sign_in import User

@@ -22,11 +22,10 @@ from starlette.responses import Response
 
 from allocator.errors import AccessDenied, DatabaseUnavailable, InvalidSetting
 from allocator.rules.token import ADMINISTER, ANONYMOUS, DRAW, READ, Token
-from allocator.service.auth import EVERYTHING, Book, Grant, is_bearer, is_here
-from allocator.service.caller import mark
+from allocator.service.auth import EVERYTHING, Book, Grant, is_bearer, is_here, mark
 from allocator.service.console.rendering import Pages, redirect
-from allocator.service.forms import MAX_FORM
-from allocator.service.handlers import body_within, headers_of
+from allocator.service.dispatch import body_within, headers_of
+from allocator.service.parameters import MAX_FORM
 from allocator.service.problems import Unauthorized
 
 LIFETIME = 8 * 3600

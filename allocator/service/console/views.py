@@ -31,7 +31,7 @@ from allocator.service.console.rendering import Pages
 from allocator.service.console.sign_in import SignIn
 from allocator.service.console.tag_data import TagData
 from allocator.service.console.tag_table import SORTS, Query
-from allocator.service.refusal_log import NO_STORE
+from allocator.service.problems import NO_STORE
 from allocator.service.settings import ServeSettings
 
 TIMEOUT = 5.0

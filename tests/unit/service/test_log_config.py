@@ -9,8 +9,7 @@ from logging.config import dictConfig
 import pytest
 
 from allocator.rules.token import PREFIX
-from allocator.service.caller import Caller, caller_of
-from allocator.service.log_config import LINES, REFUSED, SERVER, Bound, Lines, config_of, masked
+from allocator.service.log_config import LINES, REFUSED, SERVER, Bound, Caller, Lines, caller_of, config_of, masked
 
 SECRET = PREFIX + "Ab-_9" * 8 + "xyz"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import AllocatorError, InvalidCount, InvalidSetting
-from allocator.service.forms import MAX_QUERY, choice, flag, number, read_body, read_query
+from allocator.service.parameters import MAX_QUERY, choice, flag, number, read_body, read_query
 
 FIELDS = (
     number("count", 1, 10, "", error=InvalidCount),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, UnknownTag
-from allocator.service.new_names import Newcomers, ticket_types
+from allocator.service.sequences import Newcomers, ticket_types
 
 AWAY = DatabaseUnavailable("it does not answer")
 

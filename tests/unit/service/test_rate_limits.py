@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from allocator.service.gate import MOST_WAITING, Gate
 from allocator.service.problems import Busy, headers_of, status_of
+from allocator.service.rate_limits import MOST_WAITING, Gate
 
 
 class Work:

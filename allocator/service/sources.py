@@ -1,0 +1,111 @@
+"""Where the hot routes take ids from: a source for each tag and scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from allocator.errors import InvalidCount
+from allocator.generators.objectid import ObjectId
+from allocator.host import Host
+from allocator.schemes.checks import check_count
+
+METEOR, SNOWFLAKE, OBJECTID = "meteor", "snowflake", "objectid"
+
+
+def nothing() -> None:
+    """No id is in memory."""
+
+
+class Source:
+    """Ids of one kind, as the text of JSON.
+
+    next_ids: brings so many, 1 to 10000. buffered: one that is in memory, or None.
+    `given` counts the ids, for the metrics.
+    """
+
+    __slots__ = ("_before", "_buffered", "_next_ids", "given", "scheme", "tag")
+
+    def __init__(
+        self,
+        scheme: str,
+        next_ids: Callable[[int], Awaitable[list[Any]]],
+        buffered: Callable[[], int | None] = nothing,
+        tag: str = "",
+    ) -> None:
+        self.scheme, self.tag = scheme, tag
+        self.given = 0
+        self._next_ids, self._buffered = next_ids, buffered
+        self._before = f'{{"tag":"{tag}","ids":["'.encode() if tag else b'{"ids":["'
+
+    async def take(self, count: int) -> list[Any]:
+        """So many ids, 1 to 10000."""
+        check_count(count)
+        await self.check_remaining(count)
+        return await self.take_part(count)
+
+    async def take_part(self, count: int) -> list[Any]:
+        """As `take`, for a part of what was checked."""
+        ids = await self._next_ids(count)
+        self.given += count
+        return ids
+
+    def single(self, count: int) -> bytes | None:
+        """One id as JSON, if that is all that is wanted and nothing has to be waited for."""
+        if count != 1 or (number := self._buffered()) is None:
+            return None
+        self.given += 1
+        return b'%b%d"]}' % (self._before, number)
+
+    async def check_remaining(self, count: int) -> None:
+        """Raise what so many ids would end with, before any of them is taken and lost by that."""
+
+    def body(self, ids: list[Any]) -> bytes:
+        """The ids as JSON; what stands in them needs no escape."""
+        return b'%b%b"]}' % (self._before, '","'.join(map(str, ids)).encode())
+
+
+class TagSource(Source):
+    """The ids of a tag. `rate` is how many were given a second lately, `counted` what the metrics know of."""
+
+    __slots__ = ("_ids", "buffer", "counted", "rate")
+
+    def __init__(self, ids: Host, tag: str) -> None:
+        self.buffer = ids.buffer(tag)
+        super().__init__("segment", ids.sequence(tag).next_ids, self.buffer.next, tag)
+        self._ids = ids
+        self.counted, self.rate = 0, 0.0
+
+    async def check_remaining(self, count: int) -> None:
+        """A batch that is larger than memory asks the database first how it is, and how many ids there are left."""
+        if count == 1 or (held := self.buffer.count()) >= count:
+            return
+        left = held + (await self._ids.tags.get(self.tag)).remaining
+        if 0 < left < count:
+            raise InvalidCount(f"count must be at most {left}, all that remain of tag {self.tag!r} here, got {count}")
+
+
+class Sources:
+    """All of one worker: those of the schemes, and of each tag that was used here."""
+
+    def __init__(self, ids: Host) -> None:
+        self.meteor = Source(METEOR, each(ids.meteor), ids.meteor_buffer.next)
+        self.snowflake = Source(SNOWFLAKE, each(ids.snowflake), ids.snowflake_buffer.next)
+        self.objectid = Source(OBJECTID, object_ids)
+        self.tags: dict[str, TagSource] = {}
+
+    def all(self) -> list[Source]:
+        return [self.meteor, self.snowflake, self.objectid, *self.tags.values()]
+
+
+def each(call: Callable[[], Awaitable[int]]) -> Callable[[int], Awaitable[list[int]]]:
+    """Several ids of a scheme, one call each."""
+
+    async def next_ids(count: int) -> list[int]:
+        return [await call() for _ in range(count)]
+
+    return next_ids
+
+
+async def object_ids(count: int) -> list[ObjectId]:
+    return [ObjectId() for _ in range(count)]
