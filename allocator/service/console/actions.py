@@ -37,7 +37,7 @@ class Actions:
             await self._sequences.put(name, settings_of(form), caller_of(request.scope), new=True, old=False)
         except AllocatorError as error:
             refusal, status = refusal_of(error)
-            return self._pages.render(request, user, "new.html", status, refusal=refusal, form=form)
+            return self._pages.render(request, user, "new", status, refusal=refusal, form=form)
         return self._show_tag(name, "created")
 
     async def change(self, request: Request) -> Response:
@@ -52,7 +52,7 @@ class Actions:
             refusal, status = refusal_of(error)
             row, away = await self._tags.row(name)
             values = {"row": row, "error": away, "done": "", "may_change": True, "refusal": refusal, "form": form}
-            return self._pages.render(request, user, "tag.html", status, **values)
+            return self._pages.render(request, user, "tag", status, **values)
         return self._show_tag(name, "changed" if changes else "unchanged")
 
     def _show_tag(self, name: str, done: str) -> Response:

@@ -80,7 +80,7 @@ class Pages:
         self._book = book
         self._refusals = refusals
         self._assets = load_assets()
-        self._jinja = Environment(
+        jinja = Environment(
             loader=FileSystemLoader(TEMPLATES),
             autoescape=True,
             auto_reload=False,
@@ -88,14 +88,17 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._jinja.globals |= {"asset": self._asset_url, "words": formatting, "when": format_time}
-        self._jinja.globals["version"] = allocator.__version__
-        for name in self._jinja.list_templates():
-            self._jinja.get_template(name)  # compiled at the start, so that no request waits for it
+        jinja.globals |= {"asset": self._asset_url, "words": formatting, "when": format_time}
+        jinja.globals["version"] = allocator.__version__
+        # compiled at the start, so that no request waits for it
+        self._templates = {name: jinja.get_template(name) for name in jinja.list_templates()}
 
-    def render(self, request: Request, user: User | None, template: str, status: int = 200, **values: Any) -> Response:
+    def render(self, request: Request, user: User | None, page: str, status: int = 200, **values: Any) -> Response:
+        """For htmx the part of the page that changes, if it has one."""
+        part = self._templates.get(f"{page}_live.html") if "hx-request" in request.headers else None
         values |= {"user": user, "path": request.scope["path"], "is_away": self._book.failure is not None}
-        return HTMLResponse(self._jinja.get_template(template).render(values), status, dict(HEADERS))
+        text = (part or self._templates[f"{page}.html"]).render(values, is_part=part is not None)
+        return HTMLResponse(text, status, dict(HEADERS))
 
     def guarded(self, endpoint: Endpoint) -> Endpoint:
         """An endpoint whose errors become pages; who has to sign in is sent to that page."""
@@ -120,7 +123,7 @@ class Pages:
     def _refuse(self, request: Request, error: AllocatorError) -> Response:
         status, headers, _ = self._refusals.tell(error, request.scope)
         values = {"detail": detail_of(error), "request_name": headers["x-request-id"]}
-        answer = self.render(request, None, "refused.html", status, **values)
+        answer = self.render(request, None, "refused", status, **values)
         for name in ("retry-after", "x-request-id", "connection"):
             if name in headers:
                 answer.headers[name] = headers[name]

@@ -149,7 +149,7 @@ class SignIn:
         is_plain = request.scope["scheme"] != "https" and not is_here(host)
         values = {"next": own_path(following), "refusal": refusal, "is_plain": is_plain}
         is_foreign = request.headers.get("sec-fetch-site") == "cross-site"
-        return self._pages.render(request, None, "sign_in.html", status, **values, is_foreign=is_foreign)
+        return self._pages.render(request, None, "sign_in", status, **values, is_foreign=is_foreign)
 
     async def sign_in(self, request: Request) -> Response:
         check_source(request)

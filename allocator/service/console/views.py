@@ -67,8 +67,8 @@ class Views:
         user.grant.check(READ, None)
         query = query_of(request.query_params)
         listing, cached = await self._tags.listing(user, query)
-        values: dict[str, Any] = {"query": query, "listing": listing, "cached": cached, "is_part": is_part(request)}
-        return self._pages.render(request, user, template(request, "tags"), **values, address=address_of(request))
+        values: dict[str, Any] = {"query": query, "listing": listing, "cached": cached, "address": address_of(request)}
+        return self._pages.render(request, user, "tags", **values)
 
     async def tag(self, request: Request) -> Response:
         user = await self._sign_in.user(request)
@@ -77,7 +77,7 @@ class Views:
         row, error = await self._tags.row(name)
         values: dict[str, Any] = {"row": row, "error": error, "may_change": user.may(ADMINISTER, name)}
         done = request.query_params.get("done", "")
-        return self._pages.render(request, user, template(request, "tag"), **values, done=done, refusal="", form={})
+        return self._pages.render(request, user, "tag", **values, done=done, refusal="", form={})
 
     async def series(self, request: Request) -> Response:
         """The history of a tag, or of all ids, for the plot."""
@@ -100,40 +100,29 @@ class Views:
         user = await self._sign_in.user(request)
         if not user.may_create:
             raise AccessDenied("this token may not administer")
-        return self._pages.render(request, user, "new.html", refusal="", form={})
+        return self._pages.render(request, user, "new", refusal="", form={})
 
     async def inspect(self, request: Request) -> Response:
         user = await self._sign_in.user(request)
         text = request.query_params.get("id", "").strip()
         inspection, refusal = inspect(text)
         values: dict[str, Any] = {"text": text[:MAX_ID_TEXT], "inspection": inspection, "refusal": refusal}
-        return self._pages.render(request, user, template(request, "inspect"), **values, bits_of=bits_of)
+        return self._pages.render(request, user, "inspect", **values, bits_of=bits_of)
 
     async def fleet(self, request: Request) -> Response:
         user = await self._sign_in.user(request)
         user.check_operator()
         cached = await self._fleet.get()
-        return self._pages.render(
-            request, user, template(request, "fleet"), cached=cached, now=time.time(), state_of=state_of
-        )
+        return self._pages.render(request, user, "fleet", cached=cached, now=time.time(), state_of=state_of)
 
     async def doctor(self, request: Request) -> Response:
         user = await self._sign_in.user(request)
         user.check_operator()
         cached = await self._findings.get()
-        return self._pages.render(request, user, template(request, "doctor"), cached=cached)
+        return self._pages.render(request, user, "doctor", cached=cached)
 
     async def examine_again(self) -> None:
         await self._findings.get(lifetime=EXAMINE_EACH)
-
-
-def is_part(request: Request) -> bool:
-    """Whether htmx asks for the part of a page that changes."""
-    return "hx-request" in request.headers
-
-
-def template(request: Request, name: str) -> str:
-    return f"{name}_live.html" if is_part(request) else f"{name}.html"
 
 
 def address_of(request: Request) -> str:

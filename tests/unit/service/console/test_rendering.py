@@ -17,7 +17,9 @@ def test_no_template_is_made_ready_while_somebody_waits(monkeypatch):
     pages = Pages(book, refusals)
     monkeypatch.delattr("jinja2.Environment.compile")
 
-    assert pages.render(Request({"type": "http", "path": "/"}), None, "refused.html", detail="no", request_name="x")
+    assert pages.render(
+        Request({"type": "http", "path": "/", "headers": []}), None, "refused", detail="no", request_name="x"
+    )
 
 
 def test_what_comes_from_elsewhere_has_its_licence_and_version():
