@@ -98,7 +98,7 @@ def test_from_signing_in_to_a_tag_that_was_made_and_changed(visits, place):
     page.get_by_text("The tag was changed.").wait_for()
     assert page.get_by_label("Step", exact=True).input_value() == "77"
 
-    page.get_by_label("Go on after").fill("5")
+    page.get_by_label("Continue after").fill("5")
     page.get_by_role("button", name="Save").click()
     assert "start_after must be at least 4100" in page.get_by_role("alert").filter(visible=True).inner_text()
     visit.trouble.remove(next(one for one in visit.trouble if "400" in one))  # the browser tells of it too
@@ -122,7 +122,7 @@ def test_the_plot_of_a_tag_is_drawn_and_goes_on(visits, place):
 
     assert inked > 2000
     page.get_by_role("button", name="Live").click()
-    assert page.locator("#live-switch").inner_text() == "Held"
+    assert page.locator("#live-switch").inner_text() == "Paused"
 
 
 def test_an_id_is_taken_apart_as_it_is_typed(visits, place):
@@ -194,5 +194,5 @@ def test_it_can_be_read_and_used_without_scripts(visits, place):
     assert visit.tags() == ["order-line"]
     page.goto("/console/inspect")
     page.get_by_label("An id").fill("507f1f77bcf86cd799439011")
-    page.get_by_role("button", name="Take apart").click()
+    page.get_by_role("button", name="Inspect").click()
     assert "2012-10-17 21:13:27 UTC" in page.get_by_role("main").inner_text()

@@ -209,7 +209,7 @@ def without_foreign(headers: dict[bytes, bytes]) -> dict[bytes, bytes]:
 
 def check_source(request: Request) -> None:
     if not is_from_us(request.headers):
-        raise AccessDenied("a change must come from a page of this console, as the browser tells; open it again")
+        raise AccessDenied("a change must come from a page of this console; reload the page, and try again")
 
 
 def is_from_us(headers: Mapping[str, str]) -> bool:

@@ -1,5 +1,5 @@
-// What the pages do beside htmx: the key of the search field, the switch that holds the figures, and a word when the
-// service is away. Without this file all pages can still be read.
+// What the pages do beside htmx: the key of the search field, the switch that pauses the figures, and a banner
+// when the service does not answer. Without this file all pages can still be read.
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
@@ -22,7 +22,7 @@
     live.hidden = false;
     live.addEventListener("click", () => {
       live.setAttribute("aria-pressed", String(held()));
-      live.textContent = held() ? "Held" : "Live";
+      live.textContent = held() ? "Paused" : "Live";
     });
   }
   window.consoleRests = () => document.hidden || held();
