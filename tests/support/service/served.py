@@ -19,7 +19,8 @@ import urllib3
 
 from support.processes.patience import until
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0
+"""It is ready before, or has ended, on any machine that runs the tests."""
 LISTENING = re.compile(r"running on (https?)://([^ ]+):(\d+)")
 
 
@@ -124,14 +125,14 @@ class Served:
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Ask it to end, and return its exit code."""
         self.process.send_signal(number)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def close(self) -> None:
         self.pool.clear()
         if not self._has_ended():
             self.process.terminate()
             try:
-                self.process.wait(20)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
