@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 from time import monotonic
@@ -15,7 +15,7 @@ from allocator.fleet.tags import Tags
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.batching import Batching
 from allocator.generators.meteor import MeteorSupply
-from allocator.generators.sequence import Sequence
+from allocator.generators.sequence import Sequence, Sequences
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
 from allocator.rules.failover import Margin, margin_of
@@ -126,8 +126,8 @@ class Allocator(Uncopyable):
             )
         )
         self._batching = Batching(self._backend, self._background)
-        self._serving: dict[str, Iterator[int]] = {}
-        self._sequences: dict[str, Sequence] = {}
+        self._sequences = Sequences(self._new_sequence)
+        self._serving = self._sequences.serving
         shared = (self._backend, self._background, self._terms)
         self._meteor = MeteorSupply(*shared, settings_of(meteor, MeteorSettings).checked(), owner=self)
         self._snowflake = SnowflakeSupply(*shared, settings_of(snowflake, SnowflakeSettings).checked(), owner=self)
@@ -160,12 +160,14 @@ class Allocator(Uncopyable):
         """The handle of one tag, the fastest way to its ids; the same object for the same tag."""
         try:
             return self._sequences[tag]
-        except (KeyError, TypeError):
-            template = replace(self._template, name=check_tag(tag))
-        fresh = self._sequence_type(
-            template, self._backend, self._background, self._terms, self._serving, self, self._batching
+        except TypeError:
+            return self._sequences[check_tag(tag)]
+
+    def _new_sequence(self, tag: str) -> Sequence:
+        template = replace(self._template, name=tag)
+        return self._sequence_type(
+            template, self._backend, self._background, self._terms, self._sequences, self, self._batching
         )
-        return self._sequences.setdefault(template.name, fresh)
 
     def meteor(self) -> int:
         """The next meteor id, under a node that is registered in the database when the first one is asked for.
@@ -222,7 +224,7 @@ class Allocator(Uncopyable):
         self._backend.close()
 
     def _supplies(self) -> list[Supply]:
-        return [self._meteor, self._snowflake, *self._sequences.values()]
+        return [self._meteor, self._snowflake, *self._sequences.all()]
 
     def _retire(self) -> None:
         for supply in self._supplies():
@@ -232,6 +234,7 @@ class Allocator(Uncopyable):
         """Called in a forked child, before anything else runs there."""
         self._background.renew()
         self._batching.renew()
+        self._sequences.renew()
         for supply in self._supplies():
             supply._renew()
         self._backend.abandon()

@@ -1,22 +1,27 @@
-"""The ids of one tag."""
+"""The ids of one tag, and which tags of an allocator stay in memory."""
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from itertools import islice
 from operator import length_hint
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.column_default import check_each_row, check_not_held, of_a_row
 from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms
+from allocator.runtime.reentrancy import check_not_ending
 from allocator.runtime.waiting import drawn
 from allocator.runtime.worker_pool import Background
-from allocator.schemes.checks import check_count, check_reserve
+from allocator.schemes.checks import check_count, check_reserve, check_tag
 from allocator.schemes.residues import Seen, merged
+from allocator.schemes.retry import RETRY_PAUSE
 from allocator.schemes.segment import Claim, Segments
 from allocator.schemes.tag import Tag
 
@@ -30,7 +35,7 @@ class Sequence(Supply):
     Safe to use from several threads; each thread sees increasing ids.
     """
 
-    __slots__ = ("_batching", "_opened", "_serving", "_template", "tag")
+    __slots__ = ("__weakref__", "_batching", "_opened", "_sequences", "_template", "tag")
 
     _core: Segments
 
@@ -40,15 +45,14 @@ class Sequence(Supply):
         backend: Backend,
         background: Background,
         terms: Terms,
-        serving: dict[str, Iterator[int]],
+        sequences: Sequences,
         owner: object = None,
         batching: Batching | None = None,
     ) -> None:
         self.tag = template.name
         self._template = template
         self._batching = batching
-        self._serving = serving
-        """For each tag what is being served: the shortest way from a tag to an id."""
+        self._sequences = sequences
         self._opened = False
         super().__init__(backend, background, terms, owner)
 
@@ -131,7 +135,7 @@ class Sequence(Supply):
 
     def _publish(self, values: Iterable[int]) -> int | None:
         first = self._serve(values)
-        self._serving[self.tag] = self._values
+        self._sequences.serving[self.tag] = self._values
         return first
 
     def _more(self, now: float) -> int | None:
@@ -171,6 +175,7 @@ class Sequence(Supply):
         self._opened = True
 
     def _granted(self, claim: Claim, result: range, now: float) -> None:
+        self._sequences.keep(self)
         self._core.committed(claim, result, now)
         self._stop_serving_what_went_back()
 
@@ -178,10 +183,12 @@ class Sequence(Supply):
         super()._refused(claim, error, now)
         if isinstance(error, UnknownTag):
             self._opened = False
+        self._sequences.keep_until_retry(self, now)
         self._stop_serving_what_went_back()
 
     def _stop_serving_what_went_back(self) -> None:
         if self._core.stopped:
+            self._sequences.keep(self)
             self._publish(())
 
     # -- blocks beside the segments
@@ -217,9 +224,12 @@ class Sequence(Supply):
             if isinstance(error, MaxValueWentBack) and others:
                 raise  # as another process has it; whether it went back for us too shows at our next claim
             with self._lock:
-                self._core.refused(error, monotonic())
+                now = monotonic()
+                self._core.refused(error, now)
+                self._sequences.keep_until_retry(self, now)
                 self._stop_serving_what_went_back()
             raise
+        self._sequences.keep(self)
         with self._lock:
             self._core.saw(block)
         return block
@@ -236,13 +246,56 @@ class Sequence(Supply):
     # -- endings
 
     def _retire(self) -> None:
-        self._serving.pop(self.tag, None)
+        self._sequences.serving.pop(self.tag, None)
         super()._retire()
 
     def _renew(self) -> None:
         """In a forked child: only the watermark is still true."""
         seen = self._core.seen
         self._opened = False
-        self._serving.pop(self.tag, None)
+        self._sequences.serving.pop(self.tag, None)
         super()._renew()
         self._core.seen = seen
+
+
+class Sequences(dict[str, Sequence]):
+    """The sequences of an allocator whose tags gave ids.
+
+    Any other one is found here as long as somebody holds it, or until its retry is due: a name that the database
+    refused takes no memory. `serving` is for each tag what is being served, the shortest way to an id.
+    """
+
+    def __init__(self, make: Callable[[str], Sequence]) -> None:
+        super().__init__()
+        self.serving: dict[str, Iterator[int]] = {}
+        self._make = make
+        self._others: WeakValueDictionary[str, Sequence] = WeakValueDictionary()
+        self.renew()
+
+    def renew(self) -> None:
+        """In a forked child."""
+        self._lock = threading.RLock()
+        self._failing: deque[tuple[float, Sequence]] = deque()
+
+    def __missing__(self, tag: str) -> Sequence:
+        name = check_tag(tag)
+        check_not_ending()
+        with self._lock:
+            while self._failing and self._failing[0][0] <= monotonic():
+                self._failing.popleft()
+            found = self.get(name) or self._others.get(name)
+            if found is None:
+                found = self._others[name] = self._make(name)
+            return found
+
+    def keep(self, sequence: Sequence) -> None:
+        self.setdefault(sequence.tag, sequence)
+
+    def keep_until_retry(self, sequence: Sequence, now: float) -> None:
+        """Otherwise the next call for this tag, by another handle, would not know that it must wait."""
+        if sequence._core.pace.failing and sequence.tag not in self:
+            self._failing.append((now + RETRY_PAUSE, sequence))
+
+    def all(self) -> set[Sequence]:
+        with self._lock:
+            return {*self.values(), *self._others.values()}

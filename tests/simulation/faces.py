@@ -71,7 +71,7 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
         {"monotonic": clocks.monotonic, "Future": threads.Future, "threading": threads.Threading},
     ),
     (allocator.generators.sequence.Sequence, {"_granted": note_what_is_late}),
-    (allocator.generators.sequence, {"monotonic": clocks.monotonic}),
+    (allocator.generators.sequence, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
     (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
     (allocator.fleet.fleet, {"monotonic": clocks.monotonic}),
     (allocator.fleet.shards, {"monotonic": clocks.monotonic, "threading": threads.Threading}),

@@ -60,6 +60,8 @@ class Copier:
             return self._future(thing)
         if isinstance(thing, Engine):
             return Engine(thing._place, thing._timeout)
+        if isinstance(thing, weakref.WeakValueDictionary):
+            return weakref.WeakValueDictionary({key: self.copy(value) for key, value in thing.items()})
         if isinstance(thing, dict | list | deque):
             return self._collection(thing)
         return self._object(thing) if self._is_held(thing) else thing
@@ -69,7 +71,9 @@ class Copier:
         return held and not isinstance(thing, (*SHARED, Exception)) and not isinstance(thing, tuple)
 
     def _collection(self, thing: Any) -> Any:
-        made = self._made[id(thing)] = type(thing)()
+        made = self._made[id(thing)] = type(thing).__new__(type(thing))
+        for name, value in getattr(thing, "__dict__", {}).items():
+            made.__dict__[name] = self.copy(value)
         if isinstance(thing, dict):
             made.update({key: self.copy(value) for key, value in thing.items()})
         else:

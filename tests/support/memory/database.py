@@ -6,13 +6,14 @@ import threading
 from collections import abc
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from allocator.generators.supply import Terms
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
 from allocator.schemes.tag import Tag
-from allocator.sync import Sequence
+from allocator.sync import Sequence, Sequences
 from allocator.testing.memory_backend import MemoryBackend
 
 
@@ -55,4 +56,4 @@ class MemorySource(MemoryBackend):
 
 def sequence(source: MemorySource, tag: str = "order", create: bool = True, timeout: float = 5.0) -> Sequence:
     template = Tag(tag)
-    return Sequence(template, source, Background(), Terms(create, 60.0, timeout), {})
+    return Sequence(template, source, Background(), Terms(create, 60.0, timeout), Sequences(partial(sequence, source)))

@@ -13,7 +13,7 @@ from allocator.generators.batching import MAX_BATCH, STRIKES, Batching
 from allocator.generators.supply import Terms
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.tag import Tag
-from allocator.sync import Sequence
+from allocator.sync import Sequence, Sequences
 
 
 class Held(Background):
@@ -44,7 +44,9 @@ class Many:
         self.terms = Terms(create_missing=True, runway=60.0, timeout=0.05)
 
     def tag(self, name: str) -> Sequence:
-        return Sequence(Tag(name), self.source, self.background, self.terms, {}, batching=self.batching)
+        return Sequence(
+            Tag(name), self.source, self.background, self.terms, Sequences(self.tag), batching=self.batching
+        )
 
     def opened(self, count: int) -> list[Sequence]:
         tags = [self.tag(f"tag{number}") for number in range(count)]

@@ -570,7 +570,7 @@ def test_the_settings_of_the_tag_hold_for_the_first_claim_too():
 def test_a_second_handle_made_at_the_same_moment_does_not_hide_the_first():
     ids = Allocator("sqlite://")
     assert ids.next_id("order") == 1
-    Sequence(Tag("order"), ids._backend.databases()[0], ids._background, ids._terms, ids._serving)
+    Sequence(Tag("order"), ids._backend.databases()[0], ids._background, ids._terms, ids._sequences)
 
     assert next(ids._serving["order"]) == 2
     ids.close()

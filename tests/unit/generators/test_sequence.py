@@ -1,0 +1,111 @@
+"""Which tags of an allocator stay in memory: those that gave ids, and whatever somebody holds."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+import weakref
+from functools import partial
+
+import pytest
+from support.memory.database import MemorySource, sequence
+
+from allocator import Allocator
+from allocator.errors import DatabaseRefused, UnknownTag
+from allocator.generators import sequence as module
+from allocator.generators.sequence import Sequences
+from allocator.testing import MemoryAllocator
+
+
+def refuse(ids: Allocator, count: int) -> None:
+    for number in range(count):
+        with pytest.raises(UnknownTag):
+            ids.next_id(f"refused{number}")
+    gc.collect()
+
+
+def test_ten_thousand_names_that_were_refused_leave_nothing_behind():
+    with MemoryAllocator(create_missing=False) as ids:
+        refuse(ids, 10)
+        before = len(gc.get_objects())
+        refuse(ids, 10_000)
+
+        assert len(gc.get_objects()) < before + 1000
+        assert ids._sequences == {}
+
+
+def test_names_that_a_database_refused_take_no_memory(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    with Allocator(url) as ids:
+        ids.next_id("order")
+    with Allocator(url, create_missing=False) as ids:
+        refuse(ids, 20)
+        tracemalloc.start()
+        try:
+            refuse(ids, 500)
+            grown, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert grown < 250_000
+
+
+def test_a_handle_that_is_held_stays_the_same_and_works_once_the_tag_is_there(tmp_path):
+    with Allocator(f"sqlite:///{tmp_path}/ids.db", create_missing=False) as ids:
+        ids.tags.create("other")
+        handle = ids.sequence("order")
+        with pytest.raises(UnknownTag):
+            handle.next_id()
+        gc.collect()
+        assert ids.sequence("order") is handle
+        assert "order" not in ids._sequences
+
+        ids.tags.create("order")
+        assert [handle.next_id(), ids.next_id("order"), handle.next_id()] == [1, 2, 3]
+        kept = weakref.ref(handle)
+        del handle
+        gc.collect()
+        assert ids.sequence("order") is kept()
+
+
+def test_a_block_keeps_its_tag_since_it_was_seen():
+    with MemoryAllocator() as ids:
+        ids.reserve("order", 5)
+        gc.collect()
+
+        assert ids._sequences["order"]._core.seen
+
+
+def test_a_name_that_failed_is_not_asked_for_again_before_its_retry(monkeypatch: pytest.MonkeyPatch):
+    source = MemorySource()
+    source.failure = DatabaseRefused("no")
+    sequences = Sequences(partial(sequence, source))
+
+    def fail() -> None:
+        with pytest.raises(DatabaseRefused):
+            sequences["order"].next_id()
+        gc.collect()
+
+    monkeypatch.setattr("support.memory.database.Sequences", lambda make: sequences)
+    fail()
+    fail()
+    assert source.attempts == 1
+    (late,) = sequences.all()
+
+    now = module.monotonic() + module.RETRY_PAUSE
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    forgotten, source.failure = weakref.ref(late), None  # its traceback holds the frames of the calls
+    del late
+    assert sequences["other"] is not sequences["another"]
+    gc.collect()
+    assert forgotten() is None
+
+
+def test_a_child_renews_what_is_held_and_close_ends_it(tmp_path):
+    ids = Allocator(f"sqlite:///{tmp_path}/ids.db")
+    held = ids.sequence("order")
+    core = held._core
+    ids.after_fork()
+    assert held._core is not core
+    ids.close()
+    assert held in ids._supplies()
