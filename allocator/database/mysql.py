@@ -161,11 +161,11 @@ class MySQL(Dialect):
                 connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
 
     def triggers(self, connection: Connection, table_name: str) -> list[str]:
-        named = text(
+        query = text(
             "SELECT trigger_name FROM information_schema.triggers "
             "WHERE event_object_schema = DATABASE() AND event_object_table = :name"
         )
-        return list(connection.scalars(named, {"name": table_name}))
+        return list(connection.scalars(query, {"name": table_name}))
 
     # -- the server and its run
 
@@ -197,8 +197,8 @@ class MySQL(Dialect):
     def server_numbering(self, connection: Connection) -> Numbering | None:
         if run_of(connection) == NOWHERE or cluster_of(connection):
             return None
-        asked = "SELECT @@GLOBAL.auto_increment_offset, @@GLOBAL.auto_increment_increment"
-        offset, step = connection.exec_driver_sql(asked).one()
+        query = "SELECT @@GLOBAL.auto_increment_offset, @@GLOBAL.auto_increment_increment"
+        offset, step = connection.exec_driver_sql(query).one()
         return Numbering(offset, step) if step > 1 else None
 
     # -- rows
@@ -210,21 +210,21 @@ class MySQL(Dialect):
         return claiming(func.last_insert_id(RAISED), here)
 
     def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
-        """A table with triggers, as those of the guard, tells no id in its answer: then one message reads it too."""
+        """Where the table has triggers, as the guard's, an UPDATE returns no id: then the same message reads it."""
         if not connection.info.get("guarded"):
             result = execute(connection, claim, parameters)
             if result.rowcount != 1 or result.lastrowid or warned(result):
-                return end_told(name, result.rowcount, warned(result), result.lastrowid)
+                return end_of_claim(name, result.rowcount, warned(result), result.lastrowid)
             connection.info["guarded"] = True  # what was claimed is burnt: a proxy may answer from another session
-        words = ("START TRANSACTION", named(claim), RAISED_TO, "COMMIT")
-        _, raised, read, _ = answers = self.answers(connection, words, parameters)
-        as_claimed = [end for end, told in read.rows if end == told]  # and changed by no trigger
-        return end_told(name, raised.found, any(one.warnings for one in answers), *as_claimed[:1] or [0])
+        statements = ("START TRANSACTION", in_pyformat(claim), RAISED_TO, "COMMIT")
+        _, raised, read, _ = answers = self.send(connection, statements, parameters)
+        as_claimed = [end for end, last_id in read.rows if end == last_id]  # and changed by no trigger
+        return end_of_claim(name, raised.found, any(one.warnings for one in answers), *as_claimed[:1] or [0])
 
-    def answers(self, connection: Connection, words: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
-        """To a transaction that is one message, and is undone where it ended with an error."""
+    def send(self, connection: Connection, statements: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
+        """Send a transaction as one message; roll it back after an error."""
         try:
-            return send(connection, words, parameters, self.misplaced)
+            return send(connection, statements, parameters, self.misplaced)
         except BaseException:
             undo(connection)
             raise
@@ -233,8 +233,8 @@ class MySQL(Dialect):
         if not is_allowed(connection):
             return ()
         of = "" if getattr(connection.dialect, "is_mariadb", False) else "OF s"  # one refuses it, the other needs it
-        words = [statement.format(here=self.is_here(connection), of=of) for statement in CLAIM_BATCH]
-        answers = self.answers(connection, words, wanted)
+        statements = [statement.format(here=self.is_here(connection), of=of) for statement in CLAIM_BATCH]
+        answers = self.send(connection, statements, wanted)
         _, _, raised, read, _ = answers
         if raised.found != len(read.rows) or any(answer.warnings for answer in answers):
             return ()
@@ -266,13 +266,13 @@ class MySQL(Dialect):
 
 
 @cache
-def named(claim: Update) -> str:
+def in_pyformat(claim: Update) -> str:
     """A statement whose parameters have names, as those of the others in its message."""
     return str(claim.compile(dialect=NAMED))
 
 
-def end_told(name: str, found: int, warned: bool, last_id: int) -> int | None:
-    """What a claim brought, by the server's answer to it."""
+def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | None:
+    """The end of what was claimed, by the server's answer."""
     if found == 0:
         return None
     if found != 1:

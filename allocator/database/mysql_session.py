@@ -30,7 +30,7 @@ IN_TRANSACTION = 1
 
 SERVER = "HEX(CRC32(CONCAT_WS('/', @@server_id, @@hostname, @@port, @@datadir, DATABASE())))"
 START = "((UUID_SHORT() >> 24) & 4294967295)"
-"""When the server started, in seconds; told too late by one for each 2**24 numbers that this has given since."""
+"""When the server started, in seconds; too late by one for each 2**24 numbers that this has given since."""
 RUN = f"@allocator_server = {SERVER}, @allocator_run = CONCAT({SERVER}, '-', {START})"
 """In variables of the session, which ends with the server: in a binary log of statements they stand as values."""
 CLUSTERS = (
@@ -40,9 +40,9 @@ CLUSTERS = (
 
 def version_of(connection: Any, cursor: Any) -> str:
     """PyMySQL has it from the greeting; it must be known before anything is said that others do not understand."""
-    told = getattr(connection, "server_version", None)
-    if isinstance(told, str):
-        return told
+    version = getattr(connection, "server_version", None)
+    if isinstance(version, str):
+        return version
     cursor.execute("SELECT VERSION()")
     return str(cursor.fetchone()[0])
 
@@ -57,11 +57,11 @@ def cluster_of(connection: Connection) -> str | None:
     info = connection.info
     if "cluster" not in info:
         values = {row.Variable_name: row.Value for row in connection.exec_driver_sql(CLUSTERS)}
-        named = {
+        clusters = {
             "@@wsrep_cluster_name": values.get("wsrep_on") == "ON",
             "@@group_replication_group_name": bool(values.get("group_replication_group_name")),
         }
-        info["cluster"] = next((name for name, is_one in named.items() if is_one), None)
+        info["cluster"] = next((name for name, is_one in clusters.items() if is_one), None)
     found: str | None = info["cluster"]
     return found
 

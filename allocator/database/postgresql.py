@@ -147,11 +147,11 @@ class PostgreSQL(Dialect):
             yield
 
     def triggers(self, connection: Connection, table_name: str) -> list[str]:
-        named = text(
+        query = text(
             "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(:name) AND NOT tgisinternal "
             "UNION ALL SELECT rulename FROM pg_rewrite WHERE ev_class = to_regclass(:name)"
         )
-        return list(connection.scalars(named, {"name": table_name}))
+        return list(connection.scalars(query, {"name": table_name}))
 
     # -- the server and its run
 
@@ -173,8 +173,8 @@ class PostgreSQL(Dialect):
         return connection.execute(batch_statement(CLAIM_BATCH, lasting(self.is_here(connection))), wanted).all()
 
     def skip_nodes(self, connection: Connection, count: int) -> None:
-        drawn = text("SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, :n)")
-        connection.execute(drawn, {"n": count})
+        draw = text("SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, :n)")
+        connection.execute(draw, {"n": count})
 
     def lock_shard(self, connection: Connection) -> None:
         # A statement that waits for this lock takes its snapshot afterwards, and sees the new revision.
@@ -184,11 +184,11 @@ class PostgreSQL(Dialect):
         )
 
     def greatest_ticket(self, connection: Connection) -> int:
-        drawn = text(
+        draw = text(
             "INSERT INTO allocator_ticket (type) VALUES (:type) "
             "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
         )
-        return int(connection.scalars(drawn, {"type": FLOOR}).one())
+        return int(connection.scalars(draw, {"type": FLOOR}).one())
 
     def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
         if (numbering.offset, numbering.step, first) != (1, 1, 1):  # as the table is made; this needs its owner
@@ -203,8 +203,8 @@ def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connect
     try:
         return ask(connection)
     except AssertionError:
-        told = str(connection.exec_driver_sql("SHOW server_version").scalar())
-        return tuple(int(part) for part in told.split(maxsplit=1)[0].split(".") if part.isdecimal()) or LEAST
+        version = str(connection.exec_driver_sql("SHOW server_version").scalar())
+        return tuple(int(part) for part in version.split(maxsplit=1)[0].split(".") if part.isdecimal()) or LEAST
 
 
 def lasting(here: str) -> str:
@@ -214,8 +214,8 @@ def lasting(here: str) -> str:
 
 def is_merely_like_it(connection: Any) -> bool:
     """CockroachDB and YugabyteDB have no such WAL, and commit on several servers together."""
-    asked = getattr(getattr(connection, "info", None), "parameter_status", lambda name: "")
-    return bool(asked("crdb_version")) or "-YB-" in (asked("server_version") or "")
+    status = getattr(getattr(connection, "info", None), "parameter_status", lambda name: "")
+    return bool(status("crdb_version")) or "-YB-" in (status("server_version") or "")
 
 
 def note_warning(warnings: list[str], diagnostic: Any) -> None:

@@ -123,8 +123,8 @@ class SQLite(Dialect):
         return getattr(error, "sqlite_errorname", "")
 
     def triggers(self, connection: Connection, table_name: str) -> list[str]:
-        named = text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name")
-        return list(connection.scalars(named, {"name": table_name}))
+        query = text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name")
+        return list(connection.scalars(query, {"name": table_name}))
 
     # -- the server and its run
 

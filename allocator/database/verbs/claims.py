@@ -120,5 +120,5 @@ def claim_batch(connection: Connection, dialect: Dialect, wanted: Sequence[Wante
 
 
 @cache
-def batch_statement(words: str, here: str) -> TextClause:
-    return text(words.format(here=here)).bindparams(bindparam("wanted"))
+def batch_statement(sql: str, here: str) -> TextClause:
+    return text(sql.format(here=here)).bindparams(bindparam("wanted"))

@@ -39,13 +39,13 @@ def fetch_member(connection: Connection, dialect: Dialect, alone: bool = False) 
     return fetch(connection, dialect) if is_used(connection, dialect) else None
 
 
-def begin_alone(connection: Connection, dialect: Dialect, told: str) -> None:
+def begin_alone(connection: Connection, dialect: Dialect, url: str) -> None:
     """Write the row of a database of its own, so that nobody who draws ids needs to. It stays as it is if there is
     one, or if rows of tags or tickets say that there was one."""
     outgrown = select(exists(select(segment).where(segment.c.shard_step != 1)))
     if fetch(connection, dialect) or tickets.has_any(connection, dialect) or connection.scalar(outgrown):
         return
-    ours = Member(token_hex(16), 1, told)
+    ours = Member(token_hex(16), 1, url)
     add(connection, dialect, Shard(DEFAULT_FLEET, ours.key, "", REPLACE, 1, Numbering(1, 1), ALONE, (ours,)))
 
 
