@@ -41,8 +41,8 @@ def include_name(own: NameHook | None = None) -> NameHook:
 def include_object(own: ObjectHook | None = None) -> ObjectHook:
     """As `include_name`, for the hook `include_object`."""
 
-    def included(found: Any, name: str | None, kind: Any, reflected: bool, other: Any) -> bool:
-        return not is_ours(name, kind) and (own is None or own(found, name, kind, reflected, other))
+    def included(item: Any, name: str | None, kind: Any, reflected: bool, other: Any) -> bool:
+        return not is_ours(name, kind) and (own is None or own(item, name, kind, reflected, other))
 
     return included
 

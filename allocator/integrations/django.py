@@ -25,13 +25,13 @@ except ImportError as error:
 from allocator.errors import AllocatorError, InvalidTag
 from allocator.integrations.django_ids import (
     allocator,
-    beginning_in_tests,
     greatest_of,
     is_own,
     is_testing,
-    make,
+    make_allocator,
     raise_above,
     shares_file,
+    start_in_tests,
     upgrade,
     use,
 )
@@ -63,7 +63,7 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
     db_returning = False  # MySQL would return the last value of a counter that is not there
 
     def __init__(self, *args: Any, tag: str | None = None, **options: Any) -> None:
-        self._given_tag = tag
+        self._own_tag = tag
         options["default"] = at_save
         if len(args) < PRIMARY_KEY:
             options.setdefault("primary_key", True)
@@ -72,20 +72,20 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
     def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
         name, path, args, options = super().deconstruct()
         del options["default"]
-        if self._given_tag is not None:
-            options["tag"] = self._given_tag
+        if self._own_tag is not None:
+            options["tag"] = self._own_tag
         return name, path, args, options
 
     def contribute_to_class(self, cls: Any, name: str, **options: Any) -> None:
         super().contribute_to_class(cls, name, **options)
-        self._drawing: Any = None
+        self._sequence: Any = None
 
     def get_internal_type(self) -> str:
         return "BigIntegerField"  # and no counter of the database's
 
     @property
     def tag(self) -> str:
-        return str(self.model._meta.db_table) if self._given_tag is None else self._given_tag
+        return str(self.model._meta.db_table) if self._own_tag is None else self._own_tag
 
     def get_pk_value_on_save(self, instance: Any) -> int:
         """Called by `save` and `bulk_create` for an object without an id."""
@@ -94,23 +94,23 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
     def next_id(self) -> int:
         """The next id of the model, from memory or the database."""
         ids = allocator()
-        drawing = self._drawing  # read once: another thread may set it for another allocator meanwhile
-        if drawing is None or drawing[0] is not ids:
-            return self._first(ids)
-        return int(drawing[1].next_id())
+        known = self._sequence  # read once: another thread may set it for another allocator meanwhile
+        if known is None or known[0] is not ids:
+            return self._first_id(ids)
+        return int(known[1].next_id())
 
-    def _first(self, ids: Any) -> int:
+    def _first_id(self, ids: Any) -> int:
         """In a process: above what the table holds, as of a counter that was there before, or of fixtures."""
-        used = raise_above(ids, self.tag, self._used(ids))
+        used = raise_above(ids, self.tag, self._greatest_used(ids))
         sequence = ids.sequence(self.tag)
         while (number := int(sequence.next_id())) <= used:
             pass  # what another model with this tag has left in memory
-        self._drawing = ids, sequence
+        self._sequence = ids, sequence
         return number
 
-    def _used(self, ids: Any) -> int:
+    def _greatest_used(self, ids: Any) -> int:
         if is_testing():  # without a query that comes in the first test alone
-            return beginning_in_tests() if is_own(ids) else 0
+            return start_in_tests() if is_own(ids) else 0
         return greatest_of(self.model, self.attname)
 
     def check(self, **options: Any) -> list[Any]:
@@ -128,18 +128,18 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
 
 def give_ids(objects: Iterable[M]) -> list[M]:
     """Give ids to those that have none, before they are saved: for parents and children that go into `bulk_create`."""
-    given = list(objects)
-    for one in given:
+    listed = list(objects)
+    for one in listed:
         if one.pk is None:
             one.pk = one._meta.pk.get_pk_value_on_save(one)
-    return given
+    return listed
 
 
 @checks.register()  # type: ignore[untyped-decorator]
-def check_setting(**asked: Any) -> list[Any]:
+def check_setting(**options: Any) -> list[Any]:
     """Whether ids can come from where the settings say; nothing is opened."""
     try:
-        make()
+        make_allocator()
         shared = shares_file()
     except AllocatorError as error:
         return [checks.Error(str(error), id="allocator.E002")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from django.conf import settings  # type: ignore[import-untyped]
@@ -21,7 +21,7 @@ from allocator.sync import Allocator
 
 SETTING = "ALLOCATOR"
 
-PATIENCE = 600.0
+UPGRADE_TIMEOUT = 600.0
 """Seconds for an upgrade to wait for another one, and for a single statement."""
 
 PLACE = {"database", "shards", "shard_hosts", "fleet", "token"}
@@ -42,33 +42,33 @@ def is_testing() -> bool:
 
 def arguments() -> dict[str, Any]:
     """Those of `Allocator`, as the setting has them; in tests the place is the memory of this process."""
-    found = getattr(settings, SETTING, None)
-    named = dict(found) if isinstance(found, Mapping) else {"database": found}
+    setting = getattr(settings, SETTING, None)
+    options = dict(setting) if isinstance(setting, Mapping) else {"database": setting}
     if is_testing():
-        return {name: value for name, value in named.items() if name not in PLACE} | {"database": IN_MEMORY}
-    if named.get("database") is None and named.get("shards") is None:
+        return {name: value for name, value in options.items() if name not in PLACE} | {"database": IN_MEMORY}
+    if options.get("database") is None and options.get("shards") is None:
         connection = connections[DEFAULT_DB_ALIAS]
-        named["database"] = url_of(connection.vendor, connection.settings_dict)
-    return named
+        options["database"] = url_of(connection.vendor, connection.settings_dict)
+    return options
 
 
-def given() -> Any:
+def allocator_in_settings() -> Any:
     """The allocator that is the setting itself, None where it says how to make one."""
-    found = getattr(settings, SETTING, None)
-    return found if hasattr(found, "next_id") else None
+    setting = getattr(settings, SETTING, None)
+    return setting if hasattr(setting, "next_id") else None
 
 
-def make() -> Any:
+def make_allocator() -> Any:
     """What the setting says; nothing is opened."""
-    if (found := given()) is not None:
-        return found
+    if (ready := allocator_in_settings()) is not None:
+        return ready
     try:
         return Allocator(**arguments())
     except TypeError as error:
         raise InvalidSetting(f"{SETTING} holds what Allocator does not take: {error}") from error
 
 
-held = Holder(make)
+holder = Holder(make_allocator)
 
 
 def allocator() -> Any:
@@ -78,29 +78,29 @@ def allocator() -> Any:
     Without it, or without a database in it, `DATABASES["default"]` is used: PostgreSQL, MySQL or MariaDB itself, and
     for SQLite a file beside it. Raises `InvalidSetting` and `InvalidDatabase`.
     """
-    return held.get()
+    return holder.get()
 
 
 @contextmanager
 def use(ids: Any) -> Iterator[Any]:
     """Draw from `ids` meanwhile, in all threads; for tests. Closing it is the caller's business."""
-    with held.use(ids):
+    with holder.use(ids):
         yield ids
 
 
-def beginning_in_tests() -> int:
+def start_in_tests() -> int:
     """What ids begin above in tests: also above what was given before the setting changed, up to a million ids."""
-    return IN_TESTS * (1 + held.forgotten)
+    return IN_TESTS * (1 + holder.forgotten)
 
 
 def is_own(ids: Any) -> bool:
     """Whether it was made here, and not given by the setting or lent by `use`."""
-    return held.has_made(ids) and ids is not given()
+    return holder.has_made(ids) and ids is not allocator_in_settings()
 
 
 def on_setting(*, setting: str, **more: Any) -> None:
     if setting == SETTING:
-        held.forget()
+        holder.forget()
 
 
 setting_changed.connect(on_setting)
@@ -109,40 +109,38 @@ setting_changed.connect(on_setting)
 def shares_file() -> bool:
     """Whether ids would come from a file that Django writes to."""
     entries = [(connection.vendor, connection.settings_dict) for connection in connections.all()]
-    return any(is_same_file(one, *entry) for one in databases() for entry in entries)
+    return any(is_same_file(one, *entry) for one in own_databases() for entry in entries)
 
 
-def databases() -> list[Any]:
+def own_databases() -> list[Any]:
     """Those whose tables are ours to make: none in tests, and none behind a service."""
-    if is_testing() or given() is not None:
+    if is_testing() or allocator_in_settings() is not None:
         return []
-    named = arguments()
-    shards = named.get("shards")
-    return list(shards) if shards is not None else [] if addresses(named["database"]) else [named["database"]]
+    options = arguments()
+    if options.get("shards") is not None:
+        return list(options["shards"])
+    return [] if addresses(options["database"]) else [options["database"]]
 
 
 def upgrade(**signal: Any) -> None:
     """Make the tables, or bring them to the revision that this version needs."""
-    for one in databases():
-        database = Database(one, PATIENCE)
-        try:
+    for one in own_databases():
+        with closing(Database(one, UPGRADE_TIMEOUT)) as database:
             database.upgrade_schema()
-        finally:
-            database.close()
 
 
 def greatest_of(model: Any, column: str) -> int:
     """The greatest id that the model has in any database: an object is given its own before `using` is known.
 
-    Other databases than the one that the router names are asked as far as they answer: they may be out of order.
+    Other databases than the one that the router names count as far as they answer: they may be out of order.
     """
     chosen = router.db_for_write(model)
-    found = [greatest_in(chosen, model, column)]
+    greatest = [greatest_in(chosen, model, column)]
     for alias in connections:
         if alias != chosen and router.allow_migrate_model(alias, model):
             with suppress(Error, ImproperlyConfigured):
-                found.append(greatest_in(alias, model, column))
-    return max(found)
+                greatest.append(greatest_in(alias, model, column))
+    return max(greatest)
 
 
 def greatest_in(alias: str, model: Any, column: str) -> int:
@@ -160,17 +158,17 @@ def greatest_in(alias: str, model: Any, column: str) -> int:
 def raise_above(ids: Any, tag: str, greatest: int) -> int:
     """Let `tag` go on above the greatest id that a table holds already; returns what the next id will be above."""
     try:
-        if greatest and greatest > claimed(ids, tag):
+        if greatest and greatest > max_value_of(ids, tag):
             ids.tags.set(tag, start_after=greatest)
     except InvalidSetting:
-        if greatest > claimed(ids, tag):  # else another process has raised it meanwhile
+        if greatest > max_value_of(ids, tag):  # else another process has raised it meanwhile
             raise
     except AccessDenied:
         return 0  # a token of a service that is good for drawing alone: who made the tag has said where it begins
     return greatest
 
 
-def claimed(ids: Any, tag: str) -> int:
+def max_value_of(ids: Any, tag: str) -> int:
     try:
         return int(ids.tags.get(tag).max_value)
     except UnknownTag:

@@ -62,10 +62,10 @@ def from_config(app: Flask) -> Allocator:
 
 
 def holder_of(app: Flask) -> Holder:
-    held = app.extensions.get(NAME)
-    if not isinstance(held, Holder):
+    holder = app.extensions.get(NAME)
+    if not isinstance(holder, Holder):
         raise InvalidSetting("this application has no allocator; make one with Allocation(app)")
-    return held
+    return holder
 
 
 def use(app: Flask, allocator: object) -> AbstractContextManager[object]:

@@ -64,26 +64,26 @@ def primary_key(ids: Ids, *, tag: str | None = None, **options: Any) -> MappedCo
 
 
 @event.listens_for(Column, "after_parent_attach")
-def name_the_tag(column: Column[Any], table: Table) -> None:
-    given = getattr(column.default, "arg", None)
-    if not isinstance(given, FromTable):
+def set_tag_from_table(column: Column[Any], table: Table) -> None:
+    default = getattr(column.default, "arg", None)
+    if not isinstance(default, FromTable):
         return
     column.default = None
     if not column.foreign_keys:
-        ColumnDefault(given.sequence(table))._set_parent_with_dispatch(column)
+        ColumnDefault(default.sequence(table))._set_parent_with_dispatch(column)
 
 
 @event.listens_for(Mapper, "after_mapper_constructed")
-def give_keys_before_a_flush(mapper: Mapper[Any], _: type) -> None:
+def set_keys_before_flush(mapper: Mapper[Any], _: type) -> None:
     for column in mapper.primary_key:
-        given = getattr(column.default, "arg", None)
-        if isinstance(given, Sequence | AsyncSequence):
-            event.listen(mapper, "before_insert", giver(mapper.get_property_by_column(column).key, given))
+        default = getattr(column.default, "arg", None)
+        if isinstance(default, Sequence | AsyncSequence):
+            event.listen(mapper, "before_insert", key_setter(mapper.get_property_by_column(column).key, default))
 
 
-def giver(key: str, sequence: Sequence | AsyncSequence) -> Any:
-    def give(_: Mapper[Any], connection: Connection, target: object) -> None:
+def key_setter(key: str, sequence: Sequence | AsyncSequence) -> Any:
+    def set_key(_: Mapper[Any], connection: Connection, target: object) -> None:
         if inspect(target).dict.get(key) is None:
             set_committed_value(target, key, sequence._next_in(connection))
 
-    return give
+    return set_key

@@ -42,7 +42,11 @@ def lifespan(
 
     @asynccontextmanager
     async def running(app: Any) -> AsyncIterator[dict[str, Any]]:
-        async with opened(database, settings) as ids, own(app) if own else nullcontext() as state:
+        if isinstance(database, AsyncAllocator):
+            allocator: AbstractAsyncContextManager[AsyncAllocator] = nullcontext(database)
+        else:
+            allocator = AsyncAllocator(database, **settings)
+        async with allocator as ids, own(app) if own else nullcontext() as state:
             if STATE in (state or {}):
                 raise InvalidSetting(f"the state of a request has {STATE!r} already, out of the application's lifespan")
             yield {**(state or {}), STATE: ids}
@@ -50,15 +54,9 @@ def lifespan(
     return running
 
 
-def opened(database: Any, settings: Settings) -> AbstractAsyncContextManager[AsyncAllocator]:
-    if isinstance(database, AsyncAllocator):
-        return nullcontext(database)
-    return AsyncAllocator(database, **settings)
-
-
 def ids_of(request: HTTPConnection) -> AsyncAllocator:
     """The allocator, in a request or a WebSocket; in FastAPI as `Depends(ids_of)`. Raises `InvalidSetting`."""
-    found = getattr(request.state, STATE, None)
-    if not isinstance(found, AsyncAllocator):
+    ids = getattr(request.state, STATE, None)
+    if not isinstance(ids, AsyncAllocator):
         raise InvalidSetting("this application has no allocator: give it lifespan=lifespan(URL), and run its lifespan")
-    return found
+    return ids
