@@ -68,7 +68,7 @@ class PublicIds:
         self._prefix = check_prefix(prefix)
         self._limit = check_whole("limit", limit, LEAST_LIMIT, MAX_ID)
         bits = check_whole("check", check, 0, MAX_CHECK)
-        keys = [check_key(key), *map(check_key, several(old_keys))]
+        keys = [check_key(key), *map(check_key, check_old_keys(old_keys))]
         if len(keys) > 1 and bits < MIN_CHECK_OF_SEVERAL:
             raise InvalidSetting(f"check must be at least {MIN_CHECK_OF_SEVERAL} bits with old_keys, got {bits}")
         self._seal, *self._old = [Seal(one, prefix, limit, bits) for one in keys]
@@ -83,35 +83,35 @@ class PublicIds:
 
     def encode(self, id_: int) -> str:
         """The text of an id from 1 to the limit, always of the same length. Raises `InvalidId`."""
-        return self._prefix + self._form.format(self._seal.seal(self._checked(id_)))
+        return self._prefix + self._form.format(self._seal.seal(self._check_id(id_)))
 
     def decode(self, text: str) -> int:
         """The id of a text. Raises `InvalidId` for what `encode` never makes."""
         if not isinstance(text, str) or len(text) != self._length or not text.startswith(self._prefix):
-            raise InvalidId(self._formed(text))
+            raise InvalidId(self._describe_format(text))
         sealed = self._form.parse(text[len(self._prefix) :])
-        found = None if sealed is None else self._opened(sealed)
-        if found is None:
+        id_ = None if sealed is None else self._open(sealed)
+        if id_ is None:
             raise InvalidId(f"{text!a} was altered or mistyped, or made with another key")
-        return found
+        return id_
 
-    def _opened(self, sealed: int) -> int | None:
+    def _open(self, sealed: int) -> int | None:
         """By the first key that takes it, the one in use before the old ones."""
         opened = (seal.open(sealed) for seal in (self._seal, *self._old))
         return next((id_ for id_ in opened if id_ is not None), None)
 
     def permute(self, id_: int) -> int:
         """Another number from 1 to the limit for an id. It bears no check: any number is that of some id."""
-        return self._seal.permute(self._checked(id_))
+        return self._seal.permute(self._check_id(id_))
 
     def restore(self, number: int) -> int:
         """The id of a number from `permute`, under the key in use; old keys are for texts only."""
-        return self._seal.restore(self._checked(number))
+        return self._seal.restore(self._check_id(number))
 
-    def _checked(self, id_: int) -> int:
+    def _check_id(self, id_: int) -> int:
         return check_whole("an id", id_, 1, self._limit, InvalidId)
 
-    def _formed(self, got: object) -> str:
+    def _describe_format(self, got: object) -> str:
         before = f"{self._prefix!r} and " if self._prefix else ""
         found = f"{len(got)} characters: {ascii(got)[:60]}" if isinstance(got, str) else type(got).__name__
         return f"a public id is {before}{self._form.length} characters of {self._form.characters}, got {found}"
@@ -123,7 +123,7 @@ class PublicIds:
 def check_key(key: object) -> bytes:
     """The bytes of a key, which no message may show."""
     if isinstance(key, str):
-        key = from_digits(key)
+        key = parse_digits(key)
     elif not isinstance(key, bytes):
         raise InvalidSetting(f"a key is bytes, or hexadecimal digits as text, got {type(key).__name__}")
     elif DIGITS.fullmatch(key):  # they would be another key than the same digits as text
@@ -135,7 +135,7 @@ def check_key(key: object) -> bytes:
     return key
 
 
-def from_digits(key: str) -> bytes:
+def parse_digits(key: str) -> bytes:
     try:
         return bytes.fromhex(key)
     except ValueError:
@@ -145,7 +145,7 @@ def from_digits(key: str) -> bytes:
         ) from None
 
 
-def several(keys: object) -> list[object]:
+def check_old_keys(keys: object) -> list[object]:
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
         raise InvalidSetting(f"old_keys is a list of keys, got {type(keys).__name__}")
     return list(keys)

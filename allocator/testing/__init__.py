@@ -8,6 +8,6 @@ No database, driver or thread has a part in it. As a fixture of pytest: `memory_
 
 from __future__ import annotations
 
-from allocator.testing.faces import AsyncMemoryAllocator, MemoryAllocator
+from allocator.testing.allocators import AsyncMemoryAllocator, MemoryAllocator
 
 __all__ = ["AsyncMemoryAllocator", "MemoryAllocator"]

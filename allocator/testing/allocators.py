@@ -1,4 +1,4 @@
-"""Both faces of the allocator in memory."""
+"""`MemoryAllocator` and `AsyncMemoryAllocator`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from allocator.sync import Allocator
 from allocator.testing.memory_backend import MemoryBackend
 from allocator.testing.supplies import AtOnce, MemoryMeteors, MemorySequence, MemorySnowflakes
 
-OF_A_DATABASE = ("token", "shards", "shard_hosts", "fleet")
+DATABASE_SETTINGS = ("token", "shards", "shard_hosts", "fleet")
 
 
 class MemoryAllocator(Allocator):
@@ -40,10 +40,10 @@ class MemoryAllocator(Allocator):
     def __init__(self, database: None = None, **settings: Unpack[Settings]) -> None:
         if database is not None:
             raise InvalidDatabase("a MemoryAllocator has no database, and got one; give that to Allocator")
-        if given := [name for name in OF_A_DATABASE if settings.get(name) is not None]:
-            raise InvalidSetting(f"a MemoryAllocator has no database, and {' and '.join(given)} would be of one")
+        if names := [name for name in DATABASE_SETTINGS if settings.get(name) is not None]:
+            raise InvalidSetting(f"a MemoryAllocator has no database, and {' and '.join(names)} would be of one")
         self._memory = MemoryBackend(check_statement(settings.get("tickets")))
-        rest: Any = {name: value for name, value in settings.items() if name not in (*OF_A_DATABASE, "tickets")}
+        rest: Any = {name: value for name, value in settings.items() if name not in (*DATABASE_SETTINGS, "tickets")}
         super().__init__(cast(Any, self._memory), **rest)
         self._terms = replace(self._terms, runway=0.0)
         shared = (self._memory, self._background, self._terms)
@@ -58,7 +58,7 @@ class MemoryAllocator(Allocator):
         if not isinstance(error, AllocatorError):
             raise InvalidSetting(f"fail needs an AllocatorError, as DatabaseUnavailable('...'), got {shown(error)}")
         self._memory.failure = error
-        return until_the_end(self.recover)
+        return call_at_end(self.recover)
 
     def go_away(self) -> AbstractContextManager[object]:
         """From now on the database is away, until `recover` or the end of a `with` block.
@@ -66,7 +66,7 @@ class MemoryAllocator(Allocator):
         Ids go on from memory while they last, as in truth; then `DatabaseUnavailable` is raised, and at once.
         """
         self._memory.is_away = True
-        return until_the_end(self.recover)
+        return call_at_end(self.recover)
 
     def recover(self) -> None:
         """The end of `fail` and `go_away`."""
@@ -76,8 +76,8 @@ class MemoryAllocator(Allocator):
         return "<MemoryAllocator>"
 
 
-def until_the_end(call: Callable[[], None]) -> AbstractContextManager[object]:
-    """What has begun already, and may be used with `with` or without."""
+def call_at_end(call: Callable[[], None]) -> AbstractContextManager[object]:
+    """For what has begun already: `with` ends it, and may be left out."""
     stack = ExitStack()
     stack.callback(call)
     return stack
