@@ -19,8 +19,8 @@ from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import EPOCH as SNOWFLAKE_EPOCH
 from allocator.schemes.snowflake import SNOWFLAKE
 
-TICKS = {"second": 1000, "centisecond": 10, "timestamp": 1}
-"""Milliseconds that each field of time counts."""
+TICKS = {"second": (1000, "second"), "centisecond": (10, "hundredth of a second"), "timestamp": (1, "millisecond")}
+"""What each field of time counts: in milliseconds, and in words."""
 
 
 class Format(NamedTuple):
@@ -35,12 +35,13 @@ class Format(NamedTuple):
         return list(self.layout.widths)[1]
 
     @property
-    def tick(self) -> int:
-        return TICKS[self.clock]
+    def tick_name(self) -> str:
+        return TICKS[self.clock][1]
 
     def time(self, ticks: int) -> float:
         """Seconds since 1970."""
-        return (self.epoch * (1000 if self.clock == "second" else 1) + ticks * self.tick) / 1000
+        milliseconds, _ = TICKS[self.clock]
+        return (self.epoch * (1000 if self.clock == "second" else 1) + ticks * milliseconds) / 1000
 
 
 SONYFLAKE = Layout(sign=1, centisecond=39, sequence=8, machine=16)

@@ -128,22 +128,17 @@ def check_id(number: int) -> int:
 
 def read_number(number: int, now: float, epoch: int | None) -> list[Reading]:
     check_id(number)
+    likely = number < 1 << 53
+    why = "any number can be one" if likely else "few sequences have come so far"
     return [
         *(timed(name, FORMATS[name], number, epoch, now) for name in ("meteor", "snowflake")),
-        Reading(
-            "segment",
-            {"value": number},
-            None,
-            number < 1 << 53,
-            "any number can be one" if number < 1 << 53 else "few sequences have come so far",
-            "its tag, its time, and who got it",
-        ),
+        Reading("segment", {"value": number}, None, likely, why, "its tag, its time, and who got it"),
     ]
 
 
 def read_tsid(number: int, now: float, epoch: int | None) -> Reading:
-    found = timed("tsid", FORMATS["tsid"], number, epoch, now)
-    return replace(found, fields={"number": str(number), **found.fields})
+    reading = timed("tsid", FORMATS["tsid"], number, epoch, now)
+    return replace(reading, fields={"number": str(number), **reading.fields})
 
 
 def timed(name: str, form: Format, number: int, epoch: int | None, now: float) -> Reading:
@@ -158,12 +153,10 @@ def timed(name: str, form: Format, number: int, epoch: int | None, now: float) -
     elif name == "meteor" and fields["random"] >= RANDOMS:
         against = f"a random field is never {fields['random']}"
     elif ticks == 0:
-        against = f"it would be made in the first {TICK_WORDS[form.tick]} of the epoch"
+        against = f"it would be made in the first {form.tick_name} of the epoch"
     why = against or f"its time would be {moment(at)}"
     return Reading(name, dict(fields), moment(at), not against, why, CANNOT_TELL.get(name, USUAL))
 
-
-TICK_WORDS = {1000: "second", 10: "hundredth of a second", 1: "millisecond"}
 
 AHEAD = {"meteor": 30 * 86_400.0}
 """Seconds that an id may be ahead of the clock: a meteor's go up with the ids drawn. Of others, an hour."""
@@ -174,35 +167,28 @@ CANNOT_TELL = {
 }
 
 
+def past_or_future(at: float, now: float) -> str:
+    return f"its time would be {moment(at)}, {'which has passed' if at <= now else 'which is in the future'}"
+
+
 def read_ulid(number: int, now: float) -> Reading:
     at = (number >> 80) / 1000
     fields: dict[str, int | str] = {"timestamp": number >> 80, "random": f"{number & (1 << 80) - 1:020x}"}
-    why = f"its time would be {moment(at)}, {'which has passed' if at <= now else 'which is in the future'}"
-    return Reading("ulid", fields, moment(at), at <= now, why, "who made it")
+    return Reading("ulid", fields, moment(at), at <= now, past_or_future(at, now), "who made it")
 
 
 def read_objectid(raw: bytes, now: float) -> list[Reading]:
-    past = seconds_of(raw) <= now
-    then = seconds_of(raw) < CHANGED
-    why = f"its time would be {time_of(raw)}, {'which has passed' if past else 'which is in the future'}"
-    counter = int.from_bytes(raw[COUNTER], "big")
-    new: dict[str, int | str] = {"seconds": seconds_of(raw), "process": raw[PROCESS].hex(), "counter": counter}
-    old: dict[str, int | str] = {
-        "seconds": seconds_of(raw),
-        "machine": raw[4:7].hex(),
-        "pid": int.from_bytes(raw[7:9], "big"),
-        "counter": counter,
-    }
+    seconds, at = seconds_of(raw), time_of(raw)
+    begin: dict[str, int | str] = {"seconds": seconds}
+    counter: dict[str, int | str] = {"counter": int.from_bytes(raw[COUNTER], "big")}
+    new = {**begin, "process": raw[PROCESS].hex(), **counter}
+    old = {**begin, "machine": raw[4:7].hex(), "pid": int.from_bytes(raw[7:9], "big"), **counter}
+    is_old = seconds < CHANGED
+    why_new, why_old = past_or_future(seconds, now), f"the layout {'of its time, ' if is_old else ''}before 2018"
+    unknown = "which host and process it was: five random bytes"
     return [
-        Reading("objectid", new, time_of(raw), past, why, "which host and process it was: five random bytes"),
-        Reading(
-            "objectid-machine",
-            old,
-            time_of(raw),
-            then,
-            f"the layout {'of its time, ' if then else ''}before 2018",
-            "whether it has this layout",
-        ),
+        Reading("objectid", new, at, seconds <= now, why_new, unknown),
+        Reading("objectid-machine", old, at, is_old, why_old, "whether it has this layout"),
     ]
 
 

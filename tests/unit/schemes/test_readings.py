@@ -8,7 +8,7 @@ from uuid import UUID, uuid1, uuid4
 import pytest
 
 from allocator import InvalidId, InvalidSetting, Layout, Meteor, ObjectId, Snowflake, inspect_id
-from allocator.schemes.formats import FORMATS
+from allocator.schemes.formats import FORMATS, TICKS
 from allocator.schemes.readings import inspect
 
 NOW = 1_780_000_000.0
@@ -173,7 +173,7 @@ def test_a_format_counts_from_its_epoch(layout, widths, begin):
     assert str(form.layout) == widths
     assert first.time.isoformat(timespec="milliseconds").removesuffix("+00:00") == begin
     assert (first.likely, "in the first" in first.why) == (False, True)
-    assert (later.time - first.time).total_seconds() * 1000 == 100 * form.tick
+    assert (later.time - first.time).total_seconds() * 1000 == 100 * TICKS[form.clock][0]
     assert later.fields == {form.clock: 100, **middle}
 
 
