@@ -11,7 +11,7 @@ from allocator.generators.backend_protocol import Backend
 from allocator.rules.fleet import STATEMENTS
 from allocator.rules.hosts import Hosts
 from allocator.runtime.worker_pool import Background
-from allocator.schemes.checks import check_tag, shown
+from allocator.schemes.checks import check_tag, quoted
 from allocator.schemes.ticket import MAX_SHARDS
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def chosen(database: Any, shards: Iterable[Any] | None) -> list[Any]:
     if shards is None:
         return [database]
     if isinstance(shards, str) or not isinstance(shards, Iterable):
-        raise InvalidSetting(f"shards must be a list of databases, got {shown(shards, 40)}")
+        raise InvalidSetting(f"shards must be a list of databases, got {quoted(shards, 40)}")
     given = list(shards)
     if not 1 <= len(given) <= MAX_SHARDS:
         raise InvalidSetting(f"shards must be 1 to {MAX_SHARDS} databases, got {len(given)}")
@@ -112,5 +112,5 @@ def check_fleet(name: object) -> str | None:
 
 def check_statement(tickets: Any) -> str | None:
     if tickets not in (None, *STATEMENTS):
-        raise InvalidSetting(f"tickets must be {' or '.join(map(repr, STATEMENTS))}, got {shown(tickets, 40)}")
+        raise InvalidSetting(f"tickets must be {' or '.join(map(repr, STATEMENTS))}, got {quoted(tickets, 40)}")
     return str(tickets) if tickets else None

@@ -23,7 +23,7 @@ from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
 from allocator.runtime.waiting import drawn
 from allocator.runtime.worker_pool import Background
-from allocator.schemes.checks import MAX_ID, check_seconds, check_tag, shown
+from allocator.schemes.checks import MAX_ID, check_seconds, check_tag, quoted
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
@@ -37,7 +37,7 @@ S = TypeVar("S")
 
 def settings_of(given: S | None, kind: type[S]) -> S:
     if given is not None and not isinstance(given, kind):
-        raise InvalidSetting(f"{kind.__name__} is needed, got {shown(given)}")
+        raise InvalidSetting(f"{kind.__name__} is needed, got {quoted(given)}")
     return kind() if given is None else given
 
 

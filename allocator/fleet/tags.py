@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagExists
 from allocator.rules.failover import Margin, margin_of
-from allocator.schemes.checks import MAX_ID, check_tag, check_whole, shown
+from allocator.schemes.checks import MAX_ID, check_tag, check_whole, quoted
 from allocator.schemes.residues import Lane
 from allocator.schemes.tag import Tag, unknown
 
@@ -157,7 +157,7 @@ class Tags:
     def _highest(self, name: str) -> int:
         table, _, column = name.rpartition(".") if isinstance(name, str) else ("", "", "")
         if not table or not column:
-            raise InvalidSetting(f"a column is named table.column or schema.table.column, got {shown(name)}")
+            raise InvalidSetting(f"a column is named table.column or schema.table.column, got {quoted(name)}")
         values = []
         for database in self.databases():
             try:
@@ -207,7 +207,7 @@ def whole(name: str, value: object) -> int:
     if value is None:
         return 0
     if type(value) is not int and not (isinstance(value, Decimal) and value.is_finite() and value == int(value)):
-        raise InvalidSetting(f"the greatest value of {name} is no whole number: {shown(value)}")
+        raise InvalidSetting(f"the greatest value of {name} is no whole number: {quoted(value)}")
     return max(0, int(value))
 
 

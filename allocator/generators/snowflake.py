@@ -14,7 +14,7 @@ from allocator.runtime import forks
 from allocator.runtime.iterators import iterator
 from allocator.runtime.reentrancy import check_entry
 from allocator.runtime.worker_pool import Background
-from allocator.schemes.checks import shown
+from allocator.schemes.checks import quoted
 from allocator.schemes.layout import Layout
 from allocator.schemes.retry import Wait
 from allocator.schemes.snowflake import (
@@ -53,7 +53,7 @@ class Snowflake(Uncopyable):
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if on_clock_back not in ("refuse", "wait"):
-            raise InvalidSetting(f"on_clock_back must be 'refuse' or 'wait', got {shown(on_clock_back, 40)}")
+            raise InvalidSetting(f"on_clock_back must be 'refuse' or 'wait', got {quoted(on_clock_back, 40)}")
         self._blocks = SnowflakeBlocks(datacenter, worker, epoch, layout)
         self._waits = on_clock_back == "wait"
         self._clock, self._sleep = clock, sleep

@@ -10,7 +10,7 @@ from typing import Literal
 from allocator.errors import InvalidId, InvalidSetting
 from allocator.public_ids.permutation import LEAST_LIMIT
 from allocator.public_ids.seal import Seal
-from allocator.schemes.checks import MAX_ID, check_whole, shown
+from allocator.schemes.checks import MAX_ID, check_whole, quoted
 from allocator.schemes.encodings import Base62, Crockford, Digits
 
 KEY_BYTES = range(16, 65)
@@ -154,7 +154,7 @@ def check_old_keys(keys: object) -> list[object]:
 def check_prefix(prefix: object) -> str:
     if isinstance(prefix, str) and (match := PREFIX.fullmatch(prefix)):
         return match.group()
-    raise InvalidSetting(f"a prefix is up to 32 of the characters A-Z a-z 0-9 . _ ~ -, got {shown(prefix, 60, ascii)}")
+    raise InvalidSetting(f"a prefix is up to 32 of the characters A-Z a-z 0-9 . _ ~ -, got {quoted(prefix, 60, ascii)}")
 
 
 def form_of(text: object, greatest: int) -> Digits:
@@ -162,4 +162,4 @@ def form_of(text: object, greatest: int) -> Digits:
         return Base62(greatest)
     if text == "crockford":
         return Crockford(greatest)
-    raise InvalidSetting(f"text must be one of {', '.join(TEXTS)}, got {shown(text, 40)}")
+    raise InvalidSetting(f"text must be one of {', '.join(TEXTS)}, got {quoted(text, 40)}")

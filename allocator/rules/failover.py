@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from allocator.errors import InvalidSetting, ServerReplaced
-from allocator.schemes.checks import MAX_ID, MAX_STEP, check_whole, shown
+from allocator.schemes.checks import MAX_ID, MAX_STEP, check_whole, quoted
 from allocator.schemes.tag import DEFAULT_MARGIN, Tag
 
 REFUSE = -1
@@ -76,7 +76,7 @@ def margin_of(value: object, max_step: int, limit: int = MAX_ID) -> int:
     if value == "refuse":
         return REFUSE
     if isinstance(value, str):
-        raise InvalidSetting(f'margin must be a number of ids or "refuse", got {shown(value)}')
+        raise InvalidSetting(f'margin must be a number of ids or "refuse", got {quoted(value)}')
     return check_whole("margin", value, 0, MAX_ID)
 
 

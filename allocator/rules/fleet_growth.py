@@ -27,7 +27,7 @@ from dataclasses import replace
 
 from allocator.errors import AllocatorError, Exhausted, ShardMisconfigured
 from allocator.rules.fleet import Member, Shard, Target
-from allocator.schemes.checks import MAX_ID, shown
+from allocator.schemes.checks import MAX_ID, quoted
 from allocator.schemes.ticket import MAX_SHARDS, Numbering
 
 LEAD = 1
@@ -190,7 +190,7 @@ def within(floor: int, step: int) -> int:
     """A floor above which each shard has a ticket left. Raises `Exhausted` for another."""
     if floor > MAX_ID - step:
         raise Exhausted(
-            f"tickets in steps of {step} would go on from {shown(floor)}, and end at {MAX_ID}; a smaller margin "
+            f"tickets in steps of {step} would go on from {quoted(floor)}, and end at {MAX_ID}; a smaller margin "
             "(--margin) leaves fewer out"
         )
     return floor

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from allocator.errors import InvalidSetting
-from allocator.schemes.checks import shown
+from allocator.schemes.checks import quoted
 
 PATTERN = re.compile(r"[a-z0-9._:*?-]+")
 PLAIN = re.compile(r"[a-z0-9._:-]+")
@@ -21,13 +21,13 @@ def hosts_from(given: str | Iterable[str] | None) -> Hosts:
     if given is None:
         return ()
     if not isinstance(given, str | list | tuple | set | frozenset):
-        raise InvalidSetting(f"shard_hosts must be host names, got {shown(given, 40)}")
+        raise InvalidSetting(f"shard_hosts must be host names, got {quoted(given, 40)}")
     listed = given.split(",") if isinstance(given, str) else given
     patterns = tuple(one.strip().lower() if isinstance(one, str) else one for one in listed)
     for one in patterns:
         if not isinstance(one, str) or not PATTERN.fullmatch(one):
             raise InvalidSetting(
-                f"shard_hosts must be host names, with * or ? as in 'db-*.internal', got {shown(one, 40)}"
+                f"shard_hosts must be host names, with * or ? as in 'db-*.internal', got {quoted(one, 40)}"
             )
     return patterns
 

@@ -20,7 +20,7 @@ MAX_IDS_A_CALL = 10_000
 MAX_RESERVE = 10_000_000
 MAX_STEP = 100_000_000
 MAX_SECONDS = 86_400.0
-SHOWN_BITS = 128
+QUOTED_BITS = 128
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", re.ASCII)
 
@@ -28,7 +28,7 @@ TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", re.ASCII)
 def check_tag(tag: object) -> str:
     if isinstance(tag, str) and (match := TAG.fullmatch(tag)):
         return match.group()  # a plain str, also for a StrEnum
-    got = shown(tag, 81, ascii)
+    got = quoted(tag, 81, ascii)
     got = got if len(got) <= 80 else f"{got[:77]}..."
     raise InvalidTag(
         f"a tag is 1 to 64 of the characters A-Z a-z 0-9 _ . : - and begins with a letter or digit, got {got}"
@@ -39,15 +39,15 @@ def check_whole(
     name: str, value: object, low: int, high: int, error: type[InvalidArgument] = InvalidSetting, hint: str = ""
 ) -> int:
     if type(value) is not int:  # True is an int, and "5" would compare with neither bound
-        raise error(f"{name} must be a whole number from {low} to {high}, got {shown(value)}")
+        raise error(f"{name} must be a whole number from {low} to {high}, got {quoted(value)}")
     if not low <= value <= high:
-        raise error(f"{name} must be {low} to {high}, got {shown(value)}{hint}")
+        raise error(f"{name} must be {low} to {high}, got {quoted(value)}{hint}")
     return value
 
 
-def shown(value: object, most: int = 80, form: Callable[[object], str] = repr) -> str:
+def quoted(value: object, most: int = 80, form: Callable[[object], str] = repr) -> str:
     """What was given, for a message: cut short, and whatever repr() refuses, as integers of more than 4300 digits."""
-    if isinstance(value, int) and value.bit_length() > SHOWN_BITS:
+    if isinstance(value, int) and value.bit_length() > QUOTED_BITS:
         return f"a number of {value.bit_length()} bits"
     try:
         return form(value)[:most]
@@ -65,7 +65,7 @@ def check_reserve(count: object) -> int:
 
 def check_seconds(name: str, value: object, low: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidSetting(f"{name} must be a number of seconds, got {shown(value)}")
+        raise InvalidSetting(f"{name} must be a number of seconds, got {quoted(value)}")
     if not low <= value <= MAX_SECONDS:  # not-a-number fails both comparisons
-        raise InvalidSetting(f"{name} must be {low:g} to {MAX_SECONDS:g} seconds, got {shown(value)}")
+        raise InvalidSetting(f"{name} must be {low:g} to {MAX_SECONDS:g} seconds, got {quoted(value)}")
     return float(value)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from allocator.errors import InvalidSetting
-from allocator.schemes.checks import shown
+from allocator.schemes.checks import quoted
 from allocator.schemes.layout import Layout, layout_from_text
 from allocator.schemes.meteor import EPOCH as METEOR_EPOCH
 from allocator.schemes.meteor import METEOR
@@ -77,5 +77,5 @@ def format_of(layout: object) -> tuple[str, Format]:
             return name, known_one._replace(layout=layout_from_text(widths, known_one.layout)) if colon else known_one
     raise InvalidSetting(
         f"layout must be one of {', '.join(FORMATS)}; such a name and widths, as in meteor:1/31/18/11/3; or a Layout "
-        f"with the fields of one of these; got {shown(layout, 100)}"
+        f"with the fields of one of these; got {quoted(layout, 100)}"
     )

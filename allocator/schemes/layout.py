@@ -20,7 +20,7 @@ from operator import sub
 from types import MappingProxyType
 
 from allocator.errors import Exhausted, InvalidId, InvalidSetting
-from allocator.schemes.checks import check_whole, shown
+from allocator.schemes.checks import check_whole, quoted
 
 BITS = 64
 WIDTH = re.compile(r"[0-9]{1,2}", re.ASCII)
@@ -107,7 +107,7 @@ def check_layout(layout: object, like: Layout) -> Layout:
     """A layout with the fields of `like` in their order, of whatever widths: ids are counted up in the last ones."""
     if not isinstance(layout, Layout) or list(layout.widths) != list(like.widths):
         fields = ", ".join(f"{name}=…" for name in like.widths)
-        raise InvalidSetting(f"the layout must be one of {fields}, in this order, got {shown(layout, 100)}")
+        raise InvalidSetting(f"the layout must be one of {fields}, in this order, got {quoted(layout, 100)}")
     return layout
 
 

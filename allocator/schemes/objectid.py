@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from allocator.errors import InvalidId
-from allocator.schemes.checks import check_whole, shown
+from allocator.schemes.checks import check_whole, quoted
 from allocator.schemes.layout import moment
 
 SIZE = 12
@@ -49,7 +49,7 @@ def build(seconds: int, process: bytes, counter: int) -> bytes:
     check_whole("seconds", seconds, 0, MAX_SECONDS, InvalidId)
     check_whole("counter", counter, 0, MAX_COUNTER, InvalidId)
     if not isinstance(process, bytes) or len(process) != 5:
-        raise InvalidId(f"the process part is 5 bytes, got {shown(process, 60, ascii)}")
+        raise InvalidId(f"the process part is 5 bytes, got {quoted(process, 60, ascii)}")
     return seconds.to_bytes(4, "big") + process + counter.to_bytes(3, "big")
 
 

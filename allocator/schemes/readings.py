@@ -13,7 +13,7 @@ from datetime import datetime
 from uuid import UUID
 
 from allocator.errors import InvalidId, InvalidSetting
-from allocator.schemes.checks import MAX_ID, check_whole, shown
+from allocator.schemes.checks import MAX_ID, check_whole, quoted
 from allocator.schemes.encodings import BASE32
 from allocator.schemes.formats import FORMATS, Format, format_of
 from allocator.schemes.layout import moment
@@ -59,10 +59,10 @@ def inspect(
 ) -> Inspection:
     """Take an id apart; `now` is seconds since 1970. The epoch is in the scheme's own unit."""
     if scheme is not None and scheme not in SCHEMES:
-        raise InvalidSetting(f"scheme must be one of {', '.join(SCHEMES)}, got {shown(scheme, 40)}")
+        raise InvalidSetting(f"scheme must be one of {', '.join(SCHEMES)}, got {quoted(scheme, 40)}")
     if epoch is not None:
         check_whole("epoch", epoch, 0, MAX_ID)
-    text = (value if isinstance(value, str) else shown(value, form=str)).strip()
+    text = (value if isinstance(value, str) else quoted(value, form=str)).strip()
     if layout is None:
         readings = read_all(value, text, now, epoch)
     else:
@@ -122,7 +122,7 @@ def from_base32(text: str) -> int:
 
 def check_id(number: int) -> int:
     if not 1 <= number <= MAX_ID:
-        raise InvalidId(f"an id is 1 to {MAX_ID}, got {shown(number)}")
+        raise InvalidId(f"an id is 1 to {MAX_ID}, got {quoted(number)}")
     return number
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from allocator.errors import MaxValueWentBack, ShardMisconfigured
-from allocator.schemes.checks import MAX_ID, shown
+from allocator.schemes.checks import MAX_ID, quoted
 
 MAX_SHARDS = 1000
 
@@ -30,7 +30,7 @@ class Numbering:
             ("floor", self.floor, 1, MAX_ID),
         ):
             if type(value) is not int or not low <= value <= high:
-                raise ShardMisconfigured(f"{name} must be {low} to {high}, got {shown(value)}; see allocator_shard")
+                raise ShardMisconfigured(f"{name} must be {low} to {high}, got {quoted(value)}; see allocator_shard")
         return self
 
     def following(self, value: int) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from allocator.database.verbs import tokens
 from allocator.errors import InvalidSetting
 from allocator.rules.token import MAX_VALID, PREFIX, Token, digest_of
-from allocator.schemes.checks import shown
+from allocator.schemes.checks import quoted
 
 if TYPE_CHECKING:
     from allocator.database.store import Database
@@ -98,7 +98,7 @@ class Tokens:
 
 
 def none_such(number: int) -> InvalidSetting:
-    return InvalidSetting(f"there is no token {shown(number)}; see: allocator tokens list")
+    return InvalidSetting(f"there is no token {quoted(number)}; see: allocator tokens list")
 
 
 def expiry(now: datetime, days: float | None) -> datetime | None:

@@ -10,7 +10,7 @@ from typing import Any, Unpack, cast
 from allocator.aio import AsyncAllocator, Settings
 from allocator.backend import check_statement
 from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting
-from allocator.schemes.checks import shown
+from allocator.schemes.checks import quoted
 from allocator.sync import Allocator
 from allocator.testing.memory_backend import MemoryBackend
 from allocator.testing.supplies import AtOnce, MemoryMeteors, MemorySequence, MemorySnowflakes
@@ -56,7 +56,7 @@ class MemoryAllocator(Allocator):
         No id is lost: what is in memory is served afterwards.
         """
         if not isinstance(error, AllocatorError):
-            raise InvalidSetting(f"fail needs an AllocatorError, as DatabaseUnavailable('...'), got {shown(error)}")
+            raise InvalidSetting(f"fail needs an AllocatorError, as DatabaseUnavailable('...'), got {quoted(error)}")
         self._memory.failure = error
         return call_at_end(self.recover)
 
