@@ -16,7 +16,7 @@ from allocator.generators.column_default import of_a_row
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Supply
 from allocator.rules.failover import Margin
-from allocator.runtime.waiting import drawn_async, ended
+from allocator.runtime.waiting import ended, wait_for_async
 from allocator.schemes.checks import check_count
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.retry import Wait
@@ -90,7 +90,7 @@ class AsyncSequence(Uncopyable):
         """As `Sequence.reserve`. A cancelled call burns the block."""
         supply = self._supply
         start = partial(supply._start_reserve, count)
-        return await drawn_async(start, supply._background, supply._terms.timeout, supply._overdue)
+        return await wait_for_async(start, supply._background, supply._terms.timeout, supply._overdue)
 
     async def __aiter__(self) -> AsyncIterator[int]:
         """Ids without end: `async for id in sequence`. As of any generator, an error is its end."""
@@ -195,13 +195,13 @@ class AsyncAllocator(Uncopyable):
         """As `Allocator.ticket`. A cancelled call burns the ticket."""
         ids = self._allocator
         start = partial(ids._start_ticket, kind)
-        return await drawn_async(start, ids._background, ids._terms.timeout, ids._overdue)
+        return await wait_for_async(start, ids._background, ids._terms.timeout, ids._overdue)
 
     async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What blocking work brings within `timeout`; what it brings later is burnt."""
         ids = self._allocator
         start = partial(ids._background.submit, work, *args, **kwargs)
-        return await drawn_async(start, ids._background, ids._terms.timeout, ids._overdue)
+        return await wait_for_async(start, ids._background, ids._terms.timeout, ids._overdue)
 
     def sequence(self, tag: str) -> AsyncSequence:
         """The handle of one tag; not awaited, since nothing is asked of the database."""

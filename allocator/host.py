@@ -19,7 +19,7 @@ from allocator.generators.backend_protocol import Backend
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply
 from allocator.rules.hosts import Hosts
-from allocator.runtime.waiting import drawn_async
+from allocator.runtime.waiting import wait_for_async
 from allocator.schemes.layout import Layout
 from allocator.schemes.residues import Seen
 from allocator.schemes.snowflake import Lease, LeaseClaim
@@ -135,7 +135,7 @@ class Host(AsyncAllocator):
         """
         supply, ids = self._hosted.sequence(tag), self._hosted
         start = partial(supply._start_claim, size, seen, exact)
-        return await drawn_async(start, ids._background, ids._terms.timeout, supply._overdue)
+        return await wait_for_async(start, ids._background, ids._terms.timeout, supply._overdue)
 
     async def register_node(self) -> int:
         """A new node number, of the caller alone."""

@@ -21,7 +21,7 @@ from allocator.generators.supply import Supply, Terms
 from allocator.rules.failover import Margin, margin_of
 from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
-from allocator.runtime.waiting import drawn
+from allocator.runtime.waiting import wait_for
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import MAX_ID, check_seconds, check_tag, quoted
 from allocator.schemes.meteor import MeteorSettings
@@ -201,7 +201,7 @@ class Allocator(Uncopyable):
         and one that fails is left alone until it is back. Errors as of `next_id`, and `ShardMisconfigured`. The scheme
         is that of Flickr's ticket servers.
         """
-        return drawn(lambda: self._start_ticket(kind), self._background, self._terms.timeout, self._overdue)
+        return wait_for(lambda: self._start_ticket(kind), self._background, self._terms.timeout, self._overdue)
 
     def _start_ticket(self, kind: str) -> Future[int]:
         return self._background.submit(self._backend.ticket, check_tag(kind), monotonic() + self._terms.timeout)

@@ -17,7 +17,7 @@ from allocator.generators.backend_protocol import Backend
 from allocator.generators.column_default import check_each_row, check_not_held, of_a_row
 from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms
 from allocator.runtime.reentrancy import check_not_ending
-from allocator.runtime.waiting import drawn
+from allocator.runtime.waiting import wait_for
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import check_count, check_reserve, check_tag
 from allocator.schemes.residues import Seen, merged
@@ -110,7 +110,7 @@ class Sequence(Supply):
 
     def reserve(self, count: int) -> range:
         """One block of 1 to 10 million ids, claimed by this call: contiguous, or with shards of their step."""
-        return drawn(lambda: self._start_reserve(count), self._background, self._terms.timeout, self._overdue)
+        return wait_for(lambda: self._start_reserve(count), self._background, self._terms.timeout, self._overdue)
 
     def __iter__(self) -> Iterator[int]:
         """Ids without end: `for id in sequence`.
@@ -273,7 +273,6 @@ class Sequences(dict[str, Sequence]):
         self.renew()
 
     def renew(self) -> None:
-        """In a forked child."""
         self._lock = threading.RLock()
         self._failing: deque[tuple[float, Sequence]] = deque()
 

@@ -41,7 +41,7 @@ def result_of(future: Future[T], seconds: float) -> T:
     return future.result(seconds)
 
 
-def drawn(
+def wait_for(
     start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
 ) -> T:
     """The result of the work that `start` begins. What comes later than `seconds` is burnt."""
@@ -59,10 +59,10 @@ def drawn(
         # Forked while it waited, as in a signal handler: what came is the parent's.
 
 
-async def drawn_async(
+async def wait_for_async(
     start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
 ) -> T:
-    """As `drawn`, without blocking the loop."""
+    """As `wait_for`, without blocking the loop."""
     catch_up()
     while True:
         process, future = background.closed, start()
@@ -78,12 +78,12 @@ async def drawn_async(
 def pause(closed: threading.Event, seconds: float) -> None:
     """So many seconds; less, where `closed` is set and nobody else's loop would wait for that."""
     if awaited := bridge():
-        awaited(slept(seconds))
+        awaited(sleep_async(seconds))
     else:
         closed.wait(seconds)
 
 
-async def slept(seconds: float) -> None:
+async def sleep_async(seconds: float) -> None:
     import asyncio
 
     await asyncio.sleep(seconds)
@@ -94,12 +94,12 @@ async def ended(future: Future[Any], seconds: float) -> bool:
     import asyncio
 
     wrapped = asyncio.wrap_future(future)
-    wrapped.add_done_callback(look)
+    wrapped.add_done_callback(retrieve_error)
     done, _ = await asyncio.wait([wrapped], timeout=seconds)
     return bool(done)
 
 
-def look(future: asyncio.Future[Any]) -> None:
+def retrieve_error(future: asyncio.Future[Any]) -> None:
     """asyncio logs an error that nobody looked at, as of a call that was given up."""
     if not future.cancelled():
         future.exception()

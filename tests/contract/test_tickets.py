@@ -41,7 +41,7 @@ from allocator.database.verbs import shards as shard_rows
 from allocator.fleet.grow import Growth
 from allocator.rules import fleet_growth as rules
 from allocator.rules.fleet import Member, Shard
-from allocator.runtime.waiting import drawn
+from allocator.runtime.waiting import wait_for
 from allocator.schemes.ticket import Numbering
 
 on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb"], indirect=True)
@@ -1138,7 +1138,7 @@ def test_a_call_whose_time_is_over_names_the_last_error(tmp_path, count, late):
         shards = ids._backend._shards
         shards.fail(shards.handles[0], DatabaseUnavailable("connection refused"))
         with pytest.raises(DatabaseUnavailable) as found:
-            drawn(Future, ids._background, 0.0, ids._overdue)
+            wait_for(Future, ids._background, 0.0, ids._overdue)
 
     assert str(found.value) == f"{late} within 2 seconds; the last error: connection refused"
     assert str(found.value.__cause__) == "connection refused"

@@ -33,7 +33,7 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.runtime.iterators import LockedIterator, exhaust, iterator
-from allocator.runtime.waiting import drawn, drawn_async
+from allocator.runtime.waiting import wait_for, wait_for_async
 from allocator.runtime.worker_pool import THREADS, Background
 from allocator.schemes.residues import ALL
 from allocator.schemes.tag import Tag
@@ -594,7 +594,7 @@ def test_what_comes_after_a_fork_is_the_parents_and_is_asked_for_again():
         future.set_result(len(calls))
         return future
 
-    assert drawn(start, background, 1.0, AllocatorClosed) == 2
+    assert wait_for(start, background, 1.0, AllocatorClosed) == 2
     calls.clear()
-    asked = asyncio.run(drawn_async(start, background, 1.0, AllocatorClosed))
+    asked = asyncio.run(wait_for_async(start, background, 1.0, AllocatorClosed))
     assert asked == 2
