@@ -79,14 +79,14 @@ def backend_of(
     given = chosen(database, shards)
     if database is None and addresses(given[0]):
         raise InvalidSetting("shards are databases; the addresses of a service stand in first place, several as a list")
-    named = addresses(database)
-    if not named:
+    urls = addresses(database)
+    if not urls:
         if token is not None:
             raise InvalidSetting("a token is for a service, whose address begins with https:// or http://")
         return fleet_of(given, background, fleet, statement, timeout, shard_hosts)
     if fleet is not None or statement is not None or shard_hosts:
         raise InvalidSetting("fleet, tickets and shard_hosts are settings of the service, which has the databases")
-    return Service(Servers(named, token, timeout))
+    return Service(Servers(urls, token, timeout))
 
 
 def chosen(database: Any, shards: Iterable[Any] | None) -> list[Any]:

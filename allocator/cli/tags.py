@@ -11,7 +11,7 @@ from allocator.cli.options import fleet_options, open_allocator, options
 from allocator.cli.output import show, table
 from allocator.errors import AllocatorError
 from allocator.remote.wire import tag_to_json
-from allocator.rules.failover import Margin, told
+from allocator.rules.failover import Margin, public_margin
 from allocator.schemes.checks import JAVASCRIPT_MAX_ID
 from allocator.schemes.tag import Tag
 
@@ -146,4 +146,5 @@ def table_of(found: list[Tag]) -> str:
 
 def to_row(tag: Tag) -> tuple[str, ...]:
     used = f"{100 * tag.max_value / tag.limit:.2f}%"
-    return (tag.name, str(tag.max_value), str(tag.step), str(tag.max_step), str(tag.limit), str(told(tag.margin)), used)
+    settings = (tag.max_value, tag.step, tag.max_step, tag.limit, public_margin(tag.margin))
+    return (tag.name, *map(str, settings), used)

@@ -15,7 +15,7 @@ from allocator.database.connection import Runner
 from allocator.database.verbs import failover, nodes, segments, servers, shards
 from allocator.errors import DatabaseUnavailable, LeaseLost, ShardMisconfigured
 from allocator.rules.fleet_growth import LEAD
-from allocator.rules.node_failover import Ground, begin_of_lease, has_moved, moved, nodes_left_out
+from allocator.rules.node_failover import Failover, begin_of_lease, has_moved, moved, nodes_left_out
 from allocator.schemes.layout import Layout
 from allocator.schemes.leases import Worker, check_same, choose_worker
 from allocator.schemes.snowflake import Lease, LeaseClaim
@@ -42,14 +42,14 @@ class Numbers(Runner):
 
     # -- what may be forgotten
 
-    def ground(self) -> Ground:
+    def failover(self) -> Failover:
         """What is kept clear here, written down first where the database has moved since somebody looked."""
         for _ in range(ATTEMPTS):
             found = self.run(failover.fetch)
             here = self.run(servers.fetch_run, found.run if found else "")
             server = self.run(servers.fetch_home)
             if found is None:
-                self.run(failover.add, Ground(server, here.epoch))
+                self.run(failover.add, Failover(server, here.epoch))
                 continue
             away = has_moved(found, server, here)
             fresh = moved(found, server, here, time_ns() // 1_000_000, self._leased_until() if away else 0)
@@ -60,14 +60,14 @@ class Numbers(Runner):
 
     def upgrade_schema(self) -> None:
         super().upgrade_schema()
-        self.ground()  # or what is forgotten first would be forgotten with the row
+        self.failover()  # or what is forgotten first would be forgotten with the row
         self.run(segments.begin_run)
 
     def begin_above(self, value: int) -> None:
         """Tags that are made by their first use go on above this, as on the other shards of a fleet."""
-        ground = self.ground()
-        if ground.first_value < value:
-            self.run(failover.move, ground, ground._replace(first_value=value))
+        state = self.failover()
+        if state.first_value < value:
+            self.run(failover.move, state, state._replace(first_value=value))
 
     def _leased_until(self) -> int:
         return max((worker.until for worker in self.run(nodes.fetch_workers)), default=0)
@@ -79,9 +79,9 @@ class Numbers(Runner):
         self._check_numbers()
         now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
         for _ in range(ATTEMPTS):
-            ground = self.ground()
+            state = self.failover()
             number = self.run(nodes.register, *identity(), our_version(), now)
-            if self.ground() == ground:
+            if self.failover() == state:
                 return number
         raise DatabaseUnavailable("the database moved from server to server while a node was registered; try again")
 
@@ -92,8 +92,8 @@ class Numbers(Runner):
             return self._renewed(claim.lease, claim.until)
         self._check_numbers()
         for _ in range(ATTEMPTS):
-            ground = self.ground()
-            begin = begin_of_lease(ground, claim.now, claim.until)
+            state = self.failover()
+            begin = begin_of_lease(state, claim.now, claim.until)
             found = self.run(nodes.fetch_workers)
             chosen = choose_worker(found, layout, epoch, claim.now, randbelow(1 << 16))
             number = chosen if isinstance(chosen, int) else chosen.number
@@ -103,7 +103,7 @@ class Numbers(Runner):
                 ours = self.run(nodes.add_worker, fresh)
             else:
                 ours = self.run(nodes.take_worker, chosen, fresh)
-            if ours and self.ground() == ground:
+            if ours and self.failover() == state:
                 check_same(self.run(nodes.fetch_workers), layout, epoch)  # two formats may begin at one moment
                 return Lease(number, fresh.holder, begin, until)  # a worker is chosen only after its lease ended
         raise DatabaseUnavailable("every worker that was free was leased by another process first; try again")
@@ -112,7 +112,7 @@ class Numbers(Runner):
         """A lease from before the database moved may be another's: that it was taken over may be forgotten here."""
         if not self.run(nodes.renew_worker, lease.number, lease.holder, until):
             raise LeaseLost(f"worker {lease.number} was leased by another process meanwhile")
-        if lease.since < self.ground().leases_from_ms:  # looked at afterwards: it may have moved while we renewed
+        if lease.since < self.failover().leases_from_ms:  # looked at afterwards: it may have moved while we renewed
             raise LeaseLost(f"worker {lease.number} may have been leased by another process before the database moved")
         return replace(lease, until=until)
 

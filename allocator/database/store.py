@@ -53,9 +53,9 @@ class Database(Numbers):
 
     def _made(self, template: Tag) -> Tag | None:
         """Made by its first use, where nobody has said that it is new: it may have been here, and be forgotten."""
-        ground = self.ground()
-        self.run(segments.create, starting_after(template, ground.first_value))
-        if (later := self.ground()) != ground:
+        state = self.failover()
+        self.run(segments.create, starting_after(template, state.first_value))
+        if (later := self.failover()) != state:
             self.run(segments.change, template.name, {"max_value": later.first_value})
         return self.run(segments.fetch, template.name)
 

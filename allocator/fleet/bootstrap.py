@@ -148,14 +148,14 @@ class Opening:
         if not self._is_alone or any(row.numbering.step > 1 for row in found):
             return
         (one,) = self._all
-        if told := one.database.run(servers.fetch_numbering):
+        if numbering := one.database.run(servers.fetch_numbering):
             log.warning(
                 "%s has auto_increment_offset = %d and auto_increment_increment = %d, as one of %d servers, and no "
                 "other is known here: each would give the same tickets. Make the others shards: allocator shards add",
                 one.where,
-                told.offset,
-                told.step,
-                told.step,
+                numbering.offset,
+                numbering.step,
+                numbering.step,
             )
 
     # -- a new fleet

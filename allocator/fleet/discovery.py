@@ -34,7 +34,7 @@ class Found:
         return self.database.address.shown
 
     @property
-    def told(self) -> str:
+    def url(self) -> str:
         return self.database.address.told
 
     def change(self, decide: Callable[..., Shard | None], *args: Any, tags: Sequence[Tag] = ()) -> Shard:
@@ -57,7 +57,7 @@ class Found:
         return self.error is None and (self.row is None or serves(self.row, self.server))
 
 
-class Roster:
+class Discovery:
     """Of the fleet that `databases` belong to; shards that are not among them are reached as these are."""
 
     def __init__(self, databases: Sequence[Database]) -> None:
@@ -78,7 +78,7 @@ class Roster:
         First those that are given: a shard may have another name here than in the rows of the others.
         """
         databases = {database.address.told: database for database in [*self._given, *self._opened]}
-        found = [look(one, len(databases) > 1) for told, one in databases.items() if told not in self._without]
+        found = [look(one, len(databases) > 1) for url, one in databases.items() if url not in self._without]
         while member := unknown(found, self._without):
             found.append(look(self._sibling(member.url)))
         rows = [(one.where, one.row) for one in found if one.row]
@@ -101,7 +101,7 @@ class Roster:
         for one in found:
             if one.row is not None and not one.row.joining:
                 check_usable(one.where, one.row, one.server)
-            if one.row is None and (newcomers or not rows or one.told in needed):
+            if one.row is None and (newcomers or not rows or one.url in needed):
                 raise one.error or ShardMisconfigured(
                     f"{one.where} is no shard; if it was one, its row of allocator_shard is lost, and must be "
                     "restored; if not, add a database to it or draw a ticket from it first"
@@ -142,7 +142,7 @@ def look(database: Database, several: bool = False) -> Found:
 
 def unknown(found: Sequence[Found], without: Collection[str]) -> Member | None:
     """One that is named and was not looked at."""
-    known = {one.row.key for one in found if one.row} | {one.told for one in found} | {*without}
+    known = {one.row.key for one in found if one.row} | {one.url for one in found} | {*without}
     named = (member for one in found for member in listed(one.row))
     return next((member for member in named if not {member.key, member.url} & known), None)
 

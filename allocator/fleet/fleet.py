@@ -20,8 +20,8 @@ from allocator.schemes.tag import Tag
 
 T = TypeVar("T")
 
-MOST = 0.9
-"""Of the timeout, for a claim of segments: its caller should learn why it failed before it gives up."""
+PART_OF_TIMEOUT = 0.9
+"""For a claim of segments: its caller should learn why it failed before it gives up."""
 
 OF_ONE_DATABASE = (
     "open_segment",
@@ -110,7 +110,7 @@ class Fleet:
         return self.lead().lease_worker(claim, layout, epoch)
 
     def _end(self) -> float:
-        return monotonic() + MOST * self._timeout
+        return monotonic() + PART_OF_TIMEOUT * self._timeout
 
     def _on_a_shard(self, act: Callable[[Handle], T], end: float, faults: tuple[type[AllocatorError], ...]) -> T:
         """Act on the next shard; where it fails by its own fault, on another one, until `end`."""

@@ -11,7 +11,7 @@ from allocator.database.store import Database
 from allocator.database.verbs import shards
 from allocator.errors import ShardMisconfigured
 from allocator.fleet.bootstrap import Opening
-from allocator.fleet.discovery import Found, Roster, lead_of, look
+from allocator.fleet.discovery import Discovery, Found, lead_of, look
 from allocator.fleet.tags import tags_of
 from allocator.rules import fleet_growth
 from allocator.rules.fleet import BEGUN, JOINING, Member, Shard, Target, listed, newer_place, places
@@ -23,7 +23,7 @@ ATTEMPTS = 100
 """How often to look again at what another command changes meanwhile."""
 
 
-class Growth(Roster):
+class Growth(Discovery):
     """Of the fleet that `databases` belong to."""
 
     def begin(self) -> None:
@@ -77,10 +77,10 @@ class Growth(Roster):
         rows = [one.row for one in found.values() if one.row]
         named = {member.url: member for row in rows for member in listed(row)}
         lost = {}
-        for told, database in self._without.items():
-            if told not in named:
+        for url, database in self._without.items():
+            if url not in named:
                 raise ShardMisconfigured(f"{database.address.shown} is no shard; there are {', '.join(sorted(named))}")
-            member = lost[named[told].key] = named[told]
+            member = lost[named[url].key] = named[url]
             if any(one.key == member.key and one.offset == LEAD for row in rows for one in row.members):
                 raise ShardMisconfigured(
                     f"{database.address.shown} is shard {LEAD}, which alone numbers nodes, leases workers and keeps "
@@ -137,7 +137,7 @@ class Growth(Roster):
         target = self._turn(lead, old, lead.row.target, headroom, lost, above or 0)
         if places(target.members) != places(lead.row.target.members):
             raise Again  # one was added before the decision
-        first_value = max(one.database.ground().first_value for one in old)
+        first_value = max(one.database.failover().first_value for one in old)
         tags = tags_of(one.database for one in old)  # all old shards are fenced, so that nobody claims more
         for member in coming:
             found[member.key].database.begin_above(first_value)
@@ -161,7 +161,7 @@ class Growth(Roster):
         if behind and not (lead.target and lead.target.turning):
             serving = [one.database for one in found.values() if one.row and not one.row.joining]
             tags = tags_of(serving)
-            first_value = max(database.ground().first_value for database in serving)
+            first_value = max(database.failover().first_value for database in serving)
             for one in behind:
                 one.database.begin_above(first_value)
                 one.change(fleet_growth.followed, lead, tags=tags)
@@ -209,7 +209,7 @@ class Growth(Roster):
 
     def _level(self, old: Sequence[Found], target: Target, above: int) -> None:
         """Let each old shard know how far the tags of all are claimed: any of them may be lost after the turn."""
-        first_value = max(above, *(one.database.ground().first_value for one in old))
+        first_value = max(above, *(one.database.failover().first_value for one in old))
         tags = [
             replace(tag, max_value=max(tag.max_value, min(above, tag.limit)))
             for tag in tags_of(one.database for one in old)
@@ -258,7 +258,7 @@ class Growth(Roster):
                 "shards: say above which number nothing was given out, with: --above N"
             )
         floor = max(above or 0, max(one.greatest() for one in found) + headroom * len(found)) + 1
-        key, url = here.row.key, here.told
+        key, url = here.row.key, here.url
         epoch = 1 + max(m.epoch for one in found if one.row for m in one.row.members if m.key == key)
         row: Shard = here.database.run(
             shards.change,

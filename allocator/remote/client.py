@@ -28,7 +28,7 @@ from allocator.remote.wire import (
     ticket_from_json,
     whole,
 )
-from allocator.rules.failover import told
+from allocator.rules.failover import public_margin
 from allocator.schemes.checks import check_tag
 from allocator.schemes.layout import Layout
 from allocator.schemes.residues import Seen, is_outgrown, lane_of, mark
@@ -190,7 +190,7 @@ class Service:
             "limit": tag.limit,
             "start_after": tag.max_value,
         }
-        form["margin"] = str(told(tag.margin))
+        form["margin"] = str(public_margin(tag.margin))
         return self.put_tag(tag.name, form, {"If-None-Match": "*"})
 
     def put_tag(self, name: str, form: Mapping[str, object], headers: Mapping[str, str]) -> Tag:

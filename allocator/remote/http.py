@@ -37,8 +37,8 @@ CONNECTIONS = 8
 PIECE = 65_536
 MAX_SHOWN = 1000
 """Characters of what a server says that stand in a message."""
-MOST = 0.9
-"""Of the timeout, for all servers together: the caller should learn why it failed before it gives up."""
+PART_OF_TIMEOUT = 0.9
+"""For all servers together: the caller should learn why it failed before it gives up."""
 
 OF_THE_SERVER = (AllocatorClosed, DatabaseRefused, SchemaDamaged, SchemaOutOfDate, ShardMisconfigured)
 """Troubles of one server, for which another one is tried, and the same one again later."""
@@ -107,7 +107,7 @@ class Servers:
 
         An answer that `read` refuses is dropped as a whole, and the next server is asked.
         """
-        end = monotonic() + MOST * (self._timeout if timeout is None else timeout)
+        end = monotonic() + PART_OF_TIMEOUT * (self._timeout if timeout is None else timeout)
         query = "&".join(f"{name}={quote(value)}" for name, value in (fields or {}).items())
         target = f"{path}?{query}" if query else path
         order = [*range(self._first, len(self._addresses)), *range(self._first)]
@@ -238,7 +238,7 @@ def reason(error: BaseException) -> str:
     return f"{type(inner).__name__}: {printable(str(inner).rpartition(': ')[2])}"
 
 
-def printable(said: object) -> str:
+def printable(value: object) -> str:
     """What a server says, for messages and logs: of a bounded length, without control characters."""
-    text = str(said)[:MAX_SHOWN]
+    text = str(value)[:MAX_SHOWN]
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

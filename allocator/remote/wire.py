@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocator.errors import InvalidSetting
-from allocator.rules.failover import Margin, margin_of, told
+from allocator.rules.failover import Margin, margin_of, public_margin
 from allocator.schemes.checks import MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.readings import Inspection
 from allocator.schemes.residues import Lane, Seen
@@ -65,7 +65,7 @@ def tag_to_json(tag: Tag) -> dict[str, object]:
         "step": tag.step,
         "max_step": tag.max_step,
         "limit": str(tag.limit),
-        "margin": str(told(tag.margin)),
+        "margin": str(public_margin(tag.margin)),
     }
 
 

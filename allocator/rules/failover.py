@@ -80,7 +80,7 @@ def margin_of(value: object, max_step: int, limit: int = MAX_ID) -> int:
     return check_whole("margin", value, 0, MAX_ID)
 
 
-def told(margin: int) -> Margin:
+def public_margin(margin: int) -> Margin:
     return "refuse" if margin == REFUSE else margin
 
 
@@ -107,8 +107,8 @@ def is_of(run: str, server: str) -> bool:
 
 
 def start_of(run: str) -> int:
-    told = run.partition("-")[2]
-    return int(told) if told.isdecimal() else 0
+    start = run.partition("-")[2]
+    return int(start) if start.isdecimal() else 0
 
 
 def cross(tag: Tag, here: Here) -> Crossing:

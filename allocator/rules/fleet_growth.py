@@ -179,11 +179,11 @@ def trusted(shard: Shard, floor: int) -> Shard:
 def moved(shard: Shard, key: str, url: str, epoch: int) -> Shard:
     """Knowing where another shard, or this one, goes on."""
 
-    def told(members: tuple[Member, ...]) -> tuple[Member, ...]:
+    def replaced(members: tuple[Member, ...]) -> tuple[Member, ...]:
         return tuple(replace(one, url=url, epoch=epoch) if one.key == key else one for one in members)
 
-    target = replace(shard.target, members=told(shard.target.members)) if shard.target else None
-    return later(shard, members=told(shard.members), target=target)
+    target = replace(shard.target, members=replaced(shard.target.members)) if shard.target else None
+    return later(shard, members=replaced(shard.members), target=target)
 
 
 def within(floor: int, step: int) -> int:

@@ -25,7 +25,7 @@ LEASES = 5
 """So many of the longer ones that a process may have."""
 
 
-class Ground(NamedTuple):
+class Failover(NamedTuple):
     """The row of `allocator_epoch`.
 
     server, run: where it was written; a run ends with a restart, a server stays the same.
@@ -49,9 +49,9 @@ def nodes_left_out(at: int) -> int:
     return NODES_LEFT_OUT + at % SECONDS
 
 
-def begin_of_lease(ground: Ground, now_ms: int, until_ms: int) -> int:
+def begin_of_lease(state: Failover, now_ms: int, until_ms: int) -> int:
     """The first millisecond of a lease that is asked for from now until then."""
-    return max(now_ms, ground.leases_from_ms + further(until_ms - now_ms) if ground.leases_from_ms else 0)
+    return max(now_ms, state.leases_from_ms + further(until_ms - now_ms) if state.leases_from_ms else 0)
 
 
 def further(span_ms: int) -> int:
@@ -59,17 +59,17 @@ def further(span_ms: int) -> int:
     return max(0, LEASES * span_ms - LEASES_LEFT_OUT_MS)
 
 
-def most_ahead(ground: Ground, span_ms: int) -> int:
+def most_ahead(state: Failover, span_ms: int) -> int:
     """How far ahead of the clock a process may be that leases for so long here, in milliseconds."""
-    return ground.leases_ahead_ms + further(span_ms) if ground.leases_from_ms else 0
+    return state.leases_ahead_ms + further(span_ms) if state.leases_from_ms else 0
 
 
-def has_moved(before: Ground, server: str, here: Here) -> bool:
+def has_moved(before: Failover, server: str, here: Here) -> bool:
     """Whether the newest nodes and leases may be forgotten here."""
     return not here.same or server != before.server
 
 
-def moved(before: Ground, server: str, here: Here, now_ms: int, leased_until_ms: int = 0) -> Ground:
+def moved(before: Failover, server: str, here: Here, now_ms: int, leased_until_ms: int = 0) -> Failover:
     """The row as it should be here; the same where nothing has changed.
 
     leased_until_ms: the end of the latest lease that is known. Whoever leased since the last move is ahead of the
@@ -82,7 +82,7 @@ def moved(before: Ground, server: str, here: Here, now_ms: int, leased_until_ms:
         row = Tag("first", first_value, margin=DEFAULT_MARGIN)
         first_value += left_out(row, DEFAULT_MARGIN, now_ms // 1000)
     if not has_moved(before, server, here):
-        return Ground(server, here.epoch, first_value, before.leases_from_ms, before.leases_ahead_ms)
+        return Failover(server, here.epoch, first_value, before.leases_from_ms, before.leases_ahead_ms)
     latest = max(leased_until_ms, now_ms + before.leases_ahead_ms)
     leases_from = max(before.leases_from_ms, latest + LEASES_LEFT_OUT_MS)
-    return Ground(server, here.epoch, first_value, leases_from, leases_from - now_ms)
+    return Failover(server, here.epoch, first_value, leases_from, leases_from - now_ms)

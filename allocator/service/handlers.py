@@ -130,7 +130,7 @@ class Ids:
         return json_response(lease_to_json(await self.ids.lease_worker(claim, form["layout"], form["epoch"])))
 
     def _most_ahead(self) -> int:
-        return most_ahead(self.ids.databases.lead().ground(), MAX_LEASE)
+        return most_ahead(self.ids.databases.lead().failover(), MAX_LEASE)
 
     async def inspect(self, asked: Asked) -> Response:
         """An id, taken apart."""

@@ -241,7 +241,7 @@ def test_processes_that_see_the_move_at_one_moment_leave_nodes_out_once(fresh, m
 
         def meanwhile(*said) -> None:
             while others:
-                others.pop().ground()
+                others.pop().failover()
             move(*said)
 
         monkeypatch.setattr(failover, "move", meanwhile)

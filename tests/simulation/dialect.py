@@ -12,7 +12,7 @@ from allocator.database.verbs.claims import Wanted
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.rules.failover import Crossing, Here, plain
 from allocator.rules.fleet import Shard
-from allocator.rules.node_failover import Ground
+from allocator.rules.node_failover import Failover
 from allocator.schemes.leases import Worker
 from allocator.schemes.residues import Lane
 from allocator.schemes.tag import Tag
@@ -107,19 +107,19 @@ class GroundVerbs:
     def servers_fetch_home(self, connection: Connection) -> str:
         return connection.perform(lambda view: view.here.rpartition("-")[0])
 
-    def failover_fetch(self, connection: Connection) -> Ground | None:
+    def failover_fetch(self, connection: Connection) -> Failover | None:
         return connection.perform(lambda view: view.get(GROUND, 1))
 
-    def failover_add(self, connection: Connection, fresh: Ground) -> None:
+    def failover_add(self, connection: Connection, fresh: Failover) -> None:
         connection.perform(lambda view: self._change(view, None, fresh))
 
-    def failover_move(self, connection: Connection, before: Ground, fresh: Ground, nodes: int = 0) -> None:
+    def failover_move(self, connection: Connection, before: Failover, fresh: Failover, nodes: int = 0) -> None:
         connection.perform(lambda view: self._change(view, before, fresh, nodes))
 
     @staticmethod
-    def _change(view: View, before: Ground | None, fresh: Ground, nodes: int = 0) -> None:
+    def _change(view: View, before: Failover | None, fresh: Failover, nodes: int = 0) -> None:
         if view.lock(GROUND, 1) and view.lock(NODE, "last"):
-            now: Ground | None = view.get(GROUND, 1)
+            now: Failover | None = view.get(GROUND, 1)
             if (now and now[:2]) == (before and before[:2]):
                 view.put(GROUND, 1, fresh)
                 view.put(NODE, "last", (view.get(NODE, "last") or 0) + nodes)

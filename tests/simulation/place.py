@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from allocator.rules.fleet import Member, Shard
-from allocator.rules.node_failover import Ground
+from allocator.rules.node_failover import Failover
 from allocator.schemes.residues import Lane
 from allocator.schemes.ticket import Numbering
 from simulation.clocks import BEGIN
@@ -40,7 +40,7 @@ class Place:
         self.server.commit_first(self._first(Lane(offset, shards)))
 
     def _first(self, lane: Lane) -> Rows:
-        rows: Rows = {(GROUND, 1): Ground(self.server.name, self.server.run)}
+        rows: Rows = {(GROUND, 1): Failover(self.server.name, self.server.run)}
         for name, tag in zip(self.world.tags, self.world.plan.tags, strict=True):
             if tag.is_new:
                 continue

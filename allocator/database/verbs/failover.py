@@ -6,20 +6,20 @@ from sqlalchemy import Connection, select, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.tables import epoch
-from allocator.rules.node_failover import Ground
+from allocator.rules.node_failover import Failover
 
 
-def fetch(connection: Connection, dialect: Dialect) -> Ground | None:
-    rows = connection.execute(select(*(epoch.c[name] for name in Ground._fields))).all()
-    return Ground(*rows[0]) if rows else None
+def fetch(connection: Connection, dialect: Dialect) -> Failover | None:
+    rows = connection.execute(select(*(epoch.c[name] for name in Failover._fields))).all()
+    return Failover(*rows[0]) if rows else None
 
 
-def add(connection: Connection, dialect: Dialect, fresh: Ground) -> None:
+def add(connection: Connection, dialect: Dialect, fresh: Failover) -> None:
     """Write the first row, unless somebody else just did."""
     connection.execute(dialect.insert_missing(epoch), {"id": 1, **fresh._asdict()})
 
 
-def move(connection: Connection, dialect: Dialect, before: Ground, fresh: Ground, nodes: int = 0) -> None:
+def move(connection: Connection, dialect: Dialect, before: Failover, fresh: Failover, nodes: int = 0) -> None:
     """Write a row over another, and leave so many node numbers out; nothing if it is not that one any more.
 
     As one: of several processes that see that the database has moved, one alone leaves numbers out. How many is

@@ -15,7 +15,7 @@ from allocator.database.store import Database
 from allocator.database.verbs import nodes
 from allocator.doctor import examine
 from allocator.errors import AccessDenied, AllocatorError, InvalidId, InvalidSetting
-from allocator.fleet.discovery import Found, Roster, state_of
+from allocator.fleet.discovery import Discovery, Found, state_of
 from allocator.generators.inspect_id import inspect_id
 from allocator.rules.findings import Finding
 from allocator.rules.hosts import Hosts
@@ -158,9 +158,9 @@ class Fleet:
 
 def read_fleet(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> Fleet:
     """On connections of its own. Blocking."""
-    roster = Roster([Database(url, timeout, shard_hosts=shard_hosts) for url in urls])
+    discovery = Discovery([Database(url, timeout, shard_hosts=shard_hosts) for url in urls])
     try:
-        shards = roster.shards()
+        shards = discovery.shards()
         lead = next((one.database for one in shards if not one.error and is_lead(one)), None)
         numbered = lead.run(nodes.fetch_newest, NODES) if lead else []
         workers = lead.run(nodes.fetch_workers) if lead else []
@@ -168,7 +168,7 @@ def read_fleet(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> 
     except AllocatorError as error:
         return Fleet([], [], [], error)
     finally:
-        roster.close()
+        discovery.close()
 
 
 def is_lead(shard: Found) -> bool:

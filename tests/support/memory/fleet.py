@@ -9,7 +9,7 @@ from typing import Any
 
 from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable
 from allocator.rules.fleet import BEGUN, Shard
-from allocator.rules.node_failover import Ground
+from allocator.rules.node_failover import Failover
 from allocator.schemes.residues import ALL, Lane
 from allocator.schemes.tag import Tag
 
@@ -42,9 +42,9 @@ class MemoryShard:
     def cross_all(self) -> None:
         """Memory is never another run."""
 
-    def ground(self) -> Ground:
+    def failover(self) -> Failover:
         self.answer()
-        return Ground("", "", self.first_value)
+        return Failover("", "", self.first_value)
 
     def begin_above(self, value: int) -> None:
         self.answer()

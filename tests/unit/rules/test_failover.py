@@ -7,11 +7,21 @@ from dataclasses import replace
 import pytest
 
 from allocator import InvalidSetting, ServerReplaced, Tag
-from allocator.rules.failover import LINE_FROM, REFUSE, Here, cross, margin_of, one_of_several, plain, repaired, told
+from allocator.rules.failover import (
+    LINE_FROM,
+    REFUSE,
+    Here,
+    cross,
+    margin_of,
+    one_of_several,
+    plain,
+    public_margin,
+    repaired,
+)
 from allocator.rules.node_failover import (
     LEASES_LEFT_OUT_MS,
     NODES_LEFT_OUT,
-    Ground,
+    Failover,
     begin_of_lease,
     moved,
     nodes_left_out,
@@ -135,7 +145,7 @@ def test_the_usual_margin_is_a_thousand_of_the_greatest_claims_and_a_billion_at_
     assert margin_of(None, 10) == 10**9
     assert margin_of(None, 100_000_000) == 10**11
     assert margin_of("refuse", 10) == REFUSE
-    assert told(margin_of("refuse", 10)) == "refuse"
+    assert public_margin(margin_of("refuse", 10)) == "refuse"
 
 
 def test_a_low_limit_has_room_for_several_and_never_less_than_the_greatest_claim():
@@ -162,28 +172,28 @@ def test_repair_goes_above_what_is_said_or_leaves_the_margin_out_again():
 
 
 def test_a_restart_sets_leases_off_and_another_server_the_beginning_of_tags_too():
-    before = Ground("server", "run")
+    before = Failover("server", "run")
     restarted = moved(before, "server", plain("run", "run2"), 5)
     replaced = moved(restarted, "server2", plain("run2", "run3"), 7)
 
     assert moved(before, "server", plain("run", "run"), 5) == before
-    assert restarted == Ground("server", "run2", 0, 5 + LEASES_LEFT_OUT_MS, LEASES_LEFT_OUT_MS)
-    assert replaced == Ground("server2", "run3", 10**9, 7 + 2 * LEASES_LEFT_OUT_MS, 2 * LEASES_LEFT_OUT_MS)
+    assert restarted == Failover("server", "run2", 0, 5 + LEASES_LEFT_OUT_MS, LEASES_LEFT_OUT_MS)
+    assert replaced == Failover("server2", "run3", 10**9, 7 + 2 * LEASES_LEFT_OUT_MS, 2 * LEASES_LEFT_OUT_MS)
     assert moved(replaced, "server3", plain("run3", "run4"), 0).first_value == 2 * 10**9
 
 
 def test_a_lease_begins_behind_every_one_that_may_be_forgotten():
     hour = 3_600_000
-    ground = Ground("server", "run", 0, 5000 + LEASES_LEFT_OUT_MS)
+    state = Failover("server", "run", 0, 5000 + LEASES_LEFT_OUT_MS)
 
-    assert begin_of_lease(Ground("server", "run"), 5000, 5000 + hour) == 5000
-    assert begin_of_lease(ground, 5000, 65_000) == 5000 + LEASES_LEFT_OUT_MS
-    assert begin_of_lease(ground, 5000, 5000 + hour) == 5000 + 5 * hour
-    assert begin_of_lease(ground, 10**7, 10**7 + 60_000) == 10**7
+    assert begin_of_lease(Failover("server", "run"), 5000, 5000 + hour) == 5000
+    assert begin_of_lease(state, 5000, 65_000) == 5000 + LEASES_LEFT_OUT_MS
+    assert begin_of_lease(state, 5000, 5000 + hour) == 5000 + 5 * hour
+    assert begin_of_lease(state, 10**7, 10**7 + 60_000) == 10**7
 
 
 def test_leases_begin_behind_those_that_were_leased_since_the_move_before_and_may_be_forgotten_too():
-    first = moved(Ground("server", "run"), "server", plain("run", "run2"), 1_000)
+    first = moved(Failover("server", "run"), "server", plain("run", "run2"), 1_000)
     until = first.leases_from_ms + 60_000
     at_once = moved(first, "server", plain("run2", "run3"), 1_001)
     much_later = moved(first, "server", plain("run2", "run3"), 10**9, leased_until_ms=10**9 + until)
@@ -194,7 +204,7 @@ def test_leases_begin_behind_those_that_were_leased_since_the_move_before_and_ma
 
 def test_leases_begin_behind_those_of_processes_that_an_earlier_move_has_set_ahead():
     """An old backup knows of none of them: they began five minutes ahead, and are renewed from there."""
-    first = moved(Ground("server", "run"), "server", plain("run", "run2"), 1_000)
+    first = moved(Failover("server", "run"), "server", plain("run", "run2"), 1_000)
     day = 86_400_000
     forgotten = day + LEASES_LEFT_OUT_MS + 60_000
 
