@@ -15,7 +15,6 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from allocator.service.settings import FIGURES
-from allocator.service.sources import Source
 
 MAX_TAGS = 1000
 OTHERS = "(others)"
@@ -75,9 +74,6 @@ class Figures:
         if more:
             self._told[scheme, tag] = total
             self.ids.labels(scheme, self.series(tag)).inc(more)
-
-    def count_draw(self, source: Source) -> None:
-        self.count(source.scheme, source.tag, source.given)
 
     def count_all(self, scheme: str, totals: Mapping[str, int]) -> None:
         for tag, total in list(totals.items()):

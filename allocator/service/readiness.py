@@ -64,14 +64,15 @@ class Watch:
     def look(self) -> None:
         figures, service = self._figures, self._service
         for source in service.sources.all():
-            figures.count_draw(source)
+            figures.count(source.scheme, source.tag, source.given)
         figures.count_all("block", service.sequences.blocks)
         figures.count_all("ticket", service.tickets)
         self._look_at_memory()
         for number, error in enumerate(self._ids.databases.troubles(), 1):
             alone = self._book.failure is not None and self._ids.databases.is_alone
             figures.shards.labels(str(number)).set(int(error is None and not alone))
-        self._look_at_lease()
+        if lease := self._ids.lease:
+            figures.lease.labels(str(lease.number)).set(max(0.0, lease.until / 1000 - time()))
         figures.ready.set(int(self.trouble() is None))
 
     def _look_at_memory(self) -> None:
@@ -94,11 +95,6 @@ class Watch:
         for source in self._service.sources.tags.values():
             used, source.counted = source.given - source.counted, source.given
             source.rate += (used / passed - source.rate) * SMOOTHING
-
-    def _look_at_lease(self) -> None:
-        lease = self._ids.lease
-        if lease is not None:
-            self._figures.lease.labels(str(lease.number)).set(max(0.0, lease.until / 1000 - time()))
 
     def trouble(self) -> str | None:
         """Why ids cannot be served for the next seconds; None when they can, with the database or without.

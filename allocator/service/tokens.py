@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from allocator.database.verbs import tokens
 from allocator.errors import InvalidSetting
@@ -15,6 +15,8 @@ from allocator.schemes.checks import quoted
 
 if TYPE_CHECKING:
     from allocator.database.store import Database
+
+T = TypeVar("T")
 
 RANDOM_BYTES = 32
 MAX_DAYS = 36_500
@@ -51,8 +53,7 @@ class Tokens:
                 f"{len(valid)} tokens are called {name!r}, and {MAX_VALID} may be valid at a time; revoke the one that "
                 f"was replaced, with: allocator tokens revoke {oldest}"
             )
-        database = self._checked()
-        database.run(tokens.add, fresh)
+        self._run(tokens.add, fresh)
         number = next(token.number for token in self.list() if token.digest == digest)
         return secret, replace(fresh, number=number)
 
@@ -63,13 +64,12 @@ class Tokens:
 
     def list(self) -> list[Token]:
         """Those that were not revoked, oldest first; some may have expired."""
-        database = self._checked()
-        return database.run(tokens.fetch_all)
+        return self._run(tokens.fetch_all)
 
-    def _checked(self) -> Database:
+    def _run(self, verb: Callable[..., T], *arguments: Any) -> T:
         database = self._database()
         database.check_schema()
-        return database
+        return database.run(verb, *arguments)
 
     @property
     def shown(self) -> str:
@@ -78,8 +78,7 @@ class Tokens:
 
     def were_made(self) -> bool:
         """Whether any was ever made, also one that was revoked since."""
-        database = self._checked()
-        return database.run(tokens.any_made)
+        return self._run(tokens.any_made)
 
     def rotate(self, number: int) -> tuple[str, Token]:
         """A new token that is good for the same as this one, which stays good until it is revoked."""
@@ -92,8 +91,7 @@ class Tokens:
 
     def revoke(self, number: int) -> None:
         """Raises `InvalidSetting` when there is no such token."""
-        database = self._checked()
-        if not database.run(tokens.revoke, number, datetime.now(UTC).replace(microsecond=0)):
+        if not self._run(tokens.revoke, number, datetime.now(UTC).replace(microsecond=0)):
             raise none_such(number)
 
 
