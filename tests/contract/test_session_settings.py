@@ -17,6 +17,7 @@ from support.servers.databases import with_schema
 
 from allocator import Allocator, DatabaseUnavailable
 from allocator.database.address import DIALECTS
+from allocator.database.dialect import Dialect
 from allocator.database.schema import HEAD
 from allocator.database.store import Database
 from allocator.schemes.segment import Claim
@@ -283,8 +284,8 @@ def test_a_role_that_is_read_only_hears_how_to_mend_it(fresh):
 def test_a_transaction_of_ours_is_not_what_the_role_is_set_to(fresh, setting):
     with set_in(fresh, f"default_transaction_{setting}"), closing(Database(fresh)) as database:
 
-        def seen(connection: Connection) -> tuple[str, str]:
-            with database.dialect.transaction(connection):
+        def seen(connection: Connection, dialect: Dialect) -> tuple[str, str]:
+            with dialect.transaction(connection):
                 shown = ("transaction_isolation", "transaction_read_only")
                 return tuple(connection.exec_driver_sql(f"SHOW {name}").scalar_one() for name in shown)
 
