@@ -11,6 +11,7 @@ from alembic import context
 from sqlalchemy import Connection
 
 from allocator.database.address import address_of
+from allocator.database.lazy_dialect import complete
 from allocator.database.schema import ADDRESS, CONNECTION
 from allocator.database.tables import PREFIX, VERSION_TABLE, metadata
 
@@ -28,6 +29,7 @@ def ours(name: str | None, kind: str, parents: object) -> bool:
 
 
 def migrate(connection: Connection) -> None:
+    complete(connection)
     # The transaction, where there is one, belongs to whoever took the lock.
     context.configure(
         connection=connection,

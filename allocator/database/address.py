@@ -5,6 +5,7 @@ A claim must never share the user's transaction: a ROLLBACK there would take bac
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
 from allocator.database.dialect import Dialect
+from allocator.database.lazy_dialect import lazy_url
 from allocator.database.mysql import MySQL
 from allocator.database.postgresql import PostgreSQL
 from allocator.database.sqlite import SQLite
@@ -42,6 +44,8 @@ class Address:
     _create: Callable[..., Engine] = field(repr=False)
     _given_args: frozenset[str] = frozenset()
     _cautious: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _opens: str = ""
+    """The path of the file that is opened, where we open it."""
 
     @property
     def file(self) -> str | None:
@@ -89,16 +93,17 @@ class Address:
                 pool_timeout=timeout,
                 pool_use_lifo=True,
                 pool_reset_on_return=None,
+                enable_from_linting=False,  # `verbs/start.py` joins tables that have nothing in common
             )
         except (ArgumentError, ValueError) as error:
             raise InvalidDatabase(f"{self.shown} cannot be used: {str(error).splitlines()[0]}") from error
-        # Every statement is its own transaction; on PyMySQL the rollback at return is a second round trip.
-        engine.dialect.do_rollback = lambda dbapi_connection: None  # type: ignore[method-assign]
         self.dialect.on_engine(engine)
 
         # Before SQLAlchemy looks at the session: what it finds there, as ANSI_QUOTES, must be what we leave.
         @event.listens_for(engine, "connect", insert=True)
         def prepare(connection: Any, record: Any) -> None:
+            if self._opens:
+                record.info["path"] = os.path.realpath(self._opens)
             self.dialect.on_connect(connection, record.info, timeout)
 
         @event.listens_for(engine, "handle_error")
@@ -139,7 +144,7 @@ def create_from_pool(dialect: Dialect, url: URL, pool: Pool, *, connect_args: ob
         dialect.on_given(connection.dbapi_connection)
         return connection.dbapi_connection
 
-    return create_engine(url, creator=creator, **options)
+    return create_engine(lazy_url(url), creator=creator, **options)
 
 
 def of_url(given: str | URL) -> Address:
@@ -162,7 +167,8 @@ def of_url(given: str | URL) -> Address:
     told = shown(url)
     if dialect.embedded and url.database and is_file(url.database):
         url = url.set(database=str(Path(url.database).absolute()))  # a daemon changes its folder later
-    return Address(dialect, url, told, partial(create_engine, url), frozenset(url.query))
+    opens = str(url.database) if dialect.embedded and is_file(url.database) else ""
+    return Address(dialect, url, told, partial(create_engine, lazy_url(url)), frozenset(url.query), _opens=opens)
 
 
 def check_password(url: URL, given: str | URL) -> None:

@@ -17,8 +17,9 @@ from allocator.database.address import Address, address_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_contended, is_stale, translate, unforeseen
 from allocator.database.sqlite_forks import GATE
-from allocator.database.verbs import shards
-from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, SchemaOutOfDate
+from allocator.database.verbs import shards, start
+from allocator.database.verbs.start import Start
+from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate
 from allocator.runtime.forks import catch_up
 
 P = ParamSpec("P")
@@ -42,7 +43,8 @@ class Runner:
         self.timeout = timeout
         self.dialect = self.address.dialect
         self.engine: Engine = self.address.engine(timeout)
-        self._schema_seen = self._closed = False
+        self._schema_seen = self._is_sound = self._closed = False
+        self._has_revision = True
         self.may_create = True
         """Whether a file that is not there may be made, as the embedded database does."""
 
@@ -91,24 +93,45 @@ class Runner:
     # -- schema
 
     def check_schema(self) -> None:
-        """Once: the tables are as needed, or `SchemaOutOfDate` is raised. The embedded database makes them."""
-        if self._schema_seen:
+        """Once: the tables have the revision that is needed, or `SchemaOutOfDate` is raised."""
+        if not self._schema_seen:
+            self.start()
+
+    def start(self, name: str = "", *, with_nodes: bool = False, with_workers: bool = False) -> Start:
+        """What the rows say now, with that of the tag `name`.
+
+        Tables that do not fit are looked at closely, to say why; the embedded database makes and upgrades them.
+        """
+        while True:
+            try:
+                found = self.run(start.fetch, name, with_nodes, with_workers, self._has_revision)
+            except (SchemaDamaged, SchemaOutOfDate):
+                if self._is_sound:
+                    raise
+            else:
+                if self._schema_seen or not self._has_revision or found.revision == schema.HEAD:
+                    self._schema_seen = True
+                    return found
+            self.check_sound()
+
+    def check_sound(self) -> None:
+        """Once: each column and key is there, or `SchemaOutOfDate` or `SchemaDamaged` is raised."""
+        if self._is_sound:
             return
         try:
-            self.run(schema.check_sound, self.address.shown)
+            self._has_revision = self.run(schema.check_sound, self.address.shown)
         except SchemaOutOfDate:
             if not self.dialect.embedded:
                 raise
             self.upgrade_schema()
-        self._schema_seen = True
+        self._is_sound = True
 
     def is_missing(self) -> bool:
         return self.address.file is not None and not Path(self.address.file).exists()
 
     def has_siblings(self) -> bool:
         """Whether this is one of several shards."""
-        self.check_schema()
-        row = self.run(shards.fetch)
+        row = self.start().shard
         return row is not None and len(row.members) > 1
 
     def upgrade_schema(self) -> None:

@@ -74,6 +74,8 @@ class Dialect:
     forbidden: ClassVar[frozenset[str]] = frozenset()
     """The codes of a statement for which the user lacks the right."""
 
+    sound: ClassVar[str] = "1"
+    """A condition: no table is damaged so that no statement would notice, and an id be given twice."""
     ownership: ClassVar[str] = ""
     """A query for whether this user owns the tickets, where changing their numbering takes that."""
 
@@ -166,7 +168,21 @@ class Dialect:
         """An SQL expression for where the server is at the moment."""
         return self.server(connection)
 
-    def server_numbering(self, connection: Connection) -> Numbering | None:
+    def facts(self, connection: Connection) -> Mapping[str, str]:
+        """SQL expressions for what a process asks of the server at its start, by name; see `verbs/start.py`."""
+        run = run_of(connection)
+        ours = ("NULL", NOWHERE) if run == NOWHERE else (self.server(connection), self.home(connection))
+        return {"run": run, "at": self.clock, "server": ours[0], "home": ours[1], "sound": self.sound}
+
+    def here(self, connection: Connection, facts: Any, was: str) -> Here:
+        """Where we are by these facts, held against where a row was written."""
+        return plain(was, str(facts.run), int(facts.at))
+
+    def identities(self, connection: Connection, facts: Any) -> tuple[str | None, str]:
+        """What `server` and `home` stand for; the first is None where it must be asked for."""
+        return None if facts.server is None else str(facts.server), str(facts.home)
+
+    def server_numbering(self, facts: Any) -> Numbering | None:
         """Offset and step that the server is set to, as one of several that are no cluster."""
         return None
 

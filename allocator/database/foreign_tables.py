@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, TableClause, column, inspect, select, table
+from sqlalchemy import Connection, TableClause, column, select, table
 
 from allocator.database.dialect import Dialect
+from allocator.database.lazy_dialect import inspector_of
 from allocator.errors import SchemaOutOfDate
 from allocator.rules.leaf_tinyid import LeafRow, TinyidRow
 
@@ -30,7 +31,7 @@ def read_tinyid(connection: Connection, dialect: Dialect, where: str) -> list[Ti
 
 
 def rows_of(connection: Connection, source: TableClause, where: str) -> Sequence[Any] | None:
-    inspector = inspect(connection)
+    inspector = inspector_of(connection)
     if not inspector.has_table(source.name):
         return None
     present = {part["name"].lower() for part in inspector.get_columns(source.name)}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, text
 
+from allocator.database.lazy_dialect import inspector_of
 from allocator.database.store import Database
 from allocator.database.tables import VERSION_TABLE, metadata
 
@@ -52,7 +53,7 @@ def rights_for(database: Database, role: str) -> Rights:
 
 def served(connection: Connection) -> dict[str, tuple[str, ...]]:
     """Where the tables stand in the history of the host's own, there is no version table of ours."""
-    there = inspect(connection).has_table
+    there = inspector_of(connection).has_table
     names = sorted(metadata.tables)
     if there(VERSION_TABLE) or not there(names[0]):
         names.append(VERSION_TABLE)

@@ -19,9 +19,11 @@ from allocator.database.mysql_session import (
     IN_TRANSACTION,
     RUN,
     SESSION,
+    cluster_in,
     cluster_of,
+    facts_of,
     is_merely_like_it,
-    times,
+    settings_in,
     version_of,
 )
 from allocator.database.verbs.claims import CLAIMABLE, RAISED, claiming
@@ -114,7 +116,8 @@ class MySQL(Dialect):
         # PyMySQL's connect_timeout ends with the handshake of TCP, and a server that is frozen is still connected to.
         greeting: dict[str, Any] = {"connect_timeout": ceil(seconds)}
         if driver == self.default_driver:
-            greeting |= {"read_timeout": seconds, "write_timeout": seconds}
+            # Without autocommit from the beginning PyMySQL switches it off by a message of its own.
+            greeting |= {"read_timeout": seconds, "write_timeout": seconds, "autocommit": True}
             greeting["client_flag"] = FOUND_ROWS | MULTI_STATEMENTS  # mysqlclient sets both by itself
         return greeting
 
@@ -131,7 +134,8 @@ class MySQL(Dialect):
         if hasattr(connection, "_read_timeout"):
             connection._read_timeout = connection._write_timeout = timeout
         with connection.cursor() as cursor:
-            knows = not is_merely_like_it(version_of(connection, cursor))
+            version = version_of(connection, cursor)
+            knows, info["is_mariadb"] = not is_merely_like_it(version), "MariaDB" in version
             session = SESSION.format(half=ceil(timeout / 2))
             cursor.execute(", ".join([session, *([RUN] if knows else [])]))
         if knows:
@@ -180,26 +184,44 @@ class MySQL(Dialect):
         if run_of(connection) == NOWHERE:
             return plain(was, "")
         connection.exec_driver_sql(f"SET {RUN}")  # a proxy may have led us to another session
-        run = str(connection.exec_driver_sql("SELECT @allocator_run").scalar())
-        at, since = times(connection)
-        return one_of_several(was, run, since, cluster_of(connection) is not None, at)
+        facts = {**facts_of(connection.info["is_mariadb"]), "run": "@allocator_run"}
+        asked = ", ".join(f"{facts[name]} AS {name}" for name in ("run", "at", "uptime", "cluster"))
+        return self.here(connection, connection.exec_driver_sql(f"SELECT {asked}").one(), was)
+
+    def facts(self, connection: Connection) -> Mapping[str, str]:
+        if run_of(connection) == NOWHERE:
+            return super().facts(connection)
+        return facts_of(connection.info["is_mariadb"])
+
+    def here(self, connection: Connection, facts: Any, was: str) -> Here:
+        if run_of(connection) == NOWHERE:
+            return plain(was, "")
+        at, several = int(facts.at), cluster_in(settings_in(facts.cluster)) is not None
+        return one_of_several(was, facts.run, at - int(facts.uptime), several, at)
+
+    def identities(self, connection: Connection, facts: Any) -> tuple[str | None, str]:
+        if facts.server is None:
+            return None, ""
+        settings = settings_in(facts.cluster)
+        connection.info["numbering"] = facts.session_offset, facts.session_step
+        connection.info["cluster"] = cluster = cluster_in(settings)
+        server = f"cluster {settings[cluster]}/{facts.place}" if cluster else str(facts.server)
+        return server, server
 
     def server(self, connection: Connection) -> str:
         if name := cluster_of(connection):
-            return f"CONCAT('cluster ', {name}, '/', DATABASE())"
+            return f"CONCAT('cluster ', @@{name}, '/', DATABASE())"
         # MariaDB has no identity of its own; servers that replicate each other differ at least in this number.
-        server = "@@server_id" if getattr(connection.dialect, "is_mariadb", False) else "@@server_uuid"
+        server = "@@server_id" if connection.info["is_mariadb"] else "@@server_uuid"
         return f"CONCAT({server}, '/', DATABASE())"
 
     def place(self, connection: Connection) -> str:
         return "CONCAT_WS('/', @@hostname, @@port, @@datadir, DATABASE())"
 
-    def server_numbering(self, connection: Connection) -> Numbering | None:
-        if run_of(connection) == NOWHERE or cluster_of(connection):
+    def server_numbering(self, facts: Any) -> Numbering | None:
+        if facts.server is None or cluster_in(settings_in(facts.cluster)) or facts.server_step < 2:
             return None
-        query = "SELECT @@GLOBAL.auto_increment_offset, @@GLOBAL.auto_increment_increment"
-        offset, step = connection.exec_driver_sql(query).one()
-        return Numbering(offset, step) if step > 1 else None
+        return Numbering(facts.server_offset, facts.server_step)
 
     # -- rows
 
@@ -232,9 +254,9 @@ class MySQL(Dialect):
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
         if not is_allowed(connection):
             return ()
-        of = "" if getattr(connection.dialect, "is_mariadb", False) else "OF s"  # one refuses it, the other needs it
-        statements = [statement.format(here=self.is_here(connection), of=of) for statement in CLAIM_BATCH]
-        answers = self.send(connection, statements, wanted)
+        of = "" if connection.info["is_mariadb"] else "OF s"  # one refuses it, the other needs it
+        words = [statement.format(here=self.is_here(connection), of=of) for statement in CLAIM_BATCH]
+        answers = self.send(connection, words, wanted)
         _, _, raised, read, _ = answers
         if raised.found != len(read.rows) or any(answer.warnings for answer in answers):
             return ()

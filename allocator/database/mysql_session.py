@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection
+
+from allocator.database.tables import counter, metadata
 
 SESSION = (
     "SET SESSION completion_type = 0, autocommit = 0, autocommit = 1, "
@@ -33,9 +36,43 @@ START = "((UUID_SHORT() >> 24) & 4294967295)"
 """When the server started, in seconds; too late by one for each 2**24 numbers that this has given since."""
 RUN = f"@allocator_server = {SERVER}, @allocator_run = CONCAT({SERVER}, '-', {START})"
 """In variables of the session, which ends with the server: in a binary log of statements they stand as values."""
-CLUSTERS = (
-    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_cluster_name', 'group_replication_group_name')"
-)
+CLUSTER_SETTINGS = "('wsrep_on', 'wsrep_cluster_name', 'group_replication_group_name')"
+CLUSTERS = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {CLUSTER_SETTINGS}"
+TABLES = f"({', '.join(repr(name) for name in metadata.tables)})"
+
+
+def facts_of(is_mariadb: bool) -> dict[str, str]:
+    """See `Dialect.facts`. The clock of one statement stands still: the start of the server is exact by it."""
+    kept, server = ("information_schema", "@@server_id") if is_mariadb else ("performance_schema", "@@server_uuid")
+    tables = "table_schema = DATABASE() AND table_name"
+    return {
+        "run": f"CONCAT({SERVER}, '-', {START})",
+        "at": "UNIX_TIMESTAMP()",
+        "uptime": f"(SELECT variable_value FROM {kept}.global_status WHERE variable_name = 'Uptime')",
+        "cluster": "(SELECT GROUP_CONCAT(variable_name, '=', variable_value SEPARATOR '\\n') "
+        f"FROM {kept}.global_variables WHERE variable_name IN {CLUSTER_SETTINGS})",
+        "place": "DATABASE()",
+        "server": f"CONCAT({server}, '/', DATABASE())",
+        "server_offset": "@@GLOBAL.auto_increment_offset",
+        "server_step": "@@GLOBAL.auto_increment_increment",
+        "session_offset": "@@SESSION.auto_increment_offset",
+        "session_step": "@@SESSION.auto_increment_increment",
+        "sound": f"((SELECT COUNT(*) FROM information_schema.tables WHERE {tables} IN {TABLES} AND engine = 'InnoDB') "
+        f"= {len(metadata.tables)} AND (SELECT GROUP_CONCAT(column_name) FROM information_schema.statistics "
+        f"WHERE {tables} = '{counter.name}' AND index_name = 'PRIMARY') = 'type')",
+    }
+
+
+def settings_in(lines: str | None) -> dict[str, str]:
+    pairs = (line.split("=", 1) for line in (lines or "").splitlines())
+    return {name.lower(): value for name, value in pairs}
+
+
+def cluster_in(settings: Mapping[str, str]) -> str | None:
+    """The variable that names the Galera cluster or the replication group, of which this is a server."""
+    if settings.get("wsrep_on") == "ON":
+        return "wsrep_cluster_name"
+    return "group_replication_group_name" if settings.get("group_replication_group_name") else None
 
 
 def version_of(connection: Any, cursor: Any) -> str:
@@ -53,23 +90,9 @@ def is_merely_like_it(version: str) -> bool:
 
 
 def cluster_of(connection: Connection) -> str | None:
-    """The variable that names the Galera cluster or the replication group, of which this is a server."""
+    """As `cluster_in`, asked once for a connection."""
     info = connection.info
     if "cluster" not in info:
-        values = {row.Variable_name: row.Value for row in connection.exec_driver_sql(CLUSTERS)}
-        clusters = {
-            "@@wsrep_cluster_name": values.get("wsrep_on") == "ON",
-            "@@group_replication_group_name": bool(values.get("group_replication_group_name")),
-        }
-        info["cluster"] = next((name for name, is_one in clusters.items() if is_one), None)
+        info["cluster"] = cluster_in({row.Variable_name: row.Value for row in connection.exec_driver_sql(CLUSTERS)})
     found: str | None = info["cluster"]
     return found
-
-
-def times(connection: Connection) -> tuple[int, int]:
-    """By the server's own clock, in seconds since 1970: now, and when it started."""
-    while True:
-        before = connection.exec_driver_sql("SELECT UNIX_TIMESTAMP()").scalar_one()
-        _, uptime = connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Uptime'").one()
-        if connection.exec_driver_sql("SELECT UNIX_TIMESTAMP()").scalar_one() == before:
-            return int(before), int(before) - int(uptime)

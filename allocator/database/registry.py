@@ -12,8 +12,10 @@ from secrets import randbelow, token_hex
 from time import time_ns
 
 from allocator.database.connection import Runner
-from allocator.database.verbs import failover, nodes, segments, servers, shards
+from allocator.database.verbs import failover, nodes, segments
+from allocator.database.verbs.start import Start, damage
 from allocator.errors import DatabaseUnavailable, LeaseLost, ShardMisconfigured
+from allocator.rules.fleet import Shard
 from allocator.rules.fleet_growth import LEAD
 from allocator.rules.node_failover import Failover, begin_of_lease, has_moved, moved, nodes_left_out
 from allocator.schemes.layout import Layout
@@ -42,12 +44,15 @@ class Numbers(Runner):
 
     # -- what may be forgotten
 
-    def failover(self) -> Failover:
-        """What is kept clear here, written down first where the database has moved since somebody looked."""
+    def failover(self, start: Start | None = None) -> Failover:
+        """What is kept clear here, written down first where the database has moved since somebody looked.
+
+        start: what the rows said a moment ago.
+        """
         for _ in range(ATTEMPTS):
-            found = self.run(failover.fetch)
-            here = self.run(servers.fetch_run, found.run if found else "")
-            server = self.run(servers.fetch_home)
+            start = start or self.start()
+            found, here, server = start.ground, start.here, start.home
+            start = None
             if found is None:
                 self.run(failover.add, Failover(server, here.epoch))
                 continue
@@ -76,26 +81,27 @@ class Numbers(Runner):
 
     def register_node(self) -> int:
         """A new node number, for this process."""
-        self._check_numbers()
         now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
         for _ in range(ATTEMPTS):
-            state = self.failover()
-            number = self.run(nodes.register, *identity(), our_version(), now)
-            if self.failover() == state:
+            start = self.start(with_nodes=True)
+            self._check_numbers(start.shard)
+            ground = self.failover(start)
+            number = self.run(nodes.register, start.last_node, *identity(), our_version(), now)
+            if self.failover() == ground:
                 return number
         raise DatabaseUnavailable("the database moved from server to server while a node was registered; try again")
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         """Write that a worker is ours until a later moment; raises `LeaseLost` if the one to renew is not any more."""
-        self.check_schema()
         if claim.lease is not None:
+            self.check_schema()
             return self._renewed(claim.lease, claim.until)
-        self._check_numbers()
         for _ in range(ATTEMPTS):
-            state = self.failover()
-            begin = begin_of_lease(state, claim.now, claim.until)
-            found = self.run(nodes.fetch_workers)
-            chosen = choose_worker(found, layout, epoch, claim.now, randbelow(1 << 16))
+            start = self.start(with_workers=True)
+            self._check_numbers(start.shard)
+            ground = self.failover(start)
+            begin = begin_of_lease(ground, claim.now, claim.until)
+            chosen = choose_worker(start.workers, layout, epoch, claim.now, randbelow(1 << 16))
             number = chosen if isinstance(chosen, int) else chosen.number
             until = begin + claim.until - claim.now
             fresh = Worker(number, str(layout), epoch, token_hex(16), until, *identity())
@@ -103,8 +109,10 @@ class Numbers(Runner):
                 ours = self.run(nodes.add_worker, fresh)
             else:
                 ours = self.run(nodes.take_worker, chosen, fresh)
-            if ours and self.failover() == state:
-                check_same(self.run(nodes.fetch_workers), layout, epoch)  # two formats may begin at one moment
+            if ours and self.failover(after := self.start(with_workers=True)) == ground:
+                if {one.holder: one.until for one in after.workers}.get(fresh.holder, until) != until:
+                    raise damage(f"the end of a lease is rounded, {until} was written")
+                check_same(after.workers, layout, epoch)  # two formats may begin at one moment
                 return Lease(number, fresh.holder, begin, until)  # a worker is chosen only after its lease ended
         raise DatabaseUnavailable("every worker that was free was leased by another process first; try again")
 
@@ -116,10 +124,8 @@ class Numbers(Runner):
             raise LeaseLost(f"worker {lease.number} may have been leased by another process before the database moved")
         return replace(lease, until=until)
 
-    def _check_numbers(self) -> None:
+    def _check_numbers(self, row: Shard | None) -> None:
         """Of the shards of a fleet, the first alone numbers nodes and workers."""
-        self.check_schema()
-        row = self.run(shards.fetch)
         if row is not None and not row.joining and row.numbering.offset != LEAD:
             lead = next((member.url for member in row.members if member.offset == LEAD), "")
             raise ShardMisconfigured(

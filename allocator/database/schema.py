@@ -19,13 +19,13 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
     column,
-    inspect,
     select,
     table,
 )
 
 from allocator.database.dialect import Dialect
 from allocator.database.guard import strangers
+from allocator.database.lazy_dialect import inspector_of
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
 from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
 from allocator.runtime.forks import in_child
@@ -57,26 +57,28 @@ in_child(renew_lock)
 
 def current(connection: Connection) -> str | None:
     """The revision that the database says it is at; None where this project's version table is missing or empty."""
-    if not inspect(connection).has_table(VERSION_TABLE):
+    if not inspector_of(connection).has_table(VERSION_TABLE):
         return None
     return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
 
 
-def check(connection: Connection, where: str) -> None:
-    """Raise `SchemaOutOfDate` unless this version of the package can work with these tables."""
+def check(connection: Connection, where: str) -> bool:
+    """Raise `SchemaOutOfDate` unless this version of the package can work with these tables; whether a revision says
+    so."""
     found = current(connection)
     if found == HEAD:
-        return
+        return True
     if found in REVISIONS:
         raise SchemaOutOfDate(f"{where} is at revision {found}, and {HEAD} is needed; {UPGRADE}")
     if found is not None:
         raise newer(found, where)
     # Without our version table the tables may stand in the history of the host application.
-    missing = missing_parts(inspect(connection))
+    missing = missing_parts(inspector_of(connection))
     if missing == [f"table {expected.name}" for expected in metadata.sorted_tables]:
         raise SchemaOutOfDate(f"{where} has none of the tables yet; {UPGRADE}")
     if missing:
         raise SchemaOutOfDate(f"{where} lacks {', '.join(missing)}; {UPGRADE}")
+    return False
 
 
 def newer(found: str, where: str) -> SchemaOutOfDate:
@@ -100,16 +102,17 @@ def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
     return [*all_damages(connection), *triggers]
 
 
-def check_sound(connection: Connection, dialect: Dialect, where: str) -> None:
-    """Raise `SchemaOutOfDate` or `SchemaDamaged` unless ids can be claimed safely."""
-    check(connection, where)
+def check_sound(connection: Connection, dialect: Dialect, where: str) -> bool:
+    """Raise `SchemaOutOfDate` or `SchemaDamaged` unless ids can be claimed safely; else as `check`."""
+    has_revision = check(connection, where)
     found = all_damages(connection)
     if found:
         raise SchemaDamaged(f"{where}: {found[0]}; see: allocator db check")
+    return has_revision
 
 
 def all_damages(connection: Connection, tables: Iterable[Table] = metadata.sorted_tables) -> list[str]:
-    inspector = inspect(connection)
+    inspector = inspector_of(connection)
     return [sentence for expected in tables for sentence in damages(inspector, expected)]
 
 
@@ -214,7 +217,7 @@ def statements(address: Address, since: str | None) -> str:
 
 
 def is_complete(connection: Connection) -> bool:
-    return not missing_parts(inspect(connection))
+    return not missing_parts(inspector_of(connection))
 
 
 def alembic_config(told: TextIO | None = None) -> Config:

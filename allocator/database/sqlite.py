@@ -73,6 +73,8 @@ class SQLite(Dialect):
     begin = "BEGIN IMMEDIATE"
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = "CAST(strftime('%s', 'now') AS INTEGER)"
+    sound = "(SELECT group_concat(name) FROM pragma_table_info('allocator_ticket') WHERE pk > 0) = 'id'"
+    """Else AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # one writer at a time is SQLite's own rule; a database in memory is one connection
     errors = {
         "SQLITE_CONSTRAINT_PRIMARYKEY": MaxValueWentBack,
@@ -103,8 +105,9 @@ class SQLite(Dialect):
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         # A commit must survive a power cut: FULL in WAL mode, and with a rollback journal EXTRA.
         connection.execute("PRAGMA synchronous = EXTRA").close()
-        with closing(connection.execute("PRAGMA database_list")) as listed:
-            info["path"] = next((str(path) for _, name, path in listed.fetchall() if name == "main"), "")
+        if "path" not in info:
+            with closing(connection.execute("PRAGMA database_list")) as listed:
+                info["path"] = next((str(path) for _, name, path in listed.fetchall() if name == "main"), "")
         if info["path"]:
             _, inode = info["inode"] = inode_of(info["path"])
             info["run"] = f"'{inode:x}'"  # without the device, whose number may change when the machine restarts

@@ -12,6 +12,7 @@ from allocator.database.address import host_of, place_of
 from allocator.database.registry import Numbers, identity
 from allocator.database.verbs import claims, segments, servers, shards
 from allocator.database.verbs.claims import LEAST, Wanted
+from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.rules.claim_log import Claimed
 from allocator.rules.failover import Crossing, cross, repaired
@@ -42,21 +43,23 @@ class Database(Numbers):
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
         """The row of a tag, made from `template` if it is missing and may be made."""
-        self.check_schema()
-        tag = self.run(segments.fetch, template.name)
+        start = None if self._schema_seen else self.start(template.name)
+        tag = start.tag if start else self.run(segments.fetch, template.name)
         if tag is None and create:
-            tag = self._made(template)
+            tag = self._made(template, start)
         if tag is None:
             raise unknown(template.name)
         self._lanes[tag.name] = tag.lane
         return tag
 
-    def _made(self, template: Tag) -> Tag | None:
+    def _made(self, template: Tag, start: Start | None) -> Tag | None:
         """Made by its first use, where nobody has said that it is new: it may have been here, and be forgotten."""
-        state = self.failover()
-        self.run(segments.create, starting_after(template, state.first_value))
-        if (later := self.failover()) != state:
-            self.run(segments.change, template.name, {"max_value": later.first_value})
+        ground = self.failover(start)
+        self.run(segments.create, starting_after(template, ground.first_value))
+        after = self.start(template.name)
+        if (later := self.failover(after)) == ground:
+            return after.tag
+        self.run(segments.change, template.name, {"max_value": later.first_value})
         return self.run(segments.fetch, template.name)
 
     def has_opened(self, name: str) -> bool:

@@ -17,6 +17,7 @@ from time import sleep
 from allocator.database.store import Database
 from allocator.database.verbs import servers, shards, tickets
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
+from allocator.fleet.shard import server_of
 from allocator.rules.fleet import (
     BEGUN,
     DEFAULT_FLEET,
@@ -43,6 +44,7 @@ class Opened:
     database: Database
     row: Shard | None = None
     server: str = ""
+    server_numbering: Numbering | None = None
     error: AllocatorError | None = None
 
     @property
@@ -99,17 +101,17 @@ class Opening:
             one.row = one.error = None
             try:
                 one.database.may_create = create
-                one.database.check_schema()
-                one.server = one.database.run(servers.fetch_identity)
-                one.row = self._row_of(one)
+                start = one.database.start()
+                one.server, one.server_numbering = server_of(one.database, start), start.numbering
+                one.row = self._row_of(one, start.shard)
             except AllocatorError as error:
                 one.error = error
 
-    def _row_of(self, one: Opened) -> Shard | None:
+    def _row_of(self, one: Opened, row: Shard | None = None) -> Shard | None:
         """None also where nothing was drawn under it, unless it is what is wanted.
 
         One that was written on another server stays: tickets that were drawn under it may be forgotten here."""
-        row = one.database.run(shards.fetch)
+        row = row or one.database.run(shards.fetch)
         if row is None or (self._is_alone and (self._suits(row) or row.server != one.server)):
             return row
         return one.database.run(shards.fetch_member, self._is_alone)
@@ -148,7 +150,7 @@ class Opening:
         if not self._is_alone or any(row.numbering.step > 1 for row in found):
             return
         (one,) = self._all
-        if numbering := one.database.run(servers.fetch_numbering):
+        if numbering := one.server_numbering:
             log.warning(
                 "%s has auto_increment_offset = %d and auto_increment_increment = %d, as one of %d servers, and no "
                 "other is known here: each would give the same tickets. Make the others shards: allocator shards add",
@@ -202,6 +204,7 @@ class Opening:
                 raise ShardMisconfigured(f"{one.where} is listed twice, by URLs that differ in user or arguments alone")
             urls.add(url)
             known[identity] = one.where
+            one.database.check_sound()
             if one.row is None:
                 self._check_unused(one)
 

@@ -132,7 +132,7 @@ def state_of(one: Found) -> str:
 def look(database: Database, several: bool = False) -> Found:
     """several: beside others, a row under which nothing was drawn is none."""
     try:
-        database.check_schema()
+        database.check_sound()
         row = database.run(shards.fetch_member if several else shards.fetch)
         server, place = database.run(servers.fetch_identity), database.run(servers.fetch_place)
         return Found(database, row, database.run(tickets.fetch_last), server, place)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from allocator.database.store import Database
-from allocator.database.verbs import servers, shards, tickets
+from allocator.database.verbs import servers, tickets
+from allocator.database.verbs.start import Start
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
@@ -61,11 +62,11 @@ class Handle:
     def look(self) -> Shard:
         """The row as it is now. Raises where no id may come from here."""
         database, known = self.database, self.row
-        database.check_schema()
-        row = database.run(shards.fetch)
+        start = database.start()
+        row = start.shard
         if row is None:
             raise lost(self.where)
-        check_usable(self.where, row, database.run(servers.fetch_identity))
+        check_usable(self.where, row, server_of(database, start))
         is_older = known is not None and row.revision < known.revision
         if (self.went_back or is_older) and row.numbering.floor <= max(self.seen.values(), default=0):
             raise MaxValueWentBack(
@@ -91,3 +92,7 @@ class Handle:
         raise FleetGrowing(
             f"{self.where} is at its ceiling while the fleet grows; if that was interrupted: allocator shards grow"
         )
+
+
+def server_of(database: Database, start: Start) -> str:
+    return database.run(servers.fetch_identity) if start.server is None else start.server

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -53,7 +54,7 @@ def check_node(number: int, layout: Layout) -> str:
     return ""
 
 
-def check_same(workers: list[Worker], layout: Layout, epoch: int) -> None:
+def check_same(workers: Sequence[Worker], layout: Layout, epoch: int) -> None:
     """Raise `InvalidSetting` where a lease was written for another layout or epoch."""
     for found in workers:
         if (found.layout, found.epoch) != (str(layout), epoch):
@@ -64,7 +65,7 @@ def check_same(workers: list[Worker], layout: Layout, epoch: int) -> None:
             )
 
 
-def choose_worker(workers: list[Worker], layout: Layout, epoch: int, now: int, pick: int) -> Worker | int:
+def choose_worker(workers: Sequence[Worker], layout: Layout, epoch: int, now: int, pick: int) -> Worker | int:
     """A number that never was leased, or a worker whose lease has ended; `pick` is a random number.
 
     Raises as `check_same`, and `NodeIdsExhausted` when all workers are leased.
@@ -82,7 +83,7 @@ def choose_worker(workers: list[Worker], layout: Layout, epoch: int, now: int, p
     return ended[pick % min(len(ended), CHOICE)]
 
 
-def exhausted(workers: list[Worker], now: int) -> AllocatorError:
+def exhausted(workers: Sequence[Worker], now: int) -> AllocatorError:
     ends = min(found.until for found in workers)
     holders = sorted({f"{found.host} (process {found.process})" for found in workers})
     named = ", ".join(holders[:5]) + (" and others" if len(holders) > 5 else "")

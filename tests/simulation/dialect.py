@@ -9,6 +9,7 @@ from typing import Any
 
 from allocator.database.dialect import LEFT_OPEN
 from allocator.database.verbs.claims import Wanted
+from allocator.database.verbs.start import Start
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.rules.failover import Crossing, Here, plain
 from allocator.rules.fleet import Shard
@@ -21,6 +22,7 @@ from simulation.network import CONTENDED, Connection, Failure
 from simulation.statement import Row, Rules, claimed
 from simulation.store import View
 
+REVISION = "simulated"
 SEGMENT, NODE, WORKER = "allocator_segment", "allocator_node", "allocator_worker"
 SHARD, GROUND = "allocator_shard", "allocator_epoch"
 
@@ -97,18 +99,32 @@ class SegmentVerbs:
         return True
 
     def servers_fetch_run(self, connection: Connection, was: str) -> Here:
-        run = connection.perform(lambda view: view.here)
+        return self._here(connection, was, connection.perform(lambda view: view.here))
+
+    def _here(self, connection: Connection, was: str, run: str) -> Here:
         return plain(was if self.rules.epoch_guard else "", run, connection.place.started() // 1000)
+
+    def start_fetch(self, connection: Connection, name: str, *more: bool) -> Start:
+        return connection.perform(lambda view: self._start(connection, view, name))
+
+    def _start(self, connection: Connection, view: View, name: str) -> Start:
+        row, ground = view.get(SEGMENT, name), view.get(GROUND, 1)
+        return Start(
+            REVISION,
+            row and row.tag(name),
+            view.get(SHARD, 1),
+            ground,
+            self._here(connection, ground.run if ground else "", view.here),
+            connection.place.name,
+            view.here.rpartition("-")[0],
+            None,
+            view.get(NODE, "last") or 0,
+            sorted(view.all(WORKER), key=lambda worker: worker.number),
+        )
 
 
 class GroundVerbs:
     """What may be forgotten beside claims."""
-
-    def servers_fetch_home(self, connection: Connection) -> str:
-        return connection.perform(lambda view: view.here.rpartition("-")[0])
-
-    def failover_fetch(self, connection: Connection) -> Failover | None:
-        return connection.perform(lambda view: view.get(GROUND, 1))
 
     def failover_add(self, connection: Connection, fresh: Failover) -> None:
         connection.perform(lambda view: self._change(view, None, fresh))
@@ -126,7 +142,9 @@ class GroundVerbs:
 
 
 class NodeVerbs:
-    def nodes_register(self, connection: Connection, host: str, process: int, version: str, at: datetime) -> int:
+    def nodes_register(
+        self, connection: Connection, known: int, host: str, process: int, version: str, at: datetime
+    ) -> int:
         return connection.perform(self._register)
 
     @staticmethod

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import CheckConstraint, Connection, Inspector, Table, inspect
+from sqlalchemy import CheckConstraint, Connection, Inspector, Table
 
 from allocator.database import schema
 from allocator.database.dialect import Dialect
 from allocator.database.guard import strangers
+from allocator.database.lazy_dialect import inspector_of
 from allocator.database.tables import metadata
 from allocator.errors import AllocatorError
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
@@ -33,7 +34,7 @@ def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Find
 
 def of_tables(connection: Connection, dialect: Dialect) -> list[Finding]:
     """Of tables that are all there."""
-    inspector = inspect(connection)
+    inspector = inspector_of(connection)
     return [
         *(finding for table in metadata.sorted_tables for finding in of_shape(inspector, table)),
         *of_triggers(connection, dialect),

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.tables import epoch
 from allocator.rules.node_failover import Failover
-
-
-def fetch(connection: Connection, dialect: Dialect) -> Failover | None:
-    rows = connection.execute(select(*(epoch.c[name] for name in Failover._fields))).all()
-    return Failover(*rows[0]) if rows else None
 
 
 def add(connection: Connection, dialect: Dialect, fresh: Failover) -> None:

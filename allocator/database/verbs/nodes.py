@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.tables import node, worker
@@ -13,9 +13,10 @@ from allocator.errors import MaxValueWentBack
 from allocator.schemes.leases import Node, Worker
 
 
-def register(connection: Connection, dialect: Dialect, host: str, process: int, version: str, at: datetime) -> int:
-    """A number that no other start has had or will have; usable once this has returned."""
-    known = connection.scalar(select(func.max(node.c.id))) or 0
+def register(
+    connection: Connection, dialect: Dialect, known: int, host: str, process: int, version: str, at: datetime
+) -> int:
+    """A number above those `known` that no other start has had or will have; usable once this has returned."""
     values = {"host": host[:255], "process": process, "version": version[:32], "started_at": at}
     key = connection.execute(insert(node).values(values)).inserted_primary_key
     number = int(key[0]) if key else 0
@@ -38,8 +39,7 @@ def fetch_newest(connection: Connection, dialect: Dialect, last: int) -> list[No
 
 
 def fetch_workers(connection: Connection, dialect: Dialect) -> list[Worker]:
-    rows = connection.execute(select(worker).order_by(worker.c.number))
-    return [Worker(r.number, r.layout, r.epoch_ms, r.holder, r.until_ms, r.host, r.process) for r in rows]
+    return [as_worker(row) for row in connection.execute(select(worker).order_by(worker.c.number))]
 
 
 def add_worker(connection: Connection, dialect: Dialect, fresh: Worker) -> bool:
@@ -65,6 +65,10 @@ def renew_worker(connection: Connection, dialect: Dialect, number: int, holder: 
 
 def as_node(row: Any) -> Node:
     return Node(row.id, row.host, row.process, row.version, row.started_at.replace(tzinfo=UTC))
+
+
+def as_worker(row: Any) -> Worker:
+    return Worker(row.number, row.layout, row.epoch_ms, row.holder, row.until_ms, row.host, row.process)
 
 
 def columns_of(fresh: Worker) -> dict[str, object]:

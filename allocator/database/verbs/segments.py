@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -47,11 +48,16 @@ NO_FUNCTION = "42883"
 
 def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
     rows = connection.execute(READ_ONE, {"name": name}).all()
+    if len(rows) > 1:
+        raise damaged(name, f"there are {len(rows)} rows")
     return as_tag(rows[0]) if rows else None
 
 
 def fetch_several(connection: Connection, dialect: Dialect, names: Iterable[str]) -> list[Tag]:
-    return [as_tag(row) for row in connection.execute(READ.where(segment.c.tag.in_(list(names))))]
+    """Those with one row; of a table without its key, `fetch` finds out and says so."""
+    rows = connection.execute(READ.where(segment.c.tag.in_(list(names)))).all()
+    found = Counter(row.tag for row in rows)
+    return [as_tag(row) for row in rows if found[row.tag] == 1]
 
 
 def fetch_all(connection: Connection, dialect: Dialect) -> list[Tag]:

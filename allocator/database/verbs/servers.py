@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from allocator.database.dialect import NOWHERE, Dialect, run_of
+from allocator.database.dialect import Dialect
 from allocator.rules.failover import Here
-from allocator.schemes.ticket import Numbering
 
 
 def fetch_identity(connection: Connection, dialect: Dialect) -> str:
@@ -19,18 +18,6 @@ def fetch_place(connection: Connection, dialect: Dialect) -> str:
     return str(connection.exec_driver_sql(f"SELECT {dialect.place(connection)}").scalar())
 
 
-def fetch_home(connection: Connection, dialect: Dialect) -> str:
-    """The identity of the server, which a restart does not change."""
-    if run_of(connection) == NOWHERE:
-        return ""
-    return str(connection.exec_driver_sql(f"SELECT {dialect.home(connection)}").scalar())
-
-
 def fetch_run(connection: Connection, dialect: Dialect, was: str) -> Here:
     """Where we are, held against where a row was written."""
     return dialect.fetch_run(connection, was)
-
-
-def fetch_numbering(connection: Connection, dialect: Dialect) -> Numbering | None:
-    """Offset and step that the server is set to, as one of several that are no cluster."""
-    return dialect.server_numbering(connection)

@@ -72,9 +72,6 @@ class MemoryShard:
     def is_missing(self) -> bool:
         return False
 
-    def servers_fetch_numbering(self, connection: None) -> None:
-        """Memory is a server of its own."""
-
     def shards_check_writer(self, connection: None) -> None:
         pass
 
@@ -84,6 +81,12 @@ class MemoryShard:
     def check_schema(self) -> None:
         if self.down:
             raise DatabaseUnavailable(f"{self.address.shown} is down")
+
+    check_sound = check_schema
+
+    def start(self) -> SimpleNamespace:
+        self.answer()
+        return SimpleNamespace(shard=self.row, server=self.server, numbering=None)
 
     def close(self) -> None:
         pass

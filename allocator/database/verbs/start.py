@@ -1,0 +1,125 @@
+"""All that a process must know before its first id, by one statement: one round trip instead of ten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    Connection,
+    Integer,
+    Select,
+    Table,
+    bindparam,
+    column,
+    func,
+    literal,
+    literal_column,
+    null,
+    select,
+    table,
+    true,
+)
+
+from allocator.database.dialect import Dialect
+from allocator.database.tables import VERSION_TABLE, epoch, node, segment, shard, worker
+from allocator.database.verbs.nodes import as_worker
+from allocator.database.verbs.segments import as_tag
+from allocator.database.verbs.shards import as_shard
+from allocator.errors import SchemaDamaged
+from allocator.rules.failover import Here
+from allocator.rules.fleet import Shard
+from allocator.rules.node_failover import Failover
+from allocator.schemes.leases import Worker
+from allocator.schemes.tag import Tag, damaged
+from allocator.schemes.ticket import Numbering
+
+
+class Start(NamedTuple):
+    """What the rows say at one moment.
+
+    here: the run of the server, held against the one of `ground`.
+    server: the identity that tickets are fenced by; None where it must be asked for, as of an engine that has no runs.
+    home: the identity of the server that numbers nodes.
+    numbering: offset and step that the server is set to, as one of several that are no cluster.
+    """
+
+    revision: str | None
+    tag: Tag | None
+    shard: Shard | None
+    ground: Failover | None
+    here: Here
+    server: str | None
+    home: str
+    numbering: Numbering | None
+    last_node: int
+    workers: Sequence[Worker]
+
+
+def fetch(
+    connection: Connection, dialect: Dialect, name: str, with_nodes: bool, with_workers: bool, with_revision: bool
+) -> Start:
+    """`name` is that of a tag. Tables in the history of a host application have no revision of ours."""
+    facts = tuple(dialect.facts(connection).items())
+    rows = connection.execute(statement(facts, with_nodes, with_workers, with_revision), {"name": name}).all()
+    first = rows[0]
+    tag, own, kept = part(first, segment), part(first, shard), part(first, epoch)
+    leased = [as_worker(found) for row in rows if (found := part(row, worker))] if with_workers else []
+    if len(rows) != max(1, len({one.number for one in leased})):
+        raise damaged(name, f"there are {len(rows)} rows") if tag else damage("a row is there twice")
+    if not first.sound:
+        raise damage("a table lacks its primary key, or is kept by an engine without transactions")
+    ground = Failover(*(getattr(kept, name) for name in Failover._fields)) if kept else None
+    return Start(
+        first.revision,
+        as_tag(tag) if tag else None,
+        as_shard(own) if own else None,
+        ground,
+        dialect.here(connection, first, ground.run if ground else ""),
+        *dialect.identities(connection, first),
+        dialect.server_numbering(first),
+        first.last_node or 0,
+        leased,
+    )
+
+
+@cache
+def statement(
+    facts: tuple[tuple[str, str], ...], with_nodes: bool, with_workers: bool, with_revision: bool
+) -> Select[Any]:
+    revision = select(func.max(column("version_num"))).select_from(table(VERSION_TABLE)).scalar_subquery()
+    last_node = select(func.max(node.c.id)).scalar_subquery()
+    rows = (
+        select(literal(1).label("one"))
+        .subquery("one")
+        .outerjoin(segment, segment.c.tag == bindparam("name"))
+        .outerjoin(epoch, epoch.c.id == 1)
+        .outerjoin(shard, shard.c.id == 1)
+    )
+    return select(
+        (revision if with_revision else null()).label("revision"),
+        (last_node if with_nodes else null()).label("last_node"),
+        *(literal_column(words).label(name) for name, words in facts),
+        *segment.c,
+        *epoch.c,
+        *shard.c,
+        *(worker.c if with_workers else ()),
+    ).select_from(rows.outerjoin(worker, true()) if with_workers else rows)
+
+
+def part(row: Any, of: Table) -> Any:
+    """The columns of one table, None where it has no such row."""
+    found = SimpleNamespace(**{one.name: row._mapping[one] for one in of.c})
+    if getattr(found, of.primary_key.columns[0].name) is None:
+        return None
+    for one in of.c if of is not segment else ():  # `as_tag` looks at that itself, and names the tag
+        value = getattr(found, one.name)
+        if isinstance(one.type, Integer) and type(value) is not int and not (one.nullable and value is None):
+            raise damage(f"{one} is {value!r:.80}")
+    return found
+
+
+def damage(why: str) -> SchemaDamaged:
+    return SchemaDamaged(f"the allocator's tables were altered by hand: {why}; see: allocator db check")
