@@ -42,6 +42,8 @@ NEEDED = (
 FILES = 65_536
 GRACE = 10
 """Seconds for requests under way, once the service was told to stop."""
+WORKER_SILENCE = 30
+"""Seconds after which a worker that does not answer is replaced: a busy machine takes many to import everything."""
 KEEP_ALIVE = 75
 """Seconds; longer than common balancers keep a connection, so that it is they who close it."""
 
@@ -106,6 +108,7 @@ def run(settings: ServeSettings) -> None:
         server_header=False,
         log_config=config_of(settings.logs),
         timeout_graceful_shutdown=GRACE,
+        timeout_worker_healthcheck=WORKER_SILENCE,
         timeout_keep_alive=KEEP_ALIVE,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.key,
