@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import islice
 from operator import length_hint
 from time import monotonic
@@ -16,7 +17,8 @@ from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBa
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.column_default import check_each_row, check_not_held, of_a_row
 from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms
-from allocator.runtime.reentrancy import check_not_ending
+from allocator.runtime import forks
+from allocator.runtime.reentrancy import check_not_ending, reentrant
 from allocator.runtime.waiting import wait_for
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import check_count, check_reserve, check_tag
@@ -274,27 +276,40 @@ class Sequences(dict[str, Sequence]):
 
     def renew(self) -> None:
         self._lock = threading.RLock()
+        self._making: set[str] = set()
         self._failing: deque[tuple[float, Sequence]] = deque()
 
     def __missing__(self, tag: str) -> Sequence:
         name = check_tag(tag)
+        forks.catch_up()
         check_not_ending()
         with self._lock:
-            while self._failing and self._failing[0][0] <= monotonic():
-                self._failing.popleft()
-            found = self.get(name) or self._others.get(name)
-            if found is None:
-                found = self._others[name] = self._make(name)
-            return found
+            if name in self._making:
+                raise reentrant(f"tag {name!r}")  # a second one would escape whoever renews or ends the first
+            self._making.add(name)
+            try:
+                self._forget_what_is_due(monotonic())
+                found = self.get(name) or self._others.get(name)
+                if found is None:
+                    found = self._others[name] = self._make(name)
+                return found
+            finally:
+                self._making.discard(name)
 
     def keep(self, sequence: Sequence) -> None:
         self.setdefault(sequence.tag, sequence)
 
     def keep_until_retry(self, sequence: Sequence, now: float) -> None:
         """Otherwise the next call for this tag, by another handle, would not know that it must wait."""
+        self._forget_what_is_due(now)
         if sequence._core.pace.failing and sequence.tag not in self:
             self._failing.append((now + RETRY_PAUSE, sequence))
 
+    def _forget_what_is_due(self, now: float) -> None:
+        with suppress(IndexError):  # another thread may take the last one
+            while self._failing[0][0] <= now:
+                self._failing.popleft()
+
     def all(self) -> set[Sequence]:
-        with self._lock:
-            return {*self.values(), *self._others.values()}
+        found = (reference() for reference in self._others.valuerefs())
+        return {*list(self.values()), *(sequence for sequence in found if sequence is not None)}

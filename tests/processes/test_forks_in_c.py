@@ -8,12 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 
 import pytest
 from support.processes.children import fork_in_c, found_in_child, in_child
 
 from allocator import Allocator, AllocatorError, AsyncAllocator, ForkedUnseen, Meteor, NotCopyable, ObjectId, Snowflake
+from allocator.generators.sequence import Sequence
 from allocator.runtime import forks
 from allocator.runtime.worker_pool import THREADS
 
@@ -84,6 +85,28 @@ def test_what_had_drawn_nothing_goes_on_in_the_child(url, tag):
         mine = draw()
 
     assert len({*mine, *theirs[0], *theirs[1], *theirs[2]}) == 4 * 205
+
+
+def test_a_child_waits_for_no_thread_that_made_a_tag_while_it_was_forked(url, tag):
+    inside, done = Event(), Event()
+    with Allocator(url) as ids:
+        make = ids._sequences._make
+
+        def make_slowly(name: str) -> Sequence:
+            if name == "slow":
+                inside.set()
+                done.wait()
+            return make(name)
+
+        ids._sequences._make = make_slowly
+        thread = Thread(target=ids.sequence, args=("slow",))
+        thread.start()
+        inside.wait()
+        first = found_in_child(lambda: ids.next_id(tag), fork_in_c)
+        done.set()
+        thread.join()
+
+        assert first != ids.next_id(tag)
 
 
 def test_another_tag_of_the_same_allocator_goes_on(url, tag):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import tracemalloc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 from support.memory.database import MemorySource, sequence
 
 from allocator import Allocator
-from allocator.errors import DatabaseRefused, UnknownTag
+from allocator.errors import DatabaseRefused, ReentrantCall, UnknownTag
 from allocator.generators import sequence as module
 from allocator.generators.sequence import Sequences
 from allocator.testing import MemoryAllocator
@@ -109,3 +110,44 @@ def test_a_child_renews_what_is_held_and_close_ends_it(tmp_path):
     assert held._core is not core
     ids.close()
     assert held in ids._supplies()
+
+
+def test_a_handle_that_fails_for_hours_is_remembered_once(monkeypatch: pytest.MonkeyPatch):
+    source = MemorySource()
+    source.failure = DatabaseRefused("no")
+    now = module.monotonic()
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    monkeypatch.setattr("allocator.generators.supply.monotonic", lambda: now)
+    handle = sequence(source)
+    for _ in range(20):
+        with pytest.raises(DatabaseRefused):
+            handle.next_id()
+        now += 2 * module.RETRY_PAUSE
+
+    assert source.attempts == 20
+    assert len(handle._sequences._failing) == 1
+
+
+def test_threads_that_want_one_new_tag_at_one_moment_get_one_sequence():
+    with MemoryAllocator() as ids, ThreadPoolExecutor(8) as threads:
+        for number in range(50):
+            handles = list(threads.map(ids.sequence, [f"order{number}"] * 8))
+            assert len(set(handles)) == 1
+
+
+def test_a_signal_handler_makes_no_second_sequence_of_the_tag_that_is_being_made():
+    """Nobody would renew the second one in a forked child: it would repeat what its parent gives."""
+    with MemoryAllocator() as ids:
+        make, inside = ids._sequences._make, []
+
+        def interrupted(tag: str):
+            if tag == "order":
+                inside.append(ids.sequence("other"))
+                with pytest.raises(ReentrantCall):
+                    ids.sequence("order")
+            return make(tag)
+
+        ids._sequences._make = interrupted
+        handle = ids.sequence("order")
+        assert ids.sequence("order") is handle
+        assert ids._sequences.all() == {handle, *inside}
