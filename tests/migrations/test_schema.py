@@ -188,11 +188,12 @@ def test_several_upgrades_at_once(empty):
 
 def test_several_processes_at_once_make_the_embedded_schema(new_database):
     url = new_database("sqlite")
-    code = f"from allocator import Allocator\nwith Allocator({url!r}) as ids: print(ids.next_id('order'))"
+    code = f"from allocator import Allocator\nwith Allocator({url!r}, timeout=60) as ids: print(ids.next_id('order'))"
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(lambda _: run(code), range(4)))
 
-    assert {"1", "1001", "2001", "3001"} == {process.stdout.strip() for process in done}
+    told = [process.stdout.strip() for process in done]
+    assert ["1", "1001", "2001", "3001"] == sorted(told), [process.stderr for process in done]
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
