@@ -50,7 +50,7 @@ class Tags:
         `FleetGrowing` while shards are added.
         """
         settings = {"step": step, "max_step": max_step, "limit": limit, "margin": self._margin(margin, max_step, limit)}
-        fresh = changed(self._template, name=tag, start_after=start_after, **settings).checked()
+        fresh = changed(replace(self._template, name=tag), start_after=start_after, **settings).checked()
         if start_after_column is not None:
             fresh = replace(fresh, max_value=max(start_after, self._highest(start_after_column))).checked()
         self._make(fresh)

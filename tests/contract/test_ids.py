@@ -96,7 +96,8 @@ def test_an_unknown_tag_may_be_refused(face, place, tag):
 @pytest.mark.parametrize("wrong", ["", "a b", "x" * 65, "ö", "a'; DROP TABLE allocator_segment; --", None, 5, ["a"]])
 def test_an_odd_tag_is_refused(face, place, wrong):
     ids = face(place)
-    for call in (ids.next_id, ids.sequence, lambda odd: ids.next_ids(odd, 1), lambda odd: ids.reserve(odd, 1)):
+    some = (lambda odd: ids.next_ids(odd, 1), lambda odd: ids.reserve(odd, 1))
+    for call in (ids.next_id, ids.sequence, ids.tags.create, *some):
         with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
             call(wrong)
 
