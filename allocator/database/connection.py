@@ -112,6 +112,7 @@ class Runner:
                 if self._schema_seen or not self._has_revision or found.revision == schema.HEAD:
                     self._schema_seen = True
                     return found
+                self._is_sound = False  # not any more, if it was
             self.check_sound()
 
     def check_sound(self) -> None:

@@ -75,6 +75,22 @@ def test_a_schema_that_is_ahead_is_refused(face, fresh, tag):
         face(fresh).next_id(tag)
 
 
+def test_a_schema_that_another_version_changed_since_it_was_looked_at_is_looked_at_again(fresh, monkeypatch):
+    database, verbs = Database(fresh), []
+    run = database.run
+
+    def count(verb: Any, *args: Any) -> Any:
+        verbs.append(verb)
+        assert len(verbs) < 10
+        return run(verb, *args)
+
+    database.check_sound()
+    execute(fresh, "UPDATE allocator_schema_version SET version_num = '9999'")
+    monkeypatch.setattr(database, "run", count)
+    with closing(database), pytest.raises(SchemaOutOfDate, match="revision 9999, which is newer than"):
+        database.start()
+
+
 @on_servers
 def test_a_schema_in_the_hosts_history_is_good(face, fresh, tag):
     execute(fresh, "DROP TABLE allocator_schema_version")
