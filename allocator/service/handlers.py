@@ -177,7 +177,7 @@ class Administration:
     async def get(self, asked: Asked) -> Response:
         """The settings of a tag, and how far it is claimed.
 
-        Who may source ids may know them too, as a client that serves ids from memory must.
+        Who may draw ids may know them too, as a client that serves ids from memory must.
         """
         name = check_tag(asked.name("tag"))
         if not asked.grant.token.may(READ, name):

@@ -76,7 +76,7 @@ class Watch:
         figures.ready.set(int(self.trouble() is None))
 
     def _look_at_memory(self) -> None:
-        """How long the ids of a tag last at the rate of the last seconds; for ever where nobody sources them."""
+        """How long the ids of a tag last at the rate of the last seconds; for ever where nobody draws them."""
         found: dict[str, tuple[int, float]] = {}
         passed = monotonic() - self._measured_at
         if passed >= SECOND / 2:  # and not at every question for the figures

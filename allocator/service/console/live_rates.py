@@ -139,18 +139,21 @@ class LiveRates:
         while True:
             await asyncio.sleep(1.0 - (time() + 0.5) % 1.0)
             if self._is_wanted():
-                await asyncio.to_thread(self._read)
+                await self._try_to_read()
 
     def _is_wanted(self) -> bool:
         return self._is_alone or monotonic() < self._watched_until
 
-    def _read(self) -> None:
-        second = int(time())
+    async def _try_to_read(self) -> None:
+        """Nothing that fails here, as a thread that the system refuses, may stop the readings that follow."""
         try:
-            totals = totals_of(self._metrics.collect())
+            await asyncio.to_thread(self._read)
         except Exception:
             log.exception("the console could not read the metrics")
-            return
+
+    def _read(self) -> None:
+        second = int(time())
+        totals = totals_of(self._metrics.collect())
         with self._lock:
             self._history.add(totals, second)
 
@@ -158,7 +161,7 @@ class LiveRates:
         """Somebody looks: go on reading, and read at once if that was not done lately."""
         was_wanted, self._watched_until = self._is_wanted(), monotonic() + WATCHED_SECONDS
         if not was_wanted:
-            await asyncio.to_thread(self._read)
+            await self._try_to_read()
 
     def samples(self, name: str) -> list[Sample]:
         with self._lock:

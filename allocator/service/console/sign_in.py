@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from secrets import token_urlsafe
+from time import time
 from urllib.parse import parse_qsl
 
 from itsdangerous import BadSignature, Signer, TimestampSigner
@@ -48,10 +49,12 @@ class Sessions:
     def digest(self, cookie: str) -> bytes | None:
         """The digest of the token that the session was made with, while it lasts."""
         try:
-            value = self._cookies.unsign(cookie.encode(errors="replace"), max_age=LIFETIME - 1)
+            value, issued = self._cookies.unsign(cookie.encode(errors="replace"), return_timestamp=True)
         except BadSignature:
             return None
-        return bytes.fromhex(value.decode().partition(".")[0])
+        # Not by `max_age`, which refuses a session of the future too: a clock that is set back would sign people out.
+        is_over = time() >= issued.timestamp() + LIFETIME
+        return None if is_over else bytes.fromhex(value.decode().partition(".")[0])
 
     def proof(self, cookie: str) -> str:
         """The hidden field of a form, good for this session alone."""
