@@ -286,8 +286,8 @@ class Sequences(dict[str, Sequence]):
         with self._lock:
             if name in self._making:
                 raise reentrant(f"tag {name!r}")  # a second one would escape whoever renews or ends the first
-            self._making.add(name)
             try:
+                self._making.add(name)
                 self._forget_what_is_due(monotonic())
                 found = self.get(name) or self._others.get(name)
                 if found is None:

@@ -151,3 +151,16 @@ def test_a_signal_handler_makes_no_second_sequence_of_the_tag_that_is_being_made
         handle = ids.sequence("order")
         assert ids.sequence("order") is handle
         assert ids._sequences.all() == {handle, *inside}
+
+
+def test_a_tag_can_be_made_again_after_an_interrupt():
+    class Interrupting(set[str]):
+        def add(self, tag: str) -> None:
+            super().add(tag)
+            raise KeyboardInterrupt
+
+    with MemoryAllocator() as ids:
+        names = ids._sequences._making = Interrupting()
+        with pytest.raises(KeyboardInterrupt):
+            ids.sequence("order")
+        assert not names
