@@ -86,9 +86,9 @@ class Numbers(Runner):
             start = self.start(with_nodes=True)
             self._check_numbers(start.shard)
             ground = self.failover(start)
-            number = self.run(nodes.register, start.last_node, *identity(), our_version(), now)
-            if self.failover() == ground:
-                return number
+            number = self.run(nodes.register, *identity(), our_version(), now)
+            if self.failover() == ground:  # else it may be below those of the server that was read
+                return nodes.check_new(number, start.last_node)
         raise DatabaseUnavailable("the database moved from server to server while a node was registered; try again")
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:

@@ -264,6 +264,23 @@ def test_a_node_that_was_registered_while_the_database_moved_is_left(fresh, monk
         assert database.register_node() > NODES_LEFT_OUT
 
 
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_node_below_those_of_the_server_that_was_read_is_left_too(fresh, monkeypatch):
+    with closing(Database(fresh)) as database:
+        database.register_node()
+        register = nodes.register
+        forgetting = ["DELETE FROM allocator_node", "ALTER TABLE allocator_node ALTER COLUMN id RESTART", MOVED]
+
+        def moving(connection, *said) -> int:
+            while forgetting:
+                connection.exec_driver_sql(forgetting.pop(0))
+            return register(connection, *said)
+
+        monkeypatch.setattr(nodes, "register", moving)
+
+        assert database.register_node() > NODES_LEFT_OUT
+
+
 def test_leases_that_may_be_forgotten_are_out_of_reach(face, fresh):
     before = face(fresh).snowflake()
     execute(fresh, MOVED)

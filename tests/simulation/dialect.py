@@ -142,9 +142,7 @@ class GroundVerbs:
 
 
 class NodeVerbs:
-    def nodes_register(
-        self, connection: Connection, known: int, host: str, process: int, version: str, at: datetime
-    ) -> int:
+    def nodes_register(self, connection: Connection, host: str, process: int, version: str, at: datetime) -> int:
         return connection.perform(self._register)
 
     @staticmethod

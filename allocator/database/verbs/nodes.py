@@ -13,13 +13,14 @@ from allocator.errors import MaxValueWentBack
 from allocator.schemes.leases import Node, Worker
 
 
-def register(
-    connection: Connection, dialect: Dialect, known: int, host: str, process: int, version: str, at: datetime
-) -> int:
-    """A number above those `known` that no other start has had or will have; usable once this has returned."""
+def register(connection: Connection, dialect: Dialect, host: str, process: int, version: str, at: datetime) -> int:
+    """A number that no other start has had or will have, if it is above all that were known before."""
     values = {"host": host[:255], "process": process, "version": version[:32], "started_at": at}
     key = connection.execute(insert(node).values(values)).inserted_primary_key
-    number = int(key[0]) if key else 0
+    return int(key[0]) if key else 0
+
+
+def check_new(number: int, known: int) -> int:
     if number <= known:
         raise MaxValueWentBack(
             f"node {number} was registered, but node {known} was known before: the counter of allocator_node was "
