@@ -22,7 +22,7 @@ def list_nodes(last: int, url: str) -> None:
     from allocator.database.verbs import nodes as rows  # imports SQLAlchemy
 
     with open_database(url) as database:
-        database.check_schema()
+        database.check_sound()
         found = database.run(rows.fetch_newest, last)
     show([node_to_json(node) for node in found], "\n".join(map(line_of, found)) or "no nodes are registered")
 

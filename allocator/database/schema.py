@@ -68,10 +68,8 @@ def check(connection: Connection, where: str) -> bool:
     found = current(connection)
     if found == HEAD:
         return True
-    if found in REVISIONS:
-        raise SchemaOutOfDate(f"{where} is at revision {found}, and {HEAD} is needed; {UPGRADE}")
     if found is not None:
-        raise newer(found, where)
+        raise unlike(found, where)
     # Without our version table the tables may stand in the history of the host application.
     missing = missing_parts(inspector_of(connection))
     if missing == [f"table {expected.name}" for expected in metadata.sorted_tables]:
@@ -79,6 +77,12 @@ def check(connection: Connection, where: str) -> bool:
     if missing:
         raise SchemaOutOfDate(f"{where} lacks {', '.join(missing)}; {UPGRADE}")
     return False
+
+
+def unlike(found: str | None, where: str) -> SchemaOutOfDate:
+    if found is None or found in REVISIONS:
+        return SchemaOutOfDate(f"{where} is at revision {found or 'none'}, and {HEAD} is needed; {UPGRADE}")
+    return newer(found, where)
 
 
 def newer(found: str, where: str) -> SchemaOutOfDate:

@@ -54,7 +54,7 @@ def trace(databases: Fleet, value: object, meteor: MeteorSettings | None = None)
     shards = all_of(databases)
     for database in shards:
         try:
-            database.check_schema()
+            database.check_sound()
             # Nodes are registered by the first of a fleet alone; of the others, none is found.
             node = node or (registered(database, fields["node"], at) if fields["random"] < RANDOMS else None)
         except DatabaseUnavailable as error:

@@ -96,7 +96,7 @@ class Tags:
         """Those that have these tags, their tables looked at; none where they are a service's."""
         databases = self._databases()
         for database in databases:
-            database.check_schema()
+            database.check_sound()
         return databases
 
     def set(

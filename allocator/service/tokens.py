@@ -68,7 +68,7 @@ class Tokens:
 
     def _run(self, verb: Callable[..., T], *arguments: Any) -> T:
         database = self._database()
-        database.check_schema()
+        database.check_sound()
         return database.run(verb, *arguments)
 
     @property

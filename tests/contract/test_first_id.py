@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
+import pymysql
 import pytest
+from pymysql.constants import CLIENT
+from sqlalchemy import create_engine, make_url
 from support.faults.message_counter import counted
 from support.servers.administrator import execute
 
-from allocator import Allocator, SchemaDamaged
+from allocator import Allocator, SchemaDamaged, SchemaOutOfDate
+from allocator.database.store import Database
+from allocator.database.tables import VERSION_TABLE
+from allocator.database.verbs import start
 
 ACTS: dict[str, tuple[int, Callable[[Allocator], object]]] = {
     "a tag that is there": (3, lambda ids: ids.next_id("there")),
@@ -33,6 +40,55 @@ def test_a_process_asks_little_before_its_first_id(fresh, act):
     ours = [words for words in asked.messages if not words.startswith(NAMES)]
     assert 2 <= len(ours) <= most, asked.messages
     assert len(asked.messages) - len(ours) <= 1
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_who_looks_at_rows_asks_nothing_that_a_standby_refuses(fresh):
+    with Allocator(fresh) as before:
+        before.next_id("there")
+
+    with counted(fresh) as (url, asked), Allocator(url) as ids:
+        assert ids.tags.list()
+
+    assert not [words for words in asked.messages if "pg_current_wal_lsn" in words]
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+def test_a_proxy_may_greet_as_the_other_of_mysql_and_mariadb(fresh, kind):
+    url = make_url(fresh)
+    place = dict(host=url.host, port=url.port, user=url.username, password=url.password, database=url.database)
+
+    def through_proxy() -> pymysql.Connection:
+        connection = pymysql.connect(**place, client_flag=CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS)
+        connection.server_version = {"mysql": "10.11.6-MariaDB (proxy)", "mariadb": "8.0.30 (proxy)"}[kind]
+        return connection
+
+    with Allocator(create_engine(url, creator=through_proxy)) as ids:
+        assert [ids.next_id("order"), ids.ticket("invoice")] == [1, 1]
+        assert len({ids.meteor(), ids.snowflake()}) == 2
+
+
+def test_a_second_revision_is_an_error_and_no_loop(fresh):
+    execute(fresh, f"INSERT INTO {VERSION_TABLE} VALUES ('zz')")
+
+    with closing(Database(fresh)) as database, pytest.raises(SchemaOutOfDate, match="revision zz, which is newer"):
+        database.check_schema()
+
+
+def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, monkeypatch):
+    with closing(Database(fresh)) as database:
+        run, late = database.run, [SchemaOutOfDate("none of the tables yet")]
+
+        def run_late(verb, *said) -> object:
+            if verb is start.fetch and late:
+                error = late.pop()
+                database.check_sound()
+                raise error
+            return run(verb, *said)
+
+        monkeypatch.setattr(database, "run", run_late)
+
+        database.check_schema()
 
 
 # -- what nobody looks at any more, and would give an id twice
