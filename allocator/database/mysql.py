@@ -16,12 +16,13 @@ from allocator.database.dialect import FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Dial
 from allocator.database.driver_errors import GUARDED
 from allocator.database.mysql_multi_statement import FOUND_ROWS, MULTI_STATEMENTS, Answer, is_allowed, send
 from allocator.database.mysql_session import (
+    FACTS,
+    IDENTITY,
     IN_TRANSACTION,
     RUN,
     SESSION,
     cluster_in,
     cluster_of,
-    facts_of,
     is_merely_like_it,
     settings_in,
     version_of,
@@ -41,11 +42,13 @@ from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import Numbering
 
 NAME = "name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.name', span BIGINT PATH '$.span'"
+OF = "/*!80000 OF s */"
+"""MariaDB refuses it, MySQL needs it."""
 FREE = (
     "SELECT JSON_ARRAYAGG(JSON_OBJECT('name', w.name, 'span', w.span)) INTO @allocator_claimed "
     f"FROM JSON_TABLE(%(wanted)s, '$[*]' COLUMNS ({NAME}, seen BIGINT PATH '$.seen', "
     "lane_offset BIGINT PATH '$.lane_offset', lane_step BIGINT PATH '$.lane_step')) w "
-    f"STRAIGHT_JOIN allocator_segment s WHERE {CLAIMABLE} FOR UPDATE {{of}} SKIP LOCKED"
+    f"STRAIGHT_JOIN allocator_segment s WHERE {CLAIMABLE} FOR UPDATE {OF} SKIP LOCKED"
 )
 CLAIMED = f"JSON_TABLE(@allocator_claimed, '$[*]' COLUMNS ({NAME})) w STRAIGHT_JOIN allocator_segment s"
 RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span WHERE s.tag = w.name"
@@ -134,8 +137,7 @@ class MySQL(Dialect):
         if hasattr(connection, "_read_timeout"):
             connection._read_timeout = connection._write_timeout = timeout
         with connection.cursor() as cursor:
-            version = version_of(connection, cursor)
-            knows, info["is_mariadb"] = not is_merely_like_it(version), "MariaDB" in version
+            knows = not is_merely_like_it(version_of(connection, cursor))
             session = SESSION.format(half=ceil(timeout / 2))
             cursor.execute(", ".join([session, *([RUN] if knows else [])]))
         if knows:
@@ -184,14 +186,14 @@ class MySQL(Dialect):
         if run_of(connection) == NOWHERE:
             return plain(was, "")
         connection.exec_driver_sql(f"SET {RUN}")  # a proxy may have led us to another session
-        facts = {**facts_of(connection.info["is_mariadb"]), "run": "@allocator_run"}
+        facts = {**FACTS, "run": "@allocator_run"}
         asked = ", ".join(f"{facts[name]} AS {name}" for name in ("run", "at", "uptime", "cluster"))
         return self.here(connection, connection.exec_driver_sql(f"SELECT {asked}").one(), was)
 
     def facts(self, connection: Connection) -> Mapping[str, str]:
         if run_of(connection) == NOWHERE:
             return super().facts(connection)
-        return facts_of(connection.info["is_mariadb"])
+        return FACTS
 
     def here(self, connection: Connection, facts: Any, was: str) -> Here:
         if run_of(connection) == NOWHERE:
@@ -211,9 +213,7 @@ class MySQL(Dialect):
     def server(self, connection: Connection) -> str:
         if name := cluster_of(connection):
             return f"CONCAT('cluster ', @@{name}, '/', DATABASE())"
-        # MariaDB has no identity of its own; servers that replicate each other differ at least in this number.
-        server = "@@server_id" if connection.info["is_mariadb"] else "@@server_uuid"
-        return f"CONCAT({server}, '/', DATABASE())"
+        return IDENTITY
 
     def place(self, connection: Connection) -> str:
         return "CONCAT_WS('/', @@hostname, @@port, @@datadir, DATABASE())"
@@ -254,8 +254,7 @@ class MySQL(Dialect):
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
         if not is_allowed(connection):
             return ()
-        of = "" if connection.info["is_mariadb"] else "OF s"  # one refuses it, the other needs it
-        words = [statement.format(here=self.is_here(connection), of=of) for statement in CLAIM_BATCH]
+        words = [statement.format(here=self.is_here(connection)) for statement in CLAIM_BATCH]
         answers = self.send(connection, words, wanted)
         _, _, raised, read, _ = answers
         if raised.found != len(read.rows) or any(answer.warnings for answer in answers):

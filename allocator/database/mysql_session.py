@@ -36,31 +36,33 @@ START = "((UUID_SHORT() >> 24) & 4294967295)"
 """When the server started, in seconds; too late by one for each 2**24 numbers that this has given since."""
 RUN = f"@allocator_server = {SERVER}, @allocator_run = CONCAT({SERVER}, '-', {START})"
 """In variables of the session, which ends with the server: in a binary log of statements they stand as values."""
+KEPT = "/*!50700 performance_schema *//*M!100000 information_schema */"
+"""Comments that MySQL executes, and that MariaDB does: a proxy's greeting need not be that of the server behind it."""
+IDENTITY = "CONCAT(/*!50700 @@server_uuid *//*M!100000 @@server_id */, '/', DATABASE())"
+"""MariaDB has no identity of its own; servers that replicate each other differ at least in this number."""
 CLUSTER_SETTINGS = "('wsrep_on', 'wsrep_cluster_name', 'group_replication_group_name')"
 CLUSTERS = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {CLUSTER_SETTINGS}"
 TABLES = f"({', '.join(repr(name) for name in metadata.tables)})"
 
 
-def facts_of(is_mariadb: bool) -> dict[str, str]:
-    """See `Dialect.facts`. The clock of one statement stands still: the start of the server is exact by it."""
-    kept, server = ("information_schema", "@@server_id") if is_mariadb else ("performance_schema", "@@server_uuid")
-    tables = "table_schema = DATABASE() AND table_name"
-    return {
-        "run": f"CONCAT({SERVER}, '-', {START})",
-        "at": "UNIX_TIMESTAMP()",
-        "uptime": f"(SELECT variable_value FROM {kept}.global_status WHERE variable_name = 'Uptime')",
-        "cluster": "(SELECT GROUP_CONCAT(variable_name, '=', variable_value SEPARATOR '\\n') "
-        f"FROM {kept}.global_variables WHERE variable_name IN {CLUSTER_SETTINGS})",
-        "place": "DATABASE()",
-        "server": f"CONCAT({server}, '/', DATABASE())",
-        "server_offset": "@@GLOBAL.auto_increment_offset",
-        "server_step": "@@GLOBAL.auto_increment_increment",
-        "session_offset": "@@SESSION.auto_increment_offset",
-        "session_step": "@@SESSION.auto_increment_increment",
-        "sound": f"((SELECT COUNT(*) FROM information_schema.tables WHERE {tables} IN {TABLES} AND engine = 'InnoDB') "
-        f"= {len(metadata.tables)} AND (SELECT GROUP_CONCAT(column_name) FROM information_schema.statistics "
-        f"WHERE {tables} = '{counter.name}' AND index_name = 'PRIMARY') = 'type')",
-    }
+OURS = "table_schema = DATABASE() AND table_name"
+FACTS = {
+    "run": f"CONCAT({SERVER}, '-', {START})",
+    "at": "UNIX_TIMESTAMP()",
+    "uptime": f"(SELECT variable_value FROM {KEPT}.global_status WHERE variable_name = 'Uptime')",
+    "cluster": "(SELECT GROUP_CONCAT(variable_name, '=', variable_value SEPARATOR '\\n') "
+    f"FROM {KEPT}.global_variables WHERE variable_name IN {CLUSTER_SETTINGS})",
+    "place": "DATABASE()",
+    "server": IDENTITY,
+    "server_offset": "@@GLOBAL.auto_increment_offset",
+    "server_step": "@@GLOBAL.auto_increment_increment",
+    "session_offset": "@@SESSION.auto_increment_offset",
+    "session_step": "@@SESSION.auto_increment_increment",
+    "sound": f"((SELECT COUNT(*) FROM information_schema.tables WHERE {OURS} IN {TABLES} AND engine = 'InnoDB') "
+    f"= {len(metadata.tables)} AND (SELECT GROUP_CONCAT(column_name) FROM information_schema.statistics "
+    f"WHERE {OURS} = '{counter.name}' AND index_name = 'PRIMARY') = 'type')",
+}
+"""See `Dialect.facts`. The clock of one statement stands still: the start of the server is exact by it."""
 
 
 def settings_in(lines: str | None) -> dict[str, str]:
