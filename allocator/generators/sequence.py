@@ -310,6 +310,6 @@ class Sequences(dict[str, Sequence]):
             while self._failing[0][0] <= now:
                 self._failing.popleft()
 
-    def all(self) -> set[Sequence]:
-        found = (reference() for reference in self._others.valuerefs())
-        return {*list(self.values()), *(sequence for sequence in found if sequence is not None)}
+    def all(self) -> list[Sequence]:
+        others = (reference() for reference in self._others.valuerefs())
+        return list(dict.fromkeys([*list(self.values()), *(sequence for sequence in others if sequence is not None)]))

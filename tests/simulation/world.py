@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from simulation import conservation
 from simulation.account import Account
 from simulation.actions import act
@@ -82,6 +84,8 @@ class World:
     # -- two phases
 
     def run(self) -> None:
+        gc.collect()
+        gc.disable()  # when a tag is forgotten that nobody holds must not hang on what other worlds left in memory
         for _ in range(self.plan.processes):
             self.start()
         for step in self.plan.steps:
@@ -119,6 +123,7 @@ class World:
         self.scheduler.finish()
         for process in self.processes:
             process.ids._background._forgotten.detach()
+        gc.enable()
 
 
 def run(plan: Plan, variant: Variant | None = None) -> Account:
