@@ -51,7 +51,7 @@ class Numbers(Runner):
         """
         for _ in range(ATTEMPTS):
             start = start or self.start()
-            found, here, server = start.ground, start.here, start.home
+            found, here, server = start.failover, start.here, start.home
             start = None
             if found is None:
                 self.run(failover.add, Failover(server, here.epoch))
@@ -85,9 +85,9 @@ class Numbers(Runner):
         for _ in range(ATTEMPTS):
             start = self.start(with_nodes=True)
             self._check_numbers(start.shard)
-            ground = self.failover(start)
+            state = self.failover(start)
             number = self.run(nodes.register, *identity(), our_version(), now)
-            if self.failover() == ground:  # else it may be below those of the server that was read
+            if self.failover() == state:  # else it may be below those of the server that was read
                 return nodes.check_new(number, start.last_node)
         raise DatabaseUnavailable("the database moved from server to server while a node was registered; try again")
 
@@ -99,8 +99,8 @@ class Numbers(Runner):
         for _ in range(ATTEMPTS):
             start = self.start(with_workers=True)
             self._check_numbers(start.shard)
-            ground = self.failover(start)
-            begin = begin_of_lease(ground, claim.now, claim.until)
+            state = self.failover(start)
+            begin = begin_of_lease(state, claim.now, claim.until)
             chosen = choose_worker(start.workers, layout, epoch, claim.now, randbelow(1 << 16))
             number = chosen if isinstance(chosen, int) else chosen.number
             until = begin + claim.until - claim.now
@@ -109,7 +109,7 @@ class Numbers(Runner):
                 ours = self.run(nodes.add_worker, fresh)
             else:
                 ours = self.run(nodes.take_worker, chosen, fresh)
-            if ours and self.failover(after := self.start(with_workers=True)) == ground:
+            if ours and self.failover(after := self.start(with_workers=True)) == state:
                 if {one.holder: one.until for one in after.workers}.get(fresh.holder, until) != until:
                     raise damage(f"the end of a lease is rounded, {until} was written")
                 check_same(after.workers, layout, epoch)  # two formats may begin at one moment

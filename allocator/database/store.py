@@ -54,10 +54,10 @@ class Database(Numbers):
 
     def _made(self, template: Tag, start: Start | None) -> Tag | None:
         """Made by its first use, where nobody has said that it is new: it may have been here, and be forgotten."""
-        ground = self.failover(start)
-        self.run(segments.create, starting_after(template, ground.first_value))
+        state = self.failover(start)
+        self.run(segments.create, starting_after(template, state.first_value))
         after = self.start(template.name)
-        if (later := self.failover(after)) == ground:
+        if (later := self.failover(after)) == state:
             return after.tag
         self.run(segments.change, template.name, {"max_value": later.first_value})
         return self.run(segments.fetch, template.name)

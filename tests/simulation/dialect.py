@@ -108,13 +108,13 @@ class SegmentVerbs:
         return connection.perform(lambda view: self._start(connection, view, name))
 
     def _start(self, connection: Connection, view: View, name: str) -> Start:
-        row, ground = view.get(SEGMENT, name), view.get(GROUND, 1)
+        row, state = view.get(SEGMENT, name), view.get(GROUND, 1)
         return Start(
             REVISION,
             row and row.tag(name),
             view.get(SHARD, 1),
-            ground,
-            self._here(connection, ground.run if ground else "", view.here),
+            state,
+            self._here(connection, state.run if state else "", view.here),
             connection.place.name,
             view.here.rpartition("-")[0],
             None,

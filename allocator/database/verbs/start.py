@@ -40,7 +40,7 @@ from allocator.schemes.ticket import Numbering
 class Start(NamedTuple):
     """What the rows say at one moment.
 
-    here: the run of the server, held against the one of `ground`.
+    here: the run of the server, held against the one of `failover`.
     server: the identity that tickets are fenced by; None where it must be asked for, as of an engine that has no runs.
     home: the identity of the server that numbers nodes.
     numbering: offset and step that the server is set to, as one of several that are no cluster.
@@ -49,7 +49,7 @@ class Start(NamedTuple):
     revision: str | None
     tag: Tag | None
     shard: Shard | None
-    ground: Failover | None
+    failover: Failover | None
     here: Here
     server: str | None
     home: str
@@ -71,13 +71,13 @@ def fetch(
         raise damaged(name, f"there are {len(rows)} rows") if tag else damage("a row is there twice")
     if not first.sound:
         raise damage("a table lacks its primary key, or is kept by an engine without transactions")
-    ground = Failover(*(getattr(kept, name) for name in Failover._fields)) if kept else None
+    failover = Failover(*(getattr(kept, name) for name in Failover._fields)) if kept else None
     return Start(
         first.revision,
         as_tag(tag) if tag else None,
         as_shard(own) if own else None,
-        ground,
-        dialect.here(connection, first, ground.run if ground else ""),
+        failover,
+        dialect.here(connection, first, failover.run if failover else ""),
         *dialect.identities(connection, first),
         dialect.server_numbering(first),
         first.last_node or 0,
