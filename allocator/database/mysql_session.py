@@ -7,14 +7,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from allocator.database.tables import counter, metadata
+from allocator.database.tables import counter, metadata, ticket
 
 SESSION = (
     "SET SESSION completion_type = 0, autocommit = 0, autocommit = 1, "
     "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0, sql_big_selects = 1, "
     "group_concat_max_len = 1048576, "
     "innodb_lock_wait_timeout = {half}, lock_wait_timeout = {half}"
-    "/*!80003 , transaction_read_only = 0 */"
+    "/*!80003 , transaction_read_only = 0, max_execution_time = 0 */"
     "/*M!100101 , max_statement_time = 0 *//*M!110101 , transaction_read_only = 0 */"
 )
 """What the configuration, `init_connect` or a listener may have set otherwise.
@@ -60,7 +60,8 @@ FACTS = {
     "session_step": "@@SESSION.auto_increment_increment",
     "sound": f"((SELECT COUNT(*) FROM information_schema.tables WHERE {OURS} IN {TABLES} AND engine = 'InnoDB') "
     f"= {len(metadata.tables)} AND (SELECT GROUP_CONCAT(column_name) FROM information_schema.statistics "
-    f"WHERE {OURS} = '{counter.name}' AND index_name = 'PRIMARY') = 'type')",
+    f"WHERE {OURS} = '{counter.name}' AND index_name = 'PRIMARY') = 'type' "
+    f"AND EXISTS (SELECT 1 FROM information_schema.statistics WHERE {OURS} = '{ticket.name}' AND column_name = 'type' AND non_unique = 0))",
 }
 """See `Dialect.facts`. The clock of one statement stands still: the start of the server is exact by it."""
 

@@ -145,7 +145,7 @@ TWICE = "has already"
 FOREIGN = "never committed for it"
 CONTROLS: dict[str, Control] = {
     "memory before commit": Control(
-        f"{FOREIGN}|{TWICE}|nothing was forgotten", lambda: Variant(statement=AnswersFirst)
+        f"{FOREIGN}|{TWICE}|nothing was forgotten|did not take", lambda: Variant(statement=AnswersFirst)
     ),
     "adopting a range of which nobody knows": Control(FOREIGN, patches={(Database, "claim_segment"): adopting}),
     "giving a range back": Control("was lowered", lambda: Variant(dialect=GivesBack)),
