@@ -61,7 +61,8 @@ FACTS = {
     "sound": f"((SELECT COUNT(*) FROM information_schema.tables WHERE {OURS} IN {TABLES} AND engine = 'InnoDB') "
     f"= {len(metadata.tables)} AND (SELECT GROUP_CONCAT(column_name) FROM information_schema.statistics "
     f"WHERE {OURS} = '{counter.name}' AND index_name = 'PRIMARY') = 'type' "
-    f"AND EXISTS (SELECT 1 FROM information_schema.statistics WHERE {OURS} = '{ticket.name}' AND column_name = 'type' AND non_unique = 0))",
+    "AND EXISTS (SELECT 1 FROM information_schema.statistics "
+    f"WHERE {OURS} = '{ticket.name}' AND column_name = 'type' AND non_unique = 0))",
 }
 """See `Dialect.facts`. The clock of one statement stands still: the start of the server is exact by it."""
 
