@@ -115,7 +115,7 @@ class MemoryBackend:
 
     # -- as a database
 
-    def check_schema(self) -> None:
+    def check_sound(self) -> None:
         """Tables are always as they should be."""
 
     def fetch_tag(self, name: str) -> Tag | None:
