@@ -598,10 +598,10 @@ def test_a_commit_that_is_refused_leaves_nothing_open(face, tmp_path, tag, use):
     execute(
         url, "PRAGMA journal_mode = DELETE", "CREATE TABLE theirs (id INTEGER)", "INSERT INTO theirs VALUES (1), (2)"
     )
+    if use == "ticket":
+        face(url, timeout=60).next_id("other")  # so that the tables are there
     ids = face(url, timeout=0.3)
     draw = {"segment": ids.next_id, "ticket": ids.ticket}[use]
-    if use == "ticket":
-        ids.next_id("other")  # so that the tables are there
     reader = sqlite3.connect(f"{tmp_path}/ids.db")
     rows = reader.execute("SELECT * FROM theirs")
     next(rows)
