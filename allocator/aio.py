@@ -15,7 +15,7 @@ from allocator.errors import InvalidSetting, Uncopyable
 from allocator.generators.column_default import of_a_row
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Supply
-from allocator.rules.failover import Margin
+from allocator.rules.failover import FailoverGap
 from allocator.runtime.waiting import ended, wait_for_async
 from allocator.schemes.checks import check_count
 from allocator.schemes.meteor import MeteorSettings
@@ -63,10 +63,10 @@ class AsyncSequence(Uncopyable):
         """As of `Sequence`."""
         return of_a_row
 
-    def _next_in(self, connection: Any) -> int:
+    def _next_in(self, connection: Any, column: Any) -> int:
         if not connection.dialect.is_async:
             raise self._blocking()
-        return self._supply._next_in(connection)
+        return self._supply._next_in(connection, column)
 
     def _blocking(self) -> InvalidSetting:
         return InvalidSetting(
@@ -131,7 +131,7 @@ class Settings(TypedDict, total=False):
     step: int
     max_step: int
     limit: int
-    margin: Margin | None
+    failover_gap: FailoverGap | None
     runway: float
     timeout: float
     meteor: MeteorSettings | None

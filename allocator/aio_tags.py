@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import ParamSpec, Protocol, TypeVar
 
 from allocator.fleet.tags import Tags
-from allocator.rules.failover import Margin
+from allocator.rules.failover import FailoverGap
 from allocator.schemes.tag import Tag
 
 P = ParamSpec("P")
@@ -38,7 +38,7 @@ class AsyncTags:
         limit: int | None = None,
         start_after: int = 0,
         start_after_column: str | None = None,
-        margin: Margin | None = None,
+        failover_gap: FailoverGap | None = None,
     ) -> Tag:
         return await self._on_thread(
             self._tags.create,
@@ -46,7 +46,7 @@ class AsyncTags:
             step=step,
             max_step=max_step,
             limit=limit,
-            margin=margin,
+            failover_gap=failover_gap,
             start_after=start_after,
             start_after_column=start_after_column,
         )
@@ -65,10 +65,16 @@ class AsyncTags:
         max_step: int | None = None,
         limit: int | None = None,
         start_after: int | None = None,
-        margin: Margin | None = None,
+        failover_gap: FailoverGap | None = None,
     ) -> Tag:
         return await self._on_thread(
-            self._tags.set, tag, step=step, max_step=max_step, limit=limit, start_after=start_after, margin=margin
+            self._tags.set,
+            tag,
+            step=step,
+            max_step=max_step,
+            limit=limit,
+            start_after=start_after,
+            failover_gap=failover_gap,
         )
 
     async def repair(self, tag: str, *, above: int | None = None) -> Tag:

@@ -103,7 +103,7 @@ class MaxValueWentBack(AllocatorError):
 
 
 class ServerReplaced(AllocatorError):
-    """The row was written on another run of a server, and its tag refuses to go on before somebody has looked."""
+    """The database moved to another server, and the tag refuses to skip ids by itself, or has too few left."""
 
 
 class DatabaseUnavailable(AllocatorError):

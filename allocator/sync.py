@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 from allocator.backend import backend_of, overdue
 from allocator.errors import DatabaseUnavailable, InvalidSetting, Uncopyable
@@ -18,7 +18,8 @@ from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence, Sequences
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
-from allocator.rules.failover import Margin, margin_of
+from allocator.rules.column_limit import Column
+from allocator.rules.failover import FailoverGap, gap_of
 from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
 from allocator.runtime.waiting import wait_for
@@ -60,10 +61,9 @@ class Allocator(Uncopyable):
     create_missing: make a tag when it is used for the first time; otherwise `UnknownTag` is raised.
     step, max_step, limit: the settings of tags made that way: the least and the greatest number of ids a claim
         takes (1 to 100 million), and the greatest id (1 to 2**63 - 1; `JAVASCRIPT_MAX_ID` where browsers read it).
-    margin: of tags made that way, how many ids are left out when the database is found on another server, or on one
-        that was restarted or restored, since it may have forgotten claims; "refuse" raises `ServerReplaced` instead,
-        until `Tags.repair`. By default a thousand times `max_step`, and a billion at least
-        where the limit leaves room for it.
+    failover_gap: of tags made that way, how many ids are skipped when another server goes on, as a promoted standby,
+        since it may have forgotten claims. "auto" (the default) skips as many as the tag ever gave, and about 4 million
+        at least; "refuse" raises `ServerReplaced` instead, until `Tags.repair`. A restart skips nothing.
     runway: how many seconds the ids in memory should last at the rate seen, should the database go away.
     timeout: how many seconds a call may wait for the database when no ids are in memory.
     meteor, snowflake: the formats of these ids, where they are not the default ones.
@@ -102,7 +102,7 @@ class Allocator(Uncopyable):
         step: int = DEFAULT_STEP,
         max_step: int = DEFAULT_MAX_STEP,
         limit: int = MAX_ID,
-        margin: Margin | None = None,
+        failover_gap: FailoverGap | None = None,
         runway: float = 60.0,
         timeout: float = 5.0,
         meteor: MeteorSettings | None = None,
@@ -111,7 +111,7 @@ class Allocator(Uncopyable):
         self._terms = Terms(
             bool(create_missing), check_seconds("runway", runway, 0.0), check_seconds("timeout", timeout, 0.05)
         )
-        self._template = Tag("template", 0, step, max_step, limit, margin=margin_of(margin, max_step, limit)).checked()
+        self._template = Tag("template", 0, step, max_step, limit, failover_gap=gap_of(failover_gap)).checked()
         self._background = self._background_type()
         self._backend = self._watched(
             backend_of(
@@ -168,6 +168,12 @@ class Allocator(Uncopyable):
         return self._sequence_type(
             template, self._backend, self._background, self._terms, self._sequences, self, self._batching
         )
+
+    def _column_of(self, column: Any, dialect: Any) -> Column:
+        """A column of SQLAlchemy's, as a database of this dialect has it."""
+        from allocator.database.verbs.columns import mapped  # imports SQLAlchemy, which `import allocator` must not
+
+        return mapped(column, dialect)
 
     def meteor(self) -> int:
         """The next meteor id, under a node that is registered in the database when the first one is asked for.

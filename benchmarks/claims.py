@@ -81,7 +81,7 @@ def together(acts: list[Act]) -> Measure:
 
 
 def connected(database: Database, stack: ExitStack) -> Any:
-    """A connection of the driver, as ours are: in autocommit, durable, and knowing on which run of the server it is."""
+    """A connection of the driver, as ours are: in autocommit, durable, and knowing on which server run it is."""
     lent = database.engine.raw_connection()
     stack.callback(lent.close)
     driver = lent.driver_connection
@@ -108,7 +108,7 @@ def bare(database: Database, sent: Sent, stack: ExitStack) -> Act:
 
 
 def unguarded(place: Place, tag: str) -> Sent:
-    """A claim that does not ask which run of the server it is on: for what the guard costs."""
+    """A claim that does not ask on which server run it is: for what the guard costs."""
     mark = "?" if place.backend == "sqlite" else "%s"
     if place.backend in RETURNING:
         return BARE.format(SIZE, mark, 1) + RETURNING[place.backend], (tag,)

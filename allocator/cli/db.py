@@ -1,9 +1,9 @@
-"""`allocator db upgrade|current|check|guard`."""
+"""`allocator db upgrade|current|check|restored|guard`."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import click
 
@@ -46,6 +46,22 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, since: str | None) -> None:
     show({"revision": revision}, "\n".join(lines))
 
 
+@db.command()
+@fleet_options
+def restored(urls: tuple[str, ...]) -> None:
+    """Say that a snapshot, a disk or old rows were put back: ids that were forgotten are skipped.
+
+    Nothing tells such a database from one that was restarted. Run this before anything draws ids again; each tag then
+    skips a gap with its next claim, as after a failover. Safe to run twice.
+    """
+    with ExitStack() as stack:
+        databases = [stack.enter_context(open_database(url)) for url in urls]
+        for database in databases:
+            database.forget_run()
+    lines = [f"{database.address.shown}: ids are skipped when they are next drawn" for database in databases]
+    show({"restored": [database.address.shown for database in databases]}, "\n".join(lines))
+
+
 def print_statements(url: str, as_sql: bool, since: str | None) -> None:
     from allocator.database import schema
     from allocator.database.address import address_of
@@ -76,10 +92,16 @@ def current(url: str) -> None:
 def check(url: str) -> None:
     """Say what is wrong with the tables; exit code 1 if anything is."""
     from allocator.database import schema
+    from allocator.database.verbs import servers
+    from allocator.errors import AllocatorError
 
     with open_database(url) as database:
-        found = database.run(schema.problems, database.address.shown)
-        show({"problems": found}, "\n".join(found) or f"{database.address.shown}: the tables are as needed")
+        found, blind = database.run(schema.problems, database.address.shown), None
+        with suppress(AllocatorError):  # a standby has tables, and tells no run
+            blind = database.run(servers.fetch_blind)
+        lines = found or [f"{database.address.shown}: the tables are as needed"]
+        guard = f"{blind.found}; {blind.mend}" if blind else ""
+        show({"problems": found, **({"guard": guard} if guard else {})}, "\n".join([*lines, *filter(None, [guard])]))
     if found:
         sys.exit(REFUSED)
 

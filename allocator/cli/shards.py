@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 HEADINGS = ("shard", "database", "last ticket", "state")
 
-margin_option = click.option(
-    "--margin",
+headroom_option = click.option(
+    "--headroom",
     type=click.IntRange(0, 10**12),
     default=HEADROOM,
     show_default=True,
@@ -82,14 +82,14 @@ def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...]) -> None
 
 
 @shards.command("grow")
-@margin_option
+@headroom_option
 @click.option("--statement", type=click.Choice(["replace", "count"]), help="Draw tickets by this one from now on.")
 @click.option("--take-back", is_flag=True, help="Undo what was added or begun, as long as that can be done.")
 @without_option
 @click.option("--above", type=click.IntRange(0), help="Number above which the lost shards gave no ticket and no id.")
 @fleet_options
 def grow_fleet(
-    margin: int,
+    headroom: int,
     statement: str | None,
     take_back: bool,
     without: tuple[str, ...],
@@ -108,7 +108,7 @@ def grow_fleet(
             done = growth.take_back()
             show({"taken_back": done}, "taken back" if done else "there was nothing to take back")
             return
-        lead = growth.grow(margin, statement, above)
+        lead = growth.grow(headroom, statement, above)
     step, floor = lead.numbering.step, lead.numbering.floor
     show(
         {"shards": step, "generation": lead.generation, "floor": str(floor)},
@@ -118,16 +118,16 @@ def grow_fleet(
 
 @shards.command("trust")
 @click.argument("shard", metavar="URL")
-@margin_option
+@headroom_option
 @click.option("--above", type=click.IntRange(0), help="Above which number nothing was given out, where none can tell.")
 @fleet_options
-def trust_shard(shard: str, margin: int, above: int | None, urls: tuple[str, ...]) -> None:
+def trust_shard(shard: str, headroom: int, above: int | None, urls: tuple[str, ...]) -> None:
     """Let the shard URL go on after a failover or a restore, above what any shard has given.
 
     Only when nothing draws from the old server any more. Segments are raised with: allocator tags set.
     """
     with growing((*urls, shard)) as growth, open_database(shard) as database:
-        row = growth.trust(database, margin, above)
+        row = growth.trust(database, headroom, above)
     floor = row.numbering.following(0)
     show({"floor": str(floor)}, f"{database.address.shown} goes on from {floor}")
 

@@ -11,15 +11,16 @@ from allocator.cli.options import fleet_options, open_allocator, options
 from allocator.cli.output import show, table
 from allocator.errors import AllocatorError
 from allocator.remote.wire import tag_to_json
-from allocator.rules.failover import Margin, public_margin
+from allocator.rules.failover import FailoverGap, public_gap
 from allocator.schemes.checks import JAVASCRIPT_MAX_ID
 from allocator.schemes.tag import Tag
 
 if TYPE_CHECKING:
     from allocator.fleet.tags import Tags
 
-MARGIN = "Ids left out after a failover, a restore or a restart of the database, or refuse to stop until tags repair."
-HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "margin", "used")
+GAP = "Ids to skip after a failover or a restore; auto: in proportion to what the tag gave; refuse: stop instead."
+COLUMN = "... and than every value of this column, whose type sets the limit."
+HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "failover_gap", "used")
 
 
 @click.group()
@@ -27,15 +28,17 @@ def tags() -> None:
     """List, create, change and repair tags."""
 
 
-def parse_margin(context: click.Context, parameter: click.Parameter, given: str | None) -> Margin | None:
+def parse_gap(context: click.Context, parameter: click.Parameter, given: str | None) -> FailoverGap | None:
     if given is None:
         return None
+    if given == "auto":
+        return "auto"
     if given == "refuse":
         return "refuse"
     try:
         return int(given)
     except ValueError:
-        raise click.BadParameter(f"a number of ids, or refuse; got {given!r}") from None
+        raise click.BadParameter(f"a number of ids, auto or refuse; got {given!r}") from None
 
 
 settings_options = options(
@@ -43,7 +46,7 @@ settings_options = options(
     click.option("--max-step", type=int, help="Most ids a claim takes, at a high rate."),
     click.option("--limit", type=int, help="The greatest id the tag will ever give."),
     click.option("--javascript", is_flag=True, help=f"Same as --limit {JAVASCRIPT_MAX_ID}, for ids browsers read."),
-    click.option("--margin", callback=parse_margin, metavar="N|refuse", help=MARGIN),
+    click.option("--failover-gap", callback=parse_gap, metavar="N|auto|refuse", help=GAP),
 )
 
 
@@ -60,7 +63,7 @@ def list_tags(urls: tuple[str, ...]) -> None:
 @click.argument("tag")
 @settings_options
 @click.option("--start-after", type=int, default=0, show_default=True, help="The first id is greater than this.")
-@click.option("--start-after-column", metavar="TABLE.COLUMN", help="... and than every value of this column.")
+@click.option("--start-after-column", metavar="TABLE.COLUMN", help=COLUMN)
 @fleet_options
 def create_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...], **settings: Any) -> None:
     """Create TAG. Needed only to choose its settings: a tag is made when it is first used.
@@ -71,7 +74,8 @@ def create_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, .
     """
     with open_allocator(urls) as ids:
         made = ids.tags.create(tag, limit=limit_of(limit, javascript), **settings)
-    show(tag_to_json(made), f"created {made.name}: {first_id(made)}")
+    follows = {"limit_from": made.limit_from} if made.limit_from else {}
+    show(tag_to_json(made) | follows, f"created {made.name}: {first_id(made)}" + limit_follows(made))
 
 
 @tags.command("set")
@@ -93,7 +97,7 @@ def set_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...]
 @tags.command("repair")
 @click.argument("names", metavar="[TAG]...", nargs=-1)
 @click.option("--all", "of_all", is_flag=True, help="Every tag there is.")
-@click.option("--above", type=int, help="No id in use is greater; else the margin of the tag is left out.")
+@click.option("--above", type=int, help="No id in use is greater; else the failover gap of the tag is skipped.")
 @fleet_options
 def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[str, ...]) -> None:
     """Let tags go on after a failover or a restore, above every id that the database may have forgotten.
@@ -134,6 +138,12 @@ def first_id(tag: Tag) -> str:
     return f"the first id is {tag.max_value + 1}" if tag.remaining else "it has no ids, since it starts at its limit"
 
 
+def limit_follows(tag: Tag) -> str:
+    if not tag.limit_from:
+        return ""
+    return f"\n{tag.name}: limit {tag.limit:,}, the greatest value of {tag.limit_from}"
+
+
 def limit_of(limit: int | None, javascript: bool) -> int | None:
     if javascript and limit is not None:
         raise click.UsageError("--limit and --javascript exclude each other")
@@ -146,5 +156,5 @@ def table_of(found: list[Tag]) -> str:
 
 def to_row(tag: Tag) -> tuple[str, ...]:
     used = f"{100 * tag.max_value / tag.limit:.2f}%"
-    settings = (tag.max_value, tag.step, tag.max_step, tag.limit, public_margin(tag.margin))
+    settings = (tag.max_value, tag.step, tag.max_step, tag.limit, public_gap(tag.failover_gap))
     return (tag.name, *map(str, settings), used)

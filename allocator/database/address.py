@@ -25,6 +25,9 @@ from allocator.database.sqlite import SQLite
 from allocator.database.sqlite_forks import GATE
 from allocator.errors import InvalidDatabase
 
+GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
+"""Set to 1, each start of a server counts as a failover: for those who put snapshots back without telling anybody."""
+
 DIALECTS: dict[str, Dialect] = {
     "sqlite": SQLite(),
     "postgresql": PostgreSQL(),
@@ -104,6 +107,7 @@ class Address:
         def prepare(connection: Any, record: Any) -> None:
             if self._opens:
                 record.info["path"] = os.path.realpath(self._opens)
+            record.info["guards_restarts"] = os.environ.get(GUARD_RESTARTS, "0") not in {"", "0"}
             self.dialect.on_connect(connection, record.info, timeout)
 
         @event.listens_for(engine, "handle_error")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, Pool
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from allocator.database import schema
 from allocator.database.address import Address, address_of
@@ -57,7 +57,7 @@ class Runner:
         It must burn what it claimed when it is run again: a lost connection may hide a commit.
         """
         self._check_there()
-        began, pause = monotonic(), CONTENDED_PAUSE
+        began, pause, looked = monotonic(), CONTENDED_PAUSE, False
         for attempt in count():
             try:
                 with self._whole(), self.engine.connect() as connection:
@@ -70,6 +70,8 @@ class Runner:
                 if is_contended(error, self.dialect) and passed + pause < self.timeout:
                     sleep(pause)
                     pause = min(2 * pause, MAX_CONTENDED_PAUSE)
+                elif not looked and self._identity_was_refused(error):
+                    looked = True
                 # One that was lost at once had gone stale in the pool; one that took its time is a server in trouble.
                 elif attempt or not is_stale(error) or passed > self.timeout / 2:
                     raise translate(error, self.dialect, self.address.shown, passed) from error
@@ -78,6 +80,14 @@ class Runner:
             except Exception as error:
                 raise unforeseen(error, self.address.shown) from error
         raise AssertionError("unreachable")
+
+    def _identity_was_refused(self, error: SQLAlchemyError) -> bool:
+        """Whether the server says less of itself than a statement asked, which is known from now on."""
+        if not isinstance(error, DBAPIError) or not error.orig or not self.dialect.is_refusal(error.orig):
+            return False
+        with suppress(SQLAlchemyError), self._whole(), self.engine.connect() as connection:
+            return self.dialect.find_identity(connection)
+        return False
 
     def _whole(self) -> AbstractContextManager[None]:
         """Block forks while a SQLite statement runs."""

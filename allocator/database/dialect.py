@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from sqlalchemy import (
     URL,
@@ -42,7 +42,22 @@ MAX_CONNECT_SECONDS = 10.0
 """To a server that does not even answer, however patient the statements may be."""
 
 NOWHERE = "''"
-"""The run of an engine that cannot say what it is: the epoch of its rows stays empty, and nothing is guarded."""
+"""The run of an engine that cannot say what it is: its rows name no run, and no failover is noticed."""
+
+
+class Blind(NamedTuple):
+    """What the failover guard cannot see, and how to open its eyes: a sentence each. It may see nothing and `sleep`."""
+
+    found: str
+    mend: str
+    sleeps: bool = False
+
+
+ASLEEP = Blind(
+    "the failover guard sleeps: this server does not say which one it is",
+    "run allocator db restored after each failover or restore, before ids are drawn",
+    sleeps=True,
+)
 
 FLOOR = ".floor"
 """The type of a row of `allocator_ticket` that keeps the floor; no type of a user's begins with a dot."""
@@ -66,7 +81,7 @@ class Dialect:
     """The database is this library's own file, so it makes its schema by itself."""
 
     errors: ClassVar[Mapping[str, type[AllocatorError]]] = {}
-    """The driver's error codes that mean more than "try again later"."""
+    """The driver's error codes that mean more than "try again later", or the first two characters of several."""
     contended: ClassVar[frozenset[str]] = frozenset()
     """The codes after which the same statement may simply be run again: deadlocks and the like."""
     misplaced: ClassVar[frozenset[str]] = frozenset()
@@ -81,7 +96,7 @@ class Dialect:
 
     begin: ClassVar[str] = "BEGIN"
     clock: ClassVar[str]
-    """An SQL expression for the seconds since 1970."""
+    """An SQL expression for the milliseconds since 1970."""
     replace_ticket: ClassVar[str]
     """Draw a ticket by the statement of the original: a new row in place of the old one, and its auto-increment."""
     count_ticket: ClassVar[str]
@@ -156,13 +171,25 @@ class Dialect:
 
     # -- the server and its run
 
+    def is_refusal(self, error: BaseException) -> bool:
+        """Whether a statement may have failed because the server refuses to say what it is."""
+        return False
+
+    def find_identity(self, connection: Connection) -> bool:
+        """Find out what the server does say of itself, for the whole engine; whether statements are to be run anew."""
+        return False
+
+    def blind(self, connection: Connection) -> Blind | None:
+        """What the failover guard cannot see here; None where it sees all."""
+        return None
+
     def server(self, connection: Connection) -> str:
         """An SQL expression for the server and database that this is."""
         raise NotImplementedError
 
-    def home(self, connection: Connection) -> str:
-        """An SQL expression for the server, which a restart does not change."""
-        return self.server(connection)
+    def lasting(self, connection: Connection) -> str:
+        """A condition that lets what the statement commits survive a crash, where a session can be set otherwise."""
+        return "1 = 1"
 
     def place(self, connection: Connection) -> str:
         """An SQL expression for where the server is at the moment."""
@@ -171,16 +198,16 @@ class Dialect:
     def facts(self, connection: Connection) -> Mapping[str, str]:
         """SQL expressions for what a process asks of the server at its start, by name; see `verbs/start.py`."""
         run = run_of(connection)
-        ours = ("NULL", NOWHERE) if run == NOWHERE else (self.server(connection), self.home(connection))
-        return {"run": run, "at": self.clock, "server": ours[0], "home": ours[1], "sound": self.sound}
+        server = "NULL" if run == NOWHERE else self.server(connection)
+        return {"run": run, "at": self.clock, "server": server, "sound": self.sound}
 
     def here(self, connection: Connection, facts: Any, was: str) -> Here:
         """Where we are by these facts, held against where a row was written."""
         return plain(was, str(facts.run), int(facts.at))
 
-    def identities(self, connection: Connection, facts: Any) -> tuple[str | None, str]:
-        """What `server` and `home` stand for; the first is None where it must be asked for."""
-        return None if facts.server is None else str(facts.server), str(facts.home)
+    def identity(self, connection: Connection, facts: Any) -> str | None:
+        """What `server` stands for; None where it must be asked for."""
+        return None if facts.server is None else str(facts.server)
 
     def server_numbering(self, facts: Any) -> Numbering | None:
         """Offset and step that the server is set to, as one of several that are no cluster."""
@@ -188,7 +215,11 @@ class Dialect:
 
     def is_here(self, connection: Connection) -> str:
         """A condition: the row was written on this run."""
-        return f"epoch = {run_of(connection)}"
+        return f"server_run = {run_of(connection)}"
+
+    def may_claim(self, connection: Connection) -> str:
+        """A condition: the row was written on this run, and what the statement commits lasts."""
+        return f"{self.is_here(connection)} AND {self.lasting(connection)}"
 
     def server_here(self, connection: Connection) -> str:
         """An SQL expression for what of the run a row is held against when it crosses."""
@@ -224,6 +255,10 @@ class Dialect:
         """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""
         return only_row(connection.execute(statement, parameters).all(), str(parameters["type"]))
 
+    def shared_lock(self, connection: Connection) -> str:
+        """What a SELECT ends with that lets the shard's row stay as it is, where `locks_what_it_reads`."""
+        return ""
+
     def number_as(self, connection: Connection, numbering: Numbering) -> None:
         """Let the auto-increment of this session follow the numbering, where a session has its own."""
 
@@ -241,10 +276,15 @@ class Dialect:
             connection.execute(KEEP, {"type": FLOOR, "last": first - 1})
 
     def skip_nodes(self, connection: Connection, count: int) -> None:
-        """Leave out so many node numbers: one row with a number that was chosen raises the auto-increment."""
+        """Skip node numbers: one row with a number that was chosen raises the auto-increment."""
         last = connection.scalar(select(func.max(node.c.id))) or 0
-        left_out = {"id": last + count, "host": "left out, since it may be forgotten", "process": 0, "version": ""}
-        connection.execute(node.insert().values(**left_out, started_at=func.current_timestamp()))
+        skipped = {"id": last + count, "host": "skipped after a failover", "process": 0, "version": ""}
+        connection.execute(node.insert().values(**skipped, started_at=func.current_timestamp()))
+
+    def skip_tickets(self, connection: Connection, count: int) -> None:
+        """Skip numbers of the auto-increment, of a database that is alone: its offset and its step are 1."""
+        self.number_as(connection, Numbering())
+        connection.execute(KEEP, {"type": FLOOR, "last": self.greatest_ticket(connection) + count})
 
 
 def undo(connection: Connection) -> None:
@@ -259,7 +299,7 @@ def undo(connection: Connection) -> None:
 
 
 def run_of(connection: Connection) -> str:
-    """An SQL expression for the run of the server.
+    """An SQL expression for the server run.
 
     It is asked in the statement itself, since a pooler or proxy may lead two statements of one connection to two
     servers.

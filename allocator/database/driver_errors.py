@@ -28,11 +28,13 @@ ADVICE: dict[type[AllocatorError], str] = {
 GUARDED = {"postgresql": "ID001", "mysql": "1644", "sqlite": "SQLITE_CONSTRAINT_TRIGGER"}
 """What the triggers of `guard.py` end a statement with."""
 MISSTATED, NO_SCHEMA, UNPROVEN, READ_ONLY = "misstated", "3F000", "unproven", "25006"
+LACKING = ("55000", "0A000", "42883")
 OF_CODE = {
     MISSTATED: "{where} cannot be used: {words}; check the URL and its arguments",
     READ_ONLY: "{where} is read-only: {words}; use the primary, or if this is it: ALTER ROLE name SET "
     "default_transaction_read_only = off",
     NO_SCHEMA: "{where} refuses: {words}; check that the search_path of the user or the URL names a schema that exists",
+    **dict.fromkeys(LACKING, "{where} refuses: {words}; this server lacks what the statement needs: allocator doctor"),
     UNPROVEN: "{where} is named by the fleet, and its server does not log in by SCRAM: {words}; give its URL too",
     **dict.fromkeys(
         GUARDED.values(),
@@ -55,7 +57,7 @@ def translate(error: SQLAlchemyError, dialect: Dialect, where: str, waited: floa
     # The pool of a file is one connection: who waits for that in vain waits behind a claim that waits for the lock.
     if dialect.embedded and (code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) or isinstance(error, PoolTimeout)):
         return DatabaseUnavailable(LOCKED.format(where=where, waited=waited))
-    kind = dialect.errors.get(code, DatabaseUnavailable)
+    kind = dialect.errors.get(code) or dialect.errors.get(code[:2], DatabaseUnavailable)
     advice = FILE_REFUSED if dialect.embedded and kind is DatabaseRefused else OF_CODE.get(code, ADVICE[kind])
     return kind(advice.format(where=where, words=words_of(error)))
 

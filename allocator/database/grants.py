@@ -20,7 +20,7 @@ SERVED: Mapping[str, tuple[str, ...]] = {
     "allocator_shard": (READ,),
     "allocator_node": (READ, ADD),
     "allocator_worker": (READ, ADD, CHANGE),
-    "allocator_epoch": (READ, ADD, CHANGE),
+    "allocator_failover": (READ, ADD, CHANGE),
     "allocator_token": (READ,),
 }
 """What the library calls for; a table that is not here is read."""
@@ -31,7 +31,7 @@ TOKENS = {"allocator_token": (READ, ADD, CHANGE)}
 It is never the service's: whoever broke into that could make a token for everything."""
 
 SEQUENCE = "allocator_node_id_seq"
-"""Of PostgreSQL: on another run of a server, node numbers are left out by drawing them."""
+"""Of PostgreSQL: after a failover node numbers are skipped by drawing them."""
 
 
 class Rights(NamedTuple):

@@ -12,14 +12,27 @@ from sqlalchemy import URL, Connection, CursorResult, Insert, Table, TextClause,
 from sqlalchemy.dialects.mysql import dialect as sql_dialect
 from sqlalchemy.dialects.mysql import insert
 
-from allocator.database.dialect import FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Dialect, execute, run_of, undo
+from allocator.database.dialect import (
+    ASLEEP,
+    FLOOR,
+    MAX_CONNECT_SECONDS,
+    NOWHERE,
+    Blind,
+    Dialect,
+    execute,
+    run_of,
+    undo,
+)
 from allocator.database.driver_errors import GUARDED
 from allocator.database.mysql_multi_statement import FOUND_ROWS, MULTI_STATEMENTS, Answer, is_allowed, send
 from allocator.database.mysql_session import (
+    CLOCK,
     FACTS,
     IDENTITY,
+    IN_SESSION,
     IN_TRANSACTION,
     RUN,
+    RUN_OF_EACH_START,
     SESSION,
     cluster_in,
     cluster_of,
@@ -51,18 +64,22 @@ FREE = (
     f"STRAIGHT_JOIN allocator_segment s WHERE {CLAIMABLE} FOR UPDATE {OF} SKIP LOCKED"
 )
 CLAIMED = f"JSON_TABLE(@allocator_claimed, '$[*]' COLUMNS ({NAME})) w STRAIGHT_JOIN allocator_segment s"
-RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span WHERE s.tag = w.name"
+RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span, s.claimed_at = {CLOCK} WHERE s.tag = w.name"
 READ = f"SELECT s.tag, s.max_value FROM {CLAIMED} WHERE s.tag = w.name"
 CLAIM_BATCH = ("START TRANSACTION", FREE, RAISE, READ, "COMMIT")
 """Lock what is free and may be claimed, raise it, read what it was raised to."""
 RAISED_TO = "SELECT max_value, LAST_INSERT_ID() FROM allocator_segment WHERE tag = %(name)s"
-REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} LOCK IN SHARE MODE"
+REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} {{lock}}"
 COUNT = (
-    f"INSERT INTO allocator_ticket_counter (type, id) SELECT :type, LAST_INSERT_ID(:first) {FENCE} LOCK IN SHARE MODE "
+    "INSERT INTO allocator_ticket_counter (type, id) "
+    "SELECT :type, LAST_INSERT_ID(:first + :step * allocator_failover.first_value) "
+    f"{FENCE} {{lock}} "
     "ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(allocator_ticket_counter.id + :step)"
 )
 NAMED = sql_dialect(paramstyle="pyformat")
 SCHEMA_LOCK = "allocator_schema_change"
+UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
+"""The codes by which a server, or a proxy before it, refuses a variable or a function, or has none of that name."""
 
 
 IN_CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
@@ -89,7 +106,7 @@ class MySQL(Dialect):
     needs_name = True
     locks_what_it_reads = True
     replace_ticket, count_ticket = REPLACE, COUNT
-    clock = "UNIX_TIMESTAMP()"
+    clock = CLOCK
     forbidden = frozenset({"1142", "1143"})
     contended = frozenset({"1213", "1205", "1020", "3101"})
     misplaced = frozenset({"1047", "1180", "1290", "1792", "1836", "3100"})
@@ -99,10 +116,7 @@ class MySQL(Dialect):
         "1044": DatabaseRefused,
         "1045": DatabaseRefused,
         "1049": DatabaseRefused,
-        "1064": DatabaseRefused,
-        "1305": DatabaseRefused,
-        "1142": DatabaseRefused,
-        "1235": DatabaseRefused,
+        **dict.fromkeys(UNSAID, DatabaseRefused),
         "1698": DatabaseRefused,
         "1054": SchemaOutOfDate,
         "1146": SchemaOutOfDate,
@@ -139,7 +153,13 @@ class MySQL(Dialect):
         with connection.cursor() as cursor:
             knows = not is_merely_like_it(version_of(connection, cursor))
             session = SESSION.format(half=ceil(timeout / 2))
-            cursor.execute(", ".join([session, *([RUN] if knows else [])]))
+            try:
+                cursor.execute(", ".join([session, *([in_session(info)] if knows else [])]))
+            except Exception as error:
+                if not knows or self.code(error) not in UNSAID:
+                    raise
+                knows = False
+                cursor.execute(session)
         if knows:
             info["run"] = "@allocator_run"
 
@@ -177,7 +197,9 @@ class MySQL(Dialect):
 
     def is_here(self, connection: Connection) -> str:
         run = run_of(connection)
-        return f"epoch = {run}" if run == NOWHERE else f"FIND_IN_SET(CAST({run} AS BINARY), epoch)"
+        if run == NOWHERE:
+            return super().is_here(connection)
+        return f"FIND_IN_SET(CAST({run} AS BINARY), server_run)"
 
     def server_here(self, connection: Connection) -> str:
         return NOWHERE if run_of(connection) == NOWHERE else "@allocator_server"
@@ -185,7 +207,7 @@ class MySQL(Dialect):
     def fetch_run(self, connection: Connection, was: str) -> Here:
         if run_of(connection) == NOWHERE:
             return plain(was, "")
-        connection.exec_driver_sql(f"SET {RUN}")  # a proxy may have led us to another session
+        connection.exec_driver_sql(f"SET {in_session(connection.info)}")  # a proxy may have led us to another session
         facts = {**FACTS, "run": "@allocator_run"}
         asked = ", ".join(f"{facts[name]} AS {name}" for name in ("run", "at", "uptime", "cluster"))
         return self.here(connection, connection.exec_driver_sql(f"SELECT {asked}").one(), was)
@@ -193,22 +215,24 @@ class MySQL(Dialect):
     def facts(self, connection: Connection) -> Mapping[str, str]:
         if run_of(connection) == NOWHERE:
             return super().facts(connection)
-        return FACTS
+        return {**FACTS, "run": run_in(connection.info)}
 
     def here(self, connection: Connection, facts: Any, was: str) -> Here:
         if run_of(connection) == NOWHERE:
             return plain(was, "")
         at, several = int(facts.at), cluster_in(settings_in(facts.cluster)) is not None
-        return one_of_several(was, facts.run, at - int(facts.uptime), several, at)
+        return one_of_several(was, facts.run, at // 1000 - int(facts.uptime), several, at)
 
-    def identities(self, connection: Connection, facts: Any) -> tuple[str | None, str]:
+    def identity(self, connection: Connection, facts: Any) -> str | None:
         if facts.server is None:
-            return None, ""
+            return None
         settings = settings_in(facts.cluster)
         connection.info["numbering"] = facts.session_offset, facts.session_step
         connection.info["cluster"] = cluster = cluster_in(settings)
-        server = f"cluster {settings[cluster]}/{facts.place}" if cluster else str(facts.server)
-        return server, server
+        return f"cluster {settings[cluster]}/{facts.place}" if cluster else str(facts.server)
+
+    def blind(self, connection: Connection) -> Blind | None:
+        return ASLEEP if run_of(connection) == NOWHERE else None
 
     def server(self, connection: Connection) -> str:
         if name := cluster_of(connection):
@@ -229,7 +253,7 @@ class MySQL(Dialect):
         return insert(table).prefix_with("IGNORE")
 
     def claim_statement(self, here: str) -> Update:
-        return claiming(func.last_insert_id(RAISED), here)
+        return claiming(func.last_insert_id(RAISED), self.clock, here)
 
     def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
         """Where the table has triggers, as the guard's, an UPDATE returns no id: then the same message reads it."""
@@ -261,6 +285,10 @@ class MySQL(Dialect):
             return ()
         return read.rows
 
+    def shared_lock(self, connection: Connection) -> str:
+        """TiDB has no locks that are shared."""
+        return "FOR UPDATE" if run_of(connection) == NOWHERE else "LOCK IN SHARE MODE"
+
     def number_as(self, connection: Connection, numbering: Numbering) -> None:
         # The server's may be those of a replication.
         offset, step = wanted = (max(1, numbering.offset), max(1, numbering.step))
@@ -272,7 +300,11 @@ class MySQL(Dialect):
 
     def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
         result = connection.execute(statement, parameters)
-        return int(result.lastrowid) if result.rowcount else None
+        if result.rowcount:
+            return int(result.lastrowid)
+        if run_of(connection) != NOWHERE:  # the session may be another one by now, or the server not durable any more
+            connection.exec_driver_sql(f"SET {in_session(connection.info)}")
+        return None
 
     def see_the_newest(self, connection: Connection) -> None:
         # By default a transaction sees the past, and MariaDB then refuses to change rows that have changed since.
@@ -284,6 +316,14 @@ class MySQL(Dialect):
     def greatest_ticket(self, connection: Connection) -> int:
         result = connection.execute(text("REPLACE INTO allocator_ticket (type) VALUES (:type)"), {"type": FLOOR})
         return int(result.lastrowid)
+
+
+def run_in(info: Mapping[Any, Any]) -> str:
+    return RUN_OF_EACH_START if info.get("guards_restarts") else RUN
+
+
+def in_session(info: Mapping[Any, Any]) -> str:
+    return IN_SESSION.format(run=run_in(info))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""A session of MySQL or MariaDB: what it is set to, and which run of which server it is of."""
+"""A session of MySQL or MariaDB: what it is set to, and on which server run it is."""
 
 from __future__ import annotations
 
@@ -28,13 +28,23 @@ claim gets the same ids. Others refuse our statements; the length is that of Mar
 Whoever waits for a table that is being altered waits for a year, and claims when nobody asks any more. Half the time:
 whoever waits longer tries again.
 """
+CLOCK = "CAST(1000 * UNIX_TIMESTAMP() + MICROSECOND(NOW(3)) DIV 1000 AS SIGNED)"
+"""UNIX_TIMESTAMP(NOW(3)) would go by the local time, and an hour back in autumn."""
 IN_TRANSACTION = 1
 """SERVER_STATUS_IN_TRANS, in the status flags of each OK packet."""
 
-SERVER = "HEX(CRC32(CONCAT_WS('/', @@server_id, @@hostname, @@port, @@datadir, DATABASE())))"
+SERVER = (
+    "HEX(CRC32(CONCAT_WS('/', /*!50700 @@server_uuid, *//*M!100000 @@server_id, @@hostname, @@port, @@datadir, */ "
+    "DATABASE())))"
+)
+"""MariaDB has no identity of its own; servers that replicate each other differ at least in their number."""
 START = "((UUID_SHORT() >> 24) & 4294967295)"
 """When the server started, in seconds; too late by one for each 2**24 numbers that this has given since."""
-RUN = f"@allocator_server = {SERVER}, @allocator_run = CONCAT({SERVER}, '-', {START})"
+IS_DURABLE = "@@innodb_flush_log_at_trx_commit IN (1, 3) AND (NOT @@log_bin OR @@sync_binlog = 1)"
+"""With a binary log, a transaction that is missing there is rolled back after a crash. MariaDB knows 3, as durable."""
+RUN = f"CONCAT({SERVER}, IF({IS_DURABLE}, '', CONCAT('-', {START})))"
+RUN_OF_EACH_START = f"CONCAT({SERVER}, '-', {START})"
+IN_SESSION = f"@allocator_server = {SERVER}, @allocator_run = {{run}}"
 """In variables of the session, which ends with the server: in a binary log of statements they stand as values."""
 KEPT = "/*!50700 performance_schema *//*M!100000 information_schema */"
 """Comments that MySQL executes, and that MariaDB does: a proxy's greeting need not be that of the server behind it."""
@@ -47,8 +57,8 @@ TABLES = f"({', '.join(repr(name) for name in metadata.tables)})"
 
 OURS = "table_schema = DATABASE() AND table_name"
 FACTS = {
-    "run": f"CONCAT({SERVER}, '-', {START})",
-    "at": "UNIX_TIMESTAMP()",
+    "run": RUN,
+    "at": CLOCK,
     "uptime": f"(SELECT variable_value FROM {KEPT}.global_status WHERE variable_name = 'Uptime')",
     "cluster": "(SELECT GROUP_CONCAT(variable_name, '=', variable_value SEPARATOR '\\n') "
     f"FROM {KEPT}.global_variables WHERE variable_name IN {CLUSTER_SETTINGS})",

@@ -12,9 +12,19 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, Insert, Table, Update, text
 from sqlalchemy.dialects.postgresql import insert
 
-from allocator.database.dialect import FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Dialect
+from allocator.database.dialect import FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
 from allocator.database.driver_errors import GUARDED, MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN
 from allocator.database.libpq import code_of_words, only_scram
+from allocator.database.postgresql_identity import (
+    NOT_READY,
+    NOTHING,
+    REFUSALS,
+    START,
+    find,
+    is_merely_like_it,
+    rung_of,
+    sqlstate,
+)
 from allocator.database.tables import segment
 from allocator.database.verbs.claims import CLAIMABLE, RAISED, batch_statement, claiming
 from allocator.database.verbs.tickets import COUNT, FENCE
@@ -32,7 +42,7 @@ CLAIM_BATCH = (
     "WITH w AS (SELECT * FROM json_to_recordset(CAST(:wanted AS json)) "
     "AS w(name text, span bigint, seen bigint, lane_offset bigint, lane_step bigint)), "
     "free AS (SELECT tag FROM allocator_segment WHERE tag IN (SELECT name FROM w) FOR NO KEY UPDATE SKIP LOCKED) "
-    "UPDATE allocator_segment s SET max_value = s.max_value + w.span FROM w, free "
+    "UPDATE allocator_segment s SET max_value = s.max_value + w.span, claimed_at = {clock} FROM w, free "
     f"WHERE free.tag = s.tag AND {CLAIMABLE} RETURNING s.tag, s.max_value"
 )
 """A row that another process changed meanwhile was locked and is read anew: the sum is of its newest value."""
@@ -40,26 +50,8 @@ REPLACE = (
     f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} "
     "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
 )
-SERVER = (
-    "((SELECT system_identifier FROM pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
-    " || '/' || (SELECT oid FROM pg_database WHERE datname = current_database()))"
-)
-"""The server, its timeline, which a promoted standby begins anew, and the database."""
-RUN = (
-    "(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) "
-    "|| '/' || CAST(1000000 * EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS BIGINT) "
-    "|| '/' || coalesce(pg_relation_filepath('allocator_segment'), ''))"
-)
-"""The timeline, since when the server runs, which a restored disk does not know, and the table's own file: what a dump
-is restored to has another one."""
-LASTING = "(current_setting('synchronous_commit') <> 'off' OR set_config('synchronous_commit', 'on', true) = 'on')"
-"""Of a claim, whatever the role or database is set to: else a crash of the server's processes, after which it is still
-the same run, could forget commits."""
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The advisory lock of schema changes: the letters "allocato" as a 64-bit key."""
-
-NOT_READY = "55000"
-"""Of a standby that cannot look at its WAL. Aurora says so for good, but names `wal_level`."""
 
 LEAST = (13,)
 """The version that is assumed of a server which tells none."""
@@ -76,7 +68,7 @@ class PostgreSQL(Dialect):
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"  # whatever the role's default is
     replace_ticket, count_ticket = REPLACE, COUNT
     ownership = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
-    clock = "CAST(EXTRACT(EPOCH FROM now()) AS BIGINT)"
+    clock = "CAST(1000 * EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)"
     forbidden = frozenset({"42501"})
     contended = frozenset({"40001", "40P01", "55P03"})
     misplaced = frozenset({READ_ONLY})
@@ -89,10 +81,9 @@ class PostgreSQL(Dialect):
         MISSTATED: DatabaseRefused,
         NO_SCHEMA: DatabaseRefused,
         UNPROVEN: DatabaseRefused,
-        "42501": DatabaseRefused,
-        "42601": DatabaseRefused,
-        "42883": DatabaseRefused,
-        "0A000": DatabaseRefused,
+        NOT_READY: DatabaseRefused,
+        "42": DatabaseRefused,
+        "0A": DatabaseRefused,
         "42P01": SchemaOutOfDate,
         "42703": SchemaOutOfDate,
         "2200H": Exhausted,
@@ -113,7 +104,7 @@ class PostgreSQL(Dialect):
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         warnings: list[str] = []
         info["warnings"], info["patience"] = warnings, timeout
-        info["run"] = NOWHERE if is_merely_like_it(connection) else RUN
+        info["is_merely_like_it"] = is_merely_like_it(connection)
         if hasattr(connection, "add_notice_handler"):  # psycopg 3, and not a driver of the user's own choice
             # PgBouncer in transaction mode loses prepared statements between two transactions.
             connection.prepare_threshold = None
@@ -121,7 +112,9 @@ class PostgreSQL(Dialect):
             connection.wait = partial(wait_at_most, connection, connection.wait, info)
 
     def before(self, connection: Connection) -> None:
-        connection.info["warnings"].clear()
+        info, rung = connection.info, rung_of(connection)
+        info["warnings"].clear()
+        info["run"] = rung.each_start if info.get("guards_restarts") else rung.run
 
     def leaves_open(self, driver_connection: Any) -> bool:
         # Of psycopg and psycopg2, by the server's last answer: 0 is outside of a transaction.
@@ -134,7 +127,7 @@ class PostgreSQL(Dialect):
             raise DatabaseUnavailable(f"the commit came with a warning, so what it claimed is burnt: {warnings[0]}")
 
     def code(self, error: BaseException) -> str:
-        code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+        code = sqlstate(error)
         if code == NOT_READY and "wal_level" not in str(error):
             return READ_ONLY
         return code or code_of_words(str(error))
@@ -155,11 +148,25 @@ class PostgreSQL(Dialect):
 
     # -- the server and its run
 
+    def is_refusal(self, error: BaseException) -> bool:
+        return sqlstate(error) in REFUSALS
+
+    def find_identity(self, connection: Connection) -> bool:
+        return find(connection)
+
+    def blind(self, connection: Connection) -> Blind | None:
+        connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # a statement that fails finds the rung
+        return rung_of(connection).blind
+
     def server(self, connection: Connection) -> str:
-        return SERVER
+        return rung_of(connection).server
 
     def place(self, connection: Connection) -> str:
-        return f"{SERVER} || pg_postmaster_start_time()"
+        rung = rung_of(connection)
+        return f"{rung.server} || {START}" if rung is not NOTHING else NOWHERE
+
+    def lasting(self, connection: Connection) -> str:
+        return rung_of(connection).lasting
 
     # -- rows
 
@@ -167,16 +174,26 @@ class PostgreSQL(Dialect):
         return insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key))
 
     def claim_statement(self, here: str) -> Update:
-        return claiming(RAISED, lasting(here)).returning(segment.c.max_value)
+        return claiming(RAISED, self.clock, here).returning(segment.c.max_value)
 
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
-        return connection.execute(batch_statement(CLAIM_BATCH, lasting(self.is_here(connection))), wanted).all()
+        return connection.execute(batch_statement(CLAIM_BATCH, self.may_claim(connection), self.clock), wanted).all()
 
     def skip_nodes(self, connection: Connection, count: int) -> None:
         draw = text("SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, :n)")
         connection.execute(draw, {"n": count})
 
+    def skip_tickets(self, connection: Connection, count: int) -> None:
+        # Every row that is not inserted has drawn a number: unlike nextval(), that takes no right on the sequence.
+        draw = text(
+            "INSERT INTO allocator_ticket (type) SELECT :type FROM generate_series(1, :n) ON CONFLICT (type) DO NOTHING"
+        )
+        connection.execute(draw, {"type": FLOOR, "n": count})
+
     def lock_shard(self, connection: Connection) -> None:
+        if rung_of(connection) is NOTHING:  # CockroachDB has no LOCK TABLE
+            connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
+            return
         # A statement that waits for this lock takes its snapshot afterwards, and sees the new revision.
         connection.exec_driver_sql(
             "LOCK TABLE allocator_shard, allocator_ticket, allocator_ticket_counter, allocator_segment "
@@ -205,17 +222,6 @@ def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connect
     except AssertionError:
         version = str(connection.exec_driver_sql("SHOW server_version").scalar())
         return tuple(int(part) for part in version.split(maxsplit=1)[0].split(".") if part.isdecimal()) or LEAST
-
-
-def lasting(here: str) -> str:
-    """A condition that says where a claim holds, and lets what it commits last; others than PostgreSQL know no such."""
-    return f"{here} AND {LASTING}" if RUN in here else here
-
-
-def is_merely_like_it(connection: Any) -> bool:
-    """CockroachDB and YugabyteDB have no such WAL, and commit on several servers together."""
-    status = getattr(getattr(connection, "info", None), "parameter_status", lambda name: "")
-    return bool(status("crdb_version")) or "-YB-" in (status("server_version") or "")
 
 
 def note_warning(warnings: list[str], diagnostic: Any) -> None:

@@ -17,7 +17,7 @@ from allocator.database.verbs.start import Start, damage
 from allocator.errors import DatabaseUnavailable, LeaseLost, ShardMisconfigured
 from allocator.rules.fleet import Shard
 from allocator.rules.fleet_growth import LEAD
-from allocator.rules.node_failover import Failover, begin_of_lease, has_moved, moved, nodes_left_out
+from allocator.rules.node_failover import NOTHING, Failover, begin_of_lease, moved, skipped
 from allocator.schemes.layout import Layout
 from allocator.schemes.leases import Worker, check_same, choose_worker
 from allocator.schemes.snowflake import Lease, LeaseClaim
@@ -51,16 +51,16 @@ class Numbers(Runner):
         """
         for _ in range(ATTEMPTS):
             start = start or self.start()
-            found, here, server = start.failover, start.here, start.home
+            found, here, is_alone = start.failover, start.here, start.is_alone
             start = None
             if found is None:
-                self.run(failover.add, Failover(server, here.epoch))
+                self.run(failover.add, Failover(here.run))
                 continue
-            away = has_moved(found, server, here)
-            fresh = moved(found, server, here, time_ns() // 1_000_000, self._leased_until() if away else 0)
+            fresh = moved(found, here, time_ns() // 1_000_000, 0 if here.same else self._leased_until())
             if fresh == found:
                 return found
-            self.run(failover.move, found, fresh, nodes_left_out(here.at) if away else 0)
+            skip = NOTHING if here.same else skipped(here.at)
+            self.run(failover.move, found, fresh, skip if is_alone else skip._replace(tickets=0))
         raise DatabaseUnavailable("the database moves from server to server, or answers from several; try again")
 
     def upgrade_schema(self) -> None:

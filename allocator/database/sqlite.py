@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Insert, Table, Update, func, text
 from sqlalchemy.dialects.sqlite import insert
 
-from allocator.database.dialect import Dialect, run_of
+from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import GUARDED
 from allocator.database.tables import segment
 from allocator.database.verbs.claims import CLAIMABLE, FIELDS, RAISED, batch_statement, claiming
@@ -28,7 +28,7 @@ from allocator.errors import (
 
 FROM_JSON = ", ".join(f"json_extract(value, '$.{field}') AS {field}" for field in FIELDS)
 CLAIM_BATCH = (
-    "UPDATE allocator_segment AS s SET max_value = s.max_value + w.span "
+    "UPDATE allocator_segment AS s SET max_value = s.max_value + w.span, claimed_at = {clock} "
     f"FROM (SELECT {FROM_JSON} FROM json_each(:wanted)) AS w "
     f"WHERE {CLAIMABLE} RETURNING tag, max_value"
 )
@@ -72,7 +72,7 @@ class SQLite(Dialect):
     embedded = checks_tag_first = True
     begin = "BEGIN IMMEDIATE"
     replace_ticket, count_ticket = REPLACE, COUNT
-    clock = "CAST(strftime('%s', 'now') AS INTEGER)"
+    clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
     sound = "(SELECT group_concat(name) FROM pragma_table_info('allocator_ticket') WHERE pk > 0) = 'id'"
     """Else AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # one writer at a time is SQLite's own rule; a database in memory is one connection
@@ -134,19 +134,16 @@ class SQLite(Dialect):
     def server(self, connection: Connection) -> str:
         return "''"  # a file has no identity that would survive being moved or mounted elsewhere
 
-    def home(self, connection: Connection) -> str:
-        return run_of(connection)
-
     # -- rows
 
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).on_conflict_do_nothing()
 
     def claim_statement(self, here: str) -> Update:
-        return claiming(RAISED, here).returning(segment.c.max_value)
+        return claiming(RAISED, self.clock, here).returning(segment.c.max_value)
 
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
-        return connection.execute(batch_statement(CLAIM_BATCH, self.is_here(connection)), wanted).all()
+        return connection.execute(batch_statement(CLAIM_BATCH, self.is_here(connection), self.clock), wanted).all()
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.max(value, other)

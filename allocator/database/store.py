@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from allocator.database.address import host_of, place_of
 from allocator.database.registry import Numbers, identity
-from allocator.database.verbs import claims, segments, servers, shards
+from allocator.database.verbs import claims, columns, failover, segments, servers, shards
 from allocator.database.verbs.claims import LEAST, Wanted
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
@@ -78,7 +78,7 @@ class Database(Numbers):
                 found = lane.ids(last, size)
                 if found[0] <= low:
                     raise damaged(name, f"a claim of {size} ids above {low} returned {last}")
-                tell(name, crossing)
+                tell(name, crossing, found[0])
                 self._log_claim(name, found)
                 return found
             tag = self.run(segments.fetch, name)
@@ -89,25 +89,33 @@ class Database(Numbers):
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
 
     def _crossed(self, tag: Tag) -> tuple[Tag, Crossing | None]:
-        """A tag as a claim would find it here, and how it gets here if its row was written on another run."""
-        here = self.run(servers.fetch_run, tag.epoch)
-        if tag.epoch == here.epoch:
+        """A tag as a claim would find it here, and how it gets here if its row was written on another server run."""
+        here = self.run(servers.fetch_run, tag.server_run)
+        if tag.server_run == here.run:
             return tag, None
         crossing = cross(tag, here)
         return replace(tag, max_value=tag.max_value + crossing.skip), crossing
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
         """Raise a tag, and let its row be that of the server which this is."""
-        here = self.run(servers.fetch_run, tag.epoch)
-        if not self.run(segments.repair, tag.name, repaired(tag, above, here), here.epoch):
+        here = self.run(servers.fetch_run, tag.server_run)
+        if not self.run(segments.repair, tag.name, repaired(tag, above, here), here.run):
             raise InvalidSetting(
                 f"tag {tag.name!r} was changed meanwhile, so that this does not fit any more; look and try again"
             )
 
+    def forget_run(self) -> None:
+        """Let everything skip ids when it is next used, as after a failover."""
+        self.check_sound()
+        self.run(failover.end_run)
+        shard = self.fetch_shard()
+        if shard and shard.numbering.step > 1:
+            self.run(shards.end_run)
+
     def cross_all(self) -> None:
         """Take every tag to the server that this is, as its next claim would. Raises `ServerReplaced`."""
         for tag in self.run(segments.fetch_all):
-            here = self.run(servers.fetch_run, tag.epoch)
+            here = self.run(servers.fetch_run, tag.server_run)
             if not here.same:
                 cross(tag, here)
                 self.repair_segment(tag, None)
@@ -155,8 +163,8 @@ class Database(Numbers):
     def change_tag(self, name: str, changes: Mapping[str, int]) -> bool:
         return self.run(segments.change, name, changes)
 
-    def greatest_of(self, table: str, column: str) -> object:
-        return self.run(segments.greatest_of, table, column)
+    def read_column(self, table: str, column: str) -> tuple[object, str, int]:
+        return self.run(columns.read, table, column)
 
     def fetch_shard(self) -> Shard | None:
         return self.run(shards.fetch)
@@ -171,14 +179,16 @@ def starting_after(template: Tag, value: int) -> Tag:
     return replace(template, max_value=min(template.limit, max(template.max_value, value)))
 
 
-def tell(name: str, crossing: Crossing | None) -> None:
+def tell(name: str, crossing: Crossing | None, first: int) -> None:
     if crossing and crossing.skip:
         log.warning(
-            "tag %r: the database server changed (%s → %s); skipping %d ids that may already be in use",
+            "tag %r: the database moved to another server (a promoted standby, say); skipped %s ids that may already "
+            "be in use, next id %s; the server was %s and is %s",
             name,
+            f"{crossing.skip:,}",
+            f"{first:,}",
             crossing.here.was,
-            crossing.here.epoch,
-            crossing.skip,
+            crossing.here.run,
         )
 
 

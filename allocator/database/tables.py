@@ -6,9 +6,10 @@ it and owns what lies between. No row is ever deleted while ids of its tag are i
 `shard_offset` and `shard_step` say which of the ids in between: those of one remainder where several databases
 serve a tag, and all of them with offset 1 and step 1. While a fleet grows the step is 0, and nothing is claimed.
 
-`epoch` says which run of which server wrote the row last, and `margin` how many ids a claim leaves out on another one,
-which may have forgotten claims; -1 lets it refuse instead. `allocator_epoch` holds one row, which says that of all the
-rest: of tags that may have been made and forgotten, nodes and workers.
+`server_run` says which run of which server wrote the row last. Another one may have forgotten claims, and skips a gap:
+`failover_gap` is its size in ids, -1 to refuse instead, -2 for one in proportion to what the tag gave, which is
+`max_value - skipped`. `claimed_at` is the time of the last claim in milliseconds since 1970. `allocator_failover` holds
+one row, which says the same of all the rest: of tags that may have been made and forgotten, nodes and workers.
 
 `allocator_ticket` holds a row per type, whose auto-increment value is its newest ticket, and
 `allocator_ticket_counter` the same for the statement that only adds. `allocator_shard` holds one row: who this
@@ -40,7 +41,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
 
 PREFIX = "allocator_"
@@ -75,8 +76,10 @@ segment = Table(
     Column("id_limit", BigInteger, nullable=False),
     Column("shard_offset", BigInteger, nullable=False, server_default="1"),
     Column("shard_step", BigInteger, nullable=False, server_default="1"),
-    Column("epoch", run_type, nullable=False, server_default=""),
-    Column("margin", BigInteger, nullable=False, server_default="1000000000"),
+    Column("server_run", run_type, nullable=False, server_default=""),
+    Column("failover_gap", BigInteger, nullable=False, server_default="-2"),
+    Column("skipped", BigInteger, nullable=False, server_default="0"),
+    Column("claimed_at", BigInteger, nullable=False, server_default="0"),
     # Past 2**63 SQLite makes a REAL of an integer, which then stands still under every claim; the bounds refuse it.
     CheckConstraint(
         "max_value >= 0 AND max_value <= id_limit AND id_limit <= 9223372036854775807",
@@ -150,15 +153,14 @@ shard = Table(
     **INNODB,
 )
 
-epoch = Table(
-    "allocator_epoch",
+failover = Table(
+    "allocator_failover",
     metadata,
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
-    Column("server", String(255), nullable=False),
-    Column("run", run_type, nullable=False),
     Column("first_value", BigInteger, nullable=False),
     Column("leases_from_ms", BigInteger, nullable=False),
     Column("leases_ahead_ms", BigInteger, nullable=False),
+    Column("server_run", run_type, nullable=False, server_default=""),
     CheckConstraint("id = 1", name="allocator_epoch_one_row"),
     **INNODB,
 )

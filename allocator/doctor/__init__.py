@@ -87,7 +87,7 @@ def examined(database: Database, clock: Callable[[], float], snowflake: Snowflak
     if done.complete:
         has_standby = any(one.name == "asynchronous-standby" for one in done.findings)
         done.findings += tag_rules.of_tags(done.tags, lane_of(done))
-        done.findings += tag_rules.of_margins(done.tags, done.elsewhere, has_standby)
+        done.findings += tag_rules.of_gaps(done.tags, done.elsewhere, has_standby)
         done.findings += tag_rules.of_nodes(done.newest_node)
         done.findings += tag_rules.of_workers(done.workers, clock())
     return done

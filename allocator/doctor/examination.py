@@ -16,11 +16,10 @@ from allocator.database.store import Database
 from allocator.database.verbs import nodes, segments, servers, shards, tickets
 from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules
 from allocator.errors import AllocatorError
-from allocator.rules.failover import REFUSE
-from allocator.rules.findings import NOTE, OUTAGE, Finding, Rule, judge, unseen
+from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, judge, unseen
 from allocator.rules.fleet import Shard
 from allocator.schemes.leases import Worker
-from allocator.schemes.tag import Tag
+from allocator.schemes.tag import REFUSE, Tag
 
 RULES: Mapping[str, Sequence[Rule]] = dict(
     zip(QUESTIONS, (postgresql_rules.RULES, mysql_rules.RULES, sqlite_rules.RULES), strict=True)
@@ -31,7 +30,8 @@ RULES: Mapping[str, Sequence[Rule]] = dict(
 class Examined:
     """One database: what was found, and what is judged together with its rows and the other shards.
 
-    complete: the tables are there, so that the rows could be read; elsewhere: the epochs of rows of other runs.
+    complete: the tables are there, so that the rows could be read.
+    elsewhere: the runs of rows that other servers wrote.
     is_member: something was drawn under the shard's row, or it is that of a fleet.
     """
 
@@ -67,13 +67,25 @@ def examine_database(database: Database, facts: Mapping[str, Any]) -> Examined:
     done.findings += found
     done.findings += answers(database, QUESTIONS[dialect.name], done.facts, done.complete)
     done.findings += judge(RULES[dialect.name], done.facts)
+    done.findings += guard(database)
     if done.complete:
         look_at_tables(database, done)
     return done
 
 
+def guard(database: Database) -> list[Finding]:
+    try:
+        blind = database.run(servers.fetch_blind)
+    except AllocatorError as error:
+        return [unseen("the failover guard", str(error), "see that the URL leads to the primary")]
+    if not blind:
+        return []
+    name, severity = ("guard-sleeps", DANGER) if blind.sleeps else ("guard-partly-blind", NOTE)
+    return [Finding(name, severity, blind.found, blind.mend)]
+
+
 def look_at_tables(database: Database, done: Examined) -> None:
-    for what, look in (("the tables' columns", shape), ("the rows", rows), ("the epochs of tags", epochs)):
+    for what, look in (("the tables' columns", shape), ("the rows", rows), ("the server runs of tags", server_runs)):
         try:
             database.run(look, done)
         except AllocatorError as error:
@@ -94,6 +106,6 @@ def rows(connection: Connection, dialect: Dialect, done: Examined) -> None:
     done.server = servers.fetch_identity(connection, dialect)
 
 
-def epochs(connection: Connection, dialect: Dialect, done: Examined) -> None:
-    written = {tag.epoch for tag in done.tags if tag.margin == REFUSE}
-    done.elsewhere = frozenset(epoch for epoch in written if not servers.fetch_run(connection, dialect, epoch).same)
+def server_runs(connection: Connection, dialect: Dialect, done: Examined) -> None:
+    written = {tag.server_run for tag in done.tags if tag.failover_gap == REFUSE}
+    done.elsewhere = frozenset(run for run in written if not servers.fetch_run(connection, dialect, run).same)

@@ -44,7 +44,7 @@ def of_shard(one: Looked, is_fleet: bool) -> list[Finding]:
     if row.joining:
         return []
     found = refused("shard-contradictory", DANGER, check_alone, one.where, row, row.fleet)
-    if row.server != one.server:
+    if row.server not in {"", one.server}:
         found.append(
             Finding(
                 "shard-on-another-server",

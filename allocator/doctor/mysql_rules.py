@@ -104,9 +104,7 @@ RULES = (
         "asynchronous-standby",
         NOTE,
         lambda facts: facts.get("replicas") and not waits_for_replicas(facts) and not is_cluster(facts),
-        "{replicas} replicas follow asynchronously: one that is promoted lacks the last commits, so that every tag "
-        "leaves "
-        "its margin out there, and tickets wait for an operator",
+        "{replicas} replicas follow asynchronously: one that is promoted lacks the last commits, and ids skip a gap",
         "semi-synchronous replication (rpl_semi_sync_source_enabled = ON; MariaDB rpl_semi_sync_master_enabled = ON)",
     ),
     Rule(

@@ -26,11 +26,7 @@ NUMBERS_SHARDS = Rule(
 LEAST_TIMEOUT_MS = 1000
 
 RELOAD = "SELECT pg_reload_conf()"
-AFTER_PROMOTION = (
-    "one that is promoted lacks the last commits, so that every tag leaves its margin out there, and tickets wait "
-    "for an "
-    "operator"
-)
+AFTER_PROMOTION = "one that is promoted lacks the last commits, and ids skip a gap"
 
 
 def short(value: object) -> bool:
@@ -63,8 +59,8 @@ RULES = (
         "synchronous-commit-off",
         DANGER,
         lambda facts: facts.get("synchronous_commit") == "off",
-        "synchronous_commit is off for {role} in {database}: a crash of any process of the server forgets tickets, "
-        "nodes and leases that were given, and does not count as another run of it; claims of tags are written anyway",
+        "synchronous_commit is off for {role} in {database}: a crash of any process of the server forgets what "
+        "operators change (a repaired tag, a token); claims, tickets, nodes and leases are written anyway",
         "ALTER ROLE {role} IN DATABASE {database} SET synchronous_commit = on",
     ),
     Rule(

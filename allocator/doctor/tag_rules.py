@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Iterable, Sequence
 from datetime import datetime, timedelta
 
-from allocator.rules.failover import REFUSE
+from allocator.rules.failover import has_room, reach_of
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
 from allocator.schemes.checks import MAX_ID, TAG
 from allocator.schemes.layout import Layout, moment
@@ -14,13 +14,10 @@ from allocator.schemes.leases import WARN_FROM, Worker
 from allocator.schemes.meteor import METEOR, MeteorSettings
 from allocator.schemes.residues import ALL, Lane
 from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings
-from allocator.schemes.tag import Tag
+from allocator.schemes.tag import REFUSE, Tag
 
 SOON = timedelta(days=730)
 """A format is changed in a year, if it is noticed two years before its end."""
-
-LEAST_RUNS = 20
-"""Restarts, failovers and restores, each of which costs a tag its margin."""
 
 CLOCK_SECONDS = 5.0
 """Clock skew that is ignored: NTP jitter plus the round trip."""
@@ -89,43 +86,41 @@ def of_limits(tags: Iterable[Tag]) -> list[Finding]:
     ]
 
 
-def of_margins(tags: Iterable[Tag], elsewhere: Container[str], has_standby: bool) -> list[Finding]:
-    """What comes of another run of a server: `elsewhere` are the epochs that are not of this one.
+def of_gaps(tags: Iterable[Tag], elsewhere: Container[str], has_standby: bool) -> list[Finding]:
+    """What a failover would do, or did: `elsewhere` are the server runs that are not this one.
 
     has_standby: there is a server that may be promoted without the last commits.
     """
     tags = list(tags)
-    waiting = [tag.name for tag in tags if tag.margin == REFUSE and tag.epoch in elsewhere]
-    bare = [tag.name for tag in tags if tag.margin == 0]
-    narrow = [
-        f"{tag.name!r} has {tag.remaining} ids left and leaves out {tag.margin}" for tag in tags if is_narrow(tag)
-    ]
+    waiting = [tag.name for tag in tags if tag.failover_gap == REFUSE and tag.server_run in elsewhere]
+    bare = [tag.name for tag in tags if tag.failover_gap == 0]
+    narrow = [f"{tag.name!r} has {tag.remaining} ids left" for tag in tags if is_narrow(tag)]
     found = [
         Finding(
             "server-replaced",
             OUTAGE,
-            f"{few(waiting)} were last claimed on another run of a server, and refuse to go on",
+            f"{few(waiting)} wait for an operator since the database moved to another server",
             "when nothing uses the old server any more: allocator tags repair TAG",
         ),
         Finding(
-            "margin-zero",
+            "failover-gap-zero",
             DANGER if has_standby else NOTE,
-            f"{few(bare)} leave nothing out after a failover or a restore, so that ids which were forgotten are "
-            "given again" + (", and a replica follows asynchronously" if has_standby else ""),
-            "allocator tags set TAG --margin N, N above what is claimed in the longest lag",
+            f"{few(bare)} skip nothing after a failover or a restore: ids that the new server forgot are given again"
+            + (", and a replica follows asynchronously" if has_standby else ""),
+            "allocator tags set TAG --failover-gap auto",
         ),
         Finding(
-            "margin-near-limit",
+            "failover-gap-near-limit",
             OUTAGE,
-            f"fewer than {LEAST_RUNS} restarts of the server use tags up: {few(narrow)} at each",
-            "allocator tags set TAG --margin N, with a smaller N, or a greater --limit",
+            f"after a failover tags may have no id left: {few(narrow)}",
+            "raise the limit (allocator tags set TAG --limit N), or lower --max-step or a fixed --failover-gap",
         ),
     ]
     return [finding for finding, names in zip(found, (waiting, bare, narrow), strict=True) if names]
 
 
 def is_narrow(tag: Tag) -> bool:
-    return tag.remaining < LEAST_RUNS * tag.margin
+    return tag.failover_gap != REFUSE and not has_room(tag, reach_of(tag))
 
 
 def of_nodes(greatest: int, layout: Layout = METEOR) -> list[Finding]:

@@ -112,7 +112,7 @@ class Opening:
 
         One that was written on another server stays: tickets that were drawn under it may be forgotten here."""
         row = row or one.database.run(shards.fetch)
-        if row is None or (self._is_alone and (self._suits(row) or row.server != one.server)):
+        if row is None or (self._is_alone and (self._suits(row) or row.server not in {"", one.server})):
             return row
         return one.database.run(shards.fetch_member, self._is_alone)
 

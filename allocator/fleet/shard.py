@@ -66,6 +66,7 @@ class Handle:
         row = start.shard
         if row is None:
             raise lost(self.where)
+        database.failover(start)
         check_usable(self.where, row, server_of(database, start))
         is_older = known is not None and row.revision < known.revision
         if (self.went_back or is_older) and row.numbering.floor <= max(self.seen.values(), default=0):
@@ -78,7 +79,7 @@ class Handle:
 
     def draw(self, kind: str, take: Callable[[Shard], None]) -> int:
         """The next ticket of a type. `take` is told when the row has changed."""
-        for _ in range(DRAWS):
+        for attempt in range(DRAWS):
             row, seen = self.row, self.seen.get(kind, 0)
             assert row is not None
             ticket = self.database.run(tickets.draw, kind, row)
@@ -86,7 +87,7 @@ class Handle:
                 self.seen[kind] = max(ticket, self.seen.get(kind, 0))
                 return ticket
             fresh = self.look()
-            if fresh == row:
+            if fresh == row and attempt:  # the first look may have taken the database to another server
                 break
             take(fresh)
         raise FleetGrowing(

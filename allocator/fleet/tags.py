@@ -10,7 +10,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagExists
-from allocator.rules.failover import Margin, margin_of
+from allocator.rules.column_limit import Column, max_step_for
+from allocator.rules.failover import FailoverGap, gap_of
 from allocator.schemes.checks import MAX_ID, check_tag, check_whole, quoted
 from allocator.schemes.residues import Lane
 from allocator.schemes.tag import Tag, unknown
@@ -41,27 +42,30 @@ class Tags:
         limit: int | None = None,
         start_after: int = 0,
         start_after_column: str | None = None,
-        margin: Margin | None = None,
+        failover_gap: FailoverGap | None = None,
     ) -> Tag:
         """Make a tag whose first id is greater than `start_after`, and than every value of `start_after_column`.
 
         The column is `table.column` or `schema.table.column` of the same database; whatever numbered that table until
-        now must have stopped. What is not given is as the allocator makes tags. Raises `TagExists`, and with a start
-        `FleetGrowing` while shards are added.
+        now must have stopped. The limit is the greatest value that the column can hold, unless a lower one is given.
+        What is not given is as the allocator makes tags. Raises `TagExists`, and with a start `FleetGrowing` while
+        shards are added.
         """
-        settings = {"step": step, "max_step": max_step, "limit": limit, "margin": self._margin(margin, max_step, limit)}
-        fresh = changed(replace(self._template, name=tag), start_after=start_after, **settings).checked()
-        if start_after_column is not None:
-            fresh = replace(fresh, max_value=max(start_after, self._highest(start_after_column))).checked()
+        ours = self._template
+        column = Column() if start_after_column is None else self._column(start_after_column)
+        limit_from = ""
+        if limit is None and column.limit < ours.limit:
+            limit, limit_from = column.limit, column.name
+        if limit is not None and max_step is None:
+            max_step = max_step_for(limit, ours.step if step is None else step, ours.max_step)
+        settings = {"step": step, "max_step": max_step, "limit": limit}
+        if failover_gap is not None:
+            settings["failover_gap"] = gap_of(failover_gap)
+        fresh = changed(replace(ours, name=tag), start_after=start_after, **settings).checked()
+        check_whole("limit", fresh.limit, 1, column.limit, hint=f"; {column.name} holds no greater value")
+        fresh = replace(fresh, max_value=max(start_after, column.greatest), limit_from=limit_from).checked()
         self._make(fresh)
         return fresh
-
-    def _margin(self, given: Margin | None, max_step: int | None, limit: int | None) -> int:
-        """The usual one of a tag goes by its own `max_step` and `limit`."""
-        ours = self._template
-        if given is None and ours.margin != margin_of(None, ours.max_step, ours.limit):
-            return ours.margin
-        return margin_of(given, ours.max_step if max_step is None else max_step, ours.limit if limit is None else limit)
 
     def _make(self, fresh: Tag) -> None:
         databases = self.databases()
@@ -107,20 +111,21 @@ class Tags:
         max_step: int | None = None,
         limit: int | None = None,
         start_after: int | None = None,
-        margin: Margin | None = None,
+        failover_gap: FailoverGap | None = None,
     ) -> Tag:
         """Change a tag. A value is only ever raised: `start_after` below what was claimed is refused.
 
         A limit and `start_after` hold from the next claim on: what processes have in memory is still given out. They
         learn of a step when they are started anew.
         """
-        given = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after, "margin": margin}
+        given = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after}
+        given |= {"failover_gap": None if failover_gap is None else gap_of(failover_gap)}
         return self._set(tag, {name: value for name, value in given.items() if value is not None})
 
     def repair(self, tag: str, *, above: int | None = None) -> Tag:
         """Let a tag go on with the server that this is now, above every id that it may have forgotten.
 
-        above: no id in use is greater. By default it is raised as after a failover, by its margin or the usual one.
+        above: no id in use is greater. By default it is raised as after a failover.
 
         After a failover or a restore, when nothing uses the old server any more. A process that was stopped by
         `MaxValueWentBack` goes on when it is started anew. Raises `UnknownTag` and `InvalidSetting`.
@@ -136,13 +141,9 @@ class Tags:
 
     def _set(self, tag: str, given: dict[str, Any]) -> Tag:
         now = self.get(tag)
-        if "margin" in given:
-            given["margin"] = margin_of(given["margin"], now.max_step)
         for name, least in (("start_after", 0), ("limit", 1)):
             if name in given and check_whole(name, given[name], least, MAX_ID) < now.max_value:
                 raise InvalidSetting(f"{name} must be at least {now.max_value}, which is claimed, got {given[name]}")
-        if "limit" in given and "margin" not in given and now.margin == margin_of(None, now.max_step, now.limit):
-            given["margin"] = margin_of(None, given.get("max_step", now.max_step), given["limit"])
         changed(now, **given).checked()
         changes = {COLUMNS.get(name, name): value for name, value in given.items()}
         databases = self._databases()
@@ -154,19 +155,21 @@ class Tags:
                     )
         return self.get(tag)
 
-    def _highest(self, name: str) -> int:
+    def _column(self, name: str) -> Column:
         table, _, column = name.rpartition(".") if isinstance(name, str) else ("", "", "")
         if not table or not column:
             raise InvalidSetting(f"a column is named table.column or schema.table.column, got {quoted(name)}")
-        values = []
+        found = []
         for database in self.databases():
             try:
-                values.append(whole(name, database.greatest_of(table, column)))
+                greatest, kind, limit = database.read_column(table, column)
             except SchemaOutOfDate as error:
                 missing = error
-        if not values:
+            else:
+                found.append(Column(limit, f"{name} ({kind})", whole(name, greatest)))
+        if not found:
             raise InvalidSetting(f"there is no column {name:.100} to start after") from missing
-        return max(values)
+        return min(found)._replace(greatest=max(one.greatest for one in found))
 
 
 def changed(tag: Tag, **given: Any) -> Tag:

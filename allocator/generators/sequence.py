@@ -16,7 +16,8 @@ from weakref import WeakValueDictionary
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.column_default import check_each_row, check_not_held, of_a_row
-from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms
+from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms, log
+from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
 from allocator.runtime.reentrancy import check_not_ending, reentrant
 from allocator.runtime.waiting import wait_for
@@ -37,9 +38,10 @@ class Sequence(Supply):
     Safe to use from several threads; each thread sees increasing ids.
     """
 
-    __slots__ = ("__weakref__", "_batching", "_opened", "_sequences", "_template", "tag")
+    __slots__ = ("__weakref__", "_batching", "_column", "_opened", "_sequences", "_template", "tag")
 
     _core: Segments
+    _owner: Any
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Sequence(Supply):
         self._batching = batching
         self._sequences = sequences
         self._opened = False
+        self._column = Column()
         super().__init__(backend, background, terms, owner)
 
     def next_id(self) -> int:
@@ -80,19 +83,20 @@ class Sequence(Supply):
         except (AttributeError, StopIteration):  # or a context of another kind
             pass
         check_each_row(context, self._name())
-        return self._next_in(context.root_connection)
+        return self._next_in(context.root_connection, context.current_column)
 
     @property
     def __func__(self) -> Callable[[object], int]:
         """Where SQLAlchemy looks for how many arguments a default takes: it would not pass its context otherwise."""
         return of_a_row
 
-    def _next_in(self, connection: Any) -> int:
-        """The next id, for a row that is written by this connection of SQLAlchemy's."""
+    def _next_in(self, connection: Any, column: Any) -> int:
+        """The next id, for a row that is written to a column by this connection, both of SQLAlchemy's."""
         try:
             return next(self._values)
         except StopIteration:
             check_not_held(connection, getattr(self._backend, "files", ()), self._name())
+            self._fit(self._owner._column_of(column, connection.dialect))
             return self._next()
 
     def next_ids(self, count: int) -> list[int]:
@@ -175,6 +179,24 @@ class Sequence(Supply):
         with self._lock:
             self._core.configure(tag.step, tag.max_step)
         self._opened = True
+        if tag.limit > self._column.limit:
+            limit, name = self._column.limit, self._column.name
+            log.warning(
+                "tag %r gives ids up to %d, but %s holds none above %d: INSERT will fail there; lower the limit: "
+                "allocator tags set %s --limit %d",
+                *(self.tag, tag.limit, name, limit, self.tag, limit),
+            )
+
+    def _fit(self, column: Column) -> None:
+        """The ids go into this column: a tag that is made from now on ends where the column does.
+
+        The row of a tag that exists is read again, so that `_configure` sees whether its limit fits.
+        """
+        if column.limit < self._column.limit:
+            with self._lock:
+                self._column = column
+                self._template = narrowed(self._template, column.limit)
+                self._opened = False
 
     def _granted(self, claim: Claim, result: range, now: float) -> None:
         self._sequences.keep(self)

@@ -25,6 +25,7 @@ except ImportError as error:
 from allocator.errors import AllocatorError, InvalidTag
 from allocator.integrations.django_ids import (
     allocator,
+    column_of,
     greatest_of,
     is_own,
     is_testing,
@@ -83,6 +84,9 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
     def get_internal_type(self) -> str:
         return "BigIntegerField"  # and no counter of the database's
 
+    def rel_db_type(self, connection: Any) -> Any:
+        return self.db_type(connection)  # also of a subclass with a narrower column
+
     @property
     def tag(self) -> str:
         return str(self.model._meta.db_table) if self._own_tag is None else self._own_tag
@@ -101,8 +105,9 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
 
     def _first_id(self, ids: Any) -> int:
         """In a process: above what the table holds, as of a counter that was there before, or of fixtures."""
-        used = raise_above(ids, self.tag, self._greatest_used(ids))
         sequence = ids.sequence(self.tag)
+        sequence._fit(column_of(self))  # before the tag is made
+        used = raise_above(ids, self.tag, self._greatest_used(ids))
         while (number := int(sequence.next_id())) <= used:
             pass  # what another model with this tag has left in memory
         self._sequence = ids, sequence

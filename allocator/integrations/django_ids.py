@@ -17,6 +17,8 @@ from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
 from allocator.integrations.holding import Holder
 from allocator.remote.http import addresses
+from allocator.rules.column_limit import Column
+from allocator.schemes.checks import MAX_ID
 from allocator.sync import Allocator
 
 SETTING = "ALLOCATOR"
@@ -141,6 +143,13 @@ def greatest_of(model: Any, column: str) -> int:
             with suppress(Error, ImproperlyConfigured):
                 greatest.append(greatest_in(alias, model, column))
     return max(greatest)
+
+
+def column_of(field: Any) -> Column:
+    """The column of a field, in the database that the router names."""
+    kind, options = field.get_internal_type(), field.model._meta
+    limit = connections[router.db_for_write(field.model)].ops.integer_field_range(kind)[1]
+    return Column(min(limit or MAX_ID, MAX_ID), f"{options.db_table}.{field.column} ({kind})")
 
 
 def greatest_in(alias: str, model: Any, column: str) -> int:

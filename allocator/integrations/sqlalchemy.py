@@ -78,12 +78,13 @@ def set_keys_before_flush(mapper: Mapper[Any], _: type) -> None:
     for column in mapper.primary_key:
         default = getattr(column.default, "arg", None)
         if isinstance(default, Sequence | AsyncSequence):
-            event.listen(mapper, "before_insert", key_setter(mapper.get_property_by_column(column).key, default))
+            setter = key_setter(mapper.get_property_by_column(column).key, column, default)
+            event.listen(mapper, "before_insert", setter)
 
 
-def key_setter(key: str, sequence: Sequence | AsyncSequence) -> Any:
+def key_setter(key: str, column: Any, sequence: Sequence | AsyncSequence) -> Any:
     def set_key(_: Mapper[Any], connection: Connection, target: object) -> None:
         if inspect(target).dict.get(key) is None:
-            set_committed_value(target, key, sequence._next_in(connection))
+            set_committed_value(target, key, sequence._next_in(connection, column))
 
     return set_key

@@ -28,7 +28,8 @@ from allocator.remote.wire import (
     ticket_from_json,
     whole,
 )
-from allocator.rules.failover import public_margin
+from allocator.rules.column_limit import Column
+from allocator.rules.failover import public_gap
 from allocator.schemes.checks import check_tag
 from allocator.schemes.layout import Layout
 from allocator.schemes.residues import Seen, is_outgrown, lane_of, mark
@@ -190,7 +191,7 @@ class Service:
             "limit": tag.limit,
             "start_after": tag.max_value,
         }
-        form["margin"] = str(public_margin(tag.margin))
+        form["failover_gap"] = str(public_gap(tag.failover_gap))
         return self.put_tag(tag.name, form, {"If-None-Match": "*"})
 
     def put_tag(self, name: str, form: Mapping[str, object], headers: Mapping[str, str]) -> Tag:
@@ -243,7 +244,9 @@ class ServedTags(Tags):
         raise InvalidSetting("repair needs the database itself: allocator tags repair --url ...")
 
     def _set(self, tag: str, given: dict[str, Any]) -> Tag:
+        if "failover_gap" in given:
+            given["failover_gap"] = str(public_gap(given["failover_gap"]))
         return self._service.put_tag(tag, given, {"If-Match": "*"})
 
-    def _highest(self, name: str) -> int:
+    def _column(self, name: str) -> Column:
         raise InvalidSetting("start_after_column needs the database itself; create this tag where that can be reached")

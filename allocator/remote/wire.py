@@ -2,7 +2,7 @@
 
     a segment      {"tag": "order", "start": "1", "stop": "1001", "step": "1"}
     a tag          {"tag": "order", "max_value": "1000", "step": 1000, "max_step": 1000000, "limit": "9223…",
-                    "margin": "1000000000"}, or "refuse"
+                    "failover_gap": "auto"}, or "refuse", or a number
     what was seen  1.1.1000,2.3.4001       of each lane the offset, the step and the greatest id
     a lease        {"worker": 7, "holder": "…", "since": 1700000000000, "until": 1700000060000}
 
@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from allocator.errors import InvalidSetting
-from allocator.rules.failover import Margin, margin_of, public_margin
+from allocator.rules.failover import FailoverGap, gap_of, public_gap
 from allocator.schemes.checks import MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.readings import Inspection
 from allocator.schemes.residues import Lane, Seen
 from allocator.schemes.snowflake import Lease
-from allocator.schemes.tag import DEFAULT_MARGIN, Tag
+from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import MAX_SHARDS
 
 MAX_LANES = 100
@@ -65,7 +65,7 @@ def tag_to_json(tag: Tag) -> dict[str, object]:
         "step": tag.step,
         "max_step": tag.max_step,
         "limit": str(tag.limit),
-        "margin": str(public_margin(tag.margin)),
+        "failover_gap": str(public_gap(tag.failover_gap)),
     }
 
 
@@ -76,12 +76,14 @@ def tag_from_json(value: Mapping[str, Any]) -> Tag:
         whole("step", value.get("step"), 1),
         whole("max_step", value.get("max_step"), 1),
         whole("limit", value.get("limit"), 1),
-        margin=margin_of(margin_from_json(value["margin"]), MAX_STEP) if "margin" in value else DEFAULT_MARGIN,
+        failover_gap=gap_of(gap_from_json(value.get("failover_gap", "auto"))),
     )
 
 
-def margin_from_json(value: object) -> Margin:
-    return "refuse" if value == "refuse" else whole("margin", value)
+def gap_from_json(value: object) -> FailoverGap:
+    if value == "auto":
+        return "auto"
+    return "refuse" if value == "refuse" else whole("failover_gap", value)
 
 
 def seen_to_text(seen: Seen) -> str:

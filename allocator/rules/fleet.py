@@ -119,7 +119,7 @@ def check_usable(where: str, shard: Shard, server: str) -> None:
     """Raise where no ids may come from a shard whose database is now on `server`."""
     if shard.joining:
         raise DatabaseUnavailable(f"{where} was added and gives no ids yet; run: allocator shards grow")
-    if shard.server != server:
+    if shard.server not in {"", server}:
         raise ShardMisconfigured(
             f"{where} runs on server {server}, and its shard was written on {shard.server}: after a failover or a "
             "restore ids may be forgotten here. When nothing uses the old one any more, go on above all ids with: "

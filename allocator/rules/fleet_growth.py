@@ -190,8 +190,8 @@ def within(floor: int, step: int) -> int:
     """A floor above which each shard has a ticket left. Raises `Exhausted` for another."""
     if floor > MAX_ID - step:
         raise Exhausted(
-            f"tickets in steps of {step} would go on from {quoted(floor)}, and end at {MAX_ID}; a smaller margin "
-            "(--margin) leaves fewer out"
+            f"tickets in steps of {step} would go on from {quoted(floor)}, and end at {MAX_ID}; a smaller headroom "
+            "(--headroom) leaves fewer out"
         )
     return floor
 

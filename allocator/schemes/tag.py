@@ -18,7 +18,9 @@ from allocator.schemes.residues import ALL, Lane, Seen, is_outgrown, mark
 
 DEFAULT_STEP = 1_000
 DEFAULT_MAX_STEP = 1_000_000
-DEFAULT_MARGIN = 1_000_000_000
+
+AUTO, REFUSE = -2, -1
+"""Of `failover_gap`: in proportion to what the tag gave; no id until an operator has looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,12 @@ class Tag:
     step, max_step: a claim takes at least `step` ids and, at a high rate, up to `max_step`.
     limit: the greatest id the tag will ever give.
     lane: which of the ids are this database's, where several serve the tag.
-    margin: how many ids are left out after a failover, a restore or a restart, see `allocator.rules.failover`; -1 to
-        refuse instead.
-    epoch: on which run of which server the row was written last.
+    failover_gap: how many ids are skipped after a failover or a restore, see `allocator.rules.failover`; `AUTO` or
+        `REFUSE`.
+    skipped: how many of the numbers up to `max_value` no claim gave: gaps, and those below its start.
+    claimed_at: when the row was claimed from last, by the clock of its server, in milliseconds since 1970.
+    server_run: the server run that wrote the row last.
+    limit_from: of a tag that was just made, the column that its limit follows, as `orders.id (INTEGER)`.
     """
 
     name: str
@@ -40,8 +45,11 @@ class Tag:
     max_step: int = DEFAULT_MAX_STEP
     limit: int = MAX_ID
     lane: Lane = ALL
-    margin: int = DEFAULT_MARGIN
-    epoch: str = field(default="", compare=False)
+    failover_gap: int = AUTO
+    skipped: int = field(default=0, compare=False)
+    claimed_at: int = field(default=0, compare=False)
+    server_run: str = field(default="", compare=False)
+    limit_from: str = field(default="", compare=False)
 
     @property
     def remaining(self) -> int:
@@ -55,7 +63,7 @@ class Tag:
         check_whole("start_after", self.max_value, 0, self.limit)
         check_whole("step", self.step, 1, MAX_STEP)
         check_whole("max_step", self.max_step, 1, MAX_STEP)
-        check_whole("margin", self.margin, -1, MAX_ID)
+        check_whole("failover_gap", self.failover_gap, AUTO, MAX_ID)
         if self.step > self.max_step:
             raise InvalidSetting(f"step must be at most max_step, which is {self.max_step}, got {self.step}")
         return self

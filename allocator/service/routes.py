@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from allocator.errors import InvalidCount
-from allocator.remote.wire import holder_of, margin_from_json, seen_from_text
+from allocator.remote.wire import gap_from_json, holder_of, seen_from_text
 from allocator.rules.token import ADMINISTER, DRAW, READ
 from allocator.schemes.checks import MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
 from allocator.schemes.formats import FORMATS
@@ -53,10 +53,10 @@ SETTINGS = (
         "start_after", 0, MAX_ID, "Claims go on above this; never lowered. What is in memory is still given out."
     ),
     Field(
-        "margin",
-        margin_from_json,
-        {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^([0-9]{1,19}|refuse)$"}]},
-        'How many ids are left out after a failover, a restore or a restart of the database; "refuse" to stop instead.',
+        "failover_gap",
+        gap_from_json,
+        {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^([0-9]{1,19}|auto|refuse)$"}]},
+        'How many ids to skip after a failover or a restore; "auto": in proportion; "refuse": stop instead.',
     ),
 )
 LEASE = (

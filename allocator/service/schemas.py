@@ -27,8 +27,8 @@ SEGMENT = record(tag=TEXT, start=NUMBER, stop=NUMBER, step=NUMBER)
 TICKET = record(type=TEXT, id=NUMBER)
 NODE = record(node=NUMBER)
 LEASE = record(worker=WHOLE, holder=TEXT, since=WHOLE, until=WHOLE)
-MARGIN: Shape = {"type": "string", "pattern": "^([0-9]{1,19}|refuse)$"}
-TAG = record(tag=TEXT, max_value=NUMBER, step=WHOLE, max_step=WHOLE, limit=NUMBER, margin=MARGIN)
+GAP: Shape = {"type": "string", "pattern": "^([0-9]{1,19}|auto|refuse)$"}
+TAG = record(tag=TEXT, max_value=NUMBER, step=WHOLE, max_step=WHOLE, limit=NUMBER, failover_gap=GAP)
 TAGS = record(sequences=many(TAG))
 TAGS["properties"]["next"] = TEXT
 """Only where the page is full."""

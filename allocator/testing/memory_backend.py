@@ -148,10 +148,10 @@ class MemoryBackend:
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
         with self._table() as rows:
-            rows[tag.name] = replace(tag, max_value=repaired(tag, above, plain(tag.epoch, "memory")))
+            rows[tag.name] = replace(tag, max_value=repaired(tag, above, plain(tag.server_run, "memory")))
 
     def fetch_shard(self) -> None:
         """It is no shard of a fleet."""
 
-    def greatest_of(self, table: str, column: str) -> int:
+    def read_column(self, table: str, column: str) -> tuple[object, str, int]:
         raise SchemaOutOfDate(f"there is no table {table} in memory, with a column {column}")

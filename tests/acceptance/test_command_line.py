@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from support.servers.administrator import execute
 from support.servers.throwaway import free_port
 
 from allocator import Allocator
@@ -180,10 +181,29 @@ def test_tags_are_made_listed_and_changed(url, tag):
         "step": 10,
         "max_step": 20,
         "limit": "500",
-        "margin": "20",
+        "failover_gap": "auto",
     }
     assert run("next", tag, url=url).output == "201\n"
     assert tag in run("tags", "list", url=url).output
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_limit_that_follows_a_column_is_said(fresh):
+    execute(fresh, "CREATE TABLE orders (id serial, big bigint)")
+    create = ("tags", "create", "--start-after-column")
+    follows = "limit 2,147,483,647, the greatest value of orders.id (INTEGER)"
+
+    assert (
+        run(*create, "orders.id", "order", url=fresh).output == f"created order: the first id is 1\norder: {follows}\n"
+    )
+    assert run(*create, "orders.big", "big", url=fresh).output == "created big: the first id is 1\n"
+    made = json.loads(run(*create, "orders.id", "--json", "other", url=fresh).output)
+    assert (made["limit"], made["limit_from"]) == ("2147483647", "orders.id (INTEGER)")
+    refused = run(*create, "orders.id", "--javascript", "wrong", url=fresh)
+    assert refused.exit_code == 1
+    assert refused.output == (
+        "error: limit must be 1 to 2147483647, got 9007199254740991; orders.id (INTEGER) holds no greater value\n"
+    )
 
 
 def commands(group: click.Group, name: str = "allocator"):

@@ -53,7 +53,7 @@ def fill(url: str) -> None:
 
 def values_of(name: str, value: int) -> dict[str, object]:
     tag = Tag(name)
-    settings = {"step": tag.step, "max_step": tag.max_step, "id_limit": tag.limit, "margin": tag.margin}
+    settings = {"step": tag.step, "max_step": tag.max_step, "id_limit": tag.limit, "failover_gap": tag.failover_gap}
     return {"tag": name, "max_value": value, **settings}
 
 

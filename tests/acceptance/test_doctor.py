@@ -34,12 +34,12 @@ def test_nothing_is_found_and_the_exit_code_is_0(sound):
 
 
 def test_notes_alone_are_0(sound):
-    execute(sound, "PRAGMA journal_mode = WAL", "UPDATE allocator_segment SET margin = 0")
+    execute(sound, "PRAGMA journal_mode = WAL", "UPDATE allocator_segment SET failover_gap = 0")
     execute(sound, "PRAGMA journal_mode = DELETE")
     done = doctor("--url", sound)
 
     assert done.exit_code == 0
-    assert done.output.startswith("note    margin-zero (sqlite")
+    assert done.output.startswith("note    failover-gap-zero (sqlite")
 
 
 def test_a_danger_is_1_with_what_was_found_and_how_to_mend_it(sound):

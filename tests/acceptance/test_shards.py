@@ -65,7 +65,7 @@ def test_a_fleet_grows_and_is_told_what_comes_next(files):
     assert (added.exit_code, "will be shard 2; now run: allocator shards grow" in added.output) == (0, True)
     assert "joining: run allocator shards grow" in run("shards", "list", urls=files[:1]).output
     assert run("shards", "add", files[2], urls=files[:1]).exit_code == 0
-    grown = run("shards", "grow", "--margin", "10", urls=files[:1])
+    grown = run("shards", "grow", "--headroom", "10", urls=files[:1])
     assert (grown.exit_code, grown.output.startswith("3 shards, generation 2: tickets go on from ")) == (0, True)
     after = tickets(files, 9)
 
@@ -99,7 +99,7 @@ def test_a_shard_that_is_lost_is_left_out(files, tmp_path):
     assert run("shards", "add", files[2], "--without", files[1], urls=files[:1]).exit_code == 0
     asks = run(*without, urls=files[:1])
     assert (asks.exit_code, "with: --above N" in asks.stderr, len(asks.stderr.splitlines())) == (1, True, 1)
-    done = run(*without, "--above", "5000", "--margin", "10", urls=files[:2])
+    done = run(*without, "--above", "5000", "--headroom", "10", urls=files[:2])
 
     assert done.output == "3 shards, generation 2: tickets go on from 5011\n"
     assert min(tickets([files[0], files[2]], 4)) > 5010
@@ -109,7 +109,7 @@ def test_a_shard_that_is_lost_is_left_out(files, tmp_path):
 
 def test_a_shard_is_trusted(files):
     tickets(files[:2], 4)
-    done = run("shards", "trust", files[1], "--margin", "10", urls=files[:1])
+    done = run("shards", "trust", files[1], "--headroom", "10", urls=files[:1])
 
     assert (done.exit_code, done.output.endswith("goes on from 26\n")) == (0, True)
     assert tickets(files[:2], 2) == [5, 26]
@@ -117,7 +117,7 @@ def test_a_shard_is_trusted(files):
 
 def test_the_statement_is_changed(files):
     tickets(files[:1], 1)
-    done = run("shards", "grow", "--statement", "count", "--margin", "1", "--json", urls=files[:1])
+    done = run("shards", "grow", "--statement", "count", "--headroom", "1", "--json", urls=files[:1])
 
     assert json.loads(done.output)["shards"] == 1
     assert len(tickets(files[:1], 3)) == 3

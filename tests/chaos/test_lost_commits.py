@@ -1,7 +1,7 @@
-"""A server whose commits do not last is killed: with margin 0 ids come twice, with the usual margin none does.
+"""A server whose commits do not last is killed: with a failover gap of 0 ids come twice, with the usual gap none does.
 
 `innodb_flush_log_at_trx_commit = 0` writes the log once a second; a kill forgets what was committed since. This is the
-control for the chaos, which finds duplicates where there are any, and for the epoch guard, which prevents them.
+control for the chaos, which finds duplicates where there are any, and for the failover guard, which prevents them.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ def lossy(kind: str) -> Iterator[Lossy]:
     server.stop()
 
 
-def killed_again_and_again(lossy: Lossy, folder: Path, seed: int, margin: int | None) -> Audit:
+def killed_again_and_again(lossy: Lossy, folder: Path, seed: int, gap: int | None) -> Audit:
     server, place = lossy
     folder.mkdir()
-    with Allocator(server.url, timeout=30, step=100, max_step=1000, margin=margin) as ids:
+    with Allocator(server.url, timeout=30, step=100, max_step=1000, failover_gap=gap) as ids:
         for tag in TAGS:
             ids.tags.create(tag)
     rnd = random.Random(seed)
     settings = {"timeout": 3.0}
     with Crew(server.url, folder, seed=seed, rate=RATE, settings=settings, count=3) as crew:
-        for _ in tqdm(range(ROUNDS), desc=f"margin {margin}", unit="kill"):
+        for _ in tqdm(range(ROUNDS), desc=f"failover gap {gap}", unit="kill"):
             crew.wait_until_all_draw()
             crew.kill_one()
             time.sleep(rnd.uniform(1.0, 3.0))
@@ -66,8 +66,8 @@ def killed_again_and_again(lossy: Lossy, folder: Path, seed: int, margin: int | 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
-def test_control_without_a_margin_ids_come_twice(kind, lossy, tmp_path, seed, report: Callable[[str], None]):
-    found = killed_again_and_again(lossy, tmp_path / "accounts", seed, margin=0)
+def test_control_without_a_gap_ids_come_twice(kind, lossy, tmp_path, seed, report: Callable[[str], None]):
+    found = killed_again_and_again(lossy, tmp_path / "accounts", seed, gap=0)
     report(told(kind, "0", found))
 
     assert found.claimed_twice > 0
@@ -76,8 +76,8 @@ def test_control_without_a_margin_ids_come_twice(kind, lossy, tmp_path, seed, re
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
-def test_with_the_usual_margin_no_id_comes_twice(kind, lossy, tmp_path, seed, report: Callable[[str], None]):
-    found = killed_again_and_again(lossy, tmp_path / "accounts", seed, margin=None)
+def test_with_the_usual_gap_no_id_comes_twice(kind, lossy, tmp_path, seed, report: Callable[[str], None]):
+    found = killed_again_and_again(lossy, tmp_path / "accounts", seed, gap=None)
     report(told(kind, "as usual", found))
 
     # What the last kill made it forget is missing in the rows that nobody has claimed from since.
@@ -86,9 +86,9 @@ def test_with_the_usual_margin_no_id_comes_twice(kind, lossy, tmp_path, seed, re
     assert found.ids > 0
 
 
-def told(kind: str, margin: str, found: Audit) -> str:
+def told(kind: str, gap: str, found: Audit) -> str:
     return (
-        f"{kind}, {FORGET}, killed {ROUNDS} times, margin {margin}: {found.ids:,} ids, {found.duplicates:,} twice; "
+        f"{kind}, {FORGET}, killed {ROUNDS} times, failover gap {gap}: {found.ids:,} ids, {found.duplicates:,} twice; "
         f"{found.claims:,} claims, {found.claimed_twice:,} ids claimed twice; {found.stopped} times stopped by the "
         f"watermark; {found.lost:,} ids above the row"
     )

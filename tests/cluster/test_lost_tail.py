@@ -1,7 +1,7 @@
 """All nodes are killed, the newest claims were not yet on a disk, and a new cluster begins without them.
 
-The control, a tag whose margin is 0, shows that claims were forgotten: its ids come twice. The guard leaves a margin
-out.
+The control, a tag with a failover gap of 0, shows that claims were forgotten: its ids come twice. The other one skips a
+gap.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LAZY = {
     "single_primary": (*SELDOM, "SET GLOBAL sync_binlog = 0"),
 }
 TAGS = {"control": 0, "guarded": None}
-"""Tags and their margins."""
+"""Tags and their failover gaps."""
 SECONDS = 6.0
 ROUNDS = 4
 """At most: whether the newest claims were on a disk is a matter of the second in which the servers are killed."""
@@ -40,16 +40,16 @@ def test_a_cluster_that_forgot_repeats_ids_only_without_a_guard(kind, request, w
     writers.stop()
 
     control, guarded = writers.drawn("segment", "control"), writers.drawn("segment", "guarded")
-    report(f"control, margin 0: {control}")
-    account({"segment, usual margin": guarded}, report)
+    report(f"control, failover gap 0: {control}")
+    account({"segment, usual gap": guarded}, report)
     assert control.duplicates
     assert guarded.ids > control.duplicates
 
 
 def draw(cluster, writers, when: str) -> None:
-    for number, (tag, margin) in enumerate(TAGS.items()):
+    for number, (tag, gap) in enumerate(TAGS.items()):
         for offset in range(2):
             urls = [cluster.url(member) for member in its_own_first(number + offset)]
-            writers.start("segment", tag, urls, timeout=TIMEOUT, margin=margin)
+            writers.start("segment", tag, urls, timeout=TIMEOUT, failover_gap=gap)
     writers.wait_for_all()
     wait(SECONDS, f"writers {when}")

@@ -380,7 +380,7 @@ def test_a_lease_that_a_failover_set_ahead_of_the_clock_is_renewed(tmp_path):
     with Served(database) as service, Allocator(service.address) as ids:
         now = int(time.time() * 1000)
         before = lease_of(ids, now)
-        execute(database, "UPDATE allocator_epoch SET run = 'elsewhere', server = 'another'")
+        execute(database, "UPDATE allocator_failover SET server_run = 'elsewhere'")
         with pytest.raises(LeaseLost, match="before the database moved"):
             lease_of(ids, now, before)
         ahead = lease_of(ids, now)

@@ -104,6 +104,20 @@ def test_models_of_one_tag_share_its_ids_and_none_gets_what_its_table_holds(stor
     assert story["inheritance"]["both"] == [1, 50, 51]
 
 
+def test_a_tag_ends_where_its_column_does(story, kind):
+    found = story["columns"]
+    limit = 2**63 - 1 if kind == "sqlite" else 2**31 - 1
+
+    assert found["limits"] == {"place": 2**63 - 1, "narrow": limit}
+    assert found["types"][0] == found["types"][1]
+    assert found["said"] == [
+        (
+            "tag 'older' gives ids up to 9223372036854775807, but older.id (IntegerField) holds none above 2147483647: "
+            "INSERT will fail there; lower the limit: allocator tags set older --limit 2147483647"
+        )
+    ] * (kind != "sqlite")
+
+
 def test_the_admin_adds_and_changes_and_shows_no_field_for_the_id(story):
     found = story["admin"]
 

@@ -67,7 +67,7 @@ def content(url: str) -> list[object]:
     with engine.connect() as connection:
         found = [
             connection.exec_driver_sql(f"SELECT * FROM allocator_{name}").all()
-            for name in ("segment", "ticket", "shard", "node", "worker", "epoch", "schema_version")
+            for name in ("segment", "ticket", "shard", "node", "worker", "failover", "schema_version")
         ]
     engine.dispose()
     return found
@@ -76,7 +76,7 @@ def content(url: str) -> list[object]:
 # -- what the rows say
 
 
-TAG = "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit, margin, epoch) VALUES"
+TAG = "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit, failover_gap, server_run) VALUES"
 ROWS = (
     f"{TAG} ('ends', 95, 1, 10, 100, 1000000000, ''), ('astray', 5, 1, 10, 9000000000000000000, 10, '')",
     "UPDATE allocator_segment SET shard_offset = 2, shard_step = 3 WHERE tag = 'astray'",
@@ -109,9 +109,9 @@ def spoilt(patients: Callable[[str], Patient]) -> Callable[[str], dict[str, Find
     [
         ("tag-near-limit", OUTAGE, "'ends' has 5 of 100 ids left"),
         ("tag-of-another-lane", DANGER, "'astray' has offset 2 and step 3, and this database is alone"),
-        ("margin-zero", NOTE, "bare leave nothing out"),
-        ("margin-near-limit", OUTAGE, "'ends' has 5 ids left and leaves out 1000000000"),
-        ("server-replaced", OUTAGE, "waiting were last claimed on another run"),
+        ("failover-gap-zero", NOTE, "bare skip nothing"),
+        ("failover-gap-near-limit", OUTAGE, "'ends' has 5 ids left"),
+        ("server-replaced", OUTAGE, "waiting wait for an operator since the database moved"),
         ("nodes-run-out", OUTAGE, "900000 of 1048575 node numbers"),
         ("worker-formats-differ", OUTAGE, "layout 1/40/5/6/12, epoch 5, layout 1/41/5/5/12"),
     ],

@@ -24,8 +24,10 @@ from allocator.database.store import Database
 from allocator.database.verbs import shards as shard_rows
 from allocator.database.verbs import tickets as ticket_rows
 from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy
+from allocator.rules.failover import FLOOR
+from allocator.rules.node_failover import TICKETS_SKIPPED
 
-TABLES = ("segment", "shard", "node", "worker", "epoch", "token", "ticket_counter", "schema_version")
+TABLES = ("segment", "shard", "node", "worker", "failover", "token", "ticket_counter", "schema_version")
 PASSWORD = "Secret-1"
 
 
@@ -114,24 +116,24 @@ def test_the_printed_rights_are_enough_for_all_that_is_called(service):
     database.close()
 
 
-MOVED = tuple(f"UPDATE allocator_{column} = 'elsewhere-1'" for column in ("segment SET epoch", "epoch SET run"))
+MOVED = tuple(
+    f"UPDATE allocator_{column} = 'elsewhere-1'" for column in ("segment SET server_run", "failover SET server_run")
+)
 
 
 def test_the_printed_rights_are_enough_on_another_run_of_a_server(service):
-    """Where a margin is left out, nodes are skipped and leases begin later."""
+    """Where a gap, nodes and tickets are skipped and leases begin later."""
     with Allocator(service.url) as ids:
-        before = [ids.next_id("moved"), ids.meteor(), ids.snowflake()]
-    execute(
-        service.admin,
-        *(f"UPDATE allocator_{table} = 'elsewhere-1'" for table in ("segment SET epoch", "epoch SET run")),
-    )
+        before = [ids.next_id("moved"), ids.meteor(), ids.snowflake(), ids.ticket("invoice")]
+    execute(service.admin, *MOVED)
     with Allocator(service.url) as ids:
-        after = [ids.next_id("moved"), ids.meteor(), ids.snowflake()]
-        ids.tags.create("waits", margin="refuse")
+        after = [ids.next_id("moved"), ids.meteor(), ids.snowflake(), ids.ticket("invoice")]
+        ids.tags.create("waits", failover_gap="refuse")
         ids.tags.repair("waits", above=5000)
         assert ids.next_id("waits") == 5001
 
-    assert after[0] > before[0] + 10**9
+    assert after[0] > before[0] + FLOOR
+    assert after[3] > before[3] + TICKETS_SKIPPED
     assert all(later > earlier for earlier, later in zip(before, after, strict=True))
 
 
@@ -172,7 +174,7 @@ def test_control_without_the_sequence_no_node_is_registered_on_another_run(servi
     words = "USAGE ON SEQUENCE allocator_node_id_seq"
     with Allocator(service.url) as ids:
         ids.meteor()
-    execute(service.admin, "UPDATE allocator_epoch SET run = 'elsewhere-1'")
+    execute(service.admin, "UPDATE allocator_failover SET server_run = 'elsewhere-1'")
     with (
         changed(service.admin, f"REVOKE {words} FROM {service.told}", f"GRANT {words} TO {service.told}"),
         Allocator(service.url, timeout=20.0) as ids,
@@ -387,8 +389,19 @@ def test_a_user_that_may_number_shards(service, healthy):
     assert found.severity == DANGER
 
 
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_rights_on_some_of_the_columns_that_a_claim_writes_are_said_to_be_too_few(service):
+    table, columns = "ON allocator_segment", "UPDATE (max_value, server_run) ON allocator_segment"
+    with changed(
+        service.admin,
+        (f"REVOKE UPDATE {table} FROM {service.told}", f"GRANT {columns} TO {service.told}"),
+        (f"REVOKE {columns} FROM {service.told}", f"GRANT UPDATE {table} TO {service.told}"),
+    ):
+        assert "right-missing" in named(examine(service.url))
+
+
 def test_rights_on_the_columns_that_a_claim_writes_are_enough(service, healthy):
-    table, columns = "ON allocator_segment", "UPDATE (max_value, epoch) ON allocator_segment"
+    table, columns = "ON allocator_segment", "UPDATE (max_value, server_run, skipped, claimed_at) ON allocator_segment"
     with changed(
         service.admin,
         (f"REVOKE UPDATE {table} FROM {service.told}", f"GRANT {columns} TO {service.told}"),

@@ -20,7 +20,8 @@ QUICK = (
     "sqlite-renamed-running",
     "sqlite-renamed-at-rest",
     "postgres-promoted",
-    "mariadb-restored-here-cold",
+    "mariadb-restored-elsewhere-cold",
+    "postgres-without-fsync",
 )
 
 

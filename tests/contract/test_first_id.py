@@ -94,7 +94,7 @@ def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, mo
 # -- what nobody looks at any more, and would give an id twice
 
 
-INSERT = "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit, epoch) VALUES"
+INSERT = "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit, server_run) VALUES"
 WORKER = "'1/41/5/5/12', 1288834974657, '{0}', 1, '', 0"
 
 

@@ -80,7 +80,7 @@ def test_ids_are_drawn_and_tags_are_managed_under_the_guard(guarded, face):
     ids.tags.create("user", start_after=5)
     with pytest.raises(TagExists):
         ids.tags.create("user")
-    ids.tags.set("user", start_after=500, margin=7, step=3)
+    ids.tags.set("user", start_after=500, failover_gap=7, step=3)
     ids.tags.repair("user")
 
     assert len(set(drawn)) == 56

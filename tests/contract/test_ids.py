@@ -141,7 +141,7 @@ def test_a_tag_is_made_as_asked(face, place, tag):
     ids = face(place)
     made = ids.tags.create(tag, step=20, max_step=40, limit=1000, start_after=500)
 
-    assert Tag(tag, 500, 20, 40, 1000, margin=40) == made == ids.tags.get(tag)
+    assert Tag(tag, 500, 20, 40, 1000) == made == ids.tags.get(tag)
     assert made in ids.tags.list()
     assert ids.next_id(tag) == 501
     assert ids.tags.get(tag).max_value == 520
@@ -159,13 +159,13 @@ def test_a_tag_is_made_once(face, place, tag):
 def test_a_tag_is_changed_and_its_value_only_raised(face, place, tag):
     ids = face(place)
     ids.reserve(tag, 100)
-    assert Tag(tag, 100, 5, 50, 5000, margin=50) == ids.tags.set(tag, step=5, max_step=50, limit=5000)
+    assert Tag(tag, 100, 5, 50, 5000) == ids.tags.set(tag, step=5, max_step=50, limit=5000)
     assert ids.tags.set(tag, start_after=3000).max_value == 3000
     for wrong in (dict(start_after=2999), dict(limit=2999), dict(step=51), dict(step=0), dict(start_after=5001)):
         with pytest.raises(InvalidSetting, match="must be"):
             ids.tags.set(tag, **wrong)
 
-    assert Tag(tag, 3000, 5, 50, 5000, margin=50) == ids.tags.get(tag)
+    assert Tag(tag, 3000, 5, 50, 5000) == ids.tags.get(tag)
     assert ids.next_id(tag) == 3001
 
 
@@ -213,6 +213,72 @@ def test_a_tag_may_start_after_the_greatest_id_of_a_table(face, fresh, tag):
         ids.tags.create("named", start_after_column="orders.name")
     with pytest.raises(InvalidSetting, match=r"named table\.column"):
         ids.tags.create("bare", start_after_column="orders")
+
+
+WIDTHS = {
+    "sqlite": {"INTEGER": MAX_ID, "SMALLINT": MAX_ID},
+    "postgres": {
+        "smallint": 2**15 - 1,
+        "serial": 2**31 - 1,
+        "integer GENERATED ALWAYS AS IDENTITY": 2**31 - 1,
+        "bigint": MAX_ID,
+        "numeric(10)": 10**10 - 1,
+        "small_number": 2**15 - 1,
+    },
+    "mysql": {
+        "TINYINT": 127,
+        "SMALLINT UNSIGNED": 2**16 - 1,
+        "MEDIUMINT": 2**23 - 1,
+        "INT": 2**31 - 1,
+        "INT UNSIGNED": 2**32 - 1,
+        "BIGINT UNSIGNED": MAX_ID,
+        "DECIMAL(5, 0)": 10**5 - 1,
+    },
+}
+WIDTHS["mariadb"] = WIDTHS["mysql"]
+
+
+def test_the_limit_of_a_tag_follows_its_column(face, fresh, kind):
+    if kind == "postgres":
+        execute(fresh, "CREATE DOMAIN small_number AS smallint")
+    columns = ", ".join(f"c{number} {one}" for number, one in enumerate(WIDTHS[kind]))
+    execute(fresh, f"CREATE TABLE wide ({columns}, place {'point' if kind == 'postgres' else 'INT'})")
+    create = face(fresh).tags.create
+    found = [create(f"c{number}", start_after_column=f"wide.c{number}").limit for number in range(len(WIDTHS[kind]))]
+
+    assert found == list(WIDTHS[kind].values())
+    assert [tag.limit for tag in face(fresh).tags.list()] == found
+
+
+INT = {"postgres": "INTEGER", "mysql": "INTEGER", "mariadb": r"INTEGER\(11\)"}
+
+
+@pytest.mark.parametrize("kind", list(INT), indirect=True)
+def test_a_limit_of_ones_own_counts_where_the_column_can_hold_it(face, fresh, kind):
+    execute(fresh, "CREATE TABLE orders (id INTEGER, other SMALLINT)")
+    create = face(fresh).tags.create
+
+    assert create("lower", limit=5000, start_after_column="orders.id").limit == 5000
+    assert face(fresh, limit=6000).tags.create("template", start_after_column="orders.id").limit == 6000
+    with pytest.raises(
+        InvalidSetting,
+        match=rf"^limit must be 1 to 2147483647, got 2147483648; orders.id \({INT[kind]}\) holds no greater value$",
+    ):
+        create("greater", limit=2**31, start_after_column="orders.id")
+    with pytest.raises(InvalidSetting, match=r"^start_after must be 0 to 32767, got 40000$"):
+        create("greater", start_after=40_000, start_after_column="orders.other")
+    made = create("followed", start_after_column="orders.other")
+    assert (made.max_step, made.limit_from.partition("(")[0]) == (1000, "orders.other ")
+    assert not create("none").limit_from
+
+
+def test_a_low_limit_lowers_the_usual_max_step(face, fresh):
+    create = face(fresh, step=10, max_step=5000).tags.create
+
+    assert create("low", limit=1_000_000).max_step == 488
+    assert create("lowest", limit=1000).max_step == 10
+    assert create("chosen", limit=1_000_000, max_step=4000).max_step == 4000
+    assert create("high", limit=2**40).max_step == 5000
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)

@@ -39,7 +39,7 @@ calls = st.lists(
         called("reserve", names, numbers),
         called("ticket", names),
         called("tags.create", names, step=numbers, limit=numbers, start_after=numbers, max_step=numbers),
-        called("tags.set", names, step=numbers, limit=numbers, start_after=numbers, margin=numbers),
+        called("tags.set", names, step=numbers, limit=numbers, start_after=numbers, failover_gap=numbers),
         called("tags.repair", names, above=numbers.filter(lambda number: number > 0)).filter(lambda call: call[2]),
         called("tags.get", names),
         called("tags.list"),
@@ -55,7 +55,7 @@ def answer(ids: Allocator, method: str, args: tuple[Any, ...], given_: dict[str,
     for part in method.split("."):
         target = getattr(target, part)
     try:
-        return repr(target(*args, **given_)).replace("epoch=''", "").partition(", epoch=")[0]
+        return repr(target(*args, **given_)).partition(", skipped=")[0]
     except AllocatorError as error:
         return f"{type(error).__name__}: {error}"
 

@@ -59,7 +59,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with Allocator(url) as ids:
         ids.next_id("order")
     engine = create_engine(url)
-    row = {"max_value": 7, "step": 10, "max_step": 100, "id_limit": 1000, "epoch": "", "margin": 0}
+    row = {"max_value": 7, "step": 10, "max_step": 100, "id_limit": 1000, "server_run": "", "failover_gap": 0}
     with engine.begin() as connection:
         connection.execute(insert(segment), [{**row, "tag": f"tag-{number:04}"} for number in range(2_499)])
     engine.dispose()
@@ -143,7 +143,7 @@ class Answers:
 
 
 def page(*names: str, following: str | None = None) -> dict[str, Any]:
-    fields = {"max_value": "0", "step": 1, "max_step": 1, "limit": "9", "margin": "0"}
+    fields = {"max_value": "0", "step": 1, "max_step": 1, "limit": "9", "failover_gap": "0"}
     rows = [{"tag": name, **fields} for name in names]
     return {"sequences": rows} | ({} if following is None else {"next": following})
 

@@ -126,11 +126,11 @@ def test_a_tag_is_created_and_changed(service, tag):
         "tag": tag,
         "max_value": "0",
         "step": 10,
-        "max_step": 1_000_000,
+        "max_step": 10,
         "limit": "1000",
-        "margin": "1000000",
+        "failover_gap": "auto",
     }
-    changed = service.put(path, json={"step": 20})
+    changed = service.put(path, json={"step": 20, "max_step": 20})
     assert (changed.status, changed.json["step"]) == (200, 20)
     assert service.get(path).json == changed.json
     assert changed.json in service.get("/v1/sequences").json["sequences"]

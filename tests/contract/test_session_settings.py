@@ -20,6 +20,8 @@ from allocator.database.address import DIALECTS
 from allocator.database.dialect import Dialect
 from allocator.database.schema import HEAD
 from allocator.database.store import Database
+from allocator.database.verbs.servers import fetch_run
+from allocator.rules.failover import Here
 from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import SNOWFLAKE, LeaseClaim
 from allocator.schemes.tag import Tag
@@ -38,7 +40,7 @@ def drawn(source: Any, **settings: Any) -> Iterator[dict[str, int]]:
     """The greatest of each thing that can be given, by its name or its tag; whoever drew it is still connected."""
     single, first, second = (f"tag{next(numbers)}" for _ in range(3))
     with (
-        Allocator(source, step=10, max_step=10, margin=0, **settings) as ids,
+        Allocator(source, step=10, max_step=10, failover_gap=0, **settings) as ids,
         closing(Database(source)) as database,
     ):
         ids.tags.create(single, step=10)
@@ -209,6 +211,24 @@ def test_a_server_that_is_numbered_as_one_of_several_is_warned_of(servers, kind,
     assert tickets[2] - tickets[0] == 2
 
 
+@pytest.mark.parametrize("kind", OF_KIND)
+@pytest.mark.parametrize("setting", ["innodb_flush_log_at_trx_commit = 2", "innodb_flush_log_at_trx_commit = 0"])
+def test_a_server_that_is_not_durable_is_another_one_after_each_start(servers, kind, setting):
+    server = servers(kind)
+    before = run_at(server.url, "")
+    with server.set(setting):
+        here = run_at(server.url, before.run)
+
+    assert not here.same
+    assert here.run.startswith(f"{before.run}-")
+    assert run_at(server.url, before.run).same
+
+
+def run_at(url: str, was: str) -> Here:
+    with closing(Database(url)) as database:
+        return database.run(fetch_run, was)
+
+
 class Silent:
     """A driver that does not say whether a transaction is open, as mysqlclient does not."""
 
@@ -300,7 +320,7 @@ def held_open(url: str) -> Iterator[tuple[Allocator, list[Any]]]:
     """An allocator whose connections are in a transaction that nobody commits, as behind a proxy; and these."""
     engine, opened = create_engine(url), []
     event.listen(engine, "connect", lambda connection, record: opened.append(connection))
-    with Allocator(engine, margin=0) as ids:
+    with Allocator(engine, failover_gap=0) as ids:
         assert list(ids.reserve("order", 5)) == [1, 2, 3, 4, 5]
         for connection in opened:
             with closing(connection.cursor()) as cursor:

@@ -13,8 +13,10 @@ from sqlalchemy import (
     Engine,
     Integer,
     MetaData,
+    SmallInteger,
     String,
     Table,
+    TypeDecorator,
     create_engine,
     event,
     func,
@@ -26,7 +28,7 @@ from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
 
-from allocator import Allocator, DatabaseUnavailable, InvalidDatabase, InvalidSetting
+from allocator import Allocator, DatabaseUnavailable, InvalidDatabase, InvalidSetting, Tag
 from allocator.integrations.sqlalchemy import FromTable, primary_key
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -333,3 +335,110 @@ def test_control_one_file_for_ids_and_rows_waits_for_itself(fresh):
         engine.dispose()
     with Allocator(fresh) as ids:
         assert ids.next_id("plain") > 0
+
+
+# -- the limit of a tag follows the column that is mapped
+
+SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+WIDTHS: dict[str, Any] = {"small": SmallInteger(), "usual": Integer(), "big": BigInteger()}
+LIMITS = {"small": 2**15 - 1, "usual": 2**31 - 1, "big": 2**63 - 1}
+VARIANTS: dict[str, Any] = {
+    "of a variant": (Integer().with_variant(BigInteger(), "postgresql", "mysql", "mariadb"), 2**63 - 1),
+    "of the user's": (type("Key", (TypeDecorator,), {"impl": Integer, "cache_ok": True})(), 2**31 - 1),
+    "without a type": (None, 2**63 - 1),
+}
+
+
+def key_of(ids: Any, tag: str, kind: Any) -> Column[Any]:
+    return Column("id", kind, primary_key=True, default=ids.sequence(tag))
+
+
+def tables(ids: Any, types: dict[str, Any]) -> dict[str, Table]:
+    metadata = MetaData()
+    return {
+        name: Table(
+            name, metadata, Column("id", kind, primary_key=True, default=ids.sequence(name)), Column("name", String(20))
+        )
+        for name, kind in types.items()
+    }
+
+
+@SERVERS
+@pytest.mark.parametrize("several", [True, False], ids=["values", "executemany"])
+def test_a_tag_that_is_made_by_an_insert_ends_where_its_column_does(engine, fresh, several):
+    with Allocator(fresh, step=1, max_step=1) as ids:
+        for name, table in tables(ids, WIDTHS).items():
+            table.create(engine)
+            with engine.begin() as connection:
+                connection.execute(insert(table).values(ROWS)) if several else connection.execute(insert(table), ROWS)
+
+            assert ids.tags.get(name).limit == LIMITS[name]
+
+
+@SERVERS
+@pytest.mark.parametrize(("kind_of_key", "limit"), VARIANTS.values(), ids=VARIANTS)
+def test_a_type_counts_as_the_database_has_it(engine, ids, kind_of_key, limit):
+    keys_by_hand = tables(ids, {"plain": BigInteger()})["plain"]
+    keys_by_hand.create(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(tables(ids, {"plain": kind_of_key})["plain"]), {})
+
+    assert ids.tags.get("plain").limit == limit
+
+
+@SERVERS
+def test_a_flush_tells_the_tag_its_column(engine, ids):
+    class Base(DeclarativeBase):
+        pass
+
+    class Order(Base):
+        __tablename__ = "order"
+        id: Mapped[int] = mapped_column(primary_key=True, default=ids.sequence("order"))
+
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add_all([Order(), Order()])
+        session.commit()
+
+    assert ids.tags.get("order") == Tag("order", 1000, limit=2**31 - 1)
+
+
+@SQLITE
+def test_sqlite_keeps_64_bits_in_any_column(engine, ids):
+    table = tables(ids, WIDTHS)["small"]
+    table.create(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(table))
+
+    assert ids.tags.get("small").limit == 2**63 - 1
+
+
+@SERVERS
+def test_a_tag_that_goes_on_further_than_its_column_is_told_of_once(engine, ids, caplog):
+    ids.tags.create("usual", step=1, max_step=1)
+    ids.next_id("usual")
+    table = tables(ids, WIDTHS)["usual"]
+    table.create(engine)
+    for _ in range(5):
+        with engine.begin() as connection:
+            connection.execute(insert(table))
+
+    assert [record.getMessage().replace("(11)", "") for record in caplog.records if record.name == "allocator"] == [
+        (
+            "tag 'usual' gives ids up to 9223372036854775807, but usual.id (INTEGER) holds none above 2147483647: "
+            "INSERT will fail there; lower the limit: allocator tags set usual --limit 2147483647"
+        )
+    ]
+
+
+@SERVERS
+def test_a_tag_of_two_columns_ends_where_the_narrower_one_does(engine, ids):
+    metadata = MetaData()
+    for name, kind in WIDTHS.items():
+        Table(name, metadata, key_of(ids, "both", kind))
+    metadata.create_all(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(metadata.tables["small"]))
+        connection.execute(insert(metadata.tables["usual"]))
+
+    assert ids.tags.get("both").limit == 2**15 - 1

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, insert, select
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine, insert, select
 from sqlalchemy.exc import StatementError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
@@ -103,6 +103,21 @@ def test_an_async_core_insert_draws_without_blocking_the_loop(kind, engine, rows
     assert keys(engine, table) == list(range(1, 51))
     assert len(stalled.passed) >= 5
     assert all(stalled.passed)
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_tag_that_is_made_under_asyncio_ends_where_its_column_does(kind, engine, rows, ids, either):
+    table = Table("narrow", MetaData(), Column("id", Integer, primary_key=True, default=either.sequence("narrow")))
+    table.create(engine)
+
+    async def main() -> None:
+        made = create_async_engine(async_url(kind, rows))
+        async with made.begin() as connection:
+            await connection.execute(insert(table))
+        await made.dispose()
+
+    asyncio.run(main())
+    assert ids.tags.get("narrow").limit == 2**31 - 1
 
 
 @ASYNC

@@ -61,12 +61,12 @@ def growing(urls: list[str]) -> Iterator[Growth]:
         growth.close()
 
 
-def grow(urls: list[str], *new: str, margin: int = 100) -> None:
+def grow(urls: list[str], *new: str, headroom: int = 100) -> None:
     with growing(urls) as growth:
         growth.begin()
         for url in new:
             growth.add(Database(url))
-        growth.grow(margin)
+        growth.grow(headroom)
 
 
 # -- one database
@@ -471,13 +471,13 @@ def refusal(call: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def test_a_margin_that_is_too_small_is_made_larger(shards):
+def test_a_headroom_that_is_too_small_is_made_larger(shards):
     urls = shards(2)
     with Allocator(shards=urls[:1], timeout=20) as ids:
         before = ids.ticket("invoice")
         drawing = threading.Thread(target=lambda: [ids.ticket("invoice") for _ in range(300)])
         drawing.start()
-        grow(urls[:1], urls[1], margin=1)
+        grow(urls[:1], urls[1], headroom=1)
         drawing.join()
 
         assert ids.ticket("invoice") > before
@@ -592,9 +592,9 @@ def test_tickets_that_would_go_on_past_the_last_are_refused(face, shards):
         with pytest.raises(Exhausted, match="would go on from 9223372036854775808, and end at 9223372036854775807"):
             growth.trust(database, 0, above=2**63 - 1)
         growth.trust(database, 0, above=2**63 - 10)
-        for margin in (10, 10**12):
-            with pytest.raises(Exhausted, match="would go on from 922337.*; a smaller margin"):
-                growth.grow(margin, "count")
+        for headroom in (10, 10**12):
+            with pytest.raises(Exhausted, match="would go on from 922337.*; a smaller headroom"):
+                growth.grow(headroom, "count")
         growth.take_back()
 
     assert 2**63 - 10 < face(urls[0]).ticket("invoice") < 2**63
@@ -1122,7 +1122,7 @@ def test_the_first_ticket_may_begin_above_those_of_another_table(face, shards):
     old, new = shards(2)
     with growing([old, old]) as growth:
         floor = growth.trust(Database(old), 0, above=5000).numbering.following(0)
-    grow([old], new, margin=0)
+    grow([old], new, headroom=0)
     ids = face(shards=[old, new])
     tickets = [ids.ticket("photo") for _ in range(4)]
 

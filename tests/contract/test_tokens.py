@@ -335,8 +335,8 @@ def test_a_secret_is_in_no_log_wherever_it_was_sent(guarded, service):
     service.get(f"/v1/inspect/{secret}", token=secret)
     service.post("/v1/meteor", X_Request_Id=secret)
     service.post("/v1/meteor", Cookie=f"allocator={secret}", X_Api_Key=secret)
-    service.put("/v1/sequences/x", token=guarded.admin, json={"margin": secret, secret: 1})
-    service.put("/v1/sequences/x", token=guarded.admin, json={"margin": secret})
+    service.put("/v1/sequences/x", token=guarded.admin, json={"failover_gap": secret, secret: 1})
+    service.put("/v1/sequences/x", token=guarded.admin, json={"failover_gap": secret})
 
     lines = [line for line in service.lines() if line.get("status")]
     assert len(lines) >= 10
@@ -360,13 +360,13 @@ def test_a_refusal_says_who_was_refused(guarded, service):
 
 def test_each_administrative_change_is_one_line_with_who_made_it(guarded, service):
     number = next(one.number for one in guarded.tokens.list() if one.digest == digest_of(guarded.admin.encode()))
-    for form in ({"step": 7}, {"step": 8, "margin": "refuse"}):
+    for form in ({"step": 7}, {"step": 8, "failover_gap": "refuse"}):
         assert service.put("/v1/sequences/changed", token=guarded.admin, json=form).status < 300
     found = [line for line in service.lines() if line.get("change") and line["tag"] == "changed"]
 
     assert [line["message"] for line in found] == [
         f"tag 'changed' was created by 127.0.0.1, token {number}: step=7",
-        f"tag 'changed' was changed by 127.0.0.1, token {number}: step=8, margin=refuse",
+        f"tag 'changed' was changed by 127.0.0.1, token {number}: step=8, failover_gap=refuse",
     ]
 
 

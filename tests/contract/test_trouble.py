@@ -45,7 +45,8 @@ def without_key(url: str, value_type: str = "BIGINT") -> None:
         "DROP TABLE allocator_segment",
         f"CREATE TABLE allocator_segment (tag VARCHAR(64), max_value {value_type}, step BIGINT, max_step BIGINT, "
         "id_limit BIGINT, shard_offset BIGINT DEFAULT 1, shard_step BIGINT DEFAULT 1, "
-        "epoch VARCHAR(255) DEFAULT '', margin BIGINT DEFAULT 0)",
+        "server_run VARCHAR(255) DEFAULT '', failover_gap BIGINT DEFAULT 0, skipped BIGINT DEFAULT 0, "
+        "claimed_at BIGINT DEFAULT 0)",
     )
 
 
@@ -120,7 +121,7 @@ def test_a_table_that_goes_away_is_asked_for_once_a_second(face, fresh, tag):
 
 
 def test_a_value_that_was_lowered_stops_the_tag(face, fresh, tag):
-    ids = face(fresh, step=100, max_step=100, margin=0)  # or SQLite, which notices by itself, would leave it out
+    ids = face(fresh, step=100, max_step=100, failover_gap=0)  # or SQLite, which notices by itself, would skip it
     before = ids.next_ids(tag, 150)
     execute(fresh, f"UPDATE allocator_segment SET max_value = 50 WHERE tag = '{tag}'")
     with pytest.raises(MaxValueWentBack, match=f"raise it above every id in use .allocator tags repair {tag}"):
@@ -150,6 +151,19 @@ def test_two_rows_for_a_tag_are_refused(face, fresh, tag, unchecked):
 
     with pytest.raises(SchemaDamaged, match="there are 2 rows; no id was given out; see: allocator db check"):
         face(fresh).next_id(tag)
+
+
+def test_a_second_row_that_a_running_process_meets_is_refused(face, fresh, tag):
+    ids = face(fresh)
+    ids.reserve(tag, 1)
+    without_key(fresh)
+    run = "(SELECT server_run FROM allocator_failover)"
+    columns = "tag, max_value, step, max_step, id_limit, server_run"
+    row = f"INSERT INTO allocator_segment ({columns}) SELECT '{tag}', 5, 10, 10, 1000, {run}"
+    execute(fresh, row, row)
+
+    with pytest.raises(SchemaDamaged, match="there are 2 rows; no id was given out; see: allocator db check"):
+        ids.reserve(tag, 1)
 
 
 def test_a_table_made_by_hand_is_refused_when_it_is_opened(face, fresh, tag):

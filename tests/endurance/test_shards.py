@@ -164,7 +164,7 @@ def one_growth(new_database, kind: str, folder: Path, rnd: random.Random) -> tup
         for new in ([urls[2]], urls[3:]):
             for url in new:
                 kills += until_done(rnd, "add", url, "--url", urls[0])
-            kills += until_done(rnd, "grow", "--margin", "2000", "--url", urls[0])
+            kills += until_done(rnd, "grow", "--headroom", "2000", "--url", urls[0])
             time.sleep(1)
     finally:
         stop.touch()

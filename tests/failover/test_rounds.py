@@ -40,11 +40,11 @@ def test_rounds_of_failovers(kind, templates, tmp_path, report):
         stories.append(scene.play(templates, tmp_path / str(number)))
         for verdict in VERDICTS:
             verdict(stories[-1])
-    off, margin, refuse, busy = (
+    off, gap, refuse, busy = (
         (sum(story.told[tag].ids for story in stories), sum(story.told[tag].duplicates for story in stories))
-        for tag in ("off", "margin", "refuse", "busy")
+        for tag in ("off", "gap", "refuse", "busy")
     )
     report(
-        f"{rounds} rounds; (ids, duplicates): guard off {off}, margin {margin}, refuse and repair {refuse}, "
+        f"{rounds} rounds; (ids, duplicates): guard off {off}, gap {gap}, refuse and repair {refuse}, "
         f"drawn from all the time {busy}"
     )

@@ -23,14 +23,14 @@ def test_a_database_that_forgets(name, templates, tmp_path, report):
 def test_what_tells_nothing_of_having_been_replaced(name, templates, tmp_path, report):
     """The documentation says so; the operator has to: see the next test."""
     story = UNNOTICED[name].play(templates, tmp_path)
-    report(f"unnoticed: {story.told['margin'].duplicates} of {story.told['margin'].ids} ids twice")
+    report(f"unnoticed: {story.told['gap'].duplicates} of {story.told['gap'].ids} ids twice")
     the_control_repeats_ids(story)
     nothing_is_noticed(story)
 
 
 @pytest.mark.parametrize("name", UNNOTICED | PERHAPS_NOTICED)
-def test_a_repair_before_anybody_draws_helps_there_too(name, templates, tmp_path, report):
+def test_what_an_operator_says_before_anybody_draws_helps_there(name, templates, tmp_path, report):
     story = (UNNOTICED | PERHAPS_NOTICED)[name].play(templates, tmp_path, repaired=True)
-    told = story.told["margin"]
-    report(f"repaired first: {told.duplicates} of {told.ids} ids twice")
+    told = story.told["gap"]
+    report(f"told first: {told.duplicates} of {told.ids} ids twice")
     assert (told.duplicates, told.failures) == (0, [])

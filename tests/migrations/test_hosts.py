@@ -201,7 +201,7 @@ def test_a_host_that_does_not_check_first_keeps_all_of_ours(empty, tmp_path):
     with pytest.raises(CommandError, match="1 tags have given out ids"):
         command.downgrade(config, "allocator@base")
 
-    assert table_names(empty) >= {"allocator_segment", "allocator_token", "allocator_epoch"}
+    assert table_names(empty) >= {"allocator_segment", "allocator_token", "allocator_failover"}
 
 
 def test_control_without_our_folder_nobody_knows_the_branch(tmp_path):

@@ -13,11 +13,13 @@ from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import create_engine, inspect, text
+from support.servers.administrator import execute
 
 from allocator import Allocator, SchemaOutOfDate
 from allocator.database import schema
 from allocator.database.store import Database
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
+from allocator.schemes.tag import AUTO, REFUSE
 from allocator.service.tokens import Tokens
 
 SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
@@ -133,7 +135,7 @@ def test_steps_that_are_not_asked_for_are_not_checked(fresh):
     with Allocator(fresh) as ids:
         ids.meteor()
         ids.tags.create("order")
-    for to in ("-1", "-4"):
+    for to in ("-1", "-5"):
         migrate(fresh, "downgrade", to)
 
     assert rows(fresh)[VERSION_TABLE] == [("0002",)]
@@ -315,21 +317,15 @@ def test_an_upgrade_that_died_half_way_is_run_again(empty):
         assert ids.next_id("order") == 1
 
 
-def test_rows_from_before_the_margin_get_one_that_fits_their_limit(empty):
-    migrate(empty, "upgrade", "0004")
-    engine = create_engine(empty)
-    with engine.begin() as connection:
-        for name, most, limit in (("usual", 10**6, 2**63 - 1), ("int", 10**6, 2**31 - 1), ("wide", 10**8, 2**63 - 1)):
-            connection.execute(
-                text(
-                    "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit) VALUES (:t, 0, 1, :m, :l)"
-                ),
-                {"t": name, "m": most, "l": limit},
-            )
-    engine.dispose()
+def test_gaps_that_somebody_chose_stay_and_the_others_become_automatic(empty):
+    migrate(empty, "upgrade", "0007")
+    columns = "tag, max_value, step, max_step, id_limit, margin"
+    given = {"usual": (10**9, 2**63 - 1), "int": (21474836, 2**31 - 1), "mine": (12345, 2**63 - 1)}
+    refuses = {"refuses": (-1, 2**63 - 1), "none": (0, 2**63 - 1)}
+    rows = [f"('{tag}', 0, 1, 1000000, {limit}, {gap})" for tag, (gap, limit) in (given | refuses).items()]
+    execute(empty, f"INSERT INTO allocator_segment ({columns}) VALUES {', '.join(rows)}")
     migrate(empty, "upgrade", "head")
 
     with Allocator(empty) as ids:
-        margins = [ids.tags.get(name).margin for name in ("usual", "wide", "int")]
-        assert margins[:2] == [10**9, 10**11]
-        assert margins[2] - (2**31 - 1) // 100 in {0, 1}
+        found = {tag.name: tag.failover_gap for tag in ids.tags.list()}
+    assert found == {"usual": AUTO, "int": AUTO, "mine": 12345, "refuses": REFUSE, "none": 0}

@@ -43,7 +43,9 @@ class Account:
             if table == SEGMENT and row.limit - row.max_value < row.lane.step:
                 self.used_up.add(str(name))
             if before is not None and is_crossing(before, row):
-                self.counts["margins left out"] += 1
+                self.counts["gaps skipped"] += 1
+                if not process.world.has_moved:
+                    raise Violation(f"{process} skipped ids of {name}, and no server was replaced")
         self.counts["claims committed"] += len(view.claims)
 
     def answered(self, process: Process, claims: Iterable[tuple[str, range]]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from simulation.fates import Fate
 from simulation.memory import forked
 from simulation.plan import Step
 from simulation.process import Process
+from simulation.store import restored
 
 if TYPE_CHECKING:
     from simulation.place import Place
@@ -121,7 +123,7 @@ def clock(world: World, process: Process, step: Step) -> None:
 
 
 def crash(world: World, place: Place, step: Step) -> None:
-    restart(world, place, step.size, 0)
+    restart(world, place, step.size, 0, is_restart=world.plan.durable)
     world.count("servers crashed")
 
 
@@ -133,23 +135,43 @@ def freeze(world: World, place: Place, step: Step) -> None:
 
 
 def lose(world: World, place: Place, step: Step) -> None:
-    """A server that had not written its newest commits to the disk."""
-    restart(world, place, 0.2, int(step.size))
+    """A server that had not written its newest commits to the disk, unless it is durable."""
+    if world.plan.durable:
+        crash(world, place, step._replace(size=0.2))
+    else:
+        restart(world, place, 0.2, int(step.size))
 
 
 def restore(world: World, place: Place, step: Step) -> None:
-    """An older backup goes on in the place of what is there."""
-    restart(world, place, 0.5, int(step.size))
+    """An older backup goes on in the place of what is there: on another server, or an operator says so."""
+    moves = step.who % 2 == 0
+    restart(world, place, 0.5, int(step.size), moves=moves, is_told=world.plan.durable and not moves)
     world.count("backups restored")
 
 
-def restart(world: World, place: Place, seconds: float, lost: int) -> None:
+def restart(
+    world: World,
+    place: Place,
+    seconds: float,
+    lost: int,
+    *,
+    is_restart: bool = False,
+    moves: bool = False,
+    is_told: bool = False,
+) -> None:
     server = place.server
     if not server.is_up:
         return
     server.stop()
     kept = forget(world, server, lost, is_disk=True)
-    world.scheduler.after(seconds, place.replace, server.name, kept)
+    if is_told and world.variant.operators_tell:
+        kept = [*kept, restored(kept)]
+    name = next_name(server) if moves else server.name
+    world.scheduler.after(seconds, partial(place.replace, name, kept, is_restart=is_restart))
+
+
+def next_name(server: Server) -> str:
+    return server.name[:-1] + chr(ord(server.name[-1]) + 1)
 
 
 def promote(world: World, place: Place, step: Step) -> None:
@@ -158,10 +180,10 @@ def promote(world: World, place: Place, step: Step) -> None:
     if not old.is_up:
         return
     kept = forget(world, old, int(step.size), is_disk=False)
-    place.replace(old.name[:-1] + chr(ord(old.name[-1]) + 1), kept)
+    place.replace(old.name if world.variant.promotions_unseen else next_name(old), kept)
     place.behind = {process.number: old for process in world.processes if (process.number + step.who) % 2}
     world.count("standbys promoted")
-    # What crosses to the old run now would be forgotten with its margin: see `Server.kept`.
+    # What crosses to the old run now would be forgotten with its failover_gap: see `Server.kept`.
     stays = step.who % 3 and old.has_crossed()
     if stays:
         world.had_two = True
@@ -170,7 +192,7 @@ def promote(world: World, place: Place, step: Step) -> None:
 
 
 def forget(world: World, server: Server, lost: int, is_disk: bool) -> list[Entry]:
-    kept = server.kept(lost, is_disk, world.variant.forgets_margins)
+    kept = server.kept(lost, is_disk, world.variant.forgets_gaps)
     if len(kept) < len(server.log):
         world.has_lost = True
         world.count("commits forgotten", len(server.log) - len(kept))

@@ -10,6 +10,7 @@ from unittest.mock import patch
 from allocator.database.store import Database
 from allocator.errors import DatabaseUnavailable
 from allocator.generators.supply import Supply
+from allocator.rules import failover
 from allocator.schemes.residues import Lane, Seen
 from allocator.schemes.retry import Pace
 from allocator.schemes.segment import Segments
@@ -27,7 +28,7 @@ class AnswersFirst(Statement):
     """Says how it went before it has committed."""
 
     def _begin(self) -> None:
-        begun = self._server.begin(self._act, self._again)
+        begun = self._server.begin(self._act, self._again, self._place.now())
         if begun is not None:
             self._claims = begun[0].claims
             self._place.scheduler.after(self._place.latency(), self._commit, *begun)
@@ -47,7 +48,7 @@ class ReadsFirst(Dialect):
         row, here = read
         if row is None:
             return None
-        after = row._replace(max_value=row.max_value + span, epoch=here)
+        after = row._replace(max_value=row.max_value + span, server_run=here)
         if after.max_value > row.limit:
             return None
         view.put(SEGMENT, name, after)
@@ -134,7 +135,7 @@ class Control(NamedTuple):
 
     shows: str
     variant: Callable[[], Variant] = Variant
-    patches: dict[tuple[type, str], Any] = {}
+    patches: dict[tuple[Any, str], Any] = {}
 
 
 def unguarded(**rules: bool) -> Callable[[], Variant]:
@@ -152,9 +153,15 @@ CONTROLS: dict[str, Control] = {
     "no renewal after a fork": Control("not its own|twice", lambda: Variant(fork_hooks=False)),
     "a lease by the clock on the wall": Control("not in its lease", patches={(LeasedSnowflake, "holds"): by_the_wall}),
     "the guard of what was seen off": Control(
-        TWICE, unguarded(seen_guard=False, epoch_guard=False), {(Segments, "saw"): forgets_the_mark}
+        TWICE, unguarded(seen_guard=False, run_guard=False), {(Segments, "saw"): forgets_the_mark}
     ),
-    "the epoch guard off": Control(TWICE, unguarded(epoch_guard=False)),
+    "the failover guard off": Control(TWICE, unguarded(run_guard=False)),
+    "a gap of nothing": Control(
+        f"{TWICE}|nothing was forgotten", patches={(failover, "gap"): lambda tag, reach, at: 0}
+    ),
+    "a restart that counts as another server": Control("no server was replaced", lambda: Variant(restarts_count=True)),
+    "a promotion that counts as a restart": Control(TWICE, lambda: Variant(promotions_unseen=True)),
+    "a disk put back and nobody told": Control(f"{TWICE}|nothing was forgotten", lambda: Variant(operators_tell=False)),
     "SELECT, then UPDATE": Control(f"was lowered|{TWICE}", lambda: Variant(dialect=ReadsFirst)),
     "a claim that ends late is taken": Control("are missing|came after", patches={(Pace, "succeeded"): any_claim}),
     "the limit guard off": Control("beyond its limit", unguarded(limit_guard=False)),
@@ -165,7 +172,7 @@ CONTROLS: dict[str, Control] = {
     "one id too many": Control(FOREIGN, patches={(Lane, "ids"): one_too_many}),
     "a sequence that starts over": Control("came after|twice", patches={(SnowflakeBlocks, "take"): starting_over}),
     "ids after close": Control("after it was closed", patches={(Supply, "_retire"): goes_on_serving}),
-    "a second failover that forgets the margin of the first": Control(TWICE, lambda: Variant(forgets_margins=True)),
+    "a second failover that forgets the gap of the first": Control(TWICE, lambda: Variant(forgets_gaps=True)),
 }
 
 

@@ -13,7 +13,7 @@ from allocator.database.verbs.start import Start
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.rules.failover import Crossing, Here, plain
 from allocator.rules.fleet import Shard
-from allocator.rules.node_failover import Failover
+from allocator.rules.node_failover import NOTHING, Failover, Skipped
 from allocator.schemes.leases import Worker
 from allocator.schemes.residues import Lane
 from allocator.schemes.tag import Tag
@@ -24,7 +24,7 @@ from simulation.store import View
 
 REVISION = "simulated"
 SEGMENT, NODE, WORKER = "allocator_segment", "allocator_node", "allocator_worker"
-SHARD, GROUND = "allocator_shard", "allocator_epoch"
+SHARD, FAILOVER = "allocator_shard", "allocator_failover"
 
 
 class SegmentVerbs:
@@ -42,7 +42,7 @@ class SegmentVerbs:
         if not view.lock(SEGMENT, name):
             return None
         row = view.get(SEGMENT, name)
-        after = row and claimed(row, span, lane, seen, crossing, view.here, self.rules)
+        after = row and claimed(row, span, lane, seen, crossing, view.here, self.rules, view.at)
         if after is None:
             return None
         view.put(SEGMENT, name, after)
@@ -77,67 +77,68 @@ class SegmentVerbs:
             return False
         shard: Shard | None = view.get(SHARD, 1)
         lane = Lane(shard.numbering.offset, shard.numbering.step) if shard else Lane()
-        row = Row(tag.max_value, tag.step, tag.max_step, tag.limit, lane, tag.margin, view.here)
+        start = tag.max_value
+        row = Row(start, tag.step, tag.max_step, tag.limit, lane, tag.failover_gap, start, 0, view.here)
         view.put(SEGMENT, tag.name, row)
         return True
 
     def segments_change(self, connection: Connection, name: str, changes: Mapping[str, int]) -> bool:
         return connection.perform(lambda view: self._raise(view, name, changes["max_value"], None))
 
-    def segments_repair(self, connection: Connection, name: str, above: int, epoch: str) -> bool:
-        return connection.perform(lambda view: self._raise(view, name, above, epoch))
+    def segments_repair(self, connection: Connection, name: str, above: int, run: str) -> bool:
+        return connection.perform(lambda view: self._raise(view, name, above, run))
 
     @staticmethod
-    def _raise(view: View, name: str, above: int, epoch: str | None) -> bool:
+    def _raise(view: View, name: str, above: int, run: str | None) -> bool:
         if not view.lock(SEGMENT, name):
             return False
         row: Row | None = view.get(SEGMENT, name)
         if row is None or row.limit < above:
             return False
-        raised = row._replace(max_value=max(row.max_value, above), epoch=row.epoch if epoch is None else epoch)
-        view.put(SEGMENT, name, raised)
+        skipped = max(0, above - row.max_value)
+        raised = row._replace(max_value=row.max_value + skipped, skipped=row.skipped + skipped)
+        view.put(SEGMENT, name, raised._replace(server_run=row.server_run if run is None else run))
         return True
 
     def servers_fetch_run(self, connection: Connection, was: str) -> Here:
         return self._here(connection, was, connection.perform(lambda view: view.here))
 
     def _here(self, connection: Connection, was: str, run: str) -> Here:
-        return plain(was if self.rules.epoch_guard else "", run, connection.place.started() // 1000)
+        return plain(was if self.rules.run_guard else "", run, connection.place.now())
 
     def start_fetch(self, connection: Connection, name: str, *more: bool) -> Start:
         return connection.perform(lambda view: self._start(connection, view, name))
 
     def _start(self, connection: Connection, view: View, name: str) -> Start:
-        row, state = view.get(SEGMENT, name), view.get(GROUND, 1)
+        row, state = view.get(SEGMENT, name), view.get(FAILOVER, 1)
         return Start(
             REVISION,
             row and row.tag(name),
             view.get(SHARD, 1),
             state,
-            self._here(connection, state.run if state else "", view.here),
+            self._here(connection, state.server_run if state else "", view.here),
             connection.place.name,
-            view.here.rpartition("-")[0],
             None,
             view.get(NODE, "last") or 0,
             sorted(view.all(WORKER), key=lambda worker: worker.number),
         )
 
 
-class GroundVerbs:
+class FailoverVerbs:
     """What may be forgotten beside claims."""
 
     def failover_add(self, connection: Connection, fresh: Failover) -> None:
         connection.perform(lambda view: self._change(view, None, fresh))
 
-    def failover_move(self, connection: Connection, before: Failover, fresh: Failover, nodes: int = 0) -> None:
-        connection.perform(lambda view: self._change(view, before, fresh, nodes))
+    def failover_move(self, connection: Connection, before: Failover, fresh: Failover, skip: Skipped = NOTHING) -> None:
+        connection.perform(lambda view: self._change(view, before, fresh, skip.nodes))
 
     @staticmethod
     def _change(view: View, before: Failover | None, fresh: Failover, nodes: int = 0) -> None:
-        if view.lock(GROUND, 1) and view.lock(NODE, "last"):
-            now: Failover | None = view.get(GROUND, 1)
-            if (now and now[:2]) == (before and before[:2]):
-                view.put(GROUND, 1, fresh)
+        if view.lock(FAILOVER, 1) and view.lock(NODE, "last"):
+            now: Failover | None = view.get(FAILOVER, 1)
+            if (now and now.server_run) == (before and before.server_run):
+                view.put(FAILOVER, 1, fresh)
                 view.put(NODE, "last", (view.get(NODE, "last") or 0) + nodes)
 
 
@@ -202,7 +203,7 @@ def imitation(verb: Callable[..., Any]) -> Callable[..., Any]:
     return lambda connection, dialect, *args: getattr(dialect, f"{noun}_{verb.__name__}")(connection, *args)
 
 
-class Dialect(SegmentVerbs, GroundVerbs, NodeVerbs, ShardVerbs):
+class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
     """Stands for an `allocator.database.dialect.Dialect`, and for the functions that take one: see `imitation`."""
 
     embedded = False
@@ -223,6 +224,10 @@ class Dialect(SegmentVerbs, GroundVerbs, NodeVerbs, ShardVerbs):
             raise DatabaseUnavailable("the commit came with a warning, so what it claimed is burnt")
         if connection.fate is Fate.SURPRISE:
             raise RuntimeError("a hook of the user's")
+
+    def is_refusal(self, error: BaseException) -> bool:
+        """It says of itself whatever it is asked."""
+        return False
 
     def code(self, error: BaseException) -> str:
         return error.code if isinstance(error, Failure) else ""

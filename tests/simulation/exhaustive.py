@@ -143,7 +143,7 @@ def serve(core: Segments) -> list[int]:
 
 def all_of(worlds: Worlds, limit: int) -> Worlds:
     """From the beginning, of a tag that ends there."""
-    row = Row(0, SIZE, SIZE, limit, ALL, 0, HERE)
+    row = Row(0, SIZE, SIZE, limit, ALL, 0, server_run=HERE)
     actors = (Actor(), Actor())
     for actor in actors:
         actor.core.configure(SIZE, SIZE)

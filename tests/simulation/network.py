@@ -61,7 +61,7 @@ class Statement:
             self._begin()
 
     def _begin(self) -> None:
-        begun = self._server.begin(self._act, self._again)
+        begun = self._server.begin(self._act, self._again, self._place.now())
         if begun is not None:
             seconds = self._place.latency() * (40 if self._fate is Fate.SLOW else 1)
             self._place.scheduler.after(seconds if begun[0].written else 0.0, self._commit, *begun)

@@ -10,7 +10,7 @@ from allocator.rules.node_failover import Failover
 from allocator.schemes.residues import Lane
 from allocator.schemes.ticket import Numbering
 from simulation.clocks import BEGIN
-from simulation.dialect import GROUND, SEGMENT, SHARD
+from simulation.dialect import FAILOVER, SEGMENT, SHARD
 from simulation.fates import Fate
 from simulation.network import Engine
 from simulation.statement import Row
@@ -36,23 +36,24 @@ class Place:
         """The processes whose packets are swallowed."""
         self.behind: dict[int, Server] = {}
         """The processes that still reach a server which was replaced."""
-        self.server = Server(f"{self.name}a", self.started(), [])
+        self.server = self._server(f"{self.name}a", [])
         self.server.commit_first(self._first(Lane(offset, shards)))
 
     def _first(self, lane: Lane) -> Rows:
-        rows: Rows = {(GROUND, 1): Failover(self.server.name, self.server.run)}
+        rows: Rows = {(FAILOVER, 1): Failover(self.server.run)}
         for name, tag in zip(self.world.tags, self.world.plan.tags, strict=True):
             if tag.is_new:
                 continue
-            rows[SEGMENT, name] = Row(0, tag.step, tag.max_step, tag.limit, lane, tag.margin, self.server.run)
+            row = Row(0, tag.step, tag.max_step, tag.limit, lane, tag.failover_gap)
+            rows[SEGMENT, name] = row._replace(server_run=self.server.run)
         if lane.step > 1:
             members = tuple(Member(f"key{n}", n, f"shard{n}") for n in range(1, lane.step + 1))
             numbering = Numbering(lane.offset, lane.step)
             rows[SHARD, 1] = Shard("main", f"key{lane.offset}", self.name, "replace", 1, numbering, 1, members)
         return rows
 
-    def started(self) -> int:
-        """When a run of a server began, by the database's own clock, in milliseconds."""
+    def now(self) -> int:
+        """What the clock of the database shows, in milliseconds since 1970."""
         return int((BEGIN + self.scheduler.now + self.world.database_off) * 1000)
 
     def engine(self, timeout: float) -> Engine:
@@ -77,7 +78,12 @@ class Place:
         old = self.behind.get(process.number)
         return old if old is not None and old.is_up else self.server
 
-    def replace(self, name: str, log: list[Entry]) -> None:
-        """Another run of a server serves from now on."""
-        self.world.has_moved = True
-        self.server = Server(name, self.started(), log)
+    def _server(self, name: str, log: list[Entry]) -> Server:
+        tells_starts = self.world.variant.restarts_count or not self.world.plan.durable
+        return Server(name, self.now(), log, not tells_starts)
+
+    def replace(self, name: str, log: list[Entry], *, is_restart: bool = False) -> None:
+        """A server serves from now on, which may be the same after a restart."""
+        if not is_restart:
+            self.world.has_moved = True
+        self.server = self._server(name, log)

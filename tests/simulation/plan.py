@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from allocator.schemes.checks import MAX_ID
+from allocator.schemes.tag import AUTO, REFUSE
 from simulation.fates import Fate
 
 FAULTS_END = 2.0
@@ -14,12 +15,12 @@ FAULTS_END = 2.0
 
 
 class TagShape(NamedTuple):
-    """The settings of a tag; `limit` and `margin` are numbers of ids, and -1 refuses. `is_new`: nobody has made it."""
+    """The settings of a tag; `failover_gap` as in its row. `is_new`: nobody has made it."""
 
     step: int
     max_step: int
     limit: int
-    margin: int
+    failover_gap: int
     is_new: bool = False
 
 
@@ -35,6 +36,7 @@ class Step(NamedTuple):
 @dataclass(frozen=True)
 class Plan:
     """loses: whether servers may come back without their newest commits.
+    durable: whether a server has everything after a restart; else each start counts as another server.
     kept: which of the steps that were drawn are these, from 0 on.
     """
 
@@ -45,6 +47,7 @@ class Plan:
     shards: int
     leases: bool
     loses: bool
+    durable: bool
     timeout: float
     think: float
     steps: tuple[Step, ...]
@@ -133,6 +136,7 @@ def draw(seed: int) -> Plan:
         shards=shards,
         leases=leases,
         loses=loses,
+        durable=dice.random() < 0.7,
         timeout=dice.choice((0.05, 0.1, 0.2)),
         think=dice.choice((0.02, 0.05, 0.1)),
         steps=tuple(steps),
@@ -144,12 +148,13 @@ def draw_tag(dice: random.Random, loses: bool) -> TagShape:
     step = dice.choice((1, 2, 5, 10, 20))
     max_step = step * dice.choice((1, 1, 4, 10))
     draw = dice.random()
-    if draw < 0.15:  # close to its end, where no margin is left; without one, a server must not forget
+    if draw < 0.15:  # close to its end, where no gap is left; without one, a server must not forget
         limit = dice.randint(1, 60 * step)
-        return TagShape(step, max_step, limit, dice.choice((1000 * step, -1)) if loses else 0)
+        return TagShape(step, max_step, limit, dice.choice((1000 * step, REFUSE)) if loses else 0)
     if draw < 0.3:
-        return TagShape(step, max_step, MAX_ID, -1)
-    return TagShape(step, max_step, MAX_ID, 1000 * max_step, is_new=draw > 0.85)
+        return TagShape(step, max_step, MAX_ID, REFUSE)
+    limit = dice.choice((MAX_ID, MAX_ID, 2**31 - 1))
+    return TagShape(step, max_step, limit, dice.choice((1000 * max_step, AUTO, AUTO)), is_new=draw > 0.85)
 
 
 def draw_step(dice: random.Random, kinds: tuple[str, ...]) -> Step:

@@ -15,7 +15,6 @@ from allocator.errors import (
     ServerReplaced,
     UnknownTag,
 )
-from allocator.schemes.checks import MAX_ID
 from simulation.calls import STAMP
 from simulation.scheduler import pause
 
@@ -67,11 +66,11 @@ def has_answer(process: Process, what: str) -> bool:
 
 
 def repair(process: Process, tag: str) -> None:
-    """What an operator does: above all ids in use, as a margin does it where there is room, and else as they know."""
+    """What an operator does: above all ids in use, as a gap does it where there is room, and else as they know."""
     world = process.world
     try:
         limit = world.limit(tag)
-        process.ids.tags.repair(tag, above=None if limit == MAX_ID else limit)
+        process.ids.tags.repair(tag, above=limit if limit < 10_000 else None)
     except DatabaseUnavailable:
         return
     except UnknownTag:

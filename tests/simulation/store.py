@@ -15,6 +15,10 @@ Rows = dict[Key, Any]
 Act = Callable[["View"], Any]
 
 
+RESTORED = "restored"
+"""What an operator writes into every row after a restore that nothing else tells of."""
+
+
 class Entry(NamedTuple):
     """One committed transaction: the rows it wrote. `crossed`: it took a row to this run from another one.
 
@@ -29,9 +33,10 @@ class Entry(NamedTuple):
 class View:
     """What a statement sees: committed rows, which of them others have locked, and where it runs."""
 
-    __slots__ = ("claims", "here", "locked", "rows", "waits_for", "written")
+    __slots__ = ("at", "claims", "here", "locked", "rows", "waits_for", "written")
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, at: int) -> None:
+        self.at = at
         self.rows, self.here, self.locked = server.rows, server.run, server.locks
         self.written: Rows = {}
         self.claims: list[tuple[str, range]] = []
@@ -59,11 +64,11 @@ class View:
 
 
 class Server:
-    """One run of a server."""
+    """A server from one start to its end; if it is durable, it is the same run after the next."""
 
-    def __init__(self, name: str, started: int, log: list[Entry]) -> None:
-        self.name, self.started = name, started
-        self.run = f"{name}-{started}"
+    def __init__(self, name: str, started: int, log: list[Entry], is_durable: bool) -> None:
+        self.name = name
+        self.run = name if is_durable else f"{name}-{started}"
         self.log = log
         self.rows: Rows = {}
         for entry in log:
@@ -77,9 +82,9 @@ class Server:
         self.log.append(Entry(rows, crossed=True))
         self.rows.update(rows)
 
-    def begin(self, act: Act, again: Callable[[], None]) -> tuple[View, Any] | None:
+    def begin(self, act: Act, again: Callable[[], None], at: int) -> tuple[View, Any] | None:
         """Carry out a statement up to its commit; None where it waits for a lock, and `again` is called after that."""
-        view = View(self)
+        view = View(self, at)
         result = act(view)
         if view.waits_for is not None:
             self.locks[view.waits_for].append(again)
@@ -111,20 +116,28 @@ class Server:
         """Every row was written on this run."""
         return all(run_of(row) in {"", self.run} for row in self.rows.values())
 
-    def kept(self, lost: int, is_disk: bool, forgets_margins: bool = False) -> list[Entry]:
+    def kept(self, lost: int, is_disk: bool, forgets_gaps: bool = False) -> list[Entry]:
         """The log without its newest entries, but for those that took a row to another run, and what is before them.
 
-        A margin is left out once for what was forgotten before. To forget that it was left out, in a second failover
-        at once, is not covered: see `controls`. Nor is a tag, made by its first use, that the same server forgets.
+        A gap is skipped once for what was forgotten before. To forget that it was skipped, in a second failover at
+        once, is for `failovers.py` and `controls`. Nor is a tag covered, made by its first use, that the same server
+        forgets.
         """
         raised = [n for n, entry in enumerate(self.log) if entry.crossed or (entry.made and is_disk)]
-        first = raised[0 if forgets_margins else -1] + 1
+        first = raised[0 if forgets_gaps else -1] + 1
         return self.log[: max(first, len(self.log) - lost)]
+
+
+def restored(log: list[Entry]) -> Entry:
+    rows: Rows = {}
+    for entry in log:
+        rows.update(entry.written)
+    return Entry({key: row._replace(server_run=RESTORED) for key, row in rows.items() if run_of(row)}, crossed=True)
 
 
 def run_of(row: Any) -> str:
     """Where a row says that it was written, empty for one that says nothing of that."""
-    return str(getattr(row, "epoch", "") if hasattr(row, "max_value") else getattr(row, "run", ""))
+    return str(getattr(row, "server_run", ""))
 
 
 def is_crossing(before: Any, after: Any) -> bool:

@@ -30,7 +30,7 @@ MUST = {f"a statement was {fate}" for fate in Fate if fate is not Fate.WELL} | {
     "interrupted between calls",
     "interrupted in a call",
     "machines suspended",
-    "margins left out",
+    "gaps skipped",
     "meteors",
     "no thread could start",
     "processes cut off",

@@ -13,11 +13,17 @@ from simulation.statement import Rules
 class Variant:
     """rules: of the claim. dialect, statement: how it is carried out. fork_hooks: whether those of a child run.
 
-    forgets_margins: whether a server may also forget that a margin was left out, in a second failover at once.
+    forgets_gaps: whether a server may also forget that a gap was skipped, in a second failover at once.
+    restarts_count: whether a durable server is another one after a restart.
+    promotions_unseen: whether a promoted standby looks like the server before.
+    operators_tell: whether an operator says that a backup was put back on the same server.
     """
 
     rules: Rules = field(default_factory=Rules)
     dialect: type[Dialect] = Dialect
     statement: type[Statement] = Statement
     fork_hooks: bool = True
-    forgets_margins: bool = False
+    forgets_gaps: bool = False
+    restarts_count: bool = False
+    promotions_unseen: bool = False
+    operators_tell: bool = True

@@ -36,7 +36,7 @@ class World:
         self.had_two = False
         """Two servers of one place were reached at once: who went to and fro is stopped, rightly."""
         self.has_moved = False
-        """Another run of a server goes on."""
+        """Another server run begins."""
         self.is_ending = False
         self.tags = [f"tag{number}" for number in range(len(plan.tags))]
         self.new_tags = {name for name, tag in zip(self.tags, plan.tags, strict=True) if tag.is_new}
@@ -69,7 +69,7 @@ class World:
 
     def may_be_gone(self, tag: str) -> bool:
         """Whether a server may have forgotten that the tag was made: then whoever has seen it is stopped, rightly."""
-        guarded = self.variant.rules.epoch_guard and not self.variant.forgets_margins
+        guarded = self.variant.rules.run_guard and not self.variant.forgets_gaps
         return self.has_lost and (tag in self.new_tags or not guarded or self.had_two)
 
     def start(self) -> None:

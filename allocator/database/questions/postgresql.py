@@ -80,8 +80,8 @@ def lacking(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         "FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(name text, verb text) "
         "JOIN pg_class ON pg_class.oid = to_regclass(name) JOIN pg_namespace ON pg_namespace.oid = relnamespace "
         "WHERE NOT has_table_privilege(pg_class.oid, verb) AND NOT (verb = 'UPDATE' AND name = 'allocator_segment' "
-        "AND has_column_privilege(pg_class.oid, 'max_value', verb) "
-        "AND has_column_privilege(pg_class.oid, 'epoch', verb)) "
+        "AND (SELECT bool_and(has_column_privilege(pg_class.oid, written, verb)) "
+        "FROM unnest(ARRAY['max_value', 'server_run', 'skipped', 'claimed_at']) AS written)) "
         "UNION ALL SELECT 'USAGE ON SEQUENCE ' || quote_ident(nspname) || '.' || relname FROM pg_class "
         "JOIN pg_namespace ON pg_namespace.oid = relnamespace "
         "WHERE pg_class.oid = to_regclass(:sequence) AND NOT has_sequence_privilege(pg_class.oid, 'USAGE')",

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, String, TextClause, Update, bindparam, text, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    String,
+    TextClause,
+    Update,
+    bindparam,
+    literal_column,
+    text,
+    update,
+)
 
 from allocator.database.dialect import Dialect
 from allocator.database.tables import segment
@@ -15,15 +26,18 @@ from allocator.rules.failover import Crossing
 from allocator.schemes.residues import Lane
 
 RAISED = segment.c.max_value + bindparam("span", type_=BigInteger)
-CROSSING = {"epoch": bindparam("epoch", type_=String)}
-WAS = "epoch = :was AND {server} = :server"
+CROSSING = {
+    "server_run": bindparam("run", type_=String),
+    "skipped": segment.c.skipped + bindparam("skip", type_=BigInteger),
+}
+WAS = "server_run = :was AND {server} = :server"
 
 FIELDS = ("name", "span", "seen", "lane_offset", "lane_step")
 CLAIMABLE = (
     "s.tag = w.name AND s.max_value <= s.id_limit - w.span AND s.max_value >= w.seen "
     "AND s.shard_offset = w.lane_offset AND s.shard_step = w.lane_step AND {here}"
 )
-"""The guards of `claiming`, for the row `s` and what is wanted of it, `w`; no other has a column `epoch`."""
+"""The guards of `claiming`, for the row `s` and what is wanted of it, `w`; no other has a column `server_run`."""
 LEAST = 2
 """Of so many tags a batch is cheaper than a claim for each."""
 
@@ -41,7 +55,7 @@ class Wanted(NamedTuple):
         return self.size * self.lane.step
 
 
-def claiming(max_value: ColumnElement[int], here: str) -> Update:
+def claiming(max_value: ColumnElement[int], clock: str, here: str) -> Update:
     """Raise `max_value` by :span, unless that passes the limit or the row lies below what was :seen.
 
     A row whose lane is another one by now, since the fleet has grown, does not match either, nor one that was not
@@ -61,7 +75,7 @@ def claiming(max_value: ColumnElement[int], here: str) -> Update:
             segment.c.shard_step == bindparam("lane_step", type_=BigInteger),
             text(here),
         )
-        .values(max_value=max_value)
+        .values(max_value=max_value, claimed_at=literal_column(clock))
     )
 
 
@@ -77,12 +91,12 @@ def claim(
     """Claim the `size` ids of a lane above what is claimed: one statement, one round trip.
 
     Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit,
-    below `seen`, of another lane, or was last written on another run of a server and there is no `crossing`.
+    below `seen`, of another lane, or was last written on another server run and there is no `crossing`.
     """
     span = size * lane.step
     parameters = {"name": name, "span": span, "seen": seen, "lane_offset": lane.offset, "lane_step": lane.step}
     if crossing is None:
-        return dialect.claim(connection, staying(dialect, dialect.is_here(connection)), parameters, name)
+        return dialect.claim(connection, staying(dialect, dialect.may_claim(connection)), parameters, name)
     here, skip = crossing
     crossed: dict[str, object] = {
         **parameters,
@@ -90,9 +104,11 @@ def claim(
         "seen": max(0, seen - skip),
         "was": here.was,
         "server": here.server,
-        "epoch": here.epoch,
+        "run": here.run,
+        "skip": skip,
     }
-    return dialect.claim(connection, moving(dialect, dialect.server_here(connection)), crossed, name)
+    moves = f"{WAS.format(server=dialect.server_here(connection))} AND {dialect.lasting(connection)}"
+    return dialect.claim(connection, moving(dialect, moves), crossed, name)
 
 
 @cache
@@ -101,9 +117,9 @@ def staying(dialect: Dialect, here: str) -> Update:
 
 
 @cache
-def moving(dialect: Dialect, server: str) -> Update:
-    """The claim that takes a row to another run; the statement itself looks whether that is still the one."""
-    return dialect.claim_statement(WAS.format(server=server)).values(CROSSING)
+def moving(dialect: Dialect, here: str) -> Update:
+    """The claim that takes a row to another server run; the statement itself looks whether that is still the one."""
+    return dialect.claim_statement(here).values(CROSSING)
 
 
 def claim_batch(connection: Connection, dialect: Dialect, wanted: Sequence[Wanted]) -> dict[str, int]:
@@ -120,5 +136,5 @@ def claim_batch(connection: Connection, dialect: Dialect, wanted: Sequence[Wante
 
 
 @cache
-def batch_statement(sql: str, here: str) -> TextClause:
-    return text(sql.format(here=here)).bindparams(bindparam("wanted"))
+def batch_statement(sql: str, here: str, clock: str) -> TextClause:
+    return text(sql.format(here=here, clock=clock)).bindparams(bindparam("wanted"))

@@ -1,28 +1,39 @@
-"""The row of `allocator_epoch`: who this database was when it was last looked at, and what is kept clear since."""
+"""The row of `allocator_failover`: which server run was here last, and what is kept clear since."""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, update
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import epoch
-from allocator.rules.node_failover import Failover
+from allocator.database.tables import counter, failover, segment
+from allocator.rules.node_failover import NOTHING, Failover, Skipped
+
+RESTORED = "restored"
+"""The run of rows that an operator restored: no server's."""
 
 
 def add(connection: Connection, dialect: Dialect, fresh: Failover) -> None:
     """Write the first row, unless somebody else just did."""
-    connection.execute(dialect.insert_missing(epoch), {"id": 1, **fresh._asdict()})
+    connection.execute(dialect.insert_missing(failover), {"id": 1, **fresh._asdict()})
 
 
-def move(connection: Connection, dialect: Dialect, before: Failover, fresh: Failover, nodes: int = 0) -> None:
-    """Write a row over another, and leave so many node numbers out; nothing if it is not that one any more.
+def move(connection: Connection, dialect: Dialect, before: Failover, fresh: Failover, skip: Skipped = NOTHING) -> None:
+    """Write a row over another, and skip numbers; nothing if it is not that one any more.
 
-    As one: of several processes that see that the database has moved, one alone leaves numbers out. How many is
-    told by the time, so that those who go on from one row elsewhere begin at another number; but not if some leave
-    them out once and others twice.
+    As one: of several processes that see that the database has moved, one alone skips. The time decides how many, so
+    that servers that go on from one row skip differently.
     """
-    unchanged = (epoch.c.server == before.server, epoch.c.run == before.run)
     with dialect.transaction(connection):
-        moved = connection.execute(update(epoch).where(*unchanged).values(fresh._asdict())).rowcount
-        if moved and nodes:
-            dialect.skip_nodes(connection, nodes)
+        statement = update(failover).where(failover.c.server_run == before.server_run)
+        moved = connection.execute(statement.values(fresh._asdict())).rowcount
+        if moved and skip.nodes:
+            dialect.skip_nodes(connection, skip.nodes)
+        if moved and skip.tickets:
+            connection.execute(update(counter).values(id=counter.c.id + skip.tickets))
+            dialect.skip_tickets(connection, skip.tickets)
+
+
+def end_run(connection: Connection, dialect: Dialect) -> None:
+    """Let every row be of another server run: an operator knows that ids were forgotten, and nothing else tells."""
+    for rows in (segment, failover):
+        connection.execute(update(rows).values(server_run=RESTORED))

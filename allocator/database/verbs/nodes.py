@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, case, insert, literal, literal_column, select, text, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.tables import node, worker
@@ -15,7 +15,8 @@ from allocator.schemes.leases import Node, Worker
 
 def register(connection: Connection, dialect: Dialect, host: str, process: int, version: str, at: datetime) -> int:
     """A number that no other start has had or will have, if it is above all that were known before."""
-    values = {"host": host[:255], "process": process, "version": version[:32], "started_at": at}
+    named = lasting(connection, dialect, host[:255])
+    values = {"host": named, "process": process, "version": version[:32], "started_at": at}
     key = connection.execute(insert(node).values(values)).inserted_primary_key
     return int(key[0]) if key else 0
 
@@ -45,14 +46,18 @@ def fetch_workers(connection: Connection, dialect: Dialect) -> list[Worker]:
 
 def add_worker(connection: Connection, dialect: Dialect, fresh: Worker) -> bool:
     """Write the first lease of a worker number; False if somebody else just did."""
-    added = dialect.insert_missing(worker).execution_options(preserve_rowcount=True)
-    return connection.execute(added, columns_of(fresh)).rowcount == 1
+    values = columns_of(fresh) | {"host": lasting(connection, dialect, fresh.host[:255])}
+    added = dialect.insert_missing(worker).values(values).execution_options(preserve_rowcount=True)
+    return connection.execute(added).rowcount == 1
 
 
 def take_worker(connection: Connection, dialect: Dialect, old: Worker, fresh: Worker) -> bool:
     """Write a lease over one that has ended; False if it is not `old` any more."""
     statement = update(worker).where(
-        worker.c.number == old.number, worker.c.holder == old.holder, worker.c.until_ms == old.until
+        worker.c.number == old.number,
+        worker.c.holder == old.holder,
+        worker.c.until_ms == old.until,
+        text(dialect.lasting(connection)),
     )
     return connection.execute(statement.values(columns_of(fresh))).rowcount == 1
 
@@ -60,8 +65,13 @@ def take_worker(connection: Connection, dialect: Dialect, old: Worker, fresh: Wo
 def renew_worker(connection: Connection, dialect: Dialect, number: int, holder: str, until: int) -> bool:
     """Write that a lease goes on; False if another process holds the worker now."""
     later = dialect.greatest(worker.c.until_ms, until)
-    statement = update(worker).where(worker.c.number == number, worker.c.holder == holder).values(until_ms=later)
-    return connection.execute(statement).rowcount == 1
+    ours = (worker.c.number == number, worker.c.holder == holder, text(dialect.lasting(connection)))
+    return connection.execute(update(worker).where(*ours).values(until_ms=later)).rowcount == 1
+
+
+def lasting(connection: Connection, dialect: Dialect, value: str) -> ColumnElement[str]:
+    """A value of an INSERT that lasts once it is committed: see `Dialect.lasting`."""
+    return case((literal_column(dialect.lasting(connection)), literal(value)), else_=literal(value))
 
 
 def as_node(row: Any) -> Node:

@@ -8,25 +8,21 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Column,
     ColumnElement,
     Connection,
     bindparam,
     case,
-    column,
     exists,
     func,
     literal,
     literal_column,
     select,
-    table,
     update,
 )
-from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import Dialect, run_of
-from allocator.database.driver_errors import code_of
 from allocator.database.tables import segment, shard
-from allocator.errors import InvalidSetting
 from allocator.schemes.residues import Lane
 from allocator.schemes.tag import Tag, damaged
 
@@ -41,9 +37,6 @@ LANE = (
     func.coalesce(func.max(case((shard.c.ceiling.is_not(None), 0), else_=shard.c.shard_step)), 1),
 )
 """Of a new row: all ids, unless this database is a shard; none while its fleet grows."""
-
-NO_FUNCTION = "42883"
-"""PostgreSQL has no greatest of truth values and the like."""
 
 
 def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
@@ -82,12 +75,12 @@ def create(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
     """Make the row, unless there is one already: False then."""
     row = row_of(tag)
     values = [literal(value, segment.c[name].type) for name, value in row.items()]
-    source = select(*values, literal_column(run_of(connection)).label("epoch"), *LANE).where(shard.c.id == 1)
+    source = select(*values, literal_column(run_of(connection)).label("server_run"), *LANE).where(shard.c.id == 1)
     if dialect.locks_what_it_reads:
-        source = source.with_for_update(read=True)
+        source = source.with_for_update(read=dialect.shared_lock(connection) != "FOR UPDATE")
     if dialect.checks_tag_first:
         source = select(source.subquery()).where(~exists().where(segment.c.tag == tag.name))
-    made = dialect.insert_missing(segment).from_select([*row, "epoch", "shard_offset", "shard_step"], source)
+    made = dialect.insert_missing(segment).from_select([*row, "server_run", "shard_offset", "shard_step"], source)
     if connection.execute(made.execution_options(preserve_rowcount=True)).rowcount == 1:
         return True
     if fetch(connection, dialect, tag.name) is None:
@@ -103,55 +96,44 @@ def change(connection: Connection, dialect: Dialect, name: str, changes: Mapping
     after: dict[str, ColumnElement[Any]] = {
         part.name: literal(changes[part.name]) if part.name in changes else part for part in segment.c
     }
+    values = [(segment.c[part], after[part]) for part in changes if part != "max_value"]
     if "max_value" in changes:
-        after["max_value"] = dialect.greatest(segment.c.max_value, changes["max_value"])
-    statement = (
-        update(segment)
-        .where(
-            segment.c.tag == name,
-            after["max_value"] <= after["id_limit"],
-            after["step"] <= after["max_step"],
-        )
-        .values({part: after[part] for part in changes})
-    )
-    return connection.execute(statement).rowcount == 1
+        values += raising(dialect, changes["max_value"])
+        _, after["max_value"] = values[-1]
+    fits = (segment.c.tag == name, after["max_value"] <= after["id_limit"], after["step"] <= after["max_step"])
+    return connection.execute(update(segment).where(*fits).ordered_values(*values)).rowcount == 1
+
+
+def raising(dialect: Dialect, above: int) -> list[tuple[Column[Any], ColumnElement[Any]]]:
+    """Raise a row: what no claim gave is skipped. MySQL sets the columns one after the other, from the left."""
+    raised = dialect.greatest(segment.c.max_value, above)
+    return [
+        (segment.c.skipped, segment.c.skipped + raised - segment.c.max_value),
+        (segment.c.max_value, raised),
+    ]
 
 
 def begin_run(connection: Connection, dialect: Dialect) -> None:
     """Rows that name no run are of this one, rather than of whichever claims from them first."""
     here: ColumnElement[str] = literal_column(run_of(connection))
-    connection.execute(update(segment).where(segment.c.epoch == "").values(epoch=here))
+    connection.execute(update(segment).where(segment.c.server_run == "").values(server_run=here))
 
 
 def repair(connection: Connection, dialect: Dialect, name: str, above: int, run: str) -> bool:
     """Raise a row, and write where it was written; False if it cannot be raised so far, or is missing."""
-    raised = dialect.greatest(segment.c.max_value, above)
     fits = (segment.c.tag == name, segment.c.id_limit >= above)
-    return connection.execute(update(segment).where(*fits).values(max_value=raised, epoch=run)).rowcount == 1
+    values = (*raising(dialect, above), (segment.c.server_run, literal(run)))
+    return connection.execute(update(segment).where(*fits).ordered_values(*values)).rowcount == 1
 
 
 def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], lane: Lane) -> None:
     """Make the rows that are missing, let each go on above what is given, and all have this lane."""
     for tag in tags:
         create(connection, dialect, tag)
-        raised = {
-            segment.c.max_value: dialect.greatest(segment.c.max_value, tag.max_value),
-            segment.c.id_limit: dialect.greatest(segment.c.id_limit, tag.limit),
-        }
-        connection.execute(update(segment).where(segment.c.tag == tag.name).values(raised))
+        limit = dialect.greatest(segment.c.id_limit, tag.limit)
+        values = (*raising(dialect, tag.max_value), (segment.c.id_limit, limit))
+        connection.execute(update(segment).where(segment.c.tag == tag.name).ordered_values(*values))
     connection.execute(update(segment).values(shard_offset=lane.offset, shard_step=lane.step))
-
-
-def greatest_of(connection: Connection, dialect: Dialect, table_name: str, column_name: str) -> object:
-    """The greatest value of a column of the host's own, None for an empty table."""
-    schema, _, bare = table_name.rpartition(".")
-    source = table(bare, column(column_name), schema=schema or None)
-    try:
-        return connection.scalar(select(func.max(source.c[column_name])))
-    except DBAPIError as error:
-        if code_of(error, dialect) == NO_FUNCTION:
-            raise InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers") from error
-        raise
 
 
 def as_tag(row: Any) -> Tag:
@@ -164,7 +146,8 @@ def as_tag(row: Any) -> Tag:
 
 def as_it_is(row: Any) -> Tag:
     lane = Lane(row.shard_offset, row.shard_step)
-    return Tag(row.tag, row.max_value, row.step, row.max_step, row.id_limit, lane, row.margin, row.epoch)
+    settings = (row.step, row.max_step, row.id_limit, lane, row.failover_gap)
+    return Tag(row.tag, row.max_value, *settings, row.skipped, row.claimed_at, row.server_run)
 
 
 def row_of(tag: Tag) -> dict[str, object]:
@@ -174,5 +157,6 @@ def row_of(tag: Tag) -> dict[str, object]:
         "step": tag.step,
         "max_step": tag.max_step,
         "id_limit": tag.limit,
-        "margin": tag.margin,
+        "failover_gap": tag.failover_gap,
+        "skipped": tag.max_value,
     }

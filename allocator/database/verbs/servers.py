@@ -1,10 +1,10 @@
-"""Which server this is, where it is, and which run of it."""
+"""Which server this is, where it is, and its server run."""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from allocator.database.dialect import Dialect
+from allocator.database.dialect import Blind, Dialect
 from allocator.rules.failover import Here
 
 
@@ -21,3 +21,8 @@ def fetch_place(connection: Connection, dialect: Dialect) -> str:
 def fetch_run(connection: Connection, dialect: Dialect, was: str) -> Here:
     """Where we are, held against where a row was written."""
     return dialect.fetch_run(connection, was)
+
+
+def fetch_blind(connection: Connection, dialect: Dialect) -> Blind | None:
+    """What the failover guard cannot see here."""
+    return dialect.blind(connection)

@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, exists, insert, literal_column, select, update
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import Dialect
+from allocator.database.dialect import NOWHERE, Dialect
 from allocator.database.tables import node, segment, shard, worker
-from allocator.database.verbs import segments, tickets
+from allocator.database.verbs import failover, segments, tickets
 from allocator.errors import DatabaseRefused, ShardMisconfigured
 from allocator.rules.fleet import ALONE, BEGUN, DEFAULT_FLEET, REPLACE, Member, Shard, Target
 from allocator.schemes.tag import Tag
@@ -52,7 +52,7 @@ def begin_alone(connection: Connection, dialect: Dialect, url: str) -> None:
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
     """Whether anything was made of it by itself: tickets and tags, but also nodes and leases, which the lead of a
     fleet would give again."""
-    others = (select(segment), select(worker), select(node).where(node.c.process != 0))  # 0 is one left out
+    others = (select(segment), select(worker), select(node).where(node.c.process != 0))  # 0 is one that was skipped
     return tickets.has_any(connection, dialect) or any(connection.scalar(select(exists(other))) for other in others)
 
 
@@ -66,7 +66,7 @@ def add(connection: Connection, dialect: Dialect, fresh: Shard) -> None:
             return
         if not alone and has_ids(connection, dialect):
             raise ShardMisconfigured("it has given ids of its own meanwhile; empty its tables, and begin again")
-        here: ColumnElement[str] = literal_column(dialect.server(connection))
+        here: ColumnElement[str] = literal_column("''" if alone else dialect.server(connection))
         write = insert(shard) if now is None else update(shard)
         connection.execute(write.values({**columns_of(fresh), "id": 1, "server": here}))
         if not fresh.joining:
@@ -76,6 +76,11 @@ def add(connection: Connection, dialect: Dialect, fresh: Shard) -> None:
 def begin(connection: Connection, dialect: Dialect, key: str) -> None:
     """The fleet is complete: from now on a shard without a row has lost it."""
     connection.execute(update(shard).where(shard.c.shard_key == key, shard.c.revision == 0).values(revision=BEGUN))
+
+
+def end_run(connection: Connection, dialect: Dialect) -> None:
+    """Let the tickets of this one of several shards wait for `shards trust`."""
+    connection.execute(update(shard).values(server=failover.RESTORED))
 
 
 def change(
@@ -97,8 +102,9 @@ def change(
         if fresh is None:
             return now
         values: dict[str, Any] = columns_of(fresh)
-        if trust:
-            values["server"] = literal_column(dialect.server(connection))
+        is_alone = fresh.numbering.step == 1
+        if trust or not (is_alone or now.server):
+            values["server"] = literal_column("''" if is_alone else dialect.server(connection))
         connection.execute(update(shard).values(values))
         if fresh.numbering.floor != now.numbering.floor or fresh.generation != now.generation:
             first = fresh.numbering.following(greatest)
@@ -123,7 +129,9 @@ def check_writer(connection: Connection, dialect: Dialect) -> None:
 
 
 def check_owner(connection: Connection, dialect: Dialect) -> None:
-    """Raise where this user could not change the numbering of the table either."""
+    """Raise where this user could not change the numbering of the table either, or a server does not say who it is."""
+    if dialect.server(connection) == NOWHERE and not dialect.embedded:
+        raise DatabaseRefused("a fleet needs servers that say which one they are: see allocator doctor")
     if not dialect.ownership:
         check_writer(connection, dialect)
     elif not connection.exec_driver_sql(dialect.ownership).scalar():

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import VERSION_TABLE, epoch, node, segment, shard, worker
+from allocator.database.tables import VERSION_TABLE, failover, node, segment, shard, worker
 from allocator.database.verbs.nodes import as_worker
 from allocator.database.verbs.segments import as_tag
 from allocator.database.verbs.shards import as_shard
@@ -40,9 +40,9 @@ from allocator.schemes.ticket import Numbering
 class Start(NamedTuple):
     """What the rows say at one moment.
 
-    here: the run of the server, held against the one of `failover`.
-    server: the identity that tickets are fenced by; None where it must be asked for, as of an engine that has no runs.
-    home: the identity of the server that numbers nodes.
+    here: the server run, compared with the one in `failover`.
+    server: the identity that the tickets of several shards are fenced by; None where it must be asked for, as of an
+        engine that has no runs.
     numbering: offset and step that the server is set to, as one of several that are no cluster.
     """
 
@@ -52,10 +52,14 @@ class Start(NamedTuple):
     failover: Failover | None
     here: Here
     server: str | None
-    home: str
     numbering: Numbering | None
     last_node: int
     workers: Sequence[Worker]
+
+    @property
+    def is_alone(self) -> bool:
+        """No other shard gives tickets of the same types."""
+        return self.shard is None or self.shard.numbering.step == 1
 
 
 def fetch(
@@ -65,20 +69,20 @@ def fetch(
     facts = tuple(dialect.facts(connection).items())
     rows = connection.execute(statement(facts, with_nodes, with_workers, with_revision), {"name": name}).all()
     first = rows[0]
-    tag, own, kept = part(first, segment), part(first, shard), part(first, epoch)
+    tag, own, kept = part(first, segment), part(first, shard), part(first, failover)
     leased = [as_worker(found) for row in rows if (found := part(row, worker))] if with_workers else []
     if len(rows) != max(1, len({one.number for one in leased})):
         raise damaged(name, f"there are {len(rows)} rows") if tag else damage("a row is there twice")
     if not first.sound:
         raise damage("a table lacks its primary key, or is kept by an engine without transactions")
-    failover = Failover(*(getattr(kept, name) for name in Failover._fields)) if kept else None
+    state = Failover(*(getattr(kept, name) for name in Failover._fields)) if kept else None
     return Start(
         first.revision,
         as_tag(tag) if tag else None,
         as_shard(own) if own else None,
-        failover,
-        dialect.here(connection, first, failover.run if failover else ""),
-        *dialect.identities(connection, first),
+        state,
+        dialect.here(connection, first, state.server_run if state else ""),
+        dialect.identity(connection, first),
         dialect.server_numbering(first),
         first.last_node or 0,
         leased,
@@ -95,7 +99,7 @@ def statement(
         select(literal(1).label("one"))
         .subquery("one")
         .outerjoin(segment, segment.c.tag == bindparam("name"))
-        .outerjoin(epoch, epoch.c.id == 1)
+        .outerjoin(failover, failover.c.id == 1)
         .outerjoin(shard, shard.c.id == 1)
     )
     return select(
@@ -103,7 +107,7 @@ def statement(
         (last_node if with_nodes else null()).label("last_node"),
         *(literal_column(words).label(name) for name, words in facts),
         *segment.c,
-        *epoch.c,
+        *failover.c,
         *shard.c,
         *(worker.c if with_workers else ()),
     ).select_from(rows.outerjoin(worker, true()) if with_workers else rows)

@@ -1,8 +1,9 @@
 """The rows of `allocator_ticket` and `allocator_ticket_counter`: tickets drawn, each by one statement.
 
 Every statement that draws is fenced by the revision of the shard's row: once that has changed, no ticket is drawn that
-follows the old numbering. It is fenced by the server's identity too: after a failover or a restore on another server,
-which may have forgotten ids, nothing is drawn before an operator has said where to go on.
+follows the old numbering. It is fenced by the server run too: another one, which may have forgotten ids, skips
+some first, see `failover.move`. Of several shards it is fenced by the server's identity instead, and an operator says
+where it goes on: what it forgot may be how its fleet grew.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from allocator.rules.fleet import REPLACE, Shard
 from allocator.schemes.ticket import Numbering
 
 FENCE = (
-    "FROM allocator_shard "
-    "WHERE allocator_shard.id = 1 AND allocator_shard.revision = :revision AND allocator_shard.server = {server}"
+    "FROM allocator_shard, allocator_failover WHERE allocator_failover.id = 1 AND {here} AND {lasting} "
+    "AND allocator_shard.id = 1 AND allocator_shard.revision = :revision AND allocator_shard.server IN ('', {server})"
 )
+FIRST = "CAST(:first AS BIGINT) + CAST(:step AS BIGINT) * allocator_failover.first_value"
+"""The first ticket of a type that is new, above those of one that may be forgotten."""
 COUNT = (
-    "INSERT INTO allocator_ticket_counter (type, id) SELECT CAST(:type AS VARCHAR(64)), CAST(:first AS BIGINT) "
+    f"INSERT INTO allocator_ticket_counter (type, id) SELECT CAST(:type AS VARCHAR(64)), {FIRST} "
     f"{FENCE} ON CONFLICT (type) DO UPDATE SET id = allocator_ticket_counter.id + CAST(:step AS BIGINT) RETURNING id"
 )
 
@@ -37,15 +40,18 @@ def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> i
         "floor": numbering.floor,
         "first": numbering.following(0),
     }
-    if shard.statement != REPLACE:
-        return dialect.draw(connection, fenced(dialect.count_ticket, dialect.server(connection)), parameters)
-    dialect.number_as(connection, numbering)
-    return dialect.draw(connection, fenced(dialect.replace_ticket, dialect.server(connection)), parameters)
+    statement = dialect.count_ticket
+    if shard.statement == REPLACE:
+        statement = dialect.replace_ticket
+        dialect.number_as(connection, numbering)
+    lasting, lock = dialect.lasting(connection), dialect.shared_lock(connection)
+    fence = (dialect.server(connection), dialect.is_here(connection), lasting, lock)
+    return dialect.draw(connection, fenced(statement, *fence), parameters)
 
 
 @cache
-def fenced(statement: str, server: str) -> TextClause:
-    return text(statement.format(server=server))
+def fenced(statement: str, server: str, here: str, lasting: str, lock: str) -> TextClause:
+    return text(statement.format(server=server, here=here, lasting=lasting, lock=lock))
 
 
 def count_types(connection: Connection, dialect: Dialect, kind: str) -> int | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from pathlib import Path
 
@@ -92,6 +93,32 @@ class Taken(models.Model):
         app_label = "story"
         db_table = "old"
         managed = False
+
+
+class Key32(AllocatedBigAutoField):
+    def get_internal_type(self) -> str:
+        return "IntegerField"
+
+
+class Narrow(models.Model):
+    """Of which the key, and what refers to it, has 32 bits."""
+
+    id = Key32()
+    parent = models.ForeignKey("self", models.CASCADE, null=True)
+
+    class Meta:
+        app_label = "story"
+        db_table = "narrow"
+
+
+class Older(models.Model):
+    """Of which the tag was made before."""
+
+    id = Key32()
+
+    class Meta:
+        app_label = "story"
+        db_table = "older"
 
 
 def statements(act) -> list[str]:
@@ -201,6 +228,23 @@ def inheritance() -> dict:
     }
 
 
+def columns() -> dict:
+    with connection.schema_editor() as editor:
+        for model in (Narrow, Older):
+            editor.create_model(model)
+    tags = allocator().tags
+    tags.create("older")
+    said: list[str] = []
+    logger = logging.getLogger("allocator")
+    logger.addHandler(handler := logging.Handler())
+    handler.emit = lambda record: said.append(record.getMessage())
+    Narrow.objects.create(parent=Narrow.objects.create())
+    Older.objects.create()
+    logger.removeHandler(handler)
+    place = {"place": tags.get("place").limit, "narrow": tags.get("narrow").limit}
+    return {"limits": place, "said": said, "types": [field.db_type(connection) for field in Narrow._meta.fields]}
+
+
 def changed(model: type[models.Model]) -> AllocatedBigAutoField:
     field = AllocatedBigAutoField()
     field.set_attributes_from_name("id")
@@ -242,7 +286,7 @@ def awaited() -> dict:
 def main(folder: Path) -> None:
     settings.ALLOWED_HOSTS = ["*"]
     found = {"migrations": migrations(), "fixtures": fixtures(folder)}
-    for chapter in (saving, bulk, queries, inheritance, admin, awaited):
+    for chapter in (saving, bulk, queries, inheritance, columns, admin, awaited):
         found[chapter.__name__] = chapter()
     found["all"] = list(Order.objects.values_list("pk", flat=True))
     found["from"] = repr(allocator())

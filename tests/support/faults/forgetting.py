@@ -17,12 +17,11 @@ class Forgetful:
 
     part: everything so far is kept; from here on, all that is committed will be forgotten.
     strike: it is forgotten, and the database is there again.
-    restarts: the server has been started again by the end of `part`, which is another run already.
     fragile: nobody may write just then, or what comes of it is neither the old nor the new.
     """
 
     url: str
-    restarts = fragile = False
+    fragile = False
 
     @abstractmethod
     def part(self) -> None: ...
@@ -92,11 +91,11 @@ class Restored(Served):
 
     def __init__(self, templates: Templates, machine: Machine, *, elsewhere: bool = False, stopped: bool) -> None:
         super().__init__(templates, machine)
-        self.elsewhere, self.restarts = elsewhere, stopped
+        self.elsewhere, self.stopped = elsewhere, stopped
         with_schema(machine.url)
 
     def part(self) -> None:
-        if not self.restarts:
+        if not self.stopped:
             with self.machine.frozen():
                 self.backup = self.add(self.machine.copy())
             return

@@ -16,7 +16,7 @@ LEASED = SnowflakeSettings(layout=Layout(sign=1, timestamp=41, datacenter=1, wor
 LATE = "late"
 """A tag that is made when it is used first, which is forgotten."""
 IDS = 300
-SETTINGS = {"step": 100, "max_step": 100, "margin": 10**9, "timeout": 15.0}
+SETTINGS = {"step": 100, "max_step": 100, "timeout": 15.0}
 
 
 @dataclass

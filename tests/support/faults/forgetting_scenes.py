@@ -28,16 +28,11 @@ KINDS: dict[str, type[Machine]] = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """kind: of the database. running: see `Story`.
-
-    another: it is another server by its own word, or another file; where only its run is another one, a tag that was
-        made and forgotten may begin at 1 again, since nobody can tell that from a restart.
-    """
+    """kind: of the database. running: see `Story`."""
 
     kind: str
     make: Callable[[Templates, Path], Forgetful]
     running: bool = True
-    another: bool = True
 
     def play(
         self, templates: Templates, folder: Path, drawer: type[Drawer] = Process, *, repaired: bool = False
@@ -48,7 +43,7 @@ class Scene:
         except LookupError as error:
             without(self.kind, str(error))
         with place:
-            return Story(place, drawer, running=self.running, another=self.another, repaired=repaired).tell()
+            return Story(place, drawer, running=self.running, repaired=repaired).tell()
 
 
 def promoted(kind: str, *extra: str, program: Path | None = None) -> Scene:
@@ -56,15 +51,16 @@ def promoted(kind: str, *extra: str, program: Path | None = None) -> Scene:
     return Scene(kind, lambda templates, folder: Promoted(templates, templates.new(KINDS[kind], program, extra)))
 
 
-def restored(kind: str, **how: Any) -> Scene:
+def restored(kind: str, *extra: str, **how: Any) -> Scene:
     """The copy is the server that it was copied from."""
-    return Scene(kind, lambda templates, folder: Restored(templates, templates.new(KINDS[kind]), **how), another=False)
+    return Scene(kind, lambda templates, folder: Restored(templates, templates.new(KINDS[kind], None, extra), **how))
 
 
 def dumped(kind: str, into: str) -> Scene:
     """Another database has another URL, so nobody who runs can go on there."""
-    running, another = into != "database", into in {"server", "database"}
-    return Scene(kind, lambda templates, folder: Dumped(templates, templates.new(KINDS[kind]), into), running, another)
+    return Scene(
+        kind, lambda templates, folder: Dumped(templates, templates.new(KINDS[kind]), into), into != "database"
+    )
 
 
 def replaced(way: Way, running: bool) -> Scene:
@@ -79,17 +75,29 @@ def of_sqlite(*ways: Way) -> dict[str, Scene]:
     }
 
 
-UNNOTICED = of_sqlite(*SAME_FILE)
-UNNOTICED |= {f"{kind}-dumped-to-itself": dumped(kind, "itself") for kind in KINDS if kind != "postgres"}
-"""What tells nothing of having been replaced; see docs/reliability.md."""
-PERHAPS_NOTICED = of_sqlite(*BY_LUCK)
-PROMOTED = {f"{kind}-promoted": promoted(kind) for kind in KINDS}
 RESTORED = {
     f"{kind}-restored-{where}-{when}": restored(kind, elsewhere=where == "elsewhere", stopped=when == "cold")
     for kind in KINDS
     for where in ("here", "elsewhere")
     for when in ("snapshot", "cold")
 }
+TELLING = {name: scene for name, scene in RESTORED.items() if name.startswith("mariadb") and "-elsewhere-" in name}
+"""MariaDB has another port, folder or host name there; the others take their identity with them."""
+
+UNNOTICED = of_sqlite(*SAME_FILE)
+UNNOTICED |= {f"{kind}-dumped-to-itself": dumped(kind, "itself") for kind in KINDS if kind != "postgres"}
+UNNOTICED |= {"postgres-dumped-to-rows": dumped("postgres", "rows")}
+UNNOTICED |= {name: scene for name, scene in RESTORED.items() if name not in TELLING}
+"""What tells nothing of having been replaced, until an operator does: `allocator db restored`."""
+PERHAPS_NOTICED = of_sqlite(*BY_LUCK)
+PROMOTED = {f"{kind}-promoted": promoted(kind) for kind in KINDS}
 DUMPED = {f"{kind}-dumped-to-{into}": dumped(kind, into) for kind in KINDS for into in ("server", "database")}
-DUMPED |= {f"postgres-dumped-to-{into}": dumped("postgres", into) for into in ("itself", "rows")}
-SCENES = of_sqlite(*RENAMED) | PROMOTED | RESTORED | DUMPED
+DUMPED |= {"postgres-dumped-to-itself": dumped("postgres", "itself")}
+NOT_DURABLE = {
+    "postgres-without-fsync": restored("postgres", "fsync=off", stopped=False),
+    "mariadb-not-flushed": restored("mariadb", "--innodb-flush-log-at-trx-commit=2", stopped=False),
+    "mariadb-binlog-not-flushed": restored("mariadb", "--sync-binlog=0", stopped=False),
+    "mysql-not-flushed": restored("mysql", "--innodb-flush-log-at-trx-commit=2", stopped=False),
+}
+"""Servers that say so themselves lose their newest commits in a crash: an older state, on the same server."""
+SCENES = of_sqlite(*RENAMED) | PROMOTED | TELLING | DUMPED | NOT_DURABLE

@@ -17,7 +17,7 @@ from support.faults.forgetting_numbers import Crowds
 from support.processes.drawers import Drawer, Drawn, Process, draw_together
 
 STEP = 100
-MARGINS = {"off": 0, "margin": 10**9, "refuse": "refuse", "busy": 10**9}
+GAPS = {"off": 0, "gap": "auto", "refuse": "refuse", "busy": "auto"}
 """The tags, one for each policy; and one that is drawn from, slowly, all the time."""
 BUSY = {"count": 300, "pause": 0.005, "patience": 60.0}
 KEPT, LOST, AFTER = 3 * STEP, 5 * STEP, 7 * STEP
@@ -61,7 +61,6 @@ class Story:
     forgotten, and a fourth one comes afterwards: those two cannot know that anything is missing.
 
     drawer: where they are.
-    another: see `Scene`.
     repaired: by an operator, before anybody draws.
     running: whether the three run while it happens, or begin anew afterwards.
     """
@@ -72,12 +71,10 @@ class Story:
         drawer: type[Drawer] = Process,
         *,
         running: bool = True,
-        another: bool = True,
         repaired: bool = False,
     ) -> None:
-        self.place, self.drawer, self.running, self.another = place, drawer, running, another
-        self.repaired = repaired
-        self.told = {tag: Told() for tag in MARGINS}
+        self.place, self.drawer, self.running, self.repaired = place, drawer, running, repaired
+        self.told = {tag: Told() for tag in GAPS}
         self.crowds = Crowds()
         self.drawers: list[Drawer] = []
 
@@ -93,8 +90,6 @@ class Story:
         self.old, self.busy, self.fresh = self.some(3), *self.some(2)
         self.draw_before(self.old, KEPT)
         self.place.part()
-        if self.place.restarts:
-            repair(self.place.url, "refuse")
         self.draw_before(self.old[:2], LOST)
         self.crowds.draw(self.place.url, self.crowds.forgotten)
         self.forget()
@@ -103,8 +98,8 @@ class Story:
 
     def make_tags(self) -> None:
         with Allocator(self.place.url, **SETTINGS) as ids:
-            for tag, margin in MARGINS.items():
-                ids.tags.create(tag, margin=margin)
+            for tag, gap in GAPS.items():
+                ids.tags.create(tag, failover_gap=gap)
 
     def forget(self) -> None:
         if not self.running:
@@ -113,7 +108,7 @@ class Story:
             self.busy.begin("busy", **BUSY)
         self.place.strike()
         if self.repaired:
-            repair(self.place.url, "--all")
+            command(self.place.url, "db", "restored")
         if not self.running:
             self.old, self.busy, self.fresh = self.some(3), *self.some(2)
         if self.place.fragile or not self.running:
@@ -143,12 +138,12 @@ class Story:
         everybody = [self.fresh, *self.old]
         for tag, told in self.of_all():
             told.fresh, *told.old = draw_together(everybody, tag, AFTER)
-        repair(self.place.url, "refuse")
+        command(self.place.url, "tags", "repair", "refuse")
         time.sleep(2 * RETRY_PAUSE)  # until then they say what they know
         self.told["refuse"].repaired = draw_together(everybody, "refuse", AFTER)
 
 
-def repair(url: str, *tags: str) -> None:
+def command(url: str, *words: str) -> None:
     """As an operator does it."""
-    words = [sys.executable, "-m", "allocator", "tags", "repair", *tags, "--url", url]
+    words = (sys.executable, "-m", "allocator", *words, "--url", url)
     subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)

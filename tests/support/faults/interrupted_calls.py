@@ -51,7 +51,7 @@ def one(act: Callable[[Interrupted], object], at: int, raising: bool, timeout: f
 
 
 def every_step(
-    act: Callable[[Interrupted], object], *, raising: bool = False, stride: int = 1, timeout: float = 2.0
+    act: Callable[[Interrupted], object], *, raising: bool = False, stride: int = 1, timeout: float = 30.0
 ) -> Iterator[Interrupted]:
     """`act` at one step after the other, or at every so many; then the tag is drawn from again."""
     at = 0

@@ -41,7 +41,7 @@ class ServerPlace:
 
     def __init__(self, server: Killable, prepare: Callable[[str], None] = lambda url: None) -> None:
         self.server, self.prepare = server, prepare
-        self.kill, self.freeze, self.thaw = server.kill, server.freeze, server.thaw
+        self.kill, self.shut_down, self.freeze, self.thaw = server.kill, server.shut_down, server.freeze, server.thaw
 
     def start(self) -> None:
         self.server.start()

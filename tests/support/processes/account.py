@@ -21,7 +21,7 @@ class Audit:
     ids: drawn by all. claims: ranges that came from the database; together: of claims of several tags.
     claimed: ids in them. failed: calls that raised `DatabaseUnavailable`. stopped: that raised `MaxValueWentBack`.
     unheard: ids that the rows say were claimed and nobody heard of: burnt with an answer that was lost or a process
-    that was killed, or skipped by a margin.
+    that was killed, or skipped after a failover.
 
     duplicates: ids drawn once more. claimed_twice: the same for claims. outside: ids that were drawn by a process
     which had not claimed them. lost: ids that were claimed and lie above what the row says.

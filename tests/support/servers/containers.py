@@ -45,10 +45,11 @@ def from_container(kind: str, options: tuple[str, ...] = ()) -> Running:
 
 @dataclass(frozen=True, slots=True)
 class Killable:
-    """A server that can be killed and started again, or frozen; port and data stay."""
+    """A server that can be killed or shut down and started again, or frozen; port and data stay."""
 
     url: str
     kill: Callable[[], None]
+    shut_down: Callable[[], None]
     start: Callable[[], None]
     stop: Callable[[], None]
     freeze: Callable[[], None]
@@ -68,11 +69,18 @@ def killable(kind: str) -> Killable:
     return Killable(
         container.get_connection_url(),
         engine.kill,
+        lambda: shut_down(engine, "SIGINT" if kind == "postgres" else "SIGTERM"),
         engine.start,
         lambda: remove(container),
         lambda: pause(engine),
         engine.unpause,
     )
+
+
+def shut_down(engine, signal: str) -> None:
+    """Without waiting for clients to leave, as PostgreSQL would at a SIGTERM."""
+    engine.kill(signal)
+    engine.wait()
 
 
 def pause(engine) -> None:

@@ -33,7 +33,7 @@ class MariaDB(Machine):
     def words(self) -> list[str]:
         """What every server of a replication needs; no two may have one number."""
         number = f"--server-id={self.port}"
-        return [f"--port={self.port}", number, "--log-bin=log", "--skip-name-resolve", *self.extra]
+        return [f"--port={self.port}", number, "--log-bin=log", "--sync-binlog=1", "--skip-name-resolve", *self.extra]
 
     def common(self) -> list[object]:
         owner = ["--user=root"] if os.getuid() == 0 else []

@@ -44,7 +44,16 @@ def test_a_standby_of_postgresql_is_left_and_a_server_that_hides_its_wal_is_not(
     told.sqlstate = code  # type: ignore[attr-defined]
 
     assert (PostgreSQL().code(told) in PostgreSQL.misplaced) is is_left
-    assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is DatabaseUnavailable
+    kind = DatabaseUnavailable if is_left else DatabaseRefused
+    assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is kind
+
+
+@pytest.mark.parametrize("code", ["55000", "0A000", "42501", "42883", "42704"])
+def test_what_comes_again_with_each_try_is_no_outage(code):
+    told = Exception("wal_level")
+    told.sqlstate = code  # type: ignore[attr-defined]
+
+    assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is DatabaseRefused
 
 
 def test_what_certification_rolled_back_is_run_again():

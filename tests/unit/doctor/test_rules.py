@@ -113,7 +113,7 @@ def test_rules_that_take_another_server_to_show(database, name, facts, mended):
 
 def test_a_sound_tag_says_nothing():
     assert tag_rules.of_tags([TAG], ALL) == []
-    assert tag_rules.of_margins([TAG], set(), has_standby=True) == []
+    assert tag_rules.of_gaps([TAG], set(), has_standby=True) == []
 
 
 @pytest.mark.parametrize(
@@ -147,26 +147,28 @@ def test_a_tag_near_its_limit(used, is_near):
     assert ("tag-near-limit" in names(tag_rules.of_tags([Tag("a", used, limit=100)], ALL))) is is_near
 
 
-def test_a_margin_of_nothing_is_a_danger_beside_a_standby():
-    bare = replace(TAG, margin=0)
+def test_a_gap_of_nothing_is_a_danger_beside_a_standby():
+    bare = replace(TAG, failover_gap=0)
 
-    assert [one.severity for one in tag_rules.of_margins([bare], set(), has_standby=True)] == [DANGER]
-    assert [one.severity for one in tag_rules.of_margins([bare], set(), has_standby=False)] == [NOTE]
+    assert [one.severity for one in tag_rules.of_gaps([bare], set(), has_standby=True)] == [DANGER]
+    assert [one.severity for one in tag_rules.of_gaps([bare], set(), has_standby=False)] == [NOTE]
 
 
 def test_a_tag_that_refuses_is_said_where_it_was_written_elsewhere():
-    waiting = replace(TAG, margin=REFUSE, epoch="old")
+    waiting = replace(TAG, failover_gap=REFUSE, server_run="old")
 
-    assert names(tag_rules.of_margins([waiting], {"old"}, has_standby=False)) == ["server-replaced"]
-    assert tag_rules.of_margins([waiting], {"other"}, has_standby=False) == []
-    assert tag_rules.of_margins([replace(waiting, margin=5)], {"old"}, has_standby=False) == []
+    assert names(tag_rules.of_gaps([waiting], {"old"}, has_standby=False)) == ["server-replaced"]
+    assert tag_rules.of_gaps([waiting], {"other"}, has_standby=False) == []
+    assert tag_rules.of_gaps([replace(waiting, failover_gap=5)], {"old"}, has_standby=False) == []
 
 
-def test_a_margin_that_a_few_restarts_use_up():
-    assert names(tag_rules.of_margins([replace(TAG, limit=2**31 - 1)], set(), has_standby=False)) == [
-        "margin-near-limit"
-    ]
-    assert tag_rules.of_margins([replace(TAG, limit=2**31 - 1, margin=1_000_000)], set(), has_standby=False) == []
+def test_a_tag_that_a_failover_leaves_without_ids():
+    narrow = replace(TAG, max_value=2**31 - 8 * TAG.max_step, limit=2**31 - 1)
+
+    assert names(tag_rules.of_gaps([narrow], set(), has_standby=False)) == ["failover-gap-near-limit"]
+    assert tag_rules.of_gaps([replace(narrow, max_value=narrow.max_value - 1)], set(), has_standby=False) == []
+    assert names(tag_rules.of_gaps([replace(TAG, failover_gap=TAG.limit)], set(), has_standby=False))
+    assert tag_rules.of_gaps([replace(narrow, failover_gap=REFUSE)], set(), has_standby=False) == []
 
 
 # -- numbers and times

@@ -88,7 +88,7 @@ ARGUMENTS: dict[str, Callable[[Any], object]] = {
     "next_id": lambda value: Allocator("sqlite://").next_id(value),
     "sequence": lambda value: Allocator("sqlite://").sequence(value),
     "start_after_column": lambda value: Allocator("sqlite://").tags.create("order", start_after_column=value),
-    "margin": lambda value: Allocator("sqlite://").tags.create("order", margin=value),
+    "failover_gap": lambda value: Allocator("sqlite://").tags.create("order", failover_gap=value),
     "fleet": lambda value: Allocator("sqlite://", fleet=value),
     "tickets": lambda value: Allocator("sqlite://", tickets=value),
     "shards": lambda value: Allocator(shards=value),

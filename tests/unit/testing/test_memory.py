@@ -157,7 +157,7 @@ def test_tags_are_administered():
     assert tags.get("order") == made
     assert [tag.name for tag in tags.list()] == ["order"]
     assert tags.count() == 1
-    assert tags.set("order", step=20, limit=200).step == 20
+    assert tags.set("order", step=20, max_step=20, limit=200).step == 20
     assert tags.set("order", start_after=60).max_value == 60
     assert tags.repair("order", above=90).max_value == 90
     with pytest.raises(TagExists):

@@ -11,7 +11,7 @@ def test_only_what_was_filled_in_and_changed_is_set():
         "was_step": "5",
         "limit": "7",
         "was_limit": "9",
-        "margin": "",
+        "failover_gap": "",
         "start_after": "3",
         "proof": "x",
     }

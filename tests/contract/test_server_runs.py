@@ -1,4 +1,4 @@
-"""Rule 8: where a row was written on another run of a server, which may have forgotten claims."""
+"""Rule 8: where a row was written on another server run, which may have forgotten claims."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from time import sleep, time_ns
+from time import sleep, time, time_ns
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
@@ -24,20 +24,22 @@ from allocator import (
     ServerReplaced,
     UnknownTag,
 )
+from allocator.database.address import GUARD_RESTARTS
 from allocator.database.sqlite_forks import GATE
 from allocator.database.store import Database
 from allocator.database.verbs import claims, failover, nodes, servers
 from allocator.fleet.grow import Growth
 from allocator.rules.failover import Crossing
-from allocator.rules.node_failover import LEASES_LEFT_OUT_MS, NODES_LEFT_OUT, SECONDS
+from allocator.rules.node_failover import LEASES_SKIPPED_MS, NODES_SKIPPED, SECONDS, TICKETS_SKIPPED, Skipped
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.residues import ALL
 from allocator.schemes.retry import RETRY_PAUSE
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
+from allocator.schemes.tag import AUTO, REFUSE
 
-MARGIN = 10**9
-FORGET = "UPDATE allocator_segment SET epoch = 'elsewhere', max_value = max_value - {0} WHERE tag = '{1}'"
-MOVED = "UPDATE allocator_epoch SET run = 'elsewhere', server = 'another'"
+LEAST = 1 << 22
+FORGET = "UPDATE allocator_segment SET server_run = 'elsewhere', max_value = max_value - {0} WHERE tag = '{1}'"
+MOVED = "UPDATE allocator_failover SET server_run = 'elsewhere'"
 
 
 def other(url: str) -> Allocator:
@@ -55,24 +57,49 @@ def nothing_under_way():
         GATE.after_fork()
 
 
-# -- the margin
+# -- the gap
 
 
-def test_on_another_run_a_claim_leaves_the_margin_out(face, fresh, tag, caplog):
+def test_on_another_run_a_claim_skips_a_gap(face, fresh, tag, caplog):
     before = face(fresh).reserve(tag, 100)
     execute(fresh, FORGET.format(100, tag))
     ids = face(fresh, step=100, max_step=100)
     after = ids.next_ids(tag, 200)
 
     assert after == list(range(after[0], after[0] + 200))
-    assert after[0] > MARGIN
+    assert after[0] > LEAST
     assert not {*before} & {*after}
     warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert len([line for line in warnings if "skipping" in line and "elsewhere" in line]) == 1
+    assert len([line for line in warnings if "skipped" in line and "elsewhere" in line]) == 1
 
 
-def test_control_without_a_margin_the_ids_come_again(face, fresh, tag):
-    before = face(fresh, margin=0).reserve(tag, 100)
+def test_a_gap_counts_neither_as_given_nor_as_a_claim(face, fresh, tag):
+    ids = face(fresh)
+    ids.reserve(tag, 100)
+    before = ids.tags.get(tag)
+    execute(fresh, FORGET.format(0, tag))
+    ids.reserve(tag, 50)
+    after = ids.tags.get(tag)
+
+    assert before.skipped == 0
+    assert after.max_value - after.skipped == 150
+    assert 0 < before.claimed_at <= after.claimed_at <= 1000 * time() + 60_000
+    assert after.claimed_at > 1000 * time() - 60_000
+
+
+def test_a_start_above_other_ids_is_not_given(face, fresh, tag):
+    ids = face(fresh)
+    assert ids.tags.create(tag, start_after=5000).max_value == 5000
+    ids.reserve(tag, 100)
+    ids.tags.set(tag, start_after=9000)
+    ids.reserve(tag, 100)
+    row = ids.tags.get(tag)
+
+    assert (row.max_value, row.skipped) == (9100, 8900)
+
+
+def test_control_without_a_gap_the_ids_come_again(face, fresh, tag):
+    before = face(fresh, failover_gap=0).reserve(tag, 100)
     execute(fresh, FORGET.format(100, tag))
 
     assert face(fresh).reserve(tag, 100) == before
@@ -86,11 +113,11 @@ def test_a_process_that_runs_goes_on_over_a_failover(face, fresh, tag):
     after = [ids.next_id(tag) for _ in range(300)]
 
     assert len({*before, *after}) == 450
-    assert after[-1] > MARGIN
+    assert after[-1] > LEAST
 
 
-def test_without_a_margin_what_was_seen_still_stops_the_tag(face, fresh, tag):
-    ids = face(fresh, step=100, max_step=100, margin=0)
+def test_without_a_gap_what_was_seen_still_stops_the_tag(face, fresh, tag):
+    ids = face(fresh, step=100, max_step=100, failover_gap=0)
     ids.next_ids(tag, 100)
     execute(fresh, FORGET.format(100, tag))
 
@@ -98,7 +125,7 @@ def test_without_a_margin_what_was_seen_still_stops_the_tag(face, fresh, tag):
         [ids.next_id(tag) for _ in range(300)]
 
 
-def test_several_processes_that_cross_at_once_leave_it_out_once(url, tag):
+def test_several_processes_that_cross_at_once_skip_once(url, tag):
     with other(url) as ids:
         ids.reserve(tag, 100)
     execute(url, FORGET.format(0, tag))
@@ -113,7 +140,7 @@ def test_several_processes_that_cross_at_once_leave_it_out_once(url, tag):
 
 
 def test_a_crossing_holds_on_the_server_that_was_looked_at_and_above_what_was_seen(url, tag):
-    """A proxy may have led us to another one; and a margin does not make good for ids that were seen."""
+    """A proxy may have led us to another one; and a gap does not make good for ids that were seen."""
     with other(url) as ids:
         ids.reserve(tag, 100)
     execute(url, FORGET.format(0, tag))
@@ -129,11 +156,11 @@ def test_a_crossing_holds_on_the_server_that_was_looked_at_and_above_what_was_se
 def test_a_row_that_was_never_written_by_a_claim_is_ours(face, url, tag):
     """As of a database that was upgraded."""
     ids = face(url)
-    epoch = ids.tags.create(tag) and ids.tags.get(tag).epoch
-    execute(url, f"UPDATE allocator_segment SET epoch = '' WHERE tag = '{tag}'")
+    epoch = ids.tags.create(tag) and ids.tags.get(tag).server_run
+    execute(url, f"UPDATE allocator_segment SET server_run = '' WHERE tag = '{tag}'")
 
     assert ids.reserve(tag, 10) == range(1, 11)
-    assert ids.tags.get(tag).epoch == epoch != ""
+    assert ids.tags.get(tag).server_run == epoch != ""
 
 
 def test_tags_that_are_claimed_together_cross_one_by_one(face, url, tag):
@@ -145,10 +172,10 @@ def test_tags_that_are_claimed_together_cross_one_by_one(face, url, tag):
     with other(url) as fresh, ThreadPoolExecutor(8) as pool:
         found = list(pool.map(fresh.next_id, tags))
 
-    assert min(found) > MARGIN
+    assert min(found) > LEAST
 
 
-def test_a_shard_leaves_out_so_many_ids_of_its_own(shards):
+def test_a_shard_skips_ids_of_its_own(shards):
     urls = shards(2)
     with Allocator(shards=urls, step=10, max_step=10) as ids:
         before = ids.next_ids("order", 40)
@@ -158,7 +185,7 @@ def test_a_shard_leaves_out_so_many_ids_of_its_own(shards):
         after = ids.next_ids("order", 40)
 
     assert not {*before} & {*after}
-    assert min(after) > 2 * MARGIN
+    assert min(after) > 2 * LEAST
     assert {one % 2 for one in after} == {0, 1}
 
 
@@ -166,10 +193,10 @@ def test_a_shard_leaves_out_so_many_ids_of_its_own(shards):
 
 
 def test_a_tag_that_refuses_waits_to_be_repaired(face, fresh, tag):
-    ids = face(fresh, margin="refuse")
+    ids = face(fresh, failover_gap="refuse")
     ids.reserve(tag, 100)
     execute(fresh, FORGET.format(50, tag))
-    with pytest.raises(ServerReplaced, match=f"last claimed on elsewhere.*allocator tags repair {tag}"):
+    with pytest.raises(ServerReplaced, match=f"moved to another server .elsewhere.*allocator tags repair {tag}"):
         ids.next_id(tag)
     with other(fresh) as another:
         with pytest.raises(ServerReplaced):
@@ -180,8 +207,8 @@ def test_a_tag_that_refuses_waits_to_be_repaired(face, fresh, tag):
     assert ids.reserve(tag, 10) == range(5001, 5011)
 
 
-def test_repair_leaves_the_margin_out_unless_it_is_said_where_to_go_on(face, url, tag):
-    ids = face(url, margin=5000)
+def test_repair_skips_a_gap_unless_it_is_said_where_to_go_on(face, url, tag):
+    ids = face(url, failover_gap=5000)
     ids.reserve(tag, 10)
 
     assert (first := ids.tags.repair(tag).max_value) >= 5010
@@ -194,47 +221,49 @@ def test_repair_leaves_the_margin_out_unless_it_is_said_where_to_go_on(face, url
         ids.tags.repair(f"{tag}-unknown")
 
 
-def test_a_margin_that_does_not_fit_is_refused(face, url, tag):
+def test_a_tag_whose_rest_is_too_small_for_a_gap_refuses(face, url, tag):
     ids = face(url, limit=5000)
     ids.reserve(tag, 1)
     execute(url, FORGET.format(0, tag))
 
-    with pytest.raises(ServerReplaced, match="fewer than its margin of 1000000 ids remain"):
+    with pytest.raises(ServerReplaced, match="only 4999 ids are left below its limit"):
         ids.next_id(tag)
     assert ids.tags.repair(tag, above=2000).max_value == 2000
     assert face(url).next_id(tag) == 2001
 
 
-def test_the_margin_is_a_setting_of_the_tag(face, place, tag):
-    ids = face(place, margin=77)
+def test_the_gap_is_a_setting_of_the_tag(face, place, tag):
+    ids = face(place, failover_gap=77)
     ids.next_id(tag)
-    assert ids.tags.get(tag).margin == 77
-    assert ids.tags.set(tag, margin="refuse").margin == -1
-    assert ids.tags.set(tag, step=5).margin == -1
-    assert ids.tags.set(tag, margin=10**12).margin == 10**12
-    assert ids.tags.create(f"{tag}-made", max_step=10**7, margin=5).margin == 5
-    assert face(place).tags.create(f"{tag}-usual", max_step=10**7).margin == 10**10
+    assert ids.tags.get(tag).failover_gap == 77
+    assert ids.tags.set(tag, failover_gap="refuse").failover_gap == REFUSE
+    assert ids.tags.set(tag, step=5).failover_gap == REFUSE
+    assert ids.tags.set(tag, failover_gap=10**12).failover_gap == 10**12
+    assert ids.tags.set(tag, failover_gap="auto").failover_gap == AUTO
+    assert ids.tags.create(f"{tag}-made", failover_gap=5).failover_gap == 5
+    assert ids.tags.create(f"{tag}-like-ours").failover_gap == 77
+    assert face(place).tags.create(f"{tag}-usual").failover_gap == AUTO
     for wrong in (-1, "most"):
-        with pytest.raises(InvalidSetting, match="margin must be"):
-            ids.tags.set(tag, margin=wrong)
+        with pytest.raises(InvalidSetting, match="failover_gap must be"):
+            ids.tags.set(tag, failover_gap=wrong)
 
 
 # -- what else may be forgotten
 
 
-def test_nodes_that_may_be_forgotten_are_left_out(face, fresh):
+def test_nodes_that_may_be_forgotten_are_skipped(face, fresh):
     first = METEOR.unpack(face(fresh).meteor())["node"]
     execute(fresh, MOVED)
     second = METEOR.unpack(face(fresh).meteor())["node"]
     third = METEOR.unpack(face(fresh).meteor())["node"]
 
-    assert first + NODES_LEFT_OUT < second <= first + NODES_LEFT_OUT + SECONDS
+    assert first + NODES_SKIPPED < second <= first + NODES_SKIPPED + SECONDS
     assert third == second + 1
 
 
-def test_processes_that_see_the_move_at_one_moment_leave_nodes_out_once(fresh, monkeypatch):
+def test_processes_that_see_the_move_at_one_moment_skip_nodes_once(fresh, monkeypatch):
     """Else those of a second failover, who leave them out once, could meet those of the first, who did so twice."""
-    monkeypatch.setattr("allocator.database.registry.nodes_left_out", lambda at: 300)
+    monkeypatch.setattr("allocator.database.registry.skipped", lambda at: Skipped(300, 0))
     with closing(Database(fresh)) as one, closing(Database(fresh)) as another:
         first, others, move = one.register_node(), [another], failover.move
         execute(fresh, MOVED)
@@ -261,7 +290,7 @@ def test_a_node_that_was_registered_while_the_database_moved_is_left(fresh, monk
 
         monkeypatch.setattr(nodes, "register", moving)
 
-        assert database.register_node() > NODES_LEFT_OUT
+        assert database.register_node() > NODES_SKIPPED
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
@@ -278,7 +307,7 @@ def test_a_node_below_those_of_the_server_that_was_read_is_left_too(fresh, monke
 
         monkeypatch.setattr(nodes, "register", moving)
 
-        assert database.register_node() > NODES_LEFT_OUT
+        assert database.register_node() > NODES_SKIPPED
 
 
 def test_leases_that_may_be_forgotten_are_out_of_reach(face, fresh):
@@ -286,7 +315,7 @@ def test_leases_that_may_be_forgotten_are_out_of_reach(face, fresh):
     execute(fresh, MOVED)
     after = [face(fresh).snowflake() for _ in range(3)]
 
-    assert min(after) >> 22 > (before >> 22) + LEASES_LEFT_OUT_MS - 10_000
+    assert min(after) >> 22 > (before >> 22) + LEASES_SKIPPED_MS - 10_000
     assert len({*after}) == 3
 
 
@@ -312,42 +341,42 @@ def test_a_tag_that_is_made_by_its_first_use_may_be_one_that_was_forgotten(face,
     execute(fresh, MOVED)
     ids = face(fresh)
 
-    assert ids.next_id("after") == face(fresh).next_id("later") > MARGIN
+    assert ids.next_id("after") == face(fresh).next_id("later") > LEAST
     ids.tags.create("said")
     assert ids.next_id("said") == 1
+
+
+def test_what_an_operator_says_was_restored_skips_ids_of_every_kind(face, fresh, tag):
+    ids = face(fresh)
+    before = (ids.next_id(tag), ids.ticket("invoice"), METEOR.unpack(ids.meteor())["node"])
+    for _ in range(2):
+        subprocess.run([sys.executable, "-m", "allocator", "db", "restored", "--url", fresh], check=True)
+    ids = face(fresh)
+    skipped = (ids.next_id(tag), ids.ticket("invoice"), METEOR.unpack(ids.meteor())["node"])
+
+    assert before[:2] == (1, 1)
+    assert LEAST < skipped[0] < 3 * LEAST
+    assert TICKETS_SKIPPED < skipped[1] < 3 * TICKETS_SKIPPED
+    assert before[2] + NODES_SKIPPED < skipped[2]
+    assert ids.next_id(tag) == skipped[0] + 1
 
 
 def test_what_is_forgotten_first_is_not_forgotten_with_the_row_that_tells(fresh):
     """Before anything was drawn: the row is made with the tables."""
     execute(fresh, MOVED)
     with other(fresh) as ids:
-        assert METEOR.unpack(ids.meteor())["node"] > NODES_LEFT_OUT
+        assert METEOR.unpack(ids.meteor())["node"] > NODES_SKIPPED
 
 
-def test_control_a_restart_forgets_no_tags(face, fresh):
-    face(fresh).next_id("before")
-    execute(fresh, "UPDATE allocator_epoch SET run = 'elsewhere'")
-
-    assert face(fresh).next_id("after") == 1
-
-
-def test_another_server_has_forgotten_nodes_and_leases_though_its_run_is_the_same(face, fresh):
-    """As a copy of a database within one server."""
-    first = METEOR.unpack(face(fresh).meteor())["node"]
-    execute(fresh, "UPDATE allocator_epoch SET server = 'another'")
-
-    assert METEOR.unpack(face(fresh).meteor())["node"] > first + NODES_LEFT_OUT
-
-
-def test_rows_from_before_there_were_epochs_are_written_by_the_upgrade(fresh, tag):
+def test_rows_that_name_no_run_are_written_by_the_upgrade(fresh, tag):
     with other(fresh) as ids:
         ids.reserve(tag, 1)
-        here = ids.tags.get(tag).epoch
-        execute(fresh, "UPDATE allocator_segment SET epoch = ''")
+        here = ids.tags.get(tag).server_run
+        execute(fresh, "UPDATE allocator_segment SET server_run = ''")
         with closing(Database(fresh, timeout=60)) as database:
             database.upgrade_schema()
 
-        assert ids.tags.get(tag).epoch == here != ""
+        assert ids.tags.get(tag).server_run == here != ""
 
 
 def test_repair_goes_on_where_one_tag_does_not_fit(fresh):
@@ -367,15 +396,7 @@ def test_repair_goes_on_where_one_tag_does_not_fit(fresh):
         assert ids.tags.get("b").max_value > 0
 
 
-def test_a_margin_that_was_the_usual_one_follows_the_limit(face, url, tag):
-    ids = face(url)
-    ids.tags.create(tag)
-
-    assert ids.tags.set(tag, limit=2**31 - 1).margin == (2**31 - 1) // 100
-    assert ids.tags.set(tag, margin=7).margin == ids.tags.set(tag, limit=10**6).margin == 7
-
-
-def test_a_fleet_that_grows_after_a_restore_leaves_out_what_was_forgotten(shards):
+def test_a_fleet_that_grows_after_a_restore_skips_what_was_forgotten(shards):
     old, new = shards(2)
     with Allocator(old) as ids:
         drawn = {*ids.reserve("order", 15)}
@@ -470,7 +491,9 @@ def test_what_is_no_segment_is_drawn_from_the_file_that_is_there_now(fresh, file
         with closing(Allocator(fresh)) as another:
             drawn.append(another.ticket("invoice"))
 
-    assert drawn == [1, 2, 3]
+    assert drawn[:1] == [1]
+    assert drawn[1] > TICKETS_SKIPPED
+    assert drawn[2] == drawn[1] + 1
 
 
 @ONLY_SQLITE
@@ -495,51 +518,62 @@ def look(url: str, was: str):
 
 
 @MYSQL
-def test_a_server_is_the_same_for_as_long_as_it_runs(url, tag):
-    here = look(url, "").epoch
+def test_a_server_whose_restarts_are_guarded_is_another_one_after_each_start(url, monkeypatch):
+    monkeypatch.setenv(GUARD_RESTARTS, "1")
+    here = look(url, "").run
     server, _, start = here.partition("-")
 
     assert look(url, here).same
     execute(url, "DO BENCHMARK(17000000, UUID_SHORT())")  # after so many it tells a later start
     assert look(url, here).same
-    assert look(url, here).epoch != here
+    assert look(url, here).run != here
     assert not look(url, f"{server}-{int(start) + 99}").same
     assert not look(url, f"{server}-{int(start) - 99}").same
     assert not look(url, f"{'0' * 8}-{start}").same
 
 
 @MYSQL
-def test_a_session_that_was_changed_under_us_says_again_where_it_is(url, tag):
+def test_a_session_that_was_changed_under_us_says_again_where_it_is(fresh, tag):
     """As a proxy does that leads a connection to another server."""
-    with other(url) as ids:
+    with other(fresh) as ids:
         ids.reserve(tag, 10)
         database = ids._backend.databases()[0]
         database.run(lambda connection, _: connection.exec_driver_sql("SET @allocator_run = NULL"))
 
         assert ids.reserve(tag, 10) == range(11, 21)
+        ids.ticket("invoice")
+        database.run(lambda connection, _: connection.exec_driver_sql("SET @allocator_run = NULL"))
+        assert ids.ticket("invoice") == 2
 
 
 AT_COMMIT = """CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO at_commit VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$"""
 
 
+def noting_commits(url: str, *tables: str) -> None:
+    """Sessions that begin now do not wait for the disk, unless a statement says so; what each commit did is noted."""
+    execute(
+        url,
+        f"ALTER DATABASE {make_url(url).database} SET synchronous_commit = off",
+        "CREATE TABLE at_commit (setting text)",
+        AT_COMMIT,
+        *(
+            f"CREATE CONSTRAINT TRIGGER noting AFTER INSERT OR UPDATE ON allocator_{table} "
+            "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION noted()"
+            for table in tables
+        ),
+    )
+
+
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("crosses", [False, True])
 def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, crosses):
     """A crash of a process of the server's forgets commits that were not, and begins no other run."""
-    name = make_url(fresh).database
     with other(fresh) as ids:
         ids.reserve(tag, 1)
     if crosses:
         execute(fresh, FORGET.format(0, tag))
-    execute(
-        fresh,
-        f"ALTER DATABASE {name} SET synchronous_commit = off",
-        "CREATE TABLE at_commit (setting text)",
-        AT_COMMIT,
-        "CREATE CONSTRAINT TRIGGER noting AFTER UPDATE ON allocator_segment DEFERRABLE INITIALLY DEFERRED "
-        "FOR EACH ROW EXECUTE FUNCTION noted()",
-    )
+    noting_commits(fresh, "segment")
     with other(fresh) as ids:
         ids.reserve(tag, 1)
 
@@ -548,28 +582,92 @@ def test_a_claim_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag, cros
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_batch_of_claims_is_written_to_disk_whatever_the_role_is_set_to(fresh, tag):
+    tags = [f"{tag}-{number}" for number in range(3)]
+    with other(fresh) as ids:
+        for name in tags:
+            ids.reserve(name, 1)
+    noting_commits(fresh, "segment")
+    with closing(Database(fresh)) as database:
+        found = database.run(claims.claim_batch, [claims.Wanted(name, 5, ALL, 0) for name in tags])
+
+    assert found == dict.fromkeys(tags, 6)
+    assert values(fresh, "SELECT setting FROM at_commit") == ["on"] * 3
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+@pytest.mark.parametrize("tickets", ["replace", "count"])
+def test_tickets_nodes_and_leases_are_written_to_disk_whatever_the_role_is_set_to(face, fresh, tickets):
+    face(fresh, tickets=tickets).ticket("invoice")
+    noting_commits(fresh, "ticket", "ticket_counter", "node", "worker")
+    ids = face(fresh)
+    for draw in (lambda: ids.ticket("invoice"), lambda: ids.ticket("case"), ids.meteor, ids.snowflake):
+        draw()
+
+    assert values(fresh, "SELECT setting FROM at_commit") == ["on"] * 4
+
+
+ONLY_POSTGRES = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+
+
+@ONLY_POSTGRES
 def test_a_table_that_was_made_again_from_a_dump_is_another_one(fresh, tag):
-    before = look(fresh, "").epoch
+    before = look(fresh, "").run
     execute(
         fresh,
         "CREATE TABLE dump AS SELECT * FROM allocator_segment",
-        "TRUNCATE allocator_segment",
-        "INSERT INTO allocator_segment SELECT * FROM dump",
+        "DROP TABLE allocator_segment",
+        "ALTER TABLE dump RENAME TO allocator_segment",
     )
 
     assert not look(fresh, before).same
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_a_run_of_postgresql_is_a_timeline_a_start_and_a_file(fresh):
+SAYS = """CREATE FUNCTION says.current_setting(name text) RETURNS text LANGUAGE sql AS $$
+    SELECT CASE name WHEN '{0}' THEN 'off' ELSE pg_catalog.current_setting(name) END $$"""
+
+
+@ONLY_POSTGRES
+@pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
+def test_a_server_that_is_not_durable_is_another_one_after_each_start(fresh, setting):
+    """Said by a function that comes before the server's own, since other tests use this server too."""
+    before = look(fresh, "").run
+    name = make_url(fresh).database
+    path = f"ALTER DATABASE {name} SET search_path = says, pg_catalog, public"
+    execute(fresh, "CREATE SCHEMA says", SAYS.format(setting), path)
+    here = look(fresh, before)
+
+    assert not here.same
+    assert here.run.startswith(f"{before}@")
+
+
+@ONLY_POSTGRES
+@pytest.mark.parametrize("work", ["VACUUM FULL allocator_segment", "REINDEX TABLE allocator_segment", "CHECKPOINT"])
+def test_maintenance_is_no_failover(fresh, tag, work):
+    with other(fresh) as ids:
+        ids.reserve(tag, 100)
+        engine = create_engine(fresh, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.exec_driver_sql(work)
+        engine.dispose()
+
+        assert ids.reserve(tag, 1)[0] == 101
+
+
+@ONLY_POSTGRES
+def test_a_run_of_postgresql_is_a_cluster_a_timeline_a_database_and_a_table(fresh, monkeypatch):
     engine = create_engine(fresh)
     with engine.connect() as connection:
-        since = float(connection.scalar(text("SELECT extract(epoch FROM pg_postmaster_start_time())")))
+        cluster = connection.scalar(text("SELECT system_identifier FROM pg_control_system()"))
         timeline = connection.scalar(text("SELECT timeline_id FROM pg_control_checkpoint()"))
-        file = connection.scalar(text("SELECT relfilenode FROM pg_class WHERE relname = 'allocator_segment'"))
+        table = connection.scalar(text("SELECT oid FROM pg_class WHERE relname = 'allocator_segment'"))
         database = connection.scalar(text("SELECT oid FROM pg_database WHERE datname = current_database()"))
+        since = float(connection.scalar(text("SELECT extract(epoch FROM pg_postmaster_start_time())")))
     engine.dispose()
-    run, start, *path = look(fresh, "").epoch.split("/")
+    run = f"{cluster}/{timeline:08X}/{database}/{table}"
 
-    assert (int(run, 16), path) == (timeline, ["base", str(database), str(file)])
+    assert look(fresh, "").run == run
+    monkeypatch.setenv(GUARD_RESTARTS, "1")
+    each, _, start = look(fresh, "").run.partition("@")
+    assert each == run
     assert abs(int(start) / 1e6 - since) < 0.001

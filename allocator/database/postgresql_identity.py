@@ -1,0 +1,123 @@
+"""What a PostgreSQL says of itself: a ladder, since managed databases refuse some of the functions.
+
+The first rung is taken without a look, so an ordinary server is never asked. Where a statement fails because of it,
+`find` looks once for the first rung that works.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from allocator.database.dialect import ASLEEP, NOWHERE, Blind
+
+NOT_READY = "55000"
+"""Of a standby that cannot look at its WAL. Aurora's writer says so too, and names `wal_level`."""
+REFUSALS = frozenset({NOT_READY, "0A000", "42501", "42883"})
+"""The codes by which a server refuses a function, or has none of that name."""
+
+NEON = "nullif(current_setting('neon.timeline_id', true), '')"
+AURORA = "to_regproc('aurora_version') IS NOT NULL"
+SYSTEM = "(SELECT system_identifier FROM pg_control_system())"
+TIMELINE = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+"""A promoted standby begins a new one."""
+ADDRESS = "coalesce(host(inet_server_addr()) || ':' || inet_server_port(), 'socket')"
+START = "('@' || CAST(1000000 * EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS BIGINT))"
+DATABASE = "(SELECT oid FROM pg_database WHERE datname = current_database())"
+TABLE = "coalesce(CAST(to_regclass('allocator_segment') AS oid), 0)"
+"""VACUUM FULL keeps it, and a dump that is restored over the table does not."""
+IS_DURABLE = (
+    f"current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on' OR {NEON} IS NOT NULL OR {AURORA}"
+)
+"""The storage of Neon and Aurora keeps every commit, whatever these settings say."""
+PROCESS = f"CASE WHEN {AURORA} THEN {ADDRESS} ELSE {START} END"
+"""Without a timeline: a standby that is promoted is another process. On Aurora it is on another address, and the start
+tells nothing. Elsewhere the address does not count: a server can be reached by several."""
+LASTING = "(current_setting('synchronous_commit') <> 'off' OR set_config('synchronous_commit', 'on', true) = 'on')"
+"""Whatever the role or database is set to: else a crash of the server's processes could forget commits."""
+ALWAYS = "1 = 1"
+INSTEAD = "ids skip a gap after each start of the server (on Aurora: when the address of the writer changes)"
+
+
+class Rung(NamedTuple):
+    """SQL expressions for the server and its database, for its run, and for its run where each start counts."""
+
+    server: str
+    run: str
+    each_start: str
+    lasting: str = LASTING
+    blind: Blind | None = None
+
+
+def rung(server: str, process: str, start: str, blind: Blind | None = None) -> Rung:
+    server, process = (f"(coalesce({NEON}, {words}) || '/' || {DATABASE})" for words in (server, process))
+    run = f"{process} || '/' || {TABLE}"
+    return Rung(server, f"({run}{start})", f"({run} || {START})", blind=blind)
+
+
+WAL = "GRANT EXECUTE ON FUNCTION pg_current_wal_lsn(), pg_walfile_name(pg_lsn){0} TO the role, and start anew all that "
+WAL += "draws ids; a managed database may not allow it"
+CONTROL = WAL.format(", pg_control_system()")
+FIRST, *_, NOTHING = RUNGS = (
+    rung(
+        f"{SYSTEM} || '/' || {TIMELINE}",
+        f"{SYSTEM} || '/' || {TIMELINE}",
+        f" || CASE WHEN {IS_DURABLE} THEN '' ELSE {START} END",
+    ),
+    rung(
+        f"{SYSTEM} || '/' || {ADDRESS}",
+        f"{SYSTEM} || '/' || {PROCESS}",
+        "",
+        Blind(f"the failover guard cannot read the WAL position: {INSTEAD}", WAL.format("")),
+    ),
+    rung(
+        ADDRESS,
+        PROCESS,
+        "",
+        Blind(f"the failover guard can read neither system identifier nor WAL position: {INSTEAD}", CONTROL),
+    ),
+    Rung(NOWHERE, NOWHERE, NOWHERE, ALWAYS, ASLEEP._replace(mend=f"{ASLEEP.mend}; or, on PostgreSQL, {CONTROL}")),
+)
+
+
+def rung_of(connection: Connection) -> Rung:
+    """The rung that was found for the engine of this connection."""
+    if connection.info.get("is_merely_like_it"):
+        return NOTHING
+    found: Rung = getattr(connection.dialect, "allocator_rung", FIRST)
+    return found
+
+
+def find(connection: Connection) -> bool:
+    """Find the first rung that works, for the whole engine. Whether it is lower than the first, or was."""
+    before = rung_of(connection)
+    for found in RUNGS[:-1]:
+        try:
+            asked = f"SELECT pg_is_in_recovery(), {found.server}, {found.run}, {found.each_start}"
+            if connection.exec_driver_sql(asked).one()[0]:
+                return False  # a standby refuses for another reason
+        except DBAPIError as error:
+            if sqlstate(error.orig) not in REFUSALS:
+                raise
+            if sqlstate(error.orig) == NOT_READY and "wal_level" not in str(error.orig):
+                return False  # a standby, which may be promoted before the next rung is asked
+        else:
+            break
+    else:
+        found = NOTHING
+    dialect: Any = connection.dialect
+    dialect.allocator_rung = found
+    return not found is before is FIRST
+
+
+def sqlstate(error: object) -> str | None:
+    code: str | None = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return code
+
+
+def is_merely_like_it(connection: Any) -> bool:
+    """CockroachDB and YugabyteDB have no such WAL, and commit on several servers together."""
+    status = getattr(getattr(connection, "info", None), "parameter_status", lambda name: "")
+    return bool(status("crdb_version")) or "-YB-" in (status("server_version") or "")

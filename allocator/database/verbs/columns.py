@@ -1,0 +1,58 @@
+"""Columns of the host's own, that ids go into: the greatest value in one, and the greatest it can hold."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from sqlalchemy import Connection, column, func, select, table
+from sqlalchemy import Dialect as SQLDialect
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import NULLTYPE, TypeEngine
+
+from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import code_of
+from allocator.database.lazy_dialect import inspector_of
+from allocator.errors import InvalidSetting
+from allocator.rules.column_limit import Column, limit_of
+from allocator.schemes.checks import MAX_ID
+
+NO_FUNCTION = "42883"
+"""PostgreSQL has no greatest of truth values and the like."""
+
+LIMITED = {"postgresql", "mysql", "mariadb"}
+"""Databases whose integer types have widths. SQLite keeps 64 bits in any column, Oracle more."""
+
+
+def read(connection: Connection, dialect: Dialect, table_name: str, column_name: str) -> tuple[object, str, int]:
+    """The greatest value (None for an empty table), the type, and the greatest id the type can hold."""
+    schema, _, bare = table_name.rpartition(".")
+    source = table(bare, column(column_name), schema=schema or None)
+    try:
+        greatest = connection.scalar(select(func.max(source.c[column_name])))
+    except DBAPIError as error:
+        if code_of(error, dialect) == NO_FUNCTION:
+            raise InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers") from error
+        raise
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # other columns may have types that SQLAlchemy does not know
+        kinds = {
+            part["name"].lower(): part["type"] for part in inspector_of(connection).get_columns(bare, schema or None)
+        }
+    return greatest, *limited(kinds.get(column_name.lower(), NULLTYPE), connection.dialect)
+
+
+def mapped(of: Any, dialect: SQLDialect) -> Column:
+    """A column as SQLAlchemy maps it, in a database of this dialect."""
+    of = getattr(of, "original", of)  # in an INSERT of several rows, that of a later row
+    kind, limit = limited(of.type, dialect)
+    return Column(limit, f"{of} ({kind})")
+
+
+def limited(kind: TypeEngine[Any], dialect: SQLDialect) -> tuple[str, int]:
+    """The type as this database calls it, and the greatest id it can hold."""
+    try:
+        words = getattr(kind, "data_type", kind).compile(dialect=dialect)  # of a domain, what it is made of
+    except Exception:  # no type, or one of the user's that cannot be written
+        return "", MAX_ID
+    return words, limit_of(words) if dialect.name in LIMITED else MAX_ID
