@@ -87,14 +87,16 @@ def test_a_name_that_failed_is_not_asked_for_again_before_its_retry(monkeypatch:
             sequences["order"].next_id()
         gc.collect()
 
+    now = module.monotonic()
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    monkeypatch.setattr("allocator.generators.supply.monotonic", lambda: now)
     monkeypatch.setattr("support.memory.database.Sequences", lambda make: sequences)
     fail()
     fail()
     assert source.attempts == 1
     (late,) = sequences.all()
 
-    now = module.monotonic() + module.RETRY_PAUSE
-    monkeypatch.setattr(module, "monotonic", lambda: now)
+    now += module.RETRY_PAUSE
     forgotten, source.failure = weakref.ref(late), None  # its traceback holds the frames of the calls
     del late
     assert sequences["other"] is not sequences["another"]
