@@ -18,7 +18,7 @@ from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence, Sequences
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
-from allocator.rules.column_limit import Column
+from allocator.rules.column_limit import Column, max_step_for
 from allocator.rules.failover import FailoverGap, gap_of
 from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
@@ -60,7 +60,8 @@ class Allocator(Uncopyable):
     tickets: the statement that draws them, "replace" or "count"; by default that of the fleet, "replace" at first.
     create_missing: make a tag when it is used for the first time; otherwise `UnknownTag` is raised.
     step, max_step, limit: the settings of tags made that way: the least and the greatest number of ids a claim
-        takes (1 to 100 million), and the greatest id (1 to 2**63 - 1; `JAVASCRIPT_MAX_ID` where browsers read it).
+        takes (1 to 100 million; at most a million by default, and less where the limit is low), and the greatest id
+        (1 to 2**63 - 1; `JAVASCRIPT_MAX_ID` where browsers read it).
     failover_gap: of tags made that way, how many ids are skipped when another server goes on, as a promoted standby,
         since it may have forgotten claims. "auto" (the default) skips as many as the tag ever gave, and about 4 million
         at least; "refuse" raises `ServerReplaced` instead, until `Tags.repair`. A restart skips nothing.
@@ -100,7 +101,7 @@ class Allocator(Uncopyable):
         tickets: Literal["replace", "count"] | None = None,
         create_missing: bool = True,
         step: int = DEFAULT_STEP,
-        max_step: int = DEFAULT_MAX_STEP,
+        max_step: int | None = None,
         limit: int = MAX_ID,
         failover_gap: FailoverGap | None = None,
         runway: float = 60.0,
@@ -111,6 +112,8 @@ class Allocator(Uncopyable):
         self._terms = Terms(
             bool(create_missing), check_seconds("runway", runway, 0.0), check_seconds("timeout", timeout, 0.05)
         )
+        if max_step is None:
+            max_step = max_step_for(limit, step, DEFAULT_MAX_STEP)
         self._template = Tag("template", 0, step, max_step, limit, failover_gap=gap_of(failover_gap)).checked()
         self._background = self._background_type()
         self._backend = self._watched(

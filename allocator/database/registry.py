@@ -70,8 +70,7 @@ class Numbers(Runner):
 
     def begin_above(self, value: int) -> None:
         """Tags that are made by their first use go on above this, as on the other shards of a fleet."""
-        state = self.failover()
-        if state.first_value < value:
+        while (state := self.failover()).first_value < value:
             self.run(failover.move, state, state._replace(first_value=value))
 
     def _leased_until(self) -> int:

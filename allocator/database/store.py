@@ -18,6 +18,7 @@ from allocator.rules.claim_log import Claimed
 from allocator.rules.failover import Crossing, cross, repaired
 from allocator.rules.fleet import Shard
 from allocator.rules.hosts import Hosts, is_named
+from allocator.rules.node_failover import beginning
 from allocator.schemes.residues import ALL, NONE, Lane, Seen, is_outgrown, mark
 from allocator.schemes.segment import Claim
 from allocator.schemes.tag import Tag, damaged, settle, unknown
@@ -54,12 +55,14 @@ class Database(Numbers):
 
     def _made(self, template: Tag, start: Start | None) -> Tag | None:
         """Made by its first use, where nobody has said that it is new: it may have been here, and be forgotten."""
+        start = start or self.start(template.name)
         state = self.failover(start)
-        self.run(segments.create, starting_after(template, state.first_value))
+        self.run(segments.create, beginning(template, state.first_value, start.is_alone))
         after = self.start(template.name)
         if (later := self.failover(after)) == state:
             return after.tag
-        self.run(segments.change, template.name, {"max_value": later.first_value})
+        begun = beginning(template, later.first_value, after.is_alone)
+        self.run(segments.change, template.name, {"max_value": begun.max_value})
         return self.run(segments.fetch, template.name)
 
     def has_opened(self, name: str) -> bool:
@@ -173,10 +176,6 @@ class Database(Numbers):
         if claims_log.isEnabledFor(logging.DEBUG):
             with suppress(Exception):  # a handler of the user's that fails must not burn the claim
                 claims_log.debug("%s", Claimed(name, ids, *identity(), datetime.now(UTC), self.address.shown))
-
-
-def starting_after(template: Tag, value: int) -> Tag:
-    return replace(template, max_value=min(template.limit, max(template.max_value, value)))
 
 
 def tell(name: str, crossing: Crossing | None, first: int) -> None:

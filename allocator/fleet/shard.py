@@ -90,6 +90,11 @@ class Handle:
             if fresh == row and attempt:  # the first look may have taken the database to another server
                 break
             take(fresh)
+        if fresh.numbering.ceiling is None:
+            raise DatabaseUnavailable(
+                f"{self.where} drew nothing, though nothing had changed there; try again, and if it stays so: "
+                "allocator db check"
+            )
         raise FleetGrowing(
             f"{self.where} is at its ceiling while the fleet grows; if that was interrupted: allocator shards grow"
         )

@@ -103,6 +103,8 @@ def one_of_several(was: str, run: str, since: int, several: bool, at: int = 0) -
     """
     server = run.partition("-")[0]
     before = [other for other in was.split(",") if other]
+    if several and run in before:
+        return Here(was, server, was, same=True, at=at)
     same = not was or any(other == run or began_between(other, server, since, start_of(run)) for other in before)
     others = [other for other in before if several and other.partition("-")[0] != server]
     return Here(was, server, ",".join([*others, run][-MAX_RUNS:]), same, at)
@@ -137,9 +139,13 @@ def reach_of(tag: Tag) -> int:
     each = max(1, tag.lane.step)
     if tag.failover_gap >= 0:
         return tag.failover_gap * each
-    floor = max(min(FLOOR, tag.limit // FLOORS_BELOW_LIMIT), CLAIMS * tag.max_step) * each
     given = tag.max_value - tag.skipped
-    return min(max(floor, given), (tag.limit - tag.max_value) // PART_OF_REST)
+    return min(max(floor_of(tag) * each, given), (tag.limit - tag.max_value) // PART_OF_REST)
+
+
+def floor_of(tag: Tag) -> int:
+    """The ids that a gap reaches over at least."""
+    return max(min(FLOOR, tag.limit // FLOORS_BELOW_LIMIT), CLAIMS * tag.max_step)
 
 
 def has_room(tag: Tag, reach: int) -> bool:

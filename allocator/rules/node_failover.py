@@ -6,9 +6,10 @@ behind those that may be forgotten, and begins new tags above those that may hav
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
-from allocator.rules.failover import Here, gap, reach_of
+from allocator.rules.failover import FLOOR, Here, floor_of, gap, reach_of
 from allocator.schemes.tag import Tag
 
 NODES_SKIPPED = 256
@@ -60,6 +61,17 @@ def skipped(at: int) -> Skipped:
     """
     second = at // 1000 % SECONDS
     return Skipped(NODES_SKIPPED + second, TICKETS_SKIPPED + TICKETS_SKIPPED * second // SECONDS)
+
+
+def beginning(template: Tag, first_value: int, is_alone: bool) -> Tag:
+    """A tag that is made by its first use: above what one of its name may have given that is forgotten.
+
+    One with a low limit begins lower, as its gaps would be smaller, and with half of its range left at least. Of
+    several shards none does: `first_value` may be how far ids went on another.
+    """
+    if is_alone:
+        first_value = min(first_value * floor_of(template) // FLOOR, template.limit // 2)
+    return replace(template, max_value=min(template.limit, max(template.max_value, first_value)))
 
 
 def begin_of_lease(state: Failover, now_ms: int, until_ms: int) -> int:

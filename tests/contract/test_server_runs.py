@@ -18,6 +18,7 @@ from support.servers.administrator import execute, values
 from allocator import (
     Allocator,
     DatabaseUnavailable,
+    FleetGrowing,
     InvalidSetting,
     LeaseLost,
     MaxValueWentBack,
@@ -27,7 +28,7 @@ from allocator import (
 from allocator.database.address import GUARD_RESTARTS
 from allocator.database.sqlite_forks import GATE
 from allocator.database.store import Database
-from allocator.database.verbs import claims, failover, nodes, servers
+from allocator.database.verbs import claims, failover, nodes, servers, tickets
 from allocator.fleet.grow import Growth
 from allocator.rules.failover import Crossing
 from allocator.rules.node_failover import LEASES_SKIPPED_MS, NODES_SKIPPED, SECONDS, TICKETS_SKIPPED, Skipped
@@ -346,6 +347,38 @@ def test_a_tag_that_is_made_by_its_first_use_may_be_one_that_was_forgotten(face,
     assert ids.next_id("said") == 1
 
 
+def test_a_new_tag_with_a_low_limit_has_most_of_its_ids_left_after_a_failover(face, fresh):
+    face(fresh).next_id("before")
+    execute(fresh, MOVED)
+
+    assert 1_000_000 // 512 < face(fresh, limit=1_000_000).next_id("after") < 10_000
+
+
+def test_a_tag_with_a_low_limit_bears_failovers_close_to_it(face, fresh, tag):
+    with Allocator(fresh, limit=100_000) as ids:
+        ids.reserve(tag, 80_000)
+    execute(fresh, FORGET.format(1_000, tag))
+
+    assert 80_000 < face(fresh).next_id(tag) < 90_000
+
+
+def test_of_two_that_write_the_row_of_a_failover_neither_is_lost(fresh, monkeypatch):
+    """A growth raises the beginning of new tags while another process moves the leases."""
+    with closing(Database(fresh)) as database:
+        database.failover()
+        move, later = failover.move, database.failover()._replace(leases_from_ms=7)
+
+        def raced(connection, dialect, before, fresh):
+            monkeypatch.setattr(failover, "move", move)
+            move(connection, dialect, before, later)
+            return move(connection, dialect, before, fresh)
+
+        monkeypatch.setattr(failover, "move", raced)
+        database.begin_above(1000)
+
+        assert database.failover() == later._replace(first_value=1000)
+
+
 def test_what_an_operator_says_was_restored_skips_ids_of_every_kind(face, fresh, tag):
     ids = face(fresh)
     before = (ids.next_id(tag), ids.ticket("invoice"), METEOR.unpack(ids.meteor())["node"])
@@ -411,6 +444,16 @@ def test_a_fleet_that_grows_after_a_restore_skips_what_was_forgotten(shards):
         assert not drawn & {*ids.next_ids("order", 100)}
 
 
+def test_a_ticket_that_is_not_drawn_blames_no_growth_where_there_is_none(shards, monkeypatch):
+    with Allocator(shards=shards(2)) as ids:
+        assert ids.ticket("invoice") == 1
+        monkeypatch.setattr(tickets, "draw", lambda *given: None)
+        with pytest.raises(DatabaseUnavailable, match="drew nothing.*allocator db check") as refused:
+            ids.ticket("invoice")
+
+    assert not isinstance(refused.value, FleetGrowing)
+
+
 # -- each database's own ways
 
 
@@ -438,6 +481,28 @@ def test_an_older_copy_in_the_place_of_a_file_is_noticed(fresh, file, tag):
 
     assert len({*drawn}) == len(drawn)
     assert drawn[-1] - drawn[-200] < 1000
+
+
+@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
+def test_an_older_copy_of_a_shard_gives_no_tickets_until_it_is_trusted(shards):
+    urls = shards(2)
+    path = make_url(urls[0]).database
+    with Allocator(shards=urls) as ids:
+        drawn = [ids.ticket("invoice") for _ in range(4)]
+    shutil.copyfile(path, f"{path}.old")
+    with Allocator(shards=urls) as ids:
+        drawn += [ids.ticket("invoice") for _ in range(4)]
+    Path(f"{path}.old").replace(path)
+    with Allocator(shards=urls) as ids:
+        drawn += [ids.ticket("invoice") for _ in range(4)]
+        assert {one % 2 for one in drawn[-4:]} == {0}
+    with closing(Database(urls[0])) as first, closing(Database(urls[1])) as second:
+        Growth([first, second]).trust(first)
+    with Allocator(shards=urls) as ids:
+        drawn += [ids.ticket("invoice") for _ in range(4)]
+
+    assert len({*drawn}) == len(drawn)
+    assert {one % 2 for one in drawn[-4:]} == {0, 1}
 
 
 @ONLY_SQLITE

@@ -130,16 +130,16 @@ class FailoverVerbs:
     def failover_add(self, connection: Connection, fresh: Failover) -> None:
         connection.perform(lambda view: self._change(view, None, fresh))
 
-    def failover_move(self, connection: Connection, before: Failover, fresh: Failover, skip: Skipped = NOTHING) -> None:
-        connection.perform(lambda view: self._change(view, before, fresh, skip.nodes))
+    def failover_move(self, connection: Connection, before: Failover, fresh: Failover, skip: Skipped = NOTHING) -> bool:
+        return connection.perform(lambda view: self._change(view, before, fresh, skip.nodes))
 
     @staticmethod
-    def _change(view: View, before: Failover | None, fresh: Failover, nodes: int = 0) -> None:
-        if view.lock(FAILOVER, 1) and view.lock(NODE, "last"):
-            now: Failover | None = view.get(FAILOVER, 1)
-            if (now and now.server_run) == (before and before.server_run):
-                view.put(FAILOVER, 1, fresh)
-                view.put(NODE, "last", (view.get(NODE, "last") or 0) + nodes)
+    def _change(view: View, before: Failover | None, fresh: Failover, nodes: int = 0) -> bool:
+        is_ours = view.lock(FAILOVER, 1) and view.lock(NODE, "last") and view.get(FAILOVER, 1) == before
+        if is_ours:
+            view.put(FAILOVER, 1, fresh)
+            view.put(NODE, "last", (view.get(NODE, "last") or 0) + nodes)
+        return is_ours
 
 
 class NodeVerbs:

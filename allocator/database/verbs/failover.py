@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, update
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import counter, failover, segment
+from allocator.database.tables import counter, failover, segment, shard
 from allocator.rules.node_failover import NOTHING, Failover, Skipped
 
 RESTORED = "restored"
@@ -17,20 +17,24 @@ def add(connection: Connection, dialect: Dialect, fresh: Failover) -> None:
     connection.execute(dialect.insert_missing(failover), {"id": 1, **fresh._asdict()})
 
 
-def move(connection: Connection, dialect: Dialect, before: Failover, fresh: Failover, skip: Skipped = NOTHING) -> None:
-    """Write a row over another, and skip numbers; nothing if it is not that one any more.
+def move(connection: Connection, dialect: Dialect, before: Failover, fresh: Failover, skip: Skipped = NOTHING) -> bool:
+    """Write a row over another, and skip numbers; False and nothing if it is not that one any more.
 
     As one: of several processes that see that the database has moved, one alone skips. The time decides how many, so
     that servers that go on from one row skip differently.
     """
     with dialect.transaction(connection):
-        statement = update(failover).where(failover.c.server_run == before.server_run)
-        moved = connection.execute(statement.values(fresh._asdict())).rowcount
+        as_it_was = (failover.c[name] == value for name, value in before._asdict().items())
+        moved = connection.execute(update(failover).where(*as_it_was).values(fresh._asdict())).rowcount
         if moved and skip.nodes:
             dialect.skip_nodes(connection, skip.nodes)
         if moved and skip.tickets:
             connection.execute(update(counter).values(id=counter.c.id + skip.tickets))
             dialect.skip_tickets(connection, skip.tickets)
+        if moved and skip.nodes and dialect.embedded:
+            # A file says nothing else that the tickets of several shards could be held against.
+            connection.execute(update(shard).where(shard.c.shard_step > 1).values(server=RESTORED))
+    return bool(moved)
 
 
 def end_run(connection: Connection, dialect: Dialect) -> None:

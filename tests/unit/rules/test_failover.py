@@ -24,6 +24,7 @@ from allocator.rules.node_failover import (
     TICKETS_SKIPPED,
     Failover,
     begin_of_lease,
+    beginning,
     moved,
     skipped,
 )
@@ -156,7 +157,7 @@ def test_a_durable_server_of_a_cluster_is_the_same_after_a_restart():
 
     assert not both.same
     assert both.run == "A,B"
-    assert of_cluster(both.run, "A", since=200) == Here("A,B", "A", "B,A", same=True)
+    assert of_cluster(both.run, "A", since=200) == Here("A,B", "A", "A,B", same=True)
     assert not of_cluster("A-100,B", "A", since=200).same
     assert not of_cluster("A,B", "A-200", since=200).same
 
@@ -175,6 +176,10 @@ def test_a_cluster_keeps_the_newest_runs():
         run = of_cluster(run, f"{number}-100").run
 
     assert run.split(",") == [f"{number}-100" for number in range(12, 20)]
+
+
+def test_a_row_is_not_written_for_servers_of_a_cluster_that_take_turns():
+    assert of_cluster("A-100,B-100", "A-100").run == "A-100,B-100"
 
 
 def test_a_server_alone_forgets_the_others():
@@ -234,6 +239,28 @@ def test_another_server_sets_leases_off_and_the_beginning_of_new_tags():
     assert first == Failover("run2", FLOOR + 20, 5 + LEASES_SKIPPED_MS, LEASES_SKIPPED_MS)
     assert second.first_value == first.first_value + FLOOR + FLOOR // 2
     assert second.leases_from_ms == PERIOD_MS // 2 + 2 * LEASES_SKIPPED_MS
+
+
+@pytest.mark.parametrize(
+    ("begins", "settings"),
+    [
+        (3 * FLOOR, {}),
+        (30 * FLOOR, {"max_step": 10 * FLOOR // 4}),
+        (3 * 64, {"limit": 1 << 15, "max_step": 1}),
+        (3 * 400, {"limit": 1 << 15, "max_step": 100}),
+        (1 << 14, {"limit": 1 << 15, "max_step": 10_000}),
+        (1 << 29, {"limit": 1 << 30, "max_value": 1 << 29}),
+    ],
+)
+def test_a_new_tag_begins_above_what_one_of_its_name_may_have_given(begins, settings):
+    assert beginning(Tag("order", **settings), 3 * FLOOR, is_alone=True).max_value == begins
+
+
+def test_a_new_tag_of_several_shards_begins_above_what_another_may_have_given():
+    """`first_value` may be an operator's word, of which nothing is left out."""
+    low = Tag("order", limit=1 << 15)
+    assert beginning(low, 1000, is_alone=False).max_value == 1000
+    assert beginning(low, FLOOR, is_alone=False).max_value == low.limit
 
 
 def test_a_lease_begins_behind_every_one_that_may_be_forgotten():
