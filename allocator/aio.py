@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
 from time import monotonic
@@ -211,6 +212,19 @@ class AsyncAllocator(Uncopyable):
     def tags(self) -> AsyncTags:
         """Administration: create, list, get and set tags."""
         return AsyncTags(self._allocator.tags, self._on_thread)
+
+    async def ping(self) -> None:
+        """As `Allocator.ping`."""
+        ids = self._allocator
+        await wait_for_async(ids._start_ping, ids._background, ids._terms.timeout, ids._overdue)
+
+    async def create_tables(self) -> None:
+        """As `Allocator.create_tables`."""
+        await asyncio.to_thread(self._allocator.create_tables)
+
+    def use(self, other: Allocator | AsyncAllocator) -> AbstractContextManager[None]:
+        """As `Allocator.use`; not awaited."""
+        return self._allocator.use(other._allocator if isinstance(other, AsyncAllocator) else other)
 
     async def close(self) -> None:
         """As `Allocator.close`, unless the allocator is shared."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic
 from types import TracebackType
@@ -223,6 +224,45 @@ class Allocator(Uncopyable):
         """Administration: create, list, get and set tags."""
         tags: Tags = self._backend.tags(self._template)
         return tags
+
+    def ping(self) -> None:
+        """Ask the database whether ids can be drawn, and draw none: for readiness, or before the first request.
+
+        One round trip. Of several shards one that answers is enough. Errors as of `next_id`.
+        """
+        wait_for(self._start_ping, self._background, self._terms.timeout, self._overdue)
+
+    def _start_ping(self) -> Future[None]:
+        return self._background.submit(self._backend.ping)
+
+    def create_tables(self) -> None:
+        """Create the tables or bring them up to date, as `allocator db upgrade` does: for tests and small set-ups.
+
+        Blocks for as long as that takes. Raises `InvalidSetting` for a service, and errors as of `next_id`.
+        """
+        self._backend.create_tables()
+
+    @contextmanager
+    def use(self, other: Allocator) -> Iterator[None]:
+        """Take ids, tickets and tags from where `other` has them until the block ends: for the tests of an application.
+
+            with ids.use(MemoryAllocator()):
+                session.add(Order())        # its default is ids.sequence("order"), and its id is 1
+
+        Sequences that somebody holds, as the defaults of columns, follow. Afterwards all go on where they were, but for
+        the piece of a segment that was being served. No other thread may draw while the block begins or ends.
+        """
+        before = self._backend
+        cores = self._change(other._backend, {})
+        try:
+            yield
+        finally:
+            self._change(before, cores)
+
+    def _change(self, backend: Backend, cores: Mapping[Supply, Any]) -> dict[Supply, Any]:
+        self._backend = backend
+        self._batching.change(backend)
+        return {supply: supply._change(backend, cores.get(supply)) for supply in self._supplies()}
 
     def close(self) -> None:
         """Give up what is in memory and every connection. Further calls raise `AllocatorClosed`."""

@@ -42,6 +42,9 @@ class Database(Numbers):
         self.shard_hosts = shard_hosts
         self._lanes: dict[str, Lane] = {}
 
+    def ping(self) -> None:
+        self.start()
+
     def open_segment(self, template: Tag, create: bool) -> Tag:
         """The row of a tag, made from `template` if it is missing and may be made."""
         start = None if self._schema_seen else self.start(template.name)

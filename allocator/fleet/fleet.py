@@ -30,6 +30,7 @@ OF_ONE_DATABASE = (
     "claim_segments",
     "register_node",
     "lease_worker",
+    "ping",
 )
 """The verbs of a database that was given alone: it answers them itself, also where it is one shard of several."""
 
@@ -145,6 +146,13 @@ class Fleet:
         refusals.clear()
 
     # -- the databases
+
+    def ping(self) -> None:
+        self._on_a_shard(lambda shard: self._shards.take(shard, shard.look()), self._end(), TAG_FAULTS)
+
+    def create_tables(self) -> None:
+        for database in self.databases():
+            database.upgrade_schema()
 
     def tags(self, template: Tag) -> Tags:
         return Tags(self.serving, template)

@@ -48,6 +48,12 @@ class Backend(Protocol):
     def tags(self, template: Tag) -> Any:
         """The `Tags` of `allocator.fleet.tags`: their administration."""
 
+    def ping(self) -> None:
+        """Raise what a claim would raise now, as far as one round trip tells."""
+
+    def create_tables(self) -> None:
+        """Bring the schema up to date."""
+
     def troubles(self) -> Sequence[AllocatorError | None]:
         """Of each shard, why it is left alone, if it is; nothing where there are none."""
 

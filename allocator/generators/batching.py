@@ -34,8 +34,11 @@ class Batching:
     """Gathers the claims of all tags of an allocator."""
 
     def __init__(self, backend: Backend, background: Background) -> None:
-        self._backend = backend
         self._background = background
+        self.change(backend)
+
+    def change(self, backend: Backend) -> None:
+        self._backend = backend
         self.renew()
 
     def renew(self) -> None:

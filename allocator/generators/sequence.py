@@ -273,6 +273,11 @@ class Sequence(Supply):
         self._sequences.serving.pop(self.tag, None)
         super()._retire()
 
+    def _change(self, backend: Backend, core: Any = None) -> Any:
+        self._sequences.serving.pop(self.tag, None)
+        self._opened = False
+        return super()._change(backend, core)
+
     def _renew(self) -> None:
         """In a forked child: only the watermark is still true."""
         seen = self._core.seen

@@ -334,6 +334,15 @@ class Supply(Uncopyable):
         if not ended.done():
             ended.set_result(AllocatorClosed())
 
+    def _change(self, backend: Backend, core: Any = None) -> Any:
+        """Serve from another backend, by this core or a new one. Returns the one before, which has what was in memory
+        but for the piece that was being served."""
+        with self._lock:
+            before, self._backend = self._core, backend
+            self._core = core or self._new_core()
+            self._reset()
+        return before
+
     def _renew(self) -> None:
         """In a forked child: what is in memory is the parent's."""
         self._spoilt = self._spoilt or (forks.unseen and self._serves)

@@ -96,6 +96,12 @@ class Service:
     def troubles(self) -> list[AllocatorError | None]:
         return []  # an error of the service says itself what is wrong
 
+    def ping(self) -> None:
+        self.servers.ask("GET", "/readyz", read=lambda answer: str(answer["status"]))
+
+    def create_tables(self) -> None:
+        raise InvalidSetting("the tables are made where the service has its database: allocator db upgrade")
+
     # -- ids
 
     def open_segment(self, template: Tag, create: bool) -> Tag:

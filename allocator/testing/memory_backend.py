@@ -104,6 +104,13 @@ class MemoryBackend:
         with self._table():
             return Lease(0, "memory", claim.now, claim.until)
 
+    def ping(self) -> None:
+        with self._table():
+            pass
+
+    def create_tables(self) -> None:
+        """There are none."""
+
     def troubles(self) -> list[AllocatorError | None]:
         return []
 

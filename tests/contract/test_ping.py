@@ -1,0 +1,68 @@
+"""`ping` and `create_tables`: before the first request, on every database, a service, and both faces."""
+
+from __future__ import annotations
+
+import pytest
+from support.servers.administrator import execute
+
+from allocator import Allocator, DatabaseUnavailable, InvalidSetting, SchemaDamaged, SchemaOutOfDate
+from allocator.testing import MemoryAllocator
+
+
+def test_a_ping_draws_nothing(face, place, tag):
+    ids = face(place)
+    ids.ping()
+    ids.ping()
+
+    assert ids.next_id(tag) == 1
+
+
+def test_tables_are_made_and_made_again(face, empty):
+    ids = face(empty)
+    ids.create_tables()
+    ids.create_tables()
+    ids.ping()
+
+    assert ids.next_id("order") == 1
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)  # SQLite makes its own
+def test_a_ping_says_that_the_tables_are_missing(face, empty):
+    with pytest.raises(SchemaOutOfDate, match="allocator db upgrade"):
+        face(empty).ping()
+
+
+def test_a_ping_says_that_the_database_is_damaged(face, fresh):
+    execute(fresh, "DROP TABLE allocator_segment")
+    with pytest.raises(SchemaDamaged, match="allocator_segment.*allocator db check"):
+        face(fresh).ping()
+
+
+def test_a_ping_of_several_shards_is_answered_by_one(shards):
+    urls = shards(2)
+    with Allocator(shards=urls) as ids:
+        ids.ping()
+        execute(urls[0], "DROP TABLE allocator_shard")
+        ids.ping()
+        execute(urls[1], "DROP TABLE allocator_shard")
+        with pytest.raises(SchemaDamaged):
+            ids.ping()
+
+
+@pytest.mark.parametrize("address", ["postgresql+psycopg://127.0.0.1:9/none", "http://127.0.0.1:9"])
+def test_a_ping_of_nobody(face, address):
+    with pytest.raises(DatabaseUnavailable):
+        face(address, timeout=0.5).ping()
+
+
+def test_a_service_makes_no_tables(face):
+    with pytest.raises(InvalidSetting, match="where the service has its database"):
+        face("http://127.0.0.1:9").create_tables()
+
+
+def test_in_memory_there_is_nothing_to_make():
+    with MemoryAllocator() as ids:
+        ids.create_tables()
+        ids.ping()
+        with ids.go_away(), pytest.raises(DatabaseUnavailable):
+            ids.ping()
