@@ -8,7 +8,7 @@ import click
 
 from allocator.cli.output import Command, json_option, wants_json
 
-from .program import SUITES, bench, into_readme, tell
+from .program import SUITES, bench, into_page, tell
 
 
 @click.command("benchmarks", cls=Command)
@@ -24,7 +24,7 @@ from .program import SUITES, bench, into_readme, tell
     show_default=True,
     help="Where the table, the JSON and the plots are written.",
 )
-@click.option("--readme", is_flag=True, help="Put the table into README.md, and the plots into docs/figures.")
+@click.option("--publish", is_flag=True, help="Put the table into docs/speed.md, and the plots into docs/figures.")
 @json_option
 def main(
     suites: tuple[str, ...],
@@ -32,7 +32,7 @@ def main(
     quick: bool,
     servers: bool,
     folder: Path,
-    readme: bool,
+    publish: bool,
 ) -> None:
     """How fast the ids come, beside what people would take instead.
 
@@ -50,8 +50,8 @@ def main(
     words = " ".join(["make bench", *suites, *(["--quick"] if quick else [])])
     found, files = bench(suites, urls, quick=quick, servers=servers, folder=folder, command=words)
     tell(found, files, wants_json())
-    if readme:
-        into_readme(found, Path("README.md"))
+    if publish:
+        into_page(found, Path("docs/speed.md"))
         for file in files:
             if file.suffix == ".svg":
                 (Path("docs/figures") / file.name).write_text(file.read_text())

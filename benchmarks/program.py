@@ -18,7 +18,7 @@ from .rounds import Race, Stop, run, steps
 SUITES = ("call", "claim", "latency", "http", "insert", "start")
 ROUNDS = {"call": (150, 25), "claim": (15, 6), "latency": (9, 5), "http": (5, 3), "start": (11, 5), "insert": (9, 3)}
 """In full, and quick."""
-README = ("<!-- bench -->\n", "<!-- /bench -->\n")
+MARKS = ("<!-- bench -->\n", "<!-- /bench -->\n")
 
 
 class Bench:
@@ -113,9 +113,9 @@ def tell(found: Found, files: Sequence[Path], as_json: bool = False) -> None:
         click.echo("no plots: Matplotlib is not installed")
 
 
-def into_readme(found: Found, path: Path) -> None:
+def into_page(found: Found, path: Path) -> None:
     """Put the table of figures where it was."""
-    begin, end = README
+    begin, end = MARKS
     words = path.read_text()
     head, _, rest = words.partition(begin)
     _, mark, tail = rest.partition(end)

@@ -143,7 +143,7 @@ def write(found: Found, folder: Path) -> list[Path]:
 
 
 def markdown(found: Found) -> str:
-    """The table of figures for README."""
+    """The table of figures for the page about speed."""
     head, *rows = verdict_rows(found.verdicts)
     lines = ["| " + " | ".join(head) + " |", "|---|---:|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]

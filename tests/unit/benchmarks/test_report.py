@@ -118,12 +118,12 @@ def test_the_json_has_every_candidate_and_figure(tmp_path):
     assert [(one["what"], one["held"]) for one in told["figures"]] == [("sequence.next_id()", False)]
 
 
-def test_readme_gets_the_table_between_its_marks(tmp_path):
-    readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter\n")
-    program.into_readme(found_with(), readme)
+def test_the_page_gets_the_table_between_its_marks(tmp_path):
+    page = tmp_path / "speed.md"
+    page.write_text("before\n<!-- bench -->\nold\n<!-- /bench -->\nafter\n")
+    program.into_page(found_with(), page)
 
-    told = readme.read_text()
+    told = page.read_text()
     assert told.startswith("before\n<!-- bench -->\n| figure |")
     assert "| missed |" in told
     assert told.endswith("<!-- /bench -->\nafter\n")
