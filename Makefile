@@ -13,7 +13,7 @@ PORT ?= 8000
 # Tests wait more than they compute: one more than the cores of a small machine.
 WORKERS ?= 3
 
-.PHONY: help run test soak simulate mutants chaos failover cluster matrix bench capacity screenshots lint format clean
+.PHONY: help run test soak simulate mutants chaos failover cluster matrix bench capacity screenshots docs lint format clean
 
 help:  ## these lines
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -65,6 +65,10 @@ capacity: $(READY)  ## what the database would see of ten thousand processes: a 
 screenshots: $(READY)  ## the pictures of docs/console.md, of a service with traffic; needs Chromium, and Pillow to keep them small
 	PYTHONPATH=tests $(BIN)/python -m screenshots
 
+docs: $(READY)  ## the documentation as a site; it is site/index.html
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -75,7 +79,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .venv-matrix reports dist
+	rm -rf $(VENV) .venv-matrix reports dist site
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

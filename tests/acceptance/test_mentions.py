@@ -58,6 +58,14 @@ def test_every_page_is_linked_from_the_index_or_the_readme():
     assert set((ROOT / "docs").glob("*.md")) - linked(README, INDEX) == set()
 
 
+def test_every_page_is_in_the_navigation_of_the_site():
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("nav:")[2]
+
+    assert sorted(re.findall(r"(\S+\.md)$", navigation, re.MULTILINE)) == sorted(
+        page.name for page in (ROOT / "docs").glob("*.md")
+    )
+
+
 def test_every_example_is_linked_from_some_page():
     found = linked(*pages())
 
