@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, Type
 
 from allocator.aio_tags import AsyncTags
 from allocator.errors import InvalidSetting, Uncopyable
-from allocator.generators.column_default import of_a_row
+from allocator.generators.column_default import default_signature
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Supply
 from allocator.rules.failover import FailoverGap
@@ -62,7 +62,7 @@ class AsyncSequence(Uncopyable):
     @property
     def __func__(self) -> Callable[[object], int]:
         """As of `Sequence`."""
-        return of_a_row
+        return default_signature()
 
     def _next_in(self, connection: Any, column: Any) -> int:
         if not connection.dialect.is_async:

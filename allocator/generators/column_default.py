@@ -1,21 +1,67 @@
-"""What SQLAlchemy passes to the default of a column, looked at without importing it.
+"""A sequence as the default of a column of SQLAlchemy, which is imported only once it asks for one.
 
 A default is called with the context of its statement, once for each row; but only once for all rows of an INSERT from a
-SELECT or of an UPDATE, which therefore are refused.
+SELECT or of an UPDATE, which therefore are refused. A column whose ids the database generates too is refused as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from allocator.errors import InvalidDatabase, InvalidSetting
 
+NEXT_VALUE = re.compile(r"next[ _]?(sequence )?val", re.IGNORECASE)
+"""In the text of a server default that draws from a sequence of the database."""
+
 
 def of_a_row(context: object) -> int:
     """The signature of a default that wants its context; never called."""
     raise NotImplementedError
+
+
+def default_signature() -> Callable[[object], int]:
+    """`of_a_row`, for SQLAlchemy, which asks for it while it makes a default of a sequence."""
+    watch_columns()
+    return of_a_row
+
+
+@cache
+def watch_columns() -> None:
+    from sqlalchemy import Column, event
+
+    event.listen(Column, "after_parent_attach", check_only_generator)
+
+
+def check_only_generator(column: Any, _: object) -> None:
+    """Raise `InvalidSetting` where the database generates ids for a column whose default is ours.
+
+    "auto" becomes False: SQLAlchemy takes it for False beside a default, but a migration that Alembic writes has no
+    default, and would make a SERIAL or AUTO_INCREMENT column.
+    """
+    default: Any = getattr(column.default, "arg", None)
+    if getattr(default, "__func__", None) is not of_a_row:
+        return
+    if column.autoincrement == "auto":
+        column.autoincrement = False
+    if found := own_generator(column):
+        raise InvalidSetting(
+            f"{column} has two generators, which would give the same ids: tag {default.tag!r} and {found}; write "
+            "autoincrement=False, and no Identity() or server_default"
+        )
+
+
+def own_generator(column: Any) -> str | None:
+    """What makes the database generate the values of a column, as the user wrote it."""
+    if column.autoincrement:
+        return f"autoincrement={column.autoincrement!r}"
+    if column.identity is not None:
+        return "Identity()"
+    told = str(getattr(column.server_default, "arg", ""))
+    return f"server_default={told}" if NEXT_VALUE.search(told) else None
 
 
 def check_each_row(context: Any, name: str) -> None:

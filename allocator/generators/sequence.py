@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.column_default import check_each_row, check_not_held, of_a_row
+from allocator.generators.column_default import check_each_row, check_not_held, default_signature
 from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
@@ -88,7 +88,7 @@ class Sequence(Supply):
     @property
     def __func__(self) -> Callable[[object], int]:
         """Where SQLAlchemy looks for how many arguments a default takes: it would not pass its context otherwise."""
-        return of_a_row
+        return default_signature()
 
     def _next_in(self, connection: Any, column: Any) -> int:
         """The next id, for a row that is written to a column by this connection, both of SQLAlchemy's."""

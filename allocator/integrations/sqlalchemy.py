@@ -6,8 +6,8 @@
         __tablename__ = "order"
         id: Mapped[key]
 
-`mapped_column(BigInteger, primary_key=True, default=ids.sequence("order"))` needs nothing of this. Two listeners are
-added when this is imported. One gives the default of a column its tag when the column comes to its table. The other
+A column with `default=ids.sequence("order"), autoincrement=False` needs nothing of this. Two listeners are added when
+this is imported. One gives the default of a column its tag when the column comes to its table. The other
 gives objects their keys before a flush: SQLAlchemy asks the database for keys that it does not know by then, though it
 will get them out of the default.
 """
@@ -22,11 +22,14 @@ from sqlalchemy.orm.attributes import set_committed_value
 
 from allocator.aio import AsyncAllocator, AsyncSequence
 from allocator.errors import InvalidTag
+from allocator.generators.column_default import check_only_generator, watch_columns
 from allocator.generators.sequence import Sequence
 from allocator.schemes.checks import check_tag
 from allocator.sync import Allocator
 
 Ids = Allocator | AsyncAllocator
+
+watch_columns()  # before a table is made: SQLAlchemy takes no new listener while it calls those of a column
 
 
 class FromTable:
@@ -71,6 +74,7 @@ def set_tag_from_table(column: Column[Any], table: Table) -> None:
     column.default = None
     if not column.foreign_keys:
         ColumnDefault(default.sequence(table))._set_parent_with_dispatch(column)
+        check_only_generator(column, table)
 
 
 @event.listens_for(Mapper, "after_mapper_constructed")

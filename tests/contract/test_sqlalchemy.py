@@ -7,6 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy
+from alembic.autogenerate import render_python_code
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.operations.ops import CreateTableOp, UpgradeOps
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -22,9 +27,10 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    text,
     update,
 )
-from sqlalchemy.exc import IntegrityError, StatementError
+from sqlalchemy.exc import IntegrityError, OperationalError, StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
 
@@ -158,6 +164,37 @@ def test_many_threads_insert_at_once(engine, ids):
         thread.join()
 
     assert keys(engine, table) == list(range(1, 61))
+
+
+# -- a table that a migration made
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql"], indirect=True)
+@pytest.mark.parametrize("ours", [True, False], ids=["ours", "control"])
+def test_plain_sql_takes_no_id_of_the_tag(engine, ids, ours):
+    """The database would count from 1 too, by a generator that Alembic writes for a key without a default."""
+    default = ids.sequence("plain") if ours else (lambda: ids.next_id("plain"))
+    name = Column("name", String(20))
+    table = Table("plain", MetaData(), Column("id", BigInteger, primary_key=True, default=default), name)
+    code = render_python_code(UpgradeOps([CreateTableOp.from_table(table)]))
+    with engine.begin() as connection:
+        operations = Operations(MigrationContext.configure(connection))
+        exec("\n".join(line.strip() for line in code.splitlines()), {"op": operations, "sa": sqlalchemy})
+
+    def write_plainly() -> None:
+        with engine.begin() as connection:
+            connection.execute(text("INSERT INTO plain (name) VALUES ('x')"))
+
+    if ours:
+        with pytest.raises((IntegrityError, OperationalError)):
+            write_plainly()
+        with engine.begin() as connection:
+            connection.execute(insert(table), ROWS)
+        assert keys(engine, table) == [1, 2, 3]
+    else:
+        write_plainly()
+        with engine.begin() as connection, pytest.raises(IntegrityError):
+            connection.execute(insert(table), ROWS)
 
 
 # -- an INSERT from a SELECT

@@ -1,0 +1,140 @@
+"""A column with our default has no other generator: not in its table, and not in the migration that Alembic writes."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import render_python_code
+from alembic.migration import MigrationContext
+from alembic.operations import Operations, ops
+from sqlalchemy import BigInteger, Column, Identity, Integer, MetaData, Table
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.schema import CreateTable
+
+from allocator import Allocator, AsyncAllocator, InvalidSetting
+from allocator.integrations.sqlalchemy import FromTable
+
+ROOT = Path(__file__).parents[3]
+DIALECTS = ["postgresql", "mysql", "sqlite"]
+GENERATORS = ("SERIAL", "AUTO_INCREMENT", "IDENTITY")
+DEFAULTS: dict[str, Any] = {"blocking": Allocator("sqlite://"), "awaited": AsyncAllocator("sqlite://")}
+OWN: dict[str, dict[str, Any]] = {
+    "autoincrement=True": {"autoincrement": True},
+    "autoincrement='ignore_fk'": {"autoincrement": "ignore_fk"},
+    "Identity()": {"server_default": Identity()},
+    "server_default=<next sequence value: orders_id_seq>": {
+        "server_default": sa.Sequence("orders_id_seq").next_value()
+    },
+    "server_default=nextval('orders_id_seq')": {"server_default": sa.text("nextval('orders_id_seq')")},
+}
+
+
+@pytest.fixture(params=DEFAULTS.values(), ids=DEFAULTS)
+def ids(request):
+    return request.param
+
+
+def migration(table: Table, dialect: str) -> str:
+    """The statements of the migration that autogenerate writes for a new table."""
+    code = render_python_code(ops.UpgradeOps([ops.CreateTableOp.from_table(table)]))
+    told = StringIO()
+    context = MigrationContext.configure(dialect_name=dialect, opts={"as_sql": True, "output_buffer": told})
+    body = "\n".join(line.strip() for line in code.splitlines())
+    exec(body, {"op": Operations(context), "sa": sa})
+    return told.getvalue()
+
+
+def generators(statements: str) -> list[str]:
+    return [word for word in GENERATORS if word in statements]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("kind", [BigInteger, Integer])
+def test_a_migration_makes_no_second_generator(ids, dialect, kind):
+    """Alembic leaves our default out of it, and the key of integers alone would get one by `autoincrement="auto"`."""
+    table = Table("orders", MetaData(), Column("id", kind, primary_key=True, default=ids.sequence("orders")))
+
+    assert generators(migration(table, dialect)) == []
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql"])
+def test_control_any_other_default_gets_a_second_generator_from_its_migration(dialect):
+    table = Table("orders", MetaData(), Column("id", BigInteger, primary_key=True, default=lambda: 7))
+
+    assert generators(str(CreateTable(table))) == []
+    assert generators(migration(table, dialect)) != []
+
+
+def test_a_mapped_class_and_a_mixin_have_no_second_generator_either(ids):
+    class Base(DeclarativeBase):
+        pass
+
+    class Keyed:
+        id: Mapped[int] = mapped_column(BigInteger, primary_key=True, default=ids.sequence("order"))
+
+    class Order(Keyed, Base):
+        __tablename__ = "orders"
+
+    assert generators(migration(Order.__table__, "postgresql")) == []
+
+
+@pytest.mark.parametrize(("found", "options"), OWN.items(), ids=OWN)
+def test_a_generator_of_its_own_is_refused_when_the_table_is_made(ids, found, options):
+    with pytest.raises(InvalidSetting) as refused:
+        Table("orders", MetaData(), Column("id", Integer, primary_key=True, default=ids.sequence("order"), **options))
+
+    assert str(refused.value) == (
+        f"orders.id has two generators, which would give the same ids: tag 'order' and {found}; write "
+        "autoincrement=False, and no Identity() or server_default"
+    )
+
+
+def test_a_generator_of_its_own_is_refused_when_the_class_is_mapped(ids):
+    class Base(DeclarativeBase):
+        pass
+
+    with pytest.raises(InvalidSetting, match=r"orders.id has two generators.*Identity\(\)"):
+
+        class Order(Base):
+            __tablename__ = "orders"
+            id: Mapped[int] = mapped_column(Identity(), primary_key=True, default=ids.sequence("order"))
+
+
+def test_a_column_that_is_no_key_may_have_a_plain_server_default(ids):
+    column = Column("version", BigInteger, default=ids.sequence("version"), server_default="0")
+    Table("versioned", MetaData(), Column("id", Integer, primary_key=True), column)
+
+    assert column.server_default.arg == "0"
+
+
+def test_a_tag_out_of_the_tables_name_is_no_exception(ids):
+    with pytest.raises(InvalidSetting, match=r"orders.id has two generators.* tag 'orders' and Identity\(\)"):
+        Table("orders", MetaData(), Column("id", Integer, Identity(), primary_key=True, default=FromTable(ids)))
+
+
+def test_every_recipe_has_one_generator():
+    pages = [
+        ROOT / "README.md",
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("examples/*/*.py"),
+        *ROOT.glob("allocator/**/*.py"),
+    ]
+    lines = [line for page in pages for line in page.read_text().splitlines()]
+    recipes = [line for line in lines if re.search(r"primary_key=True.*default=(ids|FromTable)", line)]
+
+    assert len(recipes) >= 4
+    assert [line for line in recipes if "autoincrement=False" not in line] == []
+    assert [line for line in lines if re.search(r"default=lambda.*next_id", line)] == []
+
+
+def test_the_generators_of_other_columns_are_left_alone(ids):
+    Table("orders", MetaData(), Column("id", Integer, primary_key=True, default=ids.sequence("order")))
+    table = Table("plain", MetaData(), Column("id", Integer, primary_key=True))
+
+    assert table.c.id.autoincrement == "auto"
+    assert generators(migration(table, "postgresql")) == ["SERIAL"]
