@@ -1,17 +1,20 @@
 """For an application that runs Alembic itself on the database in which the allocator's tables are.
 
-Kept apart, brought up to date by `allocator db upgrade`: in `env.py`
+Kept apart, brought up to date by `allocator db upgrade`: autogenerate leaves them alone. From Alembic 1.18 on this
+module is the plugin that has it do so; an older one needs in `env.py`
 
     context.configure(..., include_name=include_name())
 
-so that autogenerate leaves them alone. In the application's own history: `target_metadata = [Base.metadata, metadata]`,
+In the application's own history: `target_metadata = [Base.metadata, metadata]`,
 or the allocator's revisions as a branch of it, out of the folder `versions()`, with `check_downgrade()` before
 `context.run_migrations()`. One way alone for a database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 from allocator.database.downgrade import check_downgrade
@@ -45,6 +48,40 @@ def include_object(own: ObjectHook | None = None) -> ObjectHook:
         return not is_ours(name, kind) and (own is None or own(item, name, kind, reflected, other))
 
     return included
+
+
+def setup(plugin: Any) -> None:
+    """Register the plugin. Alembic calls this when it is imported.
+
+    `autogenerate_plugins=["alembic.autogenerate.*", "~alembic.autogenerate.allocator"]` turns it off.
+    """
+    from alembic.util import DispatchPriority
+
+    plugin.add_autogenerate_comparator(leave_ours_alone, "schema", "allocator", priority=DispatchPriority.FIRST)
+
+
+def leave_ours_alone(context: Any, *_: object) -> Any:
+    """Hide from autogenerate the allocator's tables that the application's metadata does not name."""
+    from alembic.util import PriorityDispatchResult
+
+    named = {table.name for table in context.sorted_tables}
+    own = context.run_name_filters
+
+    def included(name: str | None, kind: Any, parents: Any) -> bool:
+        return (name in named or not is_ours(name, kind)) and own(name, kind, parents)
+
+    context.run_name_filters = included
+    return PriorityDispatchResult.CONTINUE
+
+
+class Plugin(ModuleType):
+    """Alembic 1.18.0 to 1.20.0 iterate over what the entry point names; later versions want the module itself."""
+
+    def __iter__(self) -> Iterator[ModuleType]:
+        yield self
+
+
+sys.modules[__name__].__class__ = Plugin
 
 
 def versions() -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from alembic import command
@@ -24,6 +27,8 @@ from allocator.database.tables import REVISIONS, VERSION_TABLE
 from allocator.integrations import alembic as hooks
 
 TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+PLUGINS = pytest.mark.skipif(find_spec("alembic.runtime.plugins") is None, reason="Alembic has plugins from 1.18 on")
 
 ENV = """
 from alembic import context
@@ -44,8 +49,9 @@ finally:
 """
 ALONE = "target_metadata=metadata"
 TOGETHER = "target_metadata=[metadata, allocator_metadata]"
-BY_NAME = f"{ALONE}, include_name=include_name()"
-BY_OBJECT = f"{ALONE}, include_object=include_object()"
+WITHOUT = f"{ALONE}, autogenerate_plugins=['alembic.autogenerate.*', '~alembic.autogenerate.allocator']"
+BY_NAME = f"{WITHOUT}, include_name=include_name()"
+BY_OBJECT = f"{WITHOUT}, include_object=include_object()"
 
 
 def host(folder: Path, url: str, options: str, *also: str) -> Config:
@@ -78,7 +84,7 @@ def table_names(url: str) -> set[str]:
 
 
 @TWO
-@pytest.mark.parametrize("options", [BY_NAME, BY_OBJECT])
+@pytest.mark.parametrize("options", [pytest.param(ALONE, marks=PLUGINS), BY_NAME, BY_OBJECT])
 def test_autogenerate_leaves_our_tables_alone(fresh, tmp_path, options):
     written = operations(host(tmp_path / "host", fresh, options))
 
@@ -87,14 +93,41 @@ def test_autogenerate_leaves_our_tables_alone(fresh, tmp_path, options):
 
 
 @TWO
-def test_control_without_the_hook_it_drops_them(fresh, tmp_path):
-    written = operations(host(tmp_path / "host", fresh, ALONE))
+def test_control_without_the_plugin_and_the_hooks_it_drops_them(fresh, tmp_path):
+    written = operations(host(tmp_path / "host", fresh, WITHOUT))
 
     assert "drop_table('allocator_segment')" in written
     assert f"drop_table('{VERSION_TABLE}')" in written
 
 
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@SQLITE
+@PLUGINS
+def test_the_plugin_compares_what_the_host_names_itself(fresh):
+    """Its own table may begin as ours do; ours that it names are in its history."""
+    engine = create_engine(fresh)
+    metadata = MetaData()
+    Table("allocator_of_seats", metadata, Column("id", BigInteger, primary_key=True))
+    metadata.create_all(engine)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        hooks.metadata.tables["allocator_segment"].to_metadata(metadata).append_column(Column("note", String))
+        ((what, _, table, column),) = compare_metadata(MigrationContext.configure(connection), metadata)
+
+        assert (what, table, column.name) == ("add_column", "allocator_segment", "note")
+    engine.dispose()
+
+
+def test_the_plugin_is_a_module_as_alembic_wants_it_now_and_did_at_first():
+    """1.18.0 to 1.20.0 iterate over what the entry point gives: a plain module would end every command of Alembic."""
+    (found,) = entry_points(group="alembic.plugins", name="alembic.autogenerate.allocator")
+    module = found.load()
+
+    assert module is hooks
+    assert isinstance(module, ModuleType)
+    assert list(module) == [module]
+
+
+@SQLITE
 def test_the_hooks_go_together_with_the_hosts_own(fresh):
     engine = create_engine(fresh)
     metadata = MetaData()
