@@ -30,7 +30,10 @@ NO_WAL_BEFORE = refused(
     "pg_current_wal_lsn", "pg_lsn", "Function pg_current_wal_lsn() is currently not supported for Aurora", "0A000"
 )
 NO_CONTROL = refused(
-    "pg_control_system", "TABLE (system_identifier bigint)", "permission denied for function pg_control_system", "42501"
+    "pg_control_system",
+    "TABLE (pg_control_version integer, system_identifier bigint)",
+    "permission denied for function pg_control_system",
+    "42501",
 )
 NO_START = refused(
     "pg_postmaster_start_time", "timestamptz", "permission denied for function pg_postmaster_start_time", "42501"
