@@ -9,7 +9,7 @@ from math import ceil
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Insert, Table, Update, text
+from sqlalchemy import URL, Connection, Engine, Insert, Table, Update, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from allocator.database.dialect import FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
@@ -25,7 +25,7 @@ from allocator.database.postgresql_identity import (
     rung_of,
     sqlstate,
 )
-from allocator.database.tables import segment
+from allocator.database.tables import node, segment, ticket
 from allocator.database.verbs.claims import CLAIMABLE, RAISED, batch_statement, claiming
 from allocator.database.verbs.tickets import COUNT, FENCE
 from allocator.errors import (
@@ -50,6 +50,20 @@ REPLACE = (
     f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} "
     "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
 )
+DRAW_NODES = text(
+    "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
+)
+TICKETS = "pg_get_serial_sequence('allocator_ticket', 'id')"
+MAY_SET_TICKETS = text(f"SELECT has_sequence_privilege({TICKETS}, 'UPDATE')")
+SET_TICKETS = text(f"SELECT setval({TICKETS}, greatest(:end, CAST(:n AS BIGINT) + nextval({TICKETS})))")
+DRAW_TICKET = text(
+    "INSERT INTO allocator_ticket (type) VALUES (:type) ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
+)
+KEEP_TICKET = text("INSERT INTO allocator_ticket (type, id) VALUES (:type, :last) ON CONFLICT DO NOTHING")
+BURN_TICKETS = text(
+    "INSERT INTO allocator_ticket (type) SELECT :type FROM generate_series(1, :n) ON CONFLICT DO NOTHING"
+)
+"""Every row that is not inserted has drawn a number: unlike nextval(), that takes no right on the sequence."""
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The advisory lock of schema changes: the letters "allocato" as a 64-bit key."""
 
@@ -180,15 +194,21 @@ class PostgreSQL(Dialect):
         return connection.execute(batch_statement(CLAIM_BATCH, self.may_claim(connection), self.clock), wanted).all()
 
     def skip_nodes(self, connection: Connection, count: int) -> None:
-        draw = text("SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, :n)")
-        connection.execute(draw, {"n": count})
+        # A logical replica has the rows, and not what their sequence came to.
+        end = count + (connection.scalar(select(func.max(node.c.id))) or 0)
+        last = connection.scalar(DRAW_NODES, {"n": count}) or 0
+        if last < end:
+            connection.execute(DRAW_NODES, {"n": end - last})
 
     def skip_tickets(self, connection: Connection, count: int) -> None:
-        # Every row that is not inserted has drawn a number: unlike nextval(), that takes no right on the sequence.
-        draw = text(
-            "INSERT INTO allocator_ticket (type) SELECT :type FROM generate_series(1, :n) ON CONFLICT (type) DO NOTHING"
-        )
-        connection.execute(draw, {"type": FLOOR, "n": count})
+        end = count + fetch_greatest(connection)
+        if raise_tickets(connection, end, count) is None:
+            connection.execute(BURN_TICKETS, {"type": FLOOR, "n": count})
+        if self.greatest_ticket(connection) < end:
+            raise DatabaseRefused(
+                "the sequence of allocator_ticket is behind its rows, as on a logical replica, and this user may not "
+                f"raise it; as the owner of the table: SELECT setval({TICKETS}, {end})"
+            )
 
     def lock_shard(self, connection: Connection) -> None:
         if rung_of(connection) is NOTHING:  # CockroachDB has no LOCK TABLE
@@ -201,11 +221,11 @@ class PostgreSQL(Dialect):
         )
 
     def greatest_ticket(self, connection: Connection) -> int:
-        draw = text(
-            "INSERT INTO allocator_ticket (type) VALUES (:type) "
-            "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
-        )
-        return int(connection.scalars(draw, {"type": FLOOR}).one())
+        last = raise_tickets(connection, fetch_greatest(connection))
+        if last is None:
+            return int(connection.scalars(DRAW_TICKET, {"type": FLOOR}).one())
+        connection.execute(KEEP_TICKET, {"type": FLOOR, "last": last})
+        return last
 
     def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
         if (numbering.offset, numbering.step, first) != (1, 1, 1):  # as the table is made; this needs its owner
@@ -213,6 +233,18 @@ class PostgreSQL(Dialect):
                 f"ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY {numbering.step} "
                 f"SET START WITH {numbering.offset} RESTART WITH {first}"
             )
+
+
+def fetch_greatest(connection: Connection) -> int:
+    """What the sequence of tickets has come to at least."""
+    return connection.scalar(select(func.max(ticket.c.id))) or 0
+
+
+def raise_tickets(connection: Connection, end: int, count: int = 0) -> int | None:
+    """Draw a number, skip so many, and more up to `end`. The last one; None where only the owner may do so."""
+    if not connection.scalar(MAY_SET_TICKETS):
+        return None
+    return int(connection.scalars(SET_TICKETS, {"n": count, "end": end}).one())
 
 
 def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connection) -> tuple[int, ...]:

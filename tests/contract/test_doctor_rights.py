@@ -137,6 +137,20 @@ def test_the_printed_rights_are_enough_on_another_run_of_a_server(service):
     assert all(later > earlier for earlier, later in zip(before, after, strict=True))
 
 
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_sequence_that_is_behind_its_rows_is_raised_by_the_owner(service):
+    """As on a logical replica."""
+    execute(service.admin, "SELECT setval('allocator_ticket_id_seq', 5000000)")
+    with Allocator(service.url) as ids:
+        before = ids.ticket("invoice")
+    execute(service.admin, "SELECT setval('allocator_ticket_id_seq', 1000)", MOVED[1])
+    with Allocator(service.url) as ids, pytest.raises(AllocatorError, match="as the owner") as refused:
+        ids.ticket("invoice")
+    execute(service.admin, str(refused.value).rpartition("of the table: ")[2])
+    with Allocator(service.url) as ids:
+        assert ids.ticket("invoice") > before + TICKETS_SKIPPED
+
+
 def test_the_printed_rights_delete_nothing_and_change_no_table(kind, service):
     """REPLACE cannot do without a DELETE on its own table."""
     tables = TABLES if kind != "postgres" else (*TABLES, "ticket")

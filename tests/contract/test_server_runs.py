@@ -37,6 +37,7 @@ from allocator.schemes.residues import ALL
 from allocator.schemes.retry import RETRY_PAUSE
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 from allocator.schemes.tag import AUTO, REFUSE
+from allocator.schemes.ticket import Numbering
 
 LEAST = 1 << 22
 FORGET = "UPDATE allocator_segment SET server_run = 'elsewhere', max_value = max_value - {0} WHERE tag = '{1}'"
@@ -392,6 +393,38 @@ def test_what_an_operator_says_was_restored_skips_ids_of_every_kind(face, fresh,
     assert TICKETS_SKIPPED < skipped[1] < 3 * TICKETS_SKIPPED
     assert before[2] + NODES_SKIPPED < skipped[2]
     assert ids.next_id(tag) == skipped[0] + 1
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_on_a_logical_replica_numbers_go_on_above_the_rows(face, fresh):
+    """It has the rows, and not what their sequences came to."""
+    set_sequences(fresh, 200_000)
+    ids = face(fresh)
+    before = [ids.ticket(kind) for kind in ("invoice", "order", "cart")]
+    node = METEOR.unpack(ids.meteor())["node"]
+    set_sequences(fresh, 1)
+    execute(fresh, MOVED)
+    ids = face(fresh)
+
+    assert ids.ticket("invoice") > max(before) + TICKETS_SKIPPED
+    assert METEOR.unpack(ids.meteor())["node"] > node + NODES_SKIPPED
+
+
+@pytest.mark.parametrize("fleet_kind", ["postgres"], indirect=True)
+def test_a_shard_that_is_a_logical_replica_is_trusted_above_the_rows(shards):
+    urls = shards(2)
+    with Allocator(shards=urls) as ids:
+        for url in urls:
+            set_sequences(url, 200_001)
+        before = [ids.ticket("invoice") for _ in range(4)]
+    for url in urls:
+        set_sequences(url, 1)
+        with closing(Database(url)) as database:
+            assert database.run(tickets.greatest_ever, Numbering()) >= max(before) - 1
+
+
+def set_sequences(url, number):
+    execute(url, *(f"SELECT setval('allocator_{name}_id_seq', {number})" for name in ("ticket", "node")))
 
 
 def test_what_is_forgotten_first_is_not_forgotten_with_the_row_that_tells(fresh):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from itertools import cycle, islice
-from pathlib import Path
 
 import pytest
 from support.faults.forgetting_scenes import Scene, promoted
 from support.faults.forgetting_verdict import VERDICTS
-from support.servers.throwaway import postgres_binaries
+from support.servers.machine_postgres import Postgres
 from tqdm import tqdm
 
 FORMATS = ("ROW", "MIXED", "STATEMENT")
@@ -16,8 +15,7 @@ FORMATS = ("ROW", "MIXED", "STATEMENT")
 
 def postgres() -> list[Scene]:
     """Every version that is here."""
-    found = {postgres_binaries(), *Path("/usr/lib/postgresql").glob("*/bin")}
-    return [promoted("postgres", program=program) for program in sorted(found)]
+    return [promoted("postgres", program=program) for program in Postgres.programs_here()]
 
 
 def by_format(kind: str) -> list[Scene]:

@@ -77,10 +77,9 @@ def fetch_last(connection: Connection, dialect: Dialect) -> int:
 
 
 def greatest_ever(connection: Connection, dialect: Dialect, numbering: Numbering) -> int:
-    """No ticket that was ever given is greater."""
-    counted: int = connection.scalar(select(func.max(counter.c.id))) or 0
+    """No ticket that was ever given is greater; a logical replica has the rows, and not what their sequence came to."""
     dialect.number_as(connection, numbering)
-    return max(counted, dialect.greatest_ticket(connection))
+    return max(fetch_last(connection, dialect), dialect.greatest_ticket(connection))
 
 
 def count_from(connection: Connection, numbering: Numbering, first: int) -> None:

@@ -12,10 +12,10 @@ from sqlalchemy import make_url
 from allocator.database.tables import VERSION_TABLE, metadata
 from support.faults.forgetting import Served
 from support.servers.databases import with_schema
-from support.servers.machine_images import MySQLImage
+from support.servers.machine_images import MariaDBImage, MySQLImage
 from support.servers.machine_mysql import MariaDB
 from support.servers.machine_postgres import Postgres
-from support.servers.machines import Machine, Templates, made
+from support.servers.machines import M, Machine, Templates, made
 
 OTHER = "other"
 
@@ -50,7 +50,7 @@ class Dumped(Served):
             load(self.machine, self.dump, rows=self.into == "rows")
 
 
-def stranger(machine: Machine) -> Machine:
+def stranger(machine: M) -> M:
     """A new server, which shares no template with the old one, and so no identity."""
     return made(type(machine)(machine.program, machine.empty_place()))
 
@@ -91,7 +91,7 @@ def tool(program: Path, *words: str, given: bytes = b"") -> bytes:
     return done.stdout
 
 
-def inside(machine: MySQLImage, program: str, *words: str, given: bytes = b"") -> bytes:
+def inside(machine: MariaDBImage, program: str, *words: str, given: bytes = b"") -> bytes:
     """By the tool of the image, which speaks the server's own protocol."""
     with io.BytesIO() as packed, tarfile.open(fileobj=packed, mode="w") as archive:
         member = tarfile.TarInfo("given")

@@ -10,12 +10,13 @@ from typing import Any
 from support.faults.forgetting import Forgetful, Promoted, Restored
 from support.faults.forgetting_dumps import Dumped
 from support.faults.forgetting_files import BY_LUCK, RENAMED, SAME_FILE, Replaced, Way
+from support.faults.forgetting_recoveries import Archived, Replayed
 from support.faults.forgetting_story import Story
 from support.processes.drawers import Drawer, Process
 from support.servers.available import without
 from support.servers.machine_images import MariaDBImage, MySQLImage
 from support.servers.machine_mysql import MariaDB
-from support.servers.machine_postgres import Postgres
+from support.servers.machine_postgres import Green, Postgres
 from support.servers.machines import Machine, Templates
 
 KINDS: dict[str, type[Machine]] = {
@@ -63,6 +64,11 @@ def dumped(kind: str, into: str) -> Scene:
     )
 
 
+def recovered(kind: str, how: type[Archived | Replayed]) -> Scene:
+    """By its own logs, in its place."""
+    return Scene(kind, lambda templates, folder: how(templates, templates.new(KINDS[kind])))
+
+
 def replaced(way: Way, running: bool) -> Scene:
     return Scene("sqlite", lambda templates, folder: Replaced(folder, way), running)
 
@@ -87,6 +93,7 @@ TELLING = {name: scene for name, scene in RESTORED.items() if name.startswith("m
 UNNOTICED = of_sqlite(*SAME_FILE)
 UNNOTICED |= {f"{kind}-dumped-to-itself": dumped(kind, "itself") for kind in KINDS if kind != "postgres"}
 UNNOTICED |= {"postgres-dumped-to-rows": dumped("postgres", "rows")}
+UNNOTICED |= {f"{kind}-recovered": recovered(kind, Replayed) for kind in KINDS if kind != "postgres"}
 UNNOTICED |= {name: scene for name, scene in RESTORED.items() if name not in TELLING}
 """What tells nothing of having been replaced, until an operator does: `allocator db restored`."""
 PERHAPS_NOTICED = of_sqlite(*BY_LUCK)
@@ -100,4 +107,8 @@ NOT_DURABLE = {
     "mysql-not-flushed": restored("mysql", "--innodb-flush-log-at-trx-commit=2", stopped=False),
 }
 """Servers that say so themselves lose their newest commits in a crash: an older state, on the same server."""
-SCENES = of_sqlite(*RENAMED) | PROMOTED | TELLING | DUMPED | NOT_DURABLE
+RECOVERED = {"postgres-recovered": recovered("postgres", Archived)}
+BLUE_GREEN = {
+    "postgres-blue-green": Scene("postgres", lambda templates, folder: Promoted(templates, templates.new(Green)))
+}
+SCENES = of_sqlite(*RENAMED) | PROMOTED | RECOVERED | BLUE_GREEN | TELLING | DUMPED | NOT_DURABLE

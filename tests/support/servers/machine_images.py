@@ -1,30 +1,39 @@
-"""MySQL and MariaDB from images, with the data in a folder of ours and the network of the host."""
+"""Servers from images, with the data in a folder of ours and the network of the host."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from support.servers.containers import IMAGES
 from support.servers.machine_mysql import FIRST, MariaDB
+from support.servers.machine_postgres import Postgres
 from support.servers.machines import SECONDS, Machine, until
 
 
-class MariaDBImage(MariaDB):
+class Image(Machine):
+    """host: its name, or else that of this machine. mount: where the server finds its data."""
+
     container: Any = None
+    host: str | None = None
+    mount: str
+    words: Callable[[], list[str]]
 
     @classmethod
     def program_here(cls) -> Path:
         return Path(os.environ.get(f"ALLOCATOR_TEST_{cls.kind.upper()}_IMAGE", IMAGES[cls.kind]))
 
+    def environment(self) -> dict[str, str]:
+        return {}
+
     def start(self) -> None:
         self.run(self.words())
         until(self.answers, f"{self.program} answers", SECONDS)
 
-    def run(self, words: list[str]) -> None:
+    def run(self, words: list[str], **how: Any) -> None:
         import docker
         from docker.errors import DockerException
 
@@ -34,8 +43,10 @@ class MariaDBImage(MariaDB):
                 words,
                 detach=True,
                 network_mode="host",
-                environment={"MYSQL_ROOT_PASSWORD": "tester"},
-                volumes={str(self.data): {"bind": "/var/lib/mysql", "mode": "rw"}},
+                hostname=self.host,
+                environment=self.environment(),
+                volumes={str(self.data): {"bind": self.mount, "mode": "rw"}},
+                **how,
             )
         except DockerException as error:
             raise LookupError(f"{self.program} cannot be started: {error}") from error
@@ -53,7 +64,8 @@ class MariaDBImage(MariaDB):
             self.container.unpause()
 
     def stop(self) -> None:
-        self.container.stop(timeout=SECONDS)
+        self.container.kill(self.goodbye)
+        self.container.wait(timeout=SECONDS)
         self.remove()
 
     def remove(self) -> None:
@@ -65,6 +77,40 @@ class MariaDBImage(MariaDB):
         if self.container is not None:
             self.remove()
         super().close()
+
+
+class PostgresImage(Image, Postgres):
+    mount = "/var/lib/postgresql"
+
+    @property
+    def url(self) -> str:
+        return super().url.replace("postgres@", "postgres:tester@")
+
+    def environment(self) -> dict[str, str]:
+        return {"POSTGRES_PASSWORD": "tester", "PGDATA": f"{self.mount}/data"}
+
+    def words(self) -> list[str]:
+        return [word for setting in (f"port={self.port}", *self.extra) for word in ("-c", setting)]
+
+    def prepare(self) -> None:
+        """The image makes the data itself."""
+        self.data.mkdir()
+        self.start()
+        self.stop()
+
+
+class MariaDBImage(Image, MariaDB):
+    mount = USUAL = "/var/lib/mysql"
+
+    def environment(self) -> dict[str, str]:
+        return {"MYSQL_ROOT_PASSWORD": "tester"}
+
+    def start(self) -> None:
+        if self.mount == self.USUAL:
+            return super().start()
+        own = ["--no-defaults", "--user=mysql", f"--datadir={self.mount}", "--socket=/tmp/s.sock"]
+        self.run([*own, *self.words()], entrypoint=f"{self.kind}d")
+        return until(self.answers, f"{self.program} answers", SECONDS)
 
     def prepare(self) -> None:
         """The image makes the data itself, and root, whom the replication does not know."""

@@ -177,7 +177,7 @@ class Templates:
         self._made.clear()
 
 
-def made(machine: Machine) -> Machine:
+def made(machine: M) -> M:
     try:
         machine.prepare()
     except BaseException:

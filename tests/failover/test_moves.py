@@ -1,0 +1,107 @@
+"""Databases that move and forget nothing: to another pod, through `pg_upgrade`; and numbers on a logical replica."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.faults.forgetting import Promoted
+from support.faults.forgetting_dumps import stranger
+from support.faults.forgetting_story import AFTER, KEPT, SETTINGS, Told
+from support.processes.drawers import Process, draw_together
+from support.servers.available import without
+from support.servers.databases import with_schema
+from support.servers.machine_images import Image, MariaDBImage, MySQLImage, PostgresImage
+from support.servers.machine_postgres import Green, Postgres
+from support.servers.machines import Machine, Templates
+
+from allocator import Allocator
+from allocator.rules.failover import FLOOR
+from allocator.schemes.meteor import METEOR
+
+PODS: dict[str, type[Image]] = {"postgres": PostgresImage, "mysql": MySQLImage, "mariadb": MariaDBImage}
+PLACES = {"same": ("pod-0", None), "another-host": ("pod-1", None), "another-host-and-path": ("pod-1", "/elsewhere")}
+
+
+@pytest.fixture
+def new(templates: Templates):
+    def make(kind: type[Machine], program: Path | None = None) -> Machine:
+        try:
+            return templates.new(kind, program)
+        except LookupError as error:
+            without(kind.kind, str(error))
+
+    return make
+
+
+def drawn(machine: Machine, move: Callable[[], None]) -> tuple[Told, int]:
+    """Of a process that runs meanwhile and of one that comes then; and how many ids were skipped."""
+    machine.start()
+    told, url = Told(), with_schema(machine.url)
+    with closing(Process(url, **SETTINGS)) as old, closing(Process(url, **SETTINGS)) as fresh:
+        told.before = draw_together([old], "order", KEPT)
+        machine.stop()
+        move()
+        told.fresh, *told.old = draw_together([fresh, old], "order", AFTER)
+    with Allocator(url) as ids:
+        return told, ids.tags.get("order").skipped
+
+
+def skips(told: Told, skipped: int, gap: bool) -> None:
+    assert (told.duplicates, told.failures) == (0, [])
+    assert told.ids == KEPT + 2 * AFTER
+    assert FLOOR <= skipped < 2 * FLOOR if gap else skipped == 0
+
+
+@pytest.mark.parametrize("kind", PODS)
+@pytest.mark.parametrize("place", PLACES)
+def test_another_pod_with_the_same_volume(kind, place, new, report):
+    with closing(new(PODS[kind])) as pod:
+
+        def move():
+            pod.host, mount = PLACES[place]
+            pod.mount = mount or pod.mount
+            pod.start()
+
+        pod.host = "pod-0"
+        told, skipped = drawn(pod, move)
+    report(f"{told.duplicates} of {told.ids} ids twice, {skipped} skipped")
+    skips(told, skipped, gap=kind == "mariadb" and place != "same")
+
+
+@pytest.mark.parametrize("program", Postgres.programs_here(), ids=str)
+@pytest.mark.parametrize("how", [(), ("--link",)], ids=["copy", "link"])
+def test_pg_upgrade(program, how, new, report):
+    """Of each version that is here, to a new server of the same version."""
+    with closing(new(Postgres, program)) as old, closing(stranger(old)) as new_one:
+        new_one.port = old.port
+
+        def move():
+            new_one.upgrade(old, *how)
+            new_one.start()
+
+        told, skipped = drawn(old, move)
+    report(f"{told.duplicates} of {told.ids} ids twice, {skipped} skipped")
+    skips(told, skipped, gap=True)
+
+
+def test_numbers_go_on_above_the_rows_of_a_logical_replica(templates):
+    """It has the rows of what it replicates, and not its sequences."""
+    with Promoted(templates, templates.new(Green)) as place:
+        sequences = [f"pg_get_serial_sequence('allocator_{name}', 'id')" for name in ("ticket", "node")]
+        for sequence in sequences:
+            place.machine.ask(f"SELECT setval({sequence}, 300000)")
+        before = numbers(place.url)
+        place.part()
+        before += numbers(place.url)
+        place.strike()
+        after = numbers(place.url) + numbers(place.url)
+
+    assert min(after) > max(before)
+
+
+def numbers(url: str) -> list[int]:
+    with Allocator(url, timeout=15) as ids:
+        return [ids.ticket("invoice"), ids.ticket("order"), METEOR.unpack(ids.meteor())["node"]]
