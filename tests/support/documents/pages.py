@@ -18,7 +18,7 @@ NOT_RUN = "text"
 """Needs a reason, in a comment on the line before: `<!-- not run: … -->`."""
 
 FENCE = re.compile(r"^(?P<in> *)```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^(?P=in)```$", re.DOTALL | re.MULTILINE)
-REASON = re.compile(r"<!-- not run: (.+?) -->\n+\Z", re.DOTALL)
+REASON = re.compile(r"<!-- not run: ((?:(?!-->).)+) -->\n+\Z", re.DOTALL)
 HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 INDENTED = re.compile(r"(?:\A|\n)\n(?: {4}|\t)\S")
