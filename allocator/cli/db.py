@@ -1,4 +1,4 @@
-"""`allocator db upgrade|current|check|restored|guard`."""
+"""`allocator db upgrade|downgrade|current|history|check|restored|guard`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from contextlib import ExitStack, suppress
 
 import click
 
-from allocator.cli.options import database_options, fleet_options, only_one, open_database
-from allocator.cli.output import REFUSED, show
+from allocator.cli.options import database_options, fleet_options, only_one, open_database, require_files
+from allocator.cli.output import REFUSED, confirm, show, table, yes_option
 
 UPGRADE_TIMEOUT = 600.0
 """Seconds for an upgrade to wait for another one, and for a single statement."""
 
+NO_REVISION = "none"
+
 
 @click.group()
 def db() -> None:
-    """Create, update and check the tables."""
+    """Create, update, check and downgrade the tables."""
 
 
 @db.command()
@@ -47,6 +49,45 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, since: str | None) -> None:
 
 
 @db.command()
+@click.argument("revision")
+@yes_option
+@database_options
+def downgrade(revision: str, sure: bool, url: str) -> None:
+    """Go back to an older REVISION, or to none.
+
+    For an older version of this package. Stop all processes first. What came after REVISION is dropped, as the tokens
+    of the service; a downgrade that would forget ids in use is refused before its first step.
+    """
+    from allocator.database import schema
+    from allocator.database.tables import REVISIONS
+
+    if revision not in (*REVISIONS, NO_REVISION):
+        raise click.UsageError(f"REVISION must be {NO_REVISION} or one of {', '.join(REVISIONS)}, got {revision}")
+    require_files(url)
+    with open_database(url, UPGRADE_TIMEOUT) as database:
+        where = database.address.shown
+        confirm(f"tables and columns of {where} that came after revision {revision} will be dropped", sure)
+        target = None if revision == NO_REVISION else revision
+        database.run(schema.downgrade, where, UPGRADE_TIMEOUT, target)
+    show({"revision": target}, f"{where} is at revision {revision}")
+
+
+@db.command()
+@database_options
+def history(url: str) -> None:
+    """Print the revisions of the tables, newest first."""
+    from allocator.database import schema
+
+    require_files(url)
+    with open_database(url) as database:
+        now = database.run(lambda connection, _: schema.current(connection))
+    newest_first = list(schema.titles().items())[::-1]
+    found = [{"revision": name, "current": name == now, "title": title} for name, title in newest_first]
+    rows = [(name, "current" if name == now else "", title) for name, title in newest_first]
+    show(found, table([("revision", "", "title"), *rows]))
+
+
+@db.command()
 @fleet_options
 def restored(urls: tuple[str, ...]) -> None:
     """Say that a snapshot, a disk or old rows were put back: ids that were forgotten are skipped.
@@ -54,6 +95,7 @@ def restored(urls: tuple[str, ...]) -> None:
     Nothing tells such a database from one that was restarted. Run this before anything draws ids again; each tag then
     skips a gap with its next claim, as after a failover. Safe to run twice.
     """
+    require_files(*urls)
     with ExitStack() as stack:
         databases = [stack.enter_context(open_database(url)) for url in urls]
         for database in databases:
@@ -81,6 +123,7 @@ def current(url: str) -> None:
     """Print the revision that the tables are at."""
     from allocator.database import schema
 
+    require_files(url)
     with open_database(url) as database:
         revision = database.run(lambda connection, _: schema.current(connection))
     newest = " (the newest)" if revision == schema.HEAD else f"; the newest is {schema.HEAD}"
@@ -95,6 +138,7 @@ def check(url: str) -> None:
     from allocator.database.verbs import servers
     from allocator.errors import AllocatorError
 
+    require_files(url)
     with open_database(url) as database:
         found, blind = database.run(schema.problems, database.address.shown), None
         with suppress(AllocatorError):  # a standby has tables, and tells no run

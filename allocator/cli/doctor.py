@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from allocator.cli.default_file import mark_opened
 from allocator.cli.options import TIMEOUT, fleet_options, open_database
 from allocator.cli.output import REFUSED, show
 from allocator.doctor import examine, is_healthy
@@ -41,6 +42,7 @@ def doctor(role: str | None, urls: tuple[str, ...]) -> None:
     if role:
         print_grants(role, urls)
         return
+    mark_opened()
     found = examine(list(urls), timeout=TIMEOUT)
     show({"findings": [finding_to_json(one) for one in found]}, "\n\n".join(map(text_of, found)) or "nothing was found")
     if not is_healthy(found):

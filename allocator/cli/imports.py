@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allocator.cli.options import DEFAULT_URL, fleet_options, open_allocator, open_database
+from allocator.cli.default_file import DEFAULT_URL
+from allocator.cli.options import fleet_options, open_allocator, open_database
 from allocator.cli.output import REFUSED, show, wants_json
 from allocator.cli.tags import first_id
 from allocator.rules.leaf_tinyid import Refusal

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from allocator.backend import databases_at
+from allocator.cli.default_file import DEFAULT_URL, URL_VARIABLE, choose, mark_opened
 from allocator.cli.output import json_option
-from allocator.errors import InvalidSetting
+from allocator.errors import InvalidDatabase, InvalidSetting
 from allocator.rules.hosts import Hosts, hosts_from
 from allocator.sync import Allocator
 
 if TYPE_CHECKING:
     from allocator.database.store import Database
+    from allocator.fleet.fleet import Fleet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_URL = "sqlite:///allocator.db"
-URL_VARIABLE = "ALLOCATOR_DATABASE_URL"
 TOKEN_VARIABLE = "ALLOCATOR_TOKEN"  # noqa: S105  # the name of a variable
 HOSTS_VARIABLE = "ALLOCATOR_SHARD_HOSTS"
 HOSTS = "allocator.shard_hosts"
@@ -63,7 +64,7 @@ def parse_urls(context: click.Context, parameter: click.Parameter, given: tuple[
     if not urls and variable is not None and not variable.strip():
         # a deployment gone wrong, and no wish for a file in the current folder
         raise click.UsageError(f"{URL_VARIABLE} is set and empty; give it a database, or unset it")
-    return urls or tuple(BETWEEN_URLS.split(variable.strip()) if variable else [DEFAULT_URL])
+    return urls or tuple(BETWEEN_URLS.split(variable.strip()) if variable else [choose(context)])
 
 
 def parse_url(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str:
@@ -108,7 +109,8 @@ fleet_options = options(urls_option, hosts_option, json_option)
 
 
 def open_allocator(urls: tuple[str, ...], create_missing: bool = True) -> Allocator:
-    if urls[0].startswith(("http://", "https://")):
+    mark_opened()
+    if is_service(urls[0]):
         return Allocator(list(urls), token=from_environment(TOKEN_VARIABLE), create_missing=create_missing)
     if len(urls) == 1:
         return Allocator(urls[0], create_missing=create_missing, shard_hosts=shard_hosts())
@@ -119,8 +121,34 @@ def open_allocator(urls: tuple[str, ...], create_missing: bool = True) -> Alloca
 def open_database(url: str, timeout: float = TIMEOUT) -> Iterator[Database]:
     from allocator.database.store import Database
 
+    mark_opened()
     database = Database(url, timeout, shard_hosts=shard_hosts())
     try:
         yield database
     finally:
         database.close()
+
+
+@contextmanager
+def open_fleet(urls: tuple[str, ...]) -> Iterator[Fleet]:
+    mark_opened()
+    with databases_at(urls, TIMEOUT, shard_hosts()) as databases:
+        yield databases
+
+
+def is_service(url: str) -> bool:
+    return url.startswith(("http://", "https://"))
+
+
+def require_files(*urls: str) -> None:
+    """Refuse a database file that is not there: a command that creates no ids creates no file."""
+    from allocator.database.address import address_of
+
+    mark_opened()
+    for url in urls:
+        file = None if is_service(url) else address_of(url).file
+        if file is not None and not Path(file).exists():
+            raise InvalidDatabase(
+                f"there is no file {Path(file).absolute()}, and this command creates none; draw ids to create it, or "
+                f"name another database with --url or {URL_VARIABLE}"
+            )

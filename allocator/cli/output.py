@@ -6,11 +6,12 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, NoReturn
 
 import click
 
+from allocator.cli.default_file import take_notes
 from allocator.errors import AllocatorError, InvalidSetting
 
 REFUSED = 1
@@ -52,12 +53,20 @@ def table(rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> str:
     return "\n".join("  ".join(aligned(*pair) for pair in enumerate(row)).rstrip() for row in rows)
 
 
-def refuse(error: AllocatorError, as_json: bool) -> NoReturn:
+def refuse(error: AllocatorError, as_json: bool, notes: Sequence[str] = ()) -> NoReturn:
     if as_json:
-        click.echo(json.dumps({"error": type(error).__name__, "message": str(error)}), err=True)
+        told: dict[str, object] = {"error": type(error).__name__, "message": str(error)}
+        click.echo(json.dumps(told | ({"notes": notes} if notes else {})), err=True)
     else:
         click.echo(f"error: {error}", err=True)
+        say(notes)
     sys.exit(REFUSED)
+
+
+def say(notes: Iterable[str]) -> None:
+    """Print notes beside the output."""
+    for note in notes:
+        click.echo(json.dumps({"note": note}) if wants_json() else f"note: {note}", err=True)
 
 
 class Command(click.Command):
@@ -67,7 +76,9 @@ class Command(click.Command):
         try:
             return super().invoke(context)
         except AllocatorError as error:
-            refuse(error, wants_json())
+            refuse(error, wants_json(), take_notes(context, os.environ))
+        finally:
+            say(take_notes(context, os.environ))
 
     def main(self, *args: Any, **options: Any) -> Any:
         try:
@@ -84,6 +95,18 @@ class Command(click.Command):
 
 class Group(Command, click.Group):
     """The group of all commands."""
+
+
+yes_option = click.option("--yes", "sure", is_flag=True, help="Do it without asking.")
+
+
+def confirm(sentence: str, sure: bool) -> None:
+    """Ask before what cannot be undone; where nobody can answer, raise `InvalidSetting` unless --yes was given."""
+    if sure:
+        return
+    if wants_json() or not sys.stdin.isatty():
+        raise InvalidSetting(f"{sentence}; to do it, add --yes")
+    click.confirm(f"{sentence}. Go on?", abort=True, err=True)
 
 
 def check_open() -> None:

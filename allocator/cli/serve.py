@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
+from allocator.cli.default_file import mark_opened, take_notes
 from allocator.cli.options import fleet_options, shard_hosts
 from allocator.errors import InvalidSetting
 from allocator.schemes.checks import check_seconds
@@ -113,7 +115,9 @@ def serve(
         raise click.UsageError("--certificate and --key belong together")
     settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
     settings["shard_hosts"] = shard_hosts()
-    run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings))
+    mark_opened()
+    notes = take_notes(click.get_current_context(), os.environ, creates=True)
+    run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings), notes)
 
 
 def file(path: Path | None) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from allocator.cli.default_file import mark_opened
 from allocator.cli.options import TIMEOUT, fleet_options, open_database, shard_hosts
 from allocator.cli.output import show, table
 from allocator.rules.fleet_growth import HEADROOM
@@ -49,6 +50,7 @@ def growing(urls: tuple[str, ...], without: tuple[str, ...] = ()) -> Iterator[Gr
     from allocator.database.store import Database
     from allocator.fleet.grow import Growth
 
+    mark_opened()
     growth = Growth([Database(url, TIMEOUT, shard_hosts=shard_hosts()) for url in urls])
     growth.leave_out([Database(url, TIMEOUT) for url in without])
     try:

@@ -1,15 +1,18 @@
-"""`allocator tags list|create|set`."""
+"""`allocator tags list|show|create|set|repair|delete`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from allocator.cli.options import fleet_options, open_allocator, options
-from allocator.cli.output import show, table
-from allocator.errors import AllocatorError
+from allocator.cli.options import fleet_options, open_allocator, options, require_files
+from allocator.cli.output import confirm, show, table, yes_option
+from allocator.errors import AllocatorError, InvalidSetting
+from allocator.fleet.tag_deletion import delete, last_claimed
 from allocator.remote.wire import tag_to_json
 from allocator.rules.failover import FailoverGap, public_gap
 from allocator.schemes.checks import JAVASCRIPT_MAX_ID
@@ -22,10 +25,16 @@ GAP = "Ids to skip after a failover or a restore; auto: in proportion to what th
 COLUMN = "... and than every value of this column, whose type sets the limit."
 HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "failover_gap", "used")
 
+ORDERS: dict[str, Callable[[Tag], Any]] = {
+    "tag": lambda tag: tag.name,
+    "max_value": lambda tag: -tag.max_value,
+    "used": lambda tag: -tag.max_value / tag.limit,
+}
+
 
 @click.group()
 def tags() -> None:
-    """List, create, change and repair tags."""
+    """List, create, change, repair and delete tags."""
 
 
 def parse_gap(context: click.Context, parameter: click.Parameter, given: str | None) -> FailoverGap | None:
@@ -51,12 +60,33 @@ settings_options = options(
 
 
 @tags.command("list")
+@click.argument("pattern", default="*")
+@click.option("--sort", type=click.Choice(list(ORDERS)), default="tag", show_default=True, help="Greatest first.")
 @fleet_options
-def list_tags(urls: tuple[str, ...]) -> None:
-    """Print every tag, and how far it is used up."""
+def list_tags(pattern: str, sort: str, urls: tuple[str, ...]) -> None:
+    """Print tags, and how far each is used up.
+
+    PATTERN chooses by name, as in 'order-*'; without it, every tag is printed.
+    """
+    require_files(*urls)
     with open_allocator(urls) as ids:
-        found = ids.tags.list()
+        found = sorted((tag for tag in ids.tags.list() if fnmatchcase(tag.name, pattern)), key=ORDERS[sort])
     show([tag_to_json(tag) for tag in found], table_of(found))
+
+
+@tags.command("show")
+@click.argument("tag")
+@fleet_options
+def show_tag(tag: str, urls: tuple[str, ...]) -> None:
+    """Print TAG: its settings, how many ids remain, and when ids were claimed last."""
+    require_files(*urls)
+    with open_allocator(urls) as ids:
+        found = ids.tags.get(tag)
+    claimed_at = datetime.fromtimestamp(found.claimed_at / 1000, UTC) if found.claimed_at else None
+    more = {"remaining": str(found.remaining), "claimed_at": claimed_at and claimed_at.isoformat()}
+    last = f"{claimed_at:%Y-%m-%d %H:%M:%S} UTC" if claimed_at else "unknown" if found.max_value else "never"
+    lines = [*zip(HEADINGS, to_row(found), strict=True), ("remaining", more["remaining"]), ("last claim", last)]
+    show(tag_to_json(found) | more, "\n".join(f"{name:<12}  {value}" for name, value in lines))
 
 
 @tags.command("create")
@@ -89,6 +119,7 @@ def set_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...]
     A limit and --start-after hold for what is claimed from now on; what processes have in memory is still given out, so
     start them anew where it must not be. A step they learn of then, too.
     """
+    require_files(*urls)
     with open_allocator(urls) as ids:
         now = ids.tags.set(tag, limit=limit_of(limit, javascript), **settings)
     show(tag_to_json(now), table_of([now]))
@@ -112,6 +143,7 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
     """
     if bool(names) == of_all:
         raise click.UsageError("name the tags, or give --all")
+    require_files(*urls)
     with open_allocator(urls, create_missing=False) as ids:
         chosen = [tag.name for tag in ids.tags.list()] if of_all else names
         repaired, refused = repair_each(ids.tags, chosen, above)
@@ -121,6 +153,32 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
         click.echo(f"error: {error}", err=True)
     if refused:
         raise refused[0]
+
+
+@tags.command("delete")
+@click.argument("tag")
+@yes_option
+@fleet_options
+def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
+    """Delete TAG. Its ids can come again if the name is used again.
+
+    A tag that never gave an id is deleted at once. For any other you are asked first, or give --yes: a deleted tag is
+    made anew by its next use, and begins at 1. Processes that still draw from it stop with an error.
+
+    \b
+    To stop a tag and keep its ids from coming again, lower its limit instead:
+        allocator tags set order --limit LAST
+    """
+    require_files(*urls)
+    with open_allocator(urls, create_missing=False) as ids:
+        databases = ids.tags.databases()
+        if not databases:
+            raise InvalidSetting("a service deletes no tags; give the URL of its database")
+        if last := last_claimed(databases, tag):
+            confirm(f"tag {tag!r} has given ids up to {last}, and gives them again if its name is used again", sure)
+        delete(databases, tag, last)
+    again = f"; to use the name again: allocator tags create {tag} --start-after {last}" if last else ""
+    show({"deleted": tag, "last": str(last)}, f"deleted {tag}{again}")
 
 
 def repair_each(tags: Tags, names: Iterable[str], above: int | None) -> tuple[list[Tag], list[AllocatorError]]:

@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from allocator.backend import databases_at
-from allocator.cli.options import TIMEOUT, fleet_options, shard_hosts
+from allocator.cli.options import fleet_options, open_fleet, require_files
 from allocator.cli.output import check_open, show, table, wants_json
 from allocator.rules.token import DRAW, SCHEMES, VERBS, Token
 from allocator.service.tokens import Tokens
@@ -25,7 +24,7 @@ def tokens() -> None:
 
 @contextmanager
 def open_tokens(urls: tuple[str, ...]) -> Iterator[Tokens]:
-    with databases_at(urls, TIMEOUT, shard_hosts()) as databases:
+    with open_fleet(urls) as databases:
         yield Tokens(databases.lead)
 
 
@@ -66,6 +65,7 @@ def create(name: str, tags: tuple[str, ...], schemes: tuple[str, ...], urls: tup
 def rotate(number: int, urls: tuple[str, ...]) -> None:
     """Make and print another token that is good for the same as the one with this NUMBER; then revoke that one."""
     check_open()
+    require_files(*urls)
     with open_tokens(urls) as found:
         secret, token = found.rotate(number)
         print_secret(secret, token, found)
@@ -75,6 +75,7 @@ def rotate(number: int, urls: tuple[str, ...]) -> None:
 @fleet_options
 def list_tokens(urls: tuple[str, ...]) -> None:
     """Print the tokens that were not revoked."""
+    require_files(*urls)
     with open_tokens(urls) as found:
         rows = found.list()
     show([to_json(token) for token in rows], table([HEADINGS, *map(to_row, rows)], numbers={0, 5, 6}))
@@ -85,6 +86,7 @@ def list_tokens(urls: tuple[str, ...]) -> None:
 @fleet_options
 def revoke(number: int, urls: tuple[str, ...]) -> None:
     """Revoke the token with this NUMBER; services that run know within seconds."""
+    require_files(*urls)
     with open_tokens(urls) as found:
         found.revoke(number)
     show({"revoked": number}, f"token {number} is revoked")

@@ -8,9 +8,8 @@ from typing import TextIO
 
 import click
 
-from allocator.backend import databases_at
 from allocator.cli.nodes import node_to_json
-from allocator.cli.options import TIMEOUT, fleet_options, shard_hosts
+from allocator.cli.options import fleet_options, open_fleet, require_files
 from allocator.cli.output import REFUSED, show, wants_json
 from allocator.doctor.tracing import Traced, claims_of, trace
 from allocator.rules.claim_log import Claimed
@@ -54,7 +53,8 @@ def trace_command(
     claims = claims_of(id_, log or (), tag)
     found = None
     if tag is None:
-        with databases_at(urls, TIMEOUT, shard_hosts()) as databases:
+        require_files(*urls)
+        with open_fleet(urls) as databases:
             found = trace(databases, id_, settings_of(epoch, layout))
         for why in found.silent:
             click.echo(f"one shard did not answer: {why}", err=True)

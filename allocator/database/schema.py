@@ -27,7 +27,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.guard import strangers
 from allocator.database.lazy_dialect import inspector_of
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
-from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
+from allocator.errors import AllocatorError, InvalidSetting, SchemaDamaged, SchemaOutOfDate
 from allocator.runtime.forks import in_child
 
 if TYPE_CHECKING:
@@ -206,6 +206,33 @@ def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float
             command.stamp(config, "head")  # an upgrade died before it could write that down
         else:
             command.upgrade(config, "head")
+
+
+def downgrade(connection: Connection, dialect: Dialect, where: str, timeout: float, revision: str | None) -> None:
+    """Go back to an older revision; None takes all tables away. Raises `InvalidSetting` if ids would be forgotten."""
+    from alembic import command
+    from alembic.util import CommandError
+
+    config = alembic_config()
+    config.attributes[CONNECTION] = connection
+    with alembic_lock, dialect.schema_change(connection, timeout):
+        found = current(connection)
+        if found not in REVISIONS:
+            raise unlike(found, where)
+        if revision is not None and REVISIONS.index(revision) >= REVISIONS.index(found):
+            raise InvalidSetting(f"{where} is at revision {found}, and {revision} is not older")
+        try:
+            command.downgrade(config, revision or "base")
+        except CommandError as error:
+            raise InvalidSetting(str(error)) from error
+
+
+def titles() -> dict[str, str]:
+    """The revisions, oldest first, with what each is about."""
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(alembic_config())
+    return {revision: scripts.get_revision(revision).doc for revision in REVISIONS}
 
 
 def statements(address: Address, since: str | None) -> str:

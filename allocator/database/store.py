@@ -169,6 +169,9 @@ class Database(Numbers):
     def change_tag(self, name: str, changes: Mapping[str, int]) -> bool:
         return self.run(segments.change, name, changes)
 
+    def remove_tag(self, tag: Tag) -> bool:
+        return self.run(segments.remove, tag)
+
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:
         return self.run(columns.read, table, column)
 

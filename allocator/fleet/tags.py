@@ -231,4 +231,6 @@ def merged(rows: Sequence[Tag]) -> Tag:
     """One tag, of which each shard has a row."""
     highest = max(row.max_value for row in rows)
     limit = max(highest, *(row.limit for row in rows))
-    return replace(rows[0], max_value=highest, limit=limit, lane=Lane() if rows[1:] else rows[0].lane)
+    claimed_at = max(row.claimed_at for row in rows)
+    lane = Lane() if rows[1:] else rows[0].lane
+    return replace(rows[0], max_value=highest, limit=limit, claimed_at=claimed_at, lane=lane)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -48,12 +49,17 @@ KEEP_ALIVE = 75
 """Seconds; longer than common balancers keep a connection, so that it is they who close it."""
 
 
-def serve(given: ServeSettings) -> None:
-    """Serve until SIGTERM or SIGINT: then what is under way is answered, and nothing more is accepted."""
+def serve(given: ServeSettings, notes: Sequence[str] = ()) -> None:
+    """Serve until SIGTERM or SIGINT: then what is under way is answered, and nothing more is accepted.
+
+    notes: logged first, in the form of the other lines.
+    """
     if any(addresses(url) for url in given.urls):
         raise InvalidSetting("a service stands before databases, and not before another service")
     check_installed()
     dictConfig(config_of(given.logs))
+    for note in notes:
+        log.warning("%s", note)
     check_entry(given)
     allow_many_files()
     with TemporaryDirectory(prefix="allocator-") as folder:

@@ -52,13 +52,16 @@ def test_ids_are_strings_in_json(url, tag):
 
 
 def test_the_embedded_database_is_made_on_first_use(here):
-    assert run("next", "order").output == "1\n"
+    assert run("next", "order").stdout == "1\n"
     assert (here / "allocator.db").exists()
 
 
 def typed(words: str, here: Path) -> subprocess.CompletedProcess[str]:
     line = f"{sys.executable} -m allocator {words}"
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "ALLOCATOR_DATABASE_URL": "sqlite:///allocator.db",
+    }
     return subprocess.run(  # a shell opens and closes what a program writes to
         line, shell=True, cwd=here, env=environment, capture_output=True, text=True, check=False, timeout=60
     )
@@ -69,6 +72,8 @@ def typed(words: str, here: Path) -> subprocess.CompletedProcess[str]:
     "words", ["next order", "next order -n 9999", "next order --json", "next --scheme objectid", "tags list", "--help"]
 )
 def test_an_output_that_cannot_be_written_is_one_sentence(here, words):
+    with closing(Allocator(f"sqlite:///{here}/allocator.db")) as ids:
+        ids.next_id("order")
     done = typed(f"{words} > /dev/full", here)
 
     assert done.returncode == 1
@@ -119,14 +124,15 @@ def test_an_option_wins_over_the_environment(here):
     ],
 )
 def test_a_refusal_is_one_sentence_and_exit_code_1(here, words, sentence):
-    done = run(*words)
+    run("tags", "create", "other", url=f"sqlite:///{here}/ids.db")  # or there would be no file to look into
+    done = run(*words, url=f"sqlite:///{here}/ids.db")
 
     assert done.exit_code == 1
     assert done.stdout == ""
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
     assert "s3cret" not in done.stderr
-    as_json = run(*words, "--json")
+    as_json = run(*words, "--json", url=f"sqlite:///{here}/ids.db")
     assert sentence.removeprefix("error: ") in json.loads(as_json.stderr)["message"]
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     bindparam,
     case,
+    delete,
     exists,
     func,
     literal,
@@ -124,6 +125,12 @@ def repair(connection: Connection, dialect: Dialect, name: str, above: int, run:
     fits = (segment.c.tag == name, segment.c.id_limit >= above)
     values = (*raising(dialect, above), (segment.c.server_run, literal(run)))
     return connection.execute(update(segment).where(*fits).ordered_values(*values)).rowcount == 1
+
+
+def remove(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
+    """Delete a row, if nothing has claimed from it since it was read."""
+    unchanged = (segment.c.tag == tag.name, segment.c.max_value == tag.max_value)
+    return connection.execute(delete(segment).where(*unchanged)).rowcount == 1
 
 
 def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], lane: Lane) -> None:

@@ -1,0 +1,195 @@
+"""`allocator tags list|show|delete`, and `allocator db history|downgrade`: what cannot be undone asks first."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from click.testing import CliRunner, Result
+
+from allocator import Allocator, MaxValueWentBack, UnknownTag
+from allocator.cli import main
+from allocator.database.store import Database
+from allocator.database.tables import REVISIONS
+from allocator.errors import InvalidSetting
+from allocator.fleet.tag_deletion import delete, last_claimed
+
+SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+
+
+def run(*words: str, url: str) -> Result:
+    return CliRunner().invoke(main, list(words), env={"ALLOCATOR_DATABASE_URL": url})
+
+
+@pytest.fixture
+def three(fresh: str) -> str:
+    with closing(Allocator(fresh)) as ids:
+        for name, start, limit in (("order-eu", 10, 1_000), ("order-us", 500, 1_000_000), ("user", 90, 100)):
+            ids.tags.create(name, start_after=start, limit=limit, step=1)
+    return fresh
+
+
+def listed(*words: str, url: str) -> list[str]:
+    return [tag["tag"] for tag in json.loads(run("tags", "list", *words, "--json", url=url).stdout)]
+
+
+@SQLITE
+def test_tags_are_chosen_by_name_and_sorted(three):
+    assert listed("order-*", url=three) == ["order-eu", "order-us"]
+    assert listed("*-US", url=three) == []
+    assert listed(url=three) == ["order-eu", "order-us", "user"]
+    assert listed("--sort", "max_value", url=three) == ["order-us", "user", "order-eu"]
+    assert listed("--sort", "used", url=three) == ["user", "order-eu", "order-us"]
+    assert run("tags", "list", "--sort", "age", url=three).exit_code == 2
+
+
+def test_a_tag_is_shown_with_what_remains_and_its_last_claim(fresh):
+    run("tags", "create", "order", "--limit", "1000", url=fresh)
+    before = json.loads(run("tags", "show", "order", "--json", url=fresh).stdout)
+    run("next", "order", "-n", "10", url=fresh)
+    after = json.loads(run("tags", "show", "order", "--json", url=fresh).stdout)
+    lines = [line.split(maxsplit=1) for line in run("tags", "show", "order", url=fresh).stdout.splitlines()]
+
+    assert (before["max_value"], before["remaining"], before["claimed_at"]) == ("0", "1000", None)
+    assert (after["max_value"], after["remaining"]) == ("10", "990")
+    assert after["claimed_at"]
+    assert [["tag", "order"], ["max_value", "10"], ["remaining", "990"]] == [lines[0], lines[1], lines[7]]
+    assert "error: tag 'other' does not exist" in run("tags", "show", "other", url=fresh).stderr
+
+
+# -- delete
+
+
+def test_a_tag_that_never_gave_an_id_is_deleted_at_once(fresh):
+    run("tags", "create", "order", "--start-after", "5000", url=fresh)
+    done = run("tags", "delete", "order", url=fresh)
+
+    assert (done.exit_code, done.stdout) == (0, "deleted order\n")
+    assert run("tags", "show", "order", url=fresh).exit_code == 1
+    assert run("tags", "delete", "order", url=fresh).stderr.startswith("error: tag 'order' does not exist")
+
+
+def test_a_tag_that_gave_ids_is_deleted_only_with_yes_and_the_last_id_is_said(fresh):
+    run("next", "order", "-n", "7", url=fresh)
+    refused = run("tags", "delete", "order", url=fresh)
+
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        "error: tag 'order' has given ids up to 7, and gives them again if its name is used again; "
+        "to do it, add --yes\n"
+    )
+    assert run("next", "order", url=fresh).stdout == "8\n"
+    done = run("tags", "delete", "order", "--yes", url=fresh)
+    assert done.stdout == "deleted order; to use the name again: allocator tags create order --start-after 8\n"
+    run("tags", "create", "order", "--start-after", "8", url=fresh)
+    assert run("next", "order", url=fresh).stdout == "9\n"
+
+
+@SQLITE
+def test_with_json_nobody_is_asked(fresh):
+    run("next", "order", url=fresh)
+
+    assert "add --yes" in json.loads(run("tags", "delete", "order", "--json", url=fresh).stderr)["message"]
+    done = run("tags", "delete", "order", "--json", "--yes", url=fresh)
+    assert json.loads(done.stdout) == {"deleted": "order", "last": "1"}
+
+
+@SQLITE
+@pytest.mark.parametrize(("answer", "code", "left"), [("y", 0, False), ("n", 1, True)])
+def test_on_a_terminal_it_asks(fresh, answer, code, left):
+    run("next", "order", url=fresh)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "allocator", "tags", "delete", "order", "--url", fresh],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.write(ours, f"{answer}\n".encode())
+    _, said = process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+
+    assert process.returncode == code
+    assert "has given ids up to 1, and gives them again if its name is used again. Go on? [y/N]" in said
+    assert (run("tags", "show", "order", url=fresh).exit_code == 0) == left
+
+
+@SQLITE
+def test_a_tag_that_is_used_meanwhile_stays(fresh):
+    with closing(Allocator(fresh)) as ids:
+        ids.tags.create("order")
+        databases = ids.tags.databases()
+        last = last_claimed(databases, "order")
+        ids.reserve("order", 5)
+        with pytest.raises(InvalidSetting, match="'order' is in use: ids were claimed meanwhile"):
+            delete(databases, "order", last)
+
+        assert ids.tags.get("order").max_value == 5
+
+
+@SQLITE
+def test_a_process_that_still_draws_from_a_deleted_tag_stops(fresh):
+    with closing(Allocator(fresh, step=1, max_step=1)) as ids:
+        ids.reserve("order", 5)
+        run("tags", "delete", "order", "--yes", url=fresh)
+
+        with pytest.raises((MaxValueWentBack, UnknownTag)):
+            ids.reserve("order", 5)
+
+
+@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
+def test_a_fleet_deletes_a_tag_on_all_shards(shards):
+    urls = shards(2)
+    with closing(Allocator(shards=urls, step=1, max_step=1)) as ids:
+        drawn = max(ids.reserve("order", 1)[-1] for _ in range(4))
+    more = [word for url in urls for word in ("--url", url)]
+    done = CliRunner().invoke(main, ["tags", "delete", "order", "--yes", "--json", *more])
+
+    assert int(json.loads(done.stdout)["last"]) >= drawn
+    for url in urls:
+        with closing(Database(url)) as database:
+            assert database.fetch_tag("order") is None
+
+
+# -- revisions
+
+
+def test_the_history_names_the_revision_in_use(fresh):
+    found = json.loads(run("db", "history", "--json", url=fresh).stdout)
+
+    assert [one["revision"] for one in found] == list(REVISIONS[::-1])
+    assert [one["revision"] for one in found if one["current"]] == [REVISIONS[-1]]
+    assert all(one["title"] for one in found)
+    assert f"{REVISIONS[-1]}      current" in run("db", "history", url=fresh).stdout
+
+
+def test_a_downgrade_is_done_only_with_yes(fresh):
+    refused = run("db", "downgrade", "0003", url=fresh)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "that came after revision 0003 will be dropped; to do it, add --yes" in refused.stderr
+
+    done = run("db", "downgrade", "0003", "--yes", url=fresh)
+    assert done.stdout.endswith("is at revision 0003\n"), done.output
+    assert json.loads(run("db", "current", "--json", url=fresh).stdout)["revision"] == "0003"
+    newer = run("db", "downgrade", "0004", "--yes", url=fresh)
+    assert (newer.exit_code, "is at revision 0003, and 0004 is not older" in newer.stderr) == (1, True)
+    run("db", "upgrade", url=fresh)
+    assert run("next", "order", url=fresh).stdout == "1\n"
+
+
+@SQLITE
+def test_a_downgrade_that_would_forget_ids_is_refused_in_one_sentence(fresh):
+    run("next", "order", url=fresh)
+    done = run("db", "downgrade", "none", "--yes", url=fresh)
+
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: refused before any table of the allocator was changed: 1 tags have given out")
+    assert run("next", "order", url=fresh).stdout == "2\n"
+    assert run("db", "downgrade", "0042", url=fresh).exit_code == 2
