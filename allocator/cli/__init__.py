@@ -24,24 +24,43 @@ from allocator.cli.tags import tags
 from allocator.cli.tokens import tokens
 from allocator.cli.trace import trace_command
 
+ENVIRONMENT = """\b
+Environment:
+  ALLOCATOR_DATABASE_URL  the database; several with blanks between
+  ALLOCATOR_TOKEN         the token, where --url is that of a service
+  ALLOCATOR_PUBLIC_KEY    the key of public ids
+  ALLOCATOR_SHARD_HOSTS   more hosts of shards that may get the password
+  The first three can be in a file that another variable names, as in
+  ALLOCATOR_TOKEN_FILE=/run/secrets/token.
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+\b
+Completion, in ~/.bashrc (or zsh_source in ~/.zshrc):
+  eval "$(_ALLOCATOR_COMPLETE=bash_source allocator)"
+
+Exit codes: 0, 1 if refused, 2 if not understood.
+"""
+
+
+@click.group(
+    cls=Group, epilog=ENVIRONMENT, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(allocator.__version__, prog_name="allocator")
 def main() -> None:
     """Unique 64-bit ids out of the SQL database that you already run.
 
     \b
     Try it, with nothing set up:
-        allocator next order -n 5            five ids, from ./allocator.db
-        allocator next --scheme meteor       an id with a time and a node in it
-        allocator inspect 5016762319896585   what an id says
+      allocator next order -n 5            five ids, from ./allocator.db
+      allocator next --scheme meteor       an id with a time and a node in it
+      allocator inspect 5016762319896585   what an id says
     Then with a server:
-        export ALLOCATOR_DATABASE_URL=postgresql+psycopg://user:password@host/name
-        allocator db upgrade                 make or update the tables, once per release
-        allocator next order -n 5
-        allocator tags list
+      export ALLOCATOR_DATABASE_URL=postgresql+psycopg://user:password@host/ids
+      allocator db upgrade                 the tables, once per release
+      allocator next order -n 5
+      allocator tags list
 
-    Every command takes --json, and those that need a database take --url, some of them once for each shard.
+    Every command takes --json, and those that need a database take --url, some
+    of them once for each shard.
     """
 
 

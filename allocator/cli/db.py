@@ -26,7 +26,7 @@ def db() -> None:
 @click.option("--since", metavar="REVISION", help="With --sql: what the tables are at, see `allocator db current`.")
 @fleet_options
 def upgrade(urls: tuple[str, ...], as_sql: bool, since: str | None) -> None:
-    """Create the tables, or bring them to the revision that this version needs.
+    """Create the tables, or bring them up to date.
 
     Safe to run again, and from several machines at once. Nothing else ever changes the tables of a server. With --url
     once for each shard, a fleet of these databases is made, which the role of an application may not do.
@@ -90,8 +90,9 @@ def history(url: str) -> None:
 @db.command()
 @fleet_options
 def restored(urls: tuple[str, ...]) -> None:
-    """Say that a snapshot, a disk or old rows were put back: ids that were forgotten are skipped.
+    """Say that an older copy of the database was put back.
 
+    A snapshot, a disk or old rows: the ids that it has forgotten are skipped.
     Nothing tells such a database from one that was restarted. Run this before anything draws ids again; each tag then
     skips a gap with its next claim, as after a failover. Safe to run twice.
     """
@@ -154,8 +155,9 @@ def check(url: str) -> None:
 @click.option("--sql", "as_sql", is_flag=True, help="Print the statements; they are run by whoever may make triggers.")
 @database_options
 def guard(url: str, as_sql: bool) -> None:
-    """Print triggers that keep the rows of tags: max_value never falls, no tag is renamed or deleted.
+    """Print triggers that keep tags from being set back.
 
+    With them max_value never falls, and no tag is renamed or deleted.
     Give them to the database's own client. The lines that begin with DROP take the guard away.
     """
     from allocator.database.address import address_of

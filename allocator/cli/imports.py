@@ -30,7 +30,9 @@ from_option = click.option(
 
 @click.group("import")
 def import_counters() -> None:
-    """Take over the counters of another id server: each becomes a tag, and goes on above the ids that were given.
+    """Take over the counters of another id server.
+
+    Each becomes a tag, and goes on above the ids that were given.
 
     Stop the old servers first. Or let them run only until all clients are switched, then import again and look at the
     warnings: a segment in the memory of a server that runs stays valid, and the ids that it claims after the import
@@ -50,7 +52,9 @@ def import_counters() -> None:
 @from_option
 @fleet_options
 def leaf(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
-    """Take over every biz_tag of Leaf's table leaf_alloc as the tag of that name.
+    """Take over each biz_tag of Leaf as the tag of that name.
+
+    The tags are read from the table leaf_alloc:
 
     \b
         allocator import leaf --from mysql+pymysql://user:password@old/leaf --url mysql+pymysql://user:password@new/ids
@@ -68,9 +72,10 @@ def leaf(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
 @from_option
 @fleet_options
 def tinyid(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
-    """Take over every biz_type of tinyid's table tiny_id_info as the tag of that name.
+    """Take over each biz_type of tinyid as the tag of that name.
 
-    Where several databases serve a biz_type, each with its remainder, all of them are needed:
+    The tags are read from the table tiny_id_info. Where several databases serve a biz_type, each with its remainder,
+    all of them are needed:
 
     \b
         allocator import tinyid --from mysql+pymysql://user:password@one/tinyid

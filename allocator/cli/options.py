@@ -91,18 +91,22 @@ def shard_hosts() -> Hosts:
     return hosts
 
 
-HELP = f"The database; else ALLOCATOR_DATABASE_URL, else {DEFAULT_URL}, made on first use."
-urls_option = click.option("--url", "urls", multiple=True, callback=parse_urls, help=f"{HELP} Once for each shard.")
+FALLBACKS = f"[env var: {URL_VARIABLE}; default: {DEFAULT_URL}]"
+"""Written by hand, since click would split the variable at every blank."""
+ONE_URL = f"The database, as a URL.  {FALLBACKS}"
+URLS = f"The database, as a URL; once for each shard.  {FALLBACKS}"
+urls_option = click.option("--url", "urls", multiple=True, callback=parse_urls, help=URLS)
 hosts_option = click.option(
     "--shard-hosts",
     envvar=HOSTS_VARIABLE,
+    show_envvar=True,
     metavar="PATTERNS",
     callback=keep_hosts,
     expose_value=False,
     help="Hosts of shards without a --url that may get the same password, as in 'db-*.internal,10.0.0.?'.",
 )
 
-database_options = options(click.option("--url", multiple=True, callback=parse_url, help=HELP), json_option)
+database_options = options(click.option("--url", multiple=True, callback=parse_url, help=ONE_URL), json_option)
 """For a command on one database: `url`."""
 fleet_options = options(urls_option, hosts_option, json_option)
 """For a command on databases that serve ids together: `urls`."""

@@ -34,7 +34,7 @@ def public_ids(prefix: str, text: str, check: int, javascript: bool) -> PublicId
 
 @click.group()
 def public() -> None:
-    """Public ids: texts for the outside that tell no volume and no order.
+    """Turn ids into texts that tell no volume and no order.
 
     The key is read from ALLOCATOR_PUBLIC_KEY, in hexadecimal digits; older ones, whose texts are still read, may follow
     it after a blank. The options must be those of the application.

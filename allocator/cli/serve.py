@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,13 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
 
 
 @click.command()
-@click.option("--host", envvar="ALLOCATOR_HOST", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option(
+    "--host", envvar="ALLOCATOR_HOST", show_envvar=True, default="127.0.0.1", show_default=True, help="Where to listen."
+)
 @click.option(
     "--port",
     envvar="ALLOCATOR_PORT",
+    show_envvar=True,
     type=click.IntRange(0, 65535),
     default=8000,
     show_default=True,
@@ -39,15 +43,19 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
 @click.option(
     "--workers",
     envvar="ALLOCATOR_WORKERS",
+    show_envvar=True,
     type=click.IntRange(1, MAX_WORKERS),
     default=1,
     show_default=True,
     help="Processes that answer; each has segments of its own.",
 )
-@click.option("--no-create", envvar="ALLOCATOR_NO_CREATE", is_flag=True, help="Refuse tags that do not exist.")
+@click.option(
+    "--no-create", envvar="ALLOCATOR_NO_CREATE", show_envvar=True, is_flag=True, help="Refuse tags that do not exist."
+)
 @click.option(
     "--max-tags",
     envvar="ALLOCATOR_MAX_TAGS",
+    show_envvar=True,
     type=click.IntRange(0),
     default=10_000,
     show_default=True,
@@ -56,6 +64,7 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
 @click.option(
     "--timeout",
     envvar="ALLOCATOR_TIMEOUT",
+    show_envvar=True,
     type=float,
     default=5.0,
     show_default=True,
@@ -64,6 +73,7 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
 @click.option(
     "--compat",
     envvar="ALLOCATOR_COMPAT",
+    show_envvar=True,
     default="",
     callback=names,
     metavar="leaf,tinyid",
@@ -73,18 +83,29 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     "--open",
     "is_open",
     envvar="ALLOCATOR_OPEN",
+    show_envvar=True,
     is_flag=True,
     help="Until a token is made, serve this machine without.",
 )
-@click.option("--no-console", envvar="ALLOCATOR_NO_CONSOLE", is_flag=True, help="No pages for people at /.")
-@click.option("--certificate", envvar="ALLOCATOR_CERTIFICATE", type=Path, help="For https: the file of the chain.")
-@click.option("--key", envvar="ALLOCATOR_KEY", type=Path, help="For https: the file of its private key.")
+@click.option(
+    "--no-console", envvar="ALLOCATOR_NO_CONSOLE", show_envvar=True, is_flag=True, help="No pages for people at /."
+)
+@click.option(
+    "--certificate",
+    envvar="ALLOCATOR_CERTIFICATE",
+    show_envvar=True,
+    type=Path,
+    help="For https: the file of the chain.",
+)
+@click.option(
+    "--key", envvar="ALLOCATOR_KEY", show_envvar=True, type=Path, help="For https: the file of its private key."
+)
 @click.option(
     "--logs",
     envvar="ALLOCATOR_LOGS",
+    show_envvar=True,
     type=click.Choice(["json", "text"]),
-    default="json",
-    show_default=True,
+    show_default="text on a terminal, else json",
     help="For a machine or for a person.",
 )
 @fleet_options
@@ -95,12 +116,14 @@ def serve(
     timeout: float,
     certificate: Path | None,
     key: Path | None,
+    logs: str | None,
     **settings: Any,
 ) -> None:
-    """Serve ids over HTTP, described at /docs, with a console for people at /.
+    """Serve ids over HTTP.
 
-    Every option can stand in the environment, as ALLOCATOR_HOST and so on, and the database also in a file that
-    ALLOCATOR_DATABASE_URL_FILE names. Callers need a token; --open serves this machine alone, until one is made.
+    The routes are described at /docs, and a console for people is at /. Callers need a token; --open serves this
+    machine alone, until one is made. The URL of the database can also be in a file that ALLOCATOR_DATABASE_URL_FILE
+    names.
 
     \b
     Examples:
@@ -115,6 +138,7 @@ def serve(
         raise click.UsageError("--certificate and --key belong together")
     settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
     settings["shard_hosts"] = shard_hosts()
+    settings["logs"] = logs or ("text" if sys.stderr.isatty() else "json")
     mark_opened()
     notes = take_notes(click.get_current_context(), os.environ, creates=True)
     run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings), notes)

@@ -34,7 +34,7 @@ without_option = click.option(
 
 @click.group()
 def shards() -> None:
-    """Look at the shards of a fleet, and let it grow while ids are drawn.
+    """List the shards of a fleet, and add more.
 
     \b
     From one database to two, while clients draw ids:
@@ -62,7 +62,7 @@ def growing(urls: tuple[str, ...], without: tuple[str, ...] = ()) -> Iterator[Gr
 @shards.command("list")
 @fleet_options
 def list_shards(urls: tuple[str, ...]) -> None:
-    """Print each shard: offset and step, database, the greatest ticket in its table, state."""
+    """Print each shard, its greatest ticket and its state."""
     with growing(urls) as growth:
         found = growth.shards()
     show([to_json(one) for one in found], table([HEADINGS, *map(to_row, found)]))
@@ -124,8 +124,9 @@ def grow_fleet(
 @click.option("--above", type=click.IntRange(0), help="Above which number nothing was given out, where none can tell.")
 @fleet_options
 def trust_shard(shard: str, headroom: int, above: int | None, urls: tuple[str, ...]) -> None:
-    """Let the shard URL go on after a failover or a restore, above what any shard has given.
+    """Let a shard continue after a failover or a restore.
 
+    The shard URL goes on above what any shard has given.
     Only when nothing draws from the old server any more. Segments are raised with: allocator tags set.
     """
     with growing((*urls, shard)) as growth, open_database(shard) as database:

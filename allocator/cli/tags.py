@@ -78,7 +78,7 @@ def list_tags(pattern: str, sort: str, urls: tuple[str, ...]) -> None:
 @click.argument("tag")
 @fleet_options
 def show_tag(tag: str, urls: tuple[str, ...]) -> None:
-    """Print TAG: its settings, how many ids remain, and when ids were claimed last."""
+    """Print TAG: its settings, what remains, its last claim."""
     require_files(*urls)
     with open_allocator(urls) as ids:
         found = ids.tags.get(tag)
@@ -131,7 +131,9 @@ def set_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...]
 @click.option("--above", type=int, help="No id in use is greater; else the failover gap of the tag is skipped.")
 @fleet_options
 def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[str, ...]) -> None:
-    """Let tags go on after a failover or a restore, above every id that the database may have forgotten.
+    """Let tags continue after a failover or a restore.
+
+    They go on above every id that the database may have forgotten.
 
     First make sure that nothing uses the old server any more. Processes that say that a tag waits to be repaired go on
     by themselves; start those anew that say that it is stopped.

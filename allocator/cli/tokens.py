@@ -40,8 +40,9 @@ def open_tokens(urls: tuple[str, ...]) -> Iterator[Tokens]:
 @click.option("--days", type=float, help="After how many days it expires; never, if not given.")
 @fleet_options
 def create(name: str, tags: tuple[str, ...], schemes: tuple[str, ...], urls: tuple[str, ...], **settings: Any) -> None:
-    """Make a token, and print it: it is stored nowhere, and cannot be shown again.
+    """Make a token and print it.
 
+    It is stored nowhere, and cannot be shown again.
     Two of one name may be valid at a time: see `rotate`. The token with the name `anonymous` says what may be done
     without one, and its secret is of no use.
 
@@ -63,7 +64,10 @@ def create(name: str, tags: tuple[str, ...], schemes: tuple[str, ...], urls: tup
 @click.argument("number", type=int)
 @fleet_options
 def rotate(number: int, urls: tuple[str, ...]) -> None:
-    """Make and print another token that is good for the same as the one with this NUMBER; then revoke that one."""
+    """Make a token with the rights of an older one.
+
+    NUMBER is the older one. Give the new one to its callers, then revoke the older one.
+    """
     check_open()
     require_files(*urls)
     with open_tokens(urls) as found:
@@ -85,7 +89,10 @@ def list_tokens(urls: tuple[str, ...]) -> None:
 @click.argument("number", type=int)
 @fleet_options
 def revoke(number: int, urls: tuple[str, ...]) -> None:
-    """Revoke the token with this NUMBER; services that run know within seconds."""
+    """Revoke a token.
+
+    Services that run know within seconds.
+    """
     require_files(*urls)
     with open_tokens(urls) as found:
         found.revoke(number)

@@ -43,9 +43,11 @@ class Asked:
 class Route:
     """`verb` is what a token must be good for, on the tag or type in the path; where a `scheme` is named, on that.
 
-    A token is needed also without a verb. `created`: it may answer 201. The docstring of `handler` describes it.
+    A token is needed also without a verb. `created`: it may answer 201. `group`: under which heading it is described;
+    the docstring of `handler` describes it.
     """
 
+    group: str
     method: str
     path: str
     handler: Callable[[Asked], Awaitable[Response]]

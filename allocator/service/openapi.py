@@ -6,15 +6,20 @@ import re
 from pathlib import Path
 from typing import Any
 
-from allocator.rules.token import ADMINISTER, DRAW, READ
 from allocator.service.dispatch import Route
 from allocator.service.handlers import CONDITIONS
 from allocator.service.parameters import Field
 from allocator.service.problems import CONTENT_TYPE
-from allocator.service.routes import PATH_PATTERNS
+from allocator.service.routes import CLIENTS, IDS, INSPECT, PATH_PATTERNS, TAGS
 from allocator.service.schemas import PROBLEM
 
-GROUPS = {DRAW: "ids", READ: "tags", ADMINISTER: "tags", None: "without a verb: any token"}
+GROUPS = (
+    (IDS, "Ids to use at once. Each request gets other ids, also when it is repeated."),
+    (CLIENTS, "Ranges and numbers that a client library keeps in memory, to make ids itself."),
+    (INSPECT, "What an id says: its scheme, its time, its fields."),
+    (TAGS, "A tag is one sequence of ids. Its settings, and how far it is used up."),
+)
+"""The headings of the page, and what is below each."""
 PATH_NAME = re.compile(r"\{(\w+)\}")
 ALWAYS = {
     400: "Something in the request is not as it must be",
@@ -41,12 +46,13 @@ def document(routes: list[Route], version: str) -> dict[str, Any]:
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = operation(route)
     return {
-        "openapi": "3.0.3",  # the page cannot read a later one
+        "openapi": "3.1.0",
         "info": {
             "title": "allocator",
             "version": version,
             "description": ABOUT,
         },
+        "tags": [{"name": name, "description": about} for name, about in GROUPS],
         "paths": paths,
         "components": {
             "schemas": {"Problem": PROBLEM},
@@ -62,7 +68,7 @@ def operation(route: Route) -> dict[str, Any]:
     made = {"201": answer | {"description": "Created"}} if route.created else {}
     found: dict[str, Any] = {
         "summary": (route.handler.__doc__ or "").partition("\n")[0].rstrip("."),
-        "tags": [GROUPS[route.verb]],
+        "tags": [route.group],
         "operationId": route.handler.__qualname__.replace(".", "_").lower(),
         "parameters": [*map(path_parameter, PATH_NAME.findall(route.path)), *map(query_parameter, route.query)],
         "responses": {"200": answer, **made, **problems},
@@ -98,7 +104,7 @@ def body_schema(fields: tuple[Field, ...]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {field.name: {**field.schema, "description": field.about} for field in fields},
-        **({"required": required} if required else {}),  # an empty list is not allowed there
+        "required": required,
         "additionalProperties": False,
     }
 
@@ -125,12 +131,12 @@ START = b'SwaggerUIBundle({url: "/openapi.json", dom_id: "#ui", deepLinking: tru
 POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
 
 
+VENDOR = Path(__file__).parent / "vendor"
+"""What comes from other projects, in the versions of `versions.json`."""
 ASSETS = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
 """What the page needs of Swagger UI; the page that it brings itself loads its example from another host."""
 
 
 def asset(name: str) -> bytes:
     """A file of Swagger UI, which is served from here, since a page must work without internet."""
-    import swagger_ui_bundle  # type: ignore[import-untyped]
-
-    return (Path(swagger_ui_bundle.swagger_ui_path) / name).read_bytes()
+    return (VENDOR / "swagger-ui-dist" / name).read_bytes()

@@ -72,22 +72,25 @@ RENEWAL = (
 )
 
 
+IDS, CLIENTS, INSPECT, TAGS = ("Draw ids", "For client libraries", "Inspect ids", "Manage tags")
+
+
 def table(ids: Ids, tags: Administration) -> list[Route]:
     post, sequence, lease = "POST", "/v1/sequences/{tag}", schemas.LEASE
     return [
-        Route(post, f"{sequence}/ids", ids.of_tag, schemas.TAGGED_IDS, DRAW, query=(COUNT,)),
-        Route(post, f"{sequence}/segments", ids.segment, schemas.SEGMENT, DRAW, query=(SIZE, EXACT, SEEN)),
-        Route(post, "/v1/tickets/{type}", ids.ticket, schemas.TICKET, DRAW),
-        Route(post, "/v1/meteor", ids.meteor, schemas.IDS, DRAW, METEOR, (COUNT,)),
-        Route(post, "/v1/snowflake", ids.snowflake, schemas.IDS, DRAW, SNOWFLAKE, (COUNT,)),
-        Route(post, "/v1/objectids", ids.objectids, schemas.OBJECT_IDS, DRAW, OBJECTID, (COUNT,)),
-        Route(post, "/v1/nodes", ids.node, schemas.NODE, DRAW, METEOR),
-        Route(post, "/v1/workers", ids.lease, lease, DRAW, SNOWFLAKE, body=LEASE),
-        Route("PUT", "/v1/workers/{worker}", ids.renew, lease, DRAW, SNOWFLAKE, body=RENEWAL),
-        Route("GET", "/v1/inspect/{id}", ids.inspect, schemas.INSPECTION, query=(SCHEME, EPOCH, LAYOUT)),
-        Route("GET", "/v1/sequences", tags.list, schemas.TAGS, READ, query=PAGES),
-        Route("GET", sequence, tags.get, schemas.TAG),
-        Route("PUT", sequence, tags.put, schemas.TAG, ADMINISTER, body=SETTINGS, created=True),
+        Route(IDS, post, f"{sequence}/ids", ids.of_tag, schemas.TAGGED_IDS, DRAW, query=(COUNT,)),
+        Route(IDS, post, "/v1/tickets/{type}", ids.ticket, schemas.TICKET, DRAW),
+        Route(IDS, post, "/v1/meteor", ids.meteor, schemas.IDS, DRAW, METEOR, (COUNT,)),
+        Route(IDS, post, "/v1/snowflake", ids.snowflake, schemas.IDS, DRAW, SNOWFLAKE, (COUNT,)),
+        Route(IDS, post, "/v1/objectids", ids.objectids, schemas.OBJECT_IDS, DRAW, OBJECTID, (COUNT,)),
+        Route(CLIENTS, post, f"{sequence}/segments", ids.segment, schemas.SEGMENT, DRAW, query=(SIZE, EXACT, SEEN)),
+        Route(CLIENTS, post, "/v1/nodes", ids.node, schemas.NODE, DRAW, METEOR),
+        Route(CLIENTS, post, "/v1/workers", ids.lease, lease, DRAW, SNOWFLAKE, body=LEASE),
+        Route(CLIENTS, "PUT", "/v1/workers/{worker}", ids.renew, lease, DRAW, SNOWFLAKE, body=RENEWAL),
+        Route(INSPECT, "GET", "/v1/inspect/{id}", ids.inspect, schemas.INSPECTION, query=(SCHEME, EPOCH, LAYOUT)),
+        Route(TAGS, "GET", "/v1/sequences", tags.list, schemas.TAGS, READ, query=PAGES),
+        Route(TAGS, "GET", sequence, tags.get, schemas.TAG),
+        Route(TAGS, "PUT", sequence, tags.put, schemas.TAG, ADMINISTER, body=SETTINGS, created=True),
     ]
 
 

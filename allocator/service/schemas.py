@@ -37,7 +37,7 @@ READING = record(
     likely={"type": "boolean"},
     why=TEXT,
     fields={"type": "object", "additionalProperties": TEXT},
-    time={"type": "string", "nullable": True},
+    time={"type": ["string", "null"]},
     cannot_tell=TEXT,
 )
 INSPECTION = record(id=TEXT, readings=many(READING))

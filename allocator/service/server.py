@@ -36,7 +36,6 @@ NEEDED = (
     "prometheus_client",
     "pythonjsonlogger",
     "starlette",
-    "swagger_ui_bundle",
     "uvicorn",
 )
 
@@ -152,8 +151,12 @@ def supervise(config: uvicorn.Config, listening: socket, stopping: Path) -> None
 
 def check_entry(settings: ServeSettings) -> None:
     """Without any token nobody may come in, but with --open this machine alone."""
-    if settings.is_open and not is_loopback(settings.host):
-        raise InvalidSetting(f"--open serves this machine alone, and cannot listen on {settings.host}; make a token")
+    is_local = is_loopback(settings.host)
+    if settings.is_open and not is_local:
+        raise InvalidSetting(
+            f"--open serves this machine alone, and cannot listen on {settings.host}; leave it out, and create a "
+            "token with: allocator tokens create NAME"
+        )
     with databases_at(settings.urls, settings.timeout, settings.shard_hosts) as databases:
         log.info("serving ids out of %s", databases.shown)
         try:
@@ -162,9 +165,10 @@ def check_entry(settings: ServeSettings) -> None:
             log.warning("the database cannot say yet whether a token was made: %s", error)
             return
         if not made and not settings.is_open:
+            alone = "; or serve this machine alone, without tokens, with: allocator serve --open" if is_local else ""
             raise InvalidSetting(
-                f"no token was made in {databases.shown}, so nobody could draw ids; make one, with: allocator tokens "
-                "create NAME; or serve this machine alone, without tokens, with: allocator serve --open"
+                f"no token exists in {databases.shown}, so nobody could use the service on {settings.host}; create "
+                f"one with: allocator tokens create NAME{alone}"
             )
     if not made:
         log.warning(

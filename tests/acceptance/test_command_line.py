@@ -234,6 +234,52 @@ def test_every_command_explains_itself(command: click.Command):
     assert undocumented == []
 
 
+def groups(group: click.Group, name: str = "allocator"):
+    yield pytest.param(group, id=name)
+    for word, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from groups(command, f"{name} {word}")
+
+
+@pytest.mark.parametrize("group", list(groups(main)))
+def test_each_line_of_a_list_of_commands_fits_into_80_columns(group: click.Group):
+    help_ = CliRunner().invoke(group, ["--help"], terminal_width=80).output
+    listed = help_.partition("Commands:\n")[2].splitlines()
+
+    assert listed
+    assert [line for line in listed if line.endswith("...") or len(line) > 80] == []
+
+
+@pytest.mark.parametrize("command", list(commands(main)))
+def test_variables_of_the_environment_are_in_the_help(command: click.Command):
+    help_ = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
+    variables = {p.envvar for p in command.params if isinstance(p, click.Option) and isinstance(p.envvar, str)}
+    if any("--url" in parameter.opts for parameter in command.params):
+        variables.add("ALLOCATOR_DATABASE_URL")
+
+    assert sorted(name for name in variables if f"[env var: {name}" not in help_) == []
+
+
+def test_the_help_names_the_variables_and_how_a_shell_completes():
+    help_ = run("--help").output
+
+    for name in ("ALLOCATOR_DATABASE_URL", "ALLOCATOR_TOKEN", "ALLOCATOR_PUBLIC_KEY", "ALLOCATOR_SHARD_HOSTS"):
+        assert name in help_
+    assert 'eval "$(_ALLOCATOR_COMPLETE=bash_source allocator)"' in help_
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"), [("tags sh", "plain,show"), ("next order --scheme mete", "plain,meteor")]
+)
+def test_a_shell_completes_commands_and_choices(here, words, completed):
+    environment = {"_ALLOCATOR_COMPLETE": "bash_complete", "COMP_WORDS": f"allocator {words}"}
+    environment["COMP_CWORD"] = str(words.count(" ") + 1)
+    done = CliRunner().invoke(main, [], prog_name="allocator", env=environment)
+
+    assert done.output.split() == [completed]
+    assert list(here.iterdir()) == []
+
+
 def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
     command = f"{sys.executable} -m allocator next order -n 1000000 | head -n 2"
     environment = {**os.environ, "ALLOCATOR_DATABASE_URL": f"sqlite:///{tmp_path}/ids.db"}

@@ -196,3 +196,22 @@ def test_it_can_be_read_and_used_without_scripts(visits, place):
     page.get_by_label("An id").fill("507f1f77bcf86cd799439011")
     page.get_by_role("button", name="Inspect").click()
     assert "2012-10-17 21:13:27 UTC" in page.get_by_role("main").inner_text()
+
+
+def test_the_description_is_shown_under_its_headings(visits):
+    visit = visits()
+    page = visit.page
+    page.goto("/docs")
+    page.get_by_role("link", name="Manage tags").wait_for()
+
+    assert page.locator("h3.opblock-tag > a").all_inner_texts() == [
+        "Draw ids",
+        "For client libraries",
+        "Inspect ids",
+        "Manage tags",
+    ]
+    assert page.locator(".opblock").count() == 13
+    page.get_by_role("button", name="POST /v1/meteor").first.click()
+    page.get_by_role("button", name="Try it out").click()
+    page.get_by_text("How many ids; 1 if it is not given.").wait_for()
+    assert page.locator(".errors-wrapper").count() == 0

@@ -57,12 +57,12 @@ def test_with_a_token_too(tmp_path):
 
 
 def test_the_description_is_one_of_openapi(service):
-    from schemathesis.specs.openapi.definitions import OPENAPI_30_VALIDATOR
+    from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
     described = service.get("/openapi.json").json
 
-    assert described["openapi"].startswith("3.0.")
-    assert [str(error) for error in OPENAPI_30_VALIDATOR.iter_errors(described)] == []
+    assert described["openapi"].startswith("3.1.")
+    assert [str(error) for error in OPENAPI_31_VALIDATOR.iter_errors(described)] == []
 
 
 def test_every_route_and_status_is_described(service):
@@ -74,3 +74,17 @@ def test_every_route_and_status_is_described(service):
     for one in operations:
         assert {"200", "400", "401", "403", "404", "429", "503"} <= set(one["responses"])
         assert one["summary"]
+
+
+def test_the_headings_are_in_words_of_a_caller(service):
+    described = service.get("/openapi.json").json
+    named = {name for methods in described["paths"].values() for one in methods.values() for name in one["tags"]}
+
+    assert [one["name"] for one in described["tags"]] == [
+        "Draw ids",
+        "For client libraries",
+        "Inspect ids",
+        "Manage tags",
+    ]
+    assert named == {one["name"] for one in described["tags"]}
+    assert all(one["description"] for one in described["tags"])

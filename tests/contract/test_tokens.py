@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -406,9 +408,43 @@ def test_without_any_token_it_does_not_start_and_says_how_to_make_one(tmp_path):
     refused = started(tmp_path, "--url", f"sqlite:///{tmp_path}/ids.db")
 
     assert refused.returncode == 1
-    assert f"no token was made in sqlite+pysqlite:///{tmp_path}/ids.db" in refused.stderr
+    assert f"no token exists in sqlite+pysqlite:///{tmp_path}/ids.db" in refused.stderr
     assert "with: allocator tokens create NAME; " in refused.stderr
     assert "with: allocator serve --open" in refused.stderr
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "ids.example.org"])
+def test_for_other_machines_a_token_is_the_only_way(tmp_path, host):
+    """A service for this machine alone is no answer to who wants to serve others."""
+    refused = started(tmp_path, "--url", f"sqlite:///{tmp_path}/ids.db", "--host", host)
+
+    assert refused.returncode == 1
+    assert (
+        f"so nobody could use the service on {host}; create one with: allocator tokens create NAME\n" in refused.stderr
+    )
+    assert "--open" not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("on_terminal", "options"), [(True, ()), (False, ("--logs", "text")), (True, ("--logs", "json"))]
+)
+def test_logs_are_text_on_a_terminal_and_json_elsewhere(tmp_path, on_terminal, options):
+    """Its first line, of a start that is refused."""
+    command = [sys.executable, "-m", "allocator", "serve", "--url", f"sqlite:///{tmp_path}/ids.db", *options]
+    if on_terminal:
+        ours, theirs = pty.openpty()
+        subprocess.run(command, stderr=theirs, check=False, timeout=60)
+        first = os.read(ours, 4096).decode().splitlines()[0]
+        os.close(ours)
+        os.close(theirs)
+    else:
+        first = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stderr.splitlines()[0]
+
+    said = f"serving ids out of sqlite+pysqlite:///{tmp_path}/ids.db"
+    if "json" in options:
+        assert json.loads(first)["message"] == said
+    else:
+        assert first.endswith(f" INFO {said}")
 
 
 def test_open_is_for_this_machine_alone(tmp_path):
@@ -416,6 +452,7 @@ def test_open_is_for_this_machine_alone(tmp_path):
 
     assert refused.returncode == 1
     assert "--open serves this machine alone, and cannot listen on 0.0.0.0" in refused.stderr
+    assert "create a token with: allocator tokens create NAME" in refused.stderr
     with Served(f"sqlite:///{tmp_path}/ids.db", is_open=False, ALLOCATOR_OPEN="1") as service:
         first, second = (line["message"] for line in service.lines()[:2])
         assert first == f"serving ids out of sqlite+pysqlite:///{tmp_path}/ids.db"
@@ -564,7 +601,9 @@ def test_tokens_are_made_listed_and_revoked_by_command(tmp_path):
     ],
 )
 def test_odd_wishes_are_refused(tmp_path, words, sentence):
-    done = CliRunner().invoke(main, ["tokens", *words, "--url", f"sqlite:///{tmp_path}/ids.db"])
+    url = f"sqlite:///{tmp_path}/ids.db"
+    CliRunner().invoke(main, ["tokens", "create", "first", "--url", url])
+    done = CliRunner().invoke(main, ["tokens", *words, "--url", url])
 
     assert done.exit_code == 1
     assert sentence in done.output

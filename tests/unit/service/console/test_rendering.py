@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from starlette.requests import Request
 
 from allocator.service.console.rendering import STATIC, Pages
+from allocator.service.openapi import VENDOR
 
 
 def test_no_template_is_made_ready_while_somebody_waits(monkeypatch):
@@ -22,9 +25,10 @@ def test_no_template_is_made_ready_while_somebody_waits(monkeypatch):
     )
 
 
-def test_what_comes_from_elsewhere_has_its_licence_and_version():
-    versions = json.loads((STATIC / "vendor" / "versions.json").read_text())
-    folders = [path for path in (STATIC / "vendor").iterdir() if path.is_dir()]
+@pytest.mark.parametrize("vendor", [STATIC / "vendor", VENDOR], ids=["console", "description"])
+def test_what_comes_from_elsewhere_has_its_licence_and_version(vendor: Path):
+    versions = json.loads((vendor / "versions.json").read_text())
+    folders = [path for path in vendor.iterdir() if path.is_dir()]
 
     assert sorted(versions) == sorted(path.name for path in folders)
     for folder in folders:
