@@ -55,7 +55,11 @@ DRAW_NODES = text(
 )
 TICKETS = "pg_get_serial_sequence('allocator_ticket', 'id')"
 MAY_SET_TICKETS = text(f"SELECT has_sequence_privilege({TICKETS}, 'UPDATE')")
-SET_TICKETS = text(f"SELECT setval({TICKETS}, greatest(:end, CAST(:n AS BIGINT) + nextval({TICKETS})))")
+SET_TICKETS = text(
+    f"WITH drawn AS MATERIALIZED (SELECT nextval({TICKETS}) AS last, CAST(:n AS BIGINT) AS n, CAST(:end AS BIGINT) "
+    f"AS e) SELECT CASE WHEN n = 0 AND last >= e THEN last ELSE setval({TICKETS}, greatest(e, last + n)) END FROM drawn"
+)
+"""Set only where it has to be: what another process drew between the two calls would be given again."""
 DRAW_TICKET = text(
     "INSERT INTO allocator_ticket (type) VALUES (:type) ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
 )
