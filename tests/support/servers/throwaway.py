@@ -18,6 +18,8 @@ import pymysql
 from support.servers.running import Running
 
 SECONDS = 60
+SECRET = "secret"
+"""The password of the throw-away PostgreSQL: a fleet logs in by SCRAM alone, as a real server asks for it."""
 
 
 def from_binary(kind: str, options: tuple[str, ...] = ()) -> Running:
@@ -32,7 +34,10 @@ def postgres(options: tuple[str, ...] = ()) -> Running:
     folder = Path(tempfile.mkdtemp(prefix="allocator-pg-"))
     data, port = folder / "data", free_port()
     as_user = unprivileged(folder)
-    run(as_user, [binaries / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"], folder)
+    (secret := folder / "secret").write_text(SECRET)
+    secret.chmod(0o644)
+    owned = ["-U", "postgres", "-A", "scram-sha-256", f"--pwfile={secret}"]
+    run(as_user, [binaries / "initdb", "-D", data, *owned, "-E", "UTF8", "--locale=C"], folder)
     settings = [
         "-c",
         f"port={port}",
@@ -44,7 +49,7 @@ def postgres(options: tuple[str, ...] = ()) -> Running:
     ]
     server = start(as_user, [binaries / "postgres", "-D", data, *settings], folder)
     wait_until(lambda: ready(as_user, binaries, folder, port), server, folder)
-    url = f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
+    url = f"postgresql+psycopg://postgres:{SECRET}@127.0.0.1:{port}/postgres"
     return running(url, f"a throw-away {binaries}", server, folder)
 
 
@@ -64,7 +69,8 @@ def ready(as_user: dict[str, object], binaries: Path, folder: Path, port: int) -
     import psycopg
 
     try:
-        psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres", connect_timeout=2).close()
+        url = f"postgresql://postgres:{SECRET}@127.0.0.1:{port}/postgres?connect_timeout=2"
+        psycopg.connect(url).close()
     except psycopg.OperationalError:
         return False
     return True
