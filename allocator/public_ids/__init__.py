@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from secrets import token_hex
-from typing import Literal
+from typing import Any, Literal
 
 from allocator.errors import InvalidId, InvalidSetting
 from allocator.public_ids.permutation import LEAST_LIMIT
@@ -107,6 +107,26 @@ class PublicIds:
     def restore(self, number: int) -> int:
         """The id of a number from `permute`, under the key in use; old keys are for texts only."""
         return self._seal.restore(self._check_id(number))
+
+    def __get_pydantic_core_schema__(self, source: object, _: object) -> Any:
+        """For Pydantic and FastAPI: `Annotated[int, public]` reads texts and is the id, and is a text again in JSON.
+
+        `Annotated[str, public]` stays the text, once it is checked. Plain numbers are refused.
+        """
+        from pydantic_core import core_schema
+
+        text = core_schema.str_schema(min_length=self._length, max_length=self._length)
+        if source is int:
+            shown = core_schema.plain_serializer_function_ser_schema(self.encode, return_schema=text, when_used="json")
+            read = core_schema.no_info_after_validator_function(self.decode, text)
+            return core_schema.chain_schema([read, core_schema.int_schema()], serialization=shown)
+        if source is str:
+            return core_schema.no_info_after_validator_function(self._checked, text)
+        raise InvalidSetting(f"public ids are Annotated[int, …] or Annotated[str, …], got {source!r}")
+
+    def _checked(self, text: str) -> str:
+        self.decode(text)
+        return text
 
     def _check_id(self, id_: int) -> int:
         return check_whole("an id", id_, 1, self._limit, InvalidId)

@@ -24,6 +24,8 @@ LEAST_LIMIT = 1_000_000
 
 PERSON = b"allocator-public"
 
+from_bytes = int.from_bytes  # bound once; the byte order is "big", the default, as of to_bytes
+
 
 class Permutation:
     """Of the whole numbers from 1 to `limit`, which is below 2**64. The key has at most 64 bytes."""
@@ -37,7 +39,8 @@ class Permutation:
         self._right = (1 << self._low) - 1
         self._left = (1 << (width - self._low)) - 1
         states = [blake2b(bytes([number]), key=key, digest_size=8, person=PERSON) for number in range(ROUNDS)]
-        self._rounds = list(zip(states[::2], states[1::2], strict=True))
+        copies = [state.copy for state in states]  # a prepared state is copied, at half the cost of a new one
+        self._rounds = list(zip(copies[::2], copies[1::2], strict=True))
 
     def forward(self, number: int) -> int:
         """The number that stands for an id."""
@@ -54,22 +57,26 @@ class Permutation:
                 return number
 
     def _through(self, number: int) -> int:
+        """Each round hashes one half, to 64 bits. Written out, since this is most of what an id costs."""
         left, right = number >> self._low, number & self._right
+        left_bits, right_bits = self._left, self._right
         for first, second in self._rounds:
-            left ^= mixed(first, right) & self._left
-            right ^= mixed(second, left) & self._right
+            state = first()
+            state.update(right.to_bytes(4))
+            left ^= from_bytes(state.digest()) & left_bits
+            state = second()
+            state.update(left.to_bytes(4))
+            right ^= from_bytes(state.digest()) & right_bits
         return left << self._low | right
 
     def _through_again(self, number: int) -> int:
         left, right = number >> self._low, number & self._right
+        left_bits, right_bits = self._left, self._right
         for first, second in reversed(self._rounds):
-            right ^= mixed(second, left) & self._right
-            left ^= mixed(first, right) & self._left
+            state = second()
+            state.update(left.to_bytes(4))
+            right ^= from_bytes(state.digest()) & right_bits
+            state = first()
+            state.update(right.to_bytes(4))
+            left ^= from_bytes(state.digest()) & left_bits
         return left << self._low | right
-
-
-def mixed(state: blake2b, half: int) -> int:
-    """64 bits of the hash of one half; a prepared state is copied, which costs half of what a new one does."""
-    fresh = state.copy()
-    fresh.update(half.to_bytes(4, "big"))
-    return int.from_bytes(fresh.digest(), "big")

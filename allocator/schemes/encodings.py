@@ -12,10 +12,18 @@ His spellings for people, in lower case, with hyphens, or O for 0, are not read:
 
 from __future__ import annotations
 
+from functools import cache
+
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 FACTOR = 67
 BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 SYMBOLS = BASE32 + "*~$=U"
+
+
+@cache
+def pairs_of(alphabet: str) -> tuple[str, ...]:
+    """All texts of two digits, in order: a number takes half as many divisions."""
+    return tuple(first + second for first in alphabet for second in alphabet)
 
 
 class Digits:
@@ -26,6 +34,7 @@ class Digits:
 
     def __init__(self, alphabet: str, greatest: int) -> None:
         self._alphabet = alphabet
+        self._pairs = pairs_of(alphabet)
         self._values = {digit: value for value, digit in enumerate(alphabet)}
         self._count = 1
         while greatest := greatest // len(alphabet):
@@ -33,11 +42,12 @@ class Digits:
         self.length = self._count
 
     def format(self, number: int) -> str:
-        digits = []
-        for _ in range(self._count):
-            number, digit = divmod(number, len(self._alphabet))
-            digits.append(self._alphabet[digit])
-        return "".join(reversed(digits))
+        text, pairs = "", self._pairs
+        base = len(pairs)
+        for _ in range(0, self._count, 2):
+            number, pair = divmod(number, base)
+            text = pairs[pair] + text
+        return text[-self._count :]
 
     def parse(self, text: str) -> int | None:
         """The number of a text of this length; None for what `format` never makes."""
