@@ -16,6 +16,7 @@ from allocator.integrations.sqlalchemy import primary_key
 flask = pytest.importorskip("flask")
 flask_migrate = pytest.importorskip("flask_migrate")
 flask_sqlalchemy = pytest.importorskip("flask_sqlalchemy")
+pytest.importorskip("alembic.runtime.plugins", reason="Alembic has plugins from 1.18 on")
 
 WITHOUT = {"autogenerate_plugins": ["alembic.autogenerate.*", "~alembic.autogenerate.allocator"]}
 
