@@ -126,7 +126,7 @@ def test_a_process_that_keeps_its_mails_in_memory_does_not_draw_ids_from_there(t
 OVERRIDDEN = """
 from django.test import override_settings
 from django.test.utils import setup_test_environment, teardown_test_environment
-from allocator.integrations.django_ids import is_testing
+from allocator.integrations.django.ids import is_testing
 from shop.models import Order
 setup_test_environment()
 key = Order._meta.pk

@@ -28,7 +28,7 @@ DATABASES |= {
 MODELS = """
 import json
 from allocator.integrations.django import AllocatedBigAutoField
-from allocator.integrations.django_ids import upgrade
+from allocator.integrations.django.ids import upgrade
 from django.db import connections, models, transaction
 
 class Given(models.Model):

@@ -10,7 +10,7 @@ from allocator import AccessDenied, Allocator, InvalidSetting
 
 pytest.importorskip("django")
 
-from allocator.integrations.django_ids import raise_above
+from allocator.integrations.django.ids import raise_above
 
 
 def test_a_tag_is_raised_above_what_a_table_holds_and_never_lowered():

@@ -1,44 +1,24 @@
-"""Django: primary keys out of an allocator.
-
-    class Order(models.Model):
-        id = AllocatedBigAutoField()
-
-or, for all models of a project, `DEFAULT_AUTO_FIELD = "allocator.integrations.django.AllocatedBigAutoField"`. With
-`"allocator.integrations.django.AllocatorConfig"` in `INSTALLED_APPS`, `migrate` makes the allocator's tables too.
-"""
+"""The primary key of a model, given by an allocator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-try:
-    from django.apps import AppConfig  # type: ignore[import-untyped]
-    from django.core import checks  # type: ignore[import-untyped]
-    from django.db import models  # type: ignore[import-untyped]
-    from django.db.models.signals import pre_migrate  # type: ignore[import-untyped]
-except ImportError as error:
-    raise ImportError(
-        "allocator.integrations.django needs Django, which is not installed; pip install 'segment-allocator[django]'"
-    ) from error
+from django.core import checks  # type: ignore[import-untyped]
+from django.db import models  # type: ignore[import-untyped]
 
-from allocator.errors import AllocatorError, InvalidTag
-from allocator.integrations.django_ids import (
+from allocator.errors import InvalidTag
+from allocator.integrations.django.ids import (
     allocator,
     column_of,
     greatest_of,
     is_own,
     is_testing,
-    make_allocator,
     raise_above,
-    shares_file,
     start_in_tests,
-    upgrade,
-    use,
 )
 from allocator.schemes.checks import check_tag
-
-__all__ = ["AllocatedBigAutoField", "AllocatorConfig", "allocator", "give_ids", "use"]
 
 PRIMARY_KEY = 3
 """Behind so many arguments that go by their place it was given too."""
@@ -72,6 +52,7 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
 
     def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
         name, path, args, options = super().deconstruct()
+        path = path.replace(__name__, __name__.rpartition(".")[0])  # where it is imported from, as Django's own are
         del options["default"]
         if self._own_tag is not None:
             options["tag"] = self._own_tag
@@ -138,30 +119,3 @@ def give_ids(objects: Iterable[M]) -> list[M]:
         if one.pk is None:
             one.pk = one._meta.pk.get_pk_value_on_save(one)
     return listed
-
-
-@checks.register()  # type: ignore[untyped-decorator]
-def check_setting(**options: Any) -> list[Any]:
-    """Whether ids can come from where the settings say; nothing is opened."""
-    try:
-        make_allocator()
-        shared = shares_file()
-    except AllocatorError as error:
-        return [checks.Error(str(error), id="allocator.E002")]
-    hint = "Leave the file out of ALLOCATOR, and ids come from one beside it, or name another."
-    warning = "Ids come from a file of SQLite that Django writes to: a transaction that has written keeps them waiting."
-    return [checks.Warning(warning, hint=hint, id="allocator.W001")] if shared else []
-
-
-class AllocatorConfig(AppConfig):  # type: ignore[misc]
-    """Has `manage.py migrate` make the allocator's tables, or upgrade them, before it migrates the application's."""
-
-    name = "allocator.integrations.django"
-    label = "allocator"
-
-    def import_models(self) -> None:
-        super().import_models()
-        self.models_module = self.module  # signals of migrations go to applications with models
-
-    def ready(self) -> None:
-        pre_migrate.connect(upgrade, sender=self)
