@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.applications.django_shop import environment, manage, managed, run
+from support.applications.django_shop import AS_MYSQLDB, environment, manage, managed, run
 from support.processes.prefork import Asked, gunicorn, serving
 from support.servers.throwaway import free_port
 
@@ -53,6 +53,101 @@ def test_its_own_tests_pass_and_leave_nothing(kind: str, new_database: Callable[
     assert "Ran 4 tests" in done.stderr
     assert done.returncode == 0, done.stderr  # as where the database cannot be dropped, since ids are drawn from it
     assert list(tmp_path.glob("*.ids.*")) == []
+
+
+COMMANDED = """
+import os
+from django.core.management import call_command
+call_command("allocator", "next", "shop_order", "--json")
+print(os.environ["ALLOCATOR_DATABASE_URL_FILE"])
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"])
+def test_the_command_line_has_the_database_of_the_settings(kind, new_database, tmp_path):
+    """And not that of the environment, which another program may use."""
+    (tmp_path / "said.py").write_text(AS_MYSQLDB * (kind == "mysql") + "from project.settings import *")
+    here = environment(tmp_path, new_database(kind), "said") | {"ALLOCATOR_DATABASE_URL_FILE": "/no/such/file"}
+    managed("migrate --verbosity 0", here)
+    run("from shop.models import Order; Order.objects.create()", here)
+
+    assert managed("allocator tags list --json", here).startswith('[{"tag": "shop_order", "max_value": "1000"')
+    assert run(COMMANDED, here).splitlines() == ['{"tag": "shop_order", "ids": ["1001"]}', "/no/such/file"]
+
+    refused = manage("allocator tags set shop_order --start-after 1", here)
+
+    assert (refused.returncode, refused.stderr[:6]) == (1, "error:")
+    assert manage("allocator tags sat", here).returncode == 2
+
+
+SET = {
+    "'postgresql://u:p%40s@one/a'": {"ALLOCATOR_DATABASE_URL": "postgresql+psycopg://u:p%40s@one/a"},
+    "{'shards': ['sqlite:////a.db', 'sqlite:////b.db'], 'shard_hosts': ['one', 'two']}": {
+        "ALLOCATOR_DATABASE_URL": "sqlite+pysqlite:////a.db sqlite+pysqlite:////b.db",
+        "ALLOCATOR_SHARD_HOSTS": "one,two",
+    },
+    "{'database': ['https://one.example'], 'token': 'secret'}": {
+        "ALLOCATOR_DATABASE_URL": "https://one.example",
+        "ALLOCATOR_TOKEN": "secret",
+    },
+}
+
+
+def test_a_setting_becomes_the_variables_of_the_command_line(tmp_path):
+    code = "import json; from allocator.integrations.django.management.commands.allocator import variables\n"
+    code += "from django.conf import settings\n"
+    code += "".join(f"settings.ALLOCATOR = {one}\nprint(json.dumps(variables()))\n" for one in SET)
+    said = run(code, environment(tmp_path)).splitlines()
+
+    assert [json.loads(line) for line in said] == list(SET.values())
+
+
+def test_the_command_line_cannot_use_an_allocator_that_is_an_object(tmp_path):
+    (tmp_path / "object.py").write_text(
+        "from project.settings import *\nfrom allocator.testing import MemoryAllocator\nALLOCATOR = MemoryAllocator()"
+    )
+    done = manage("allocator tags list", environment(tmp_path, settings="object"))
+
+    assert (
+        done.stderr
+        == "CommandError: the setting ALLOCATOR is an object, which has no URL; run allocator with --url instead\n"
+    )
+
+
+SHOWN = """
+import json
+from django.contrib.auth.models import Permission, User
+from django.test import Client, override_settings
+from shop.models import Order
+Order.objects.create()
+
+def shown(user, page="/admin/allocator/tag/"):
+    client = Client()
+    client.force_login(user)
+    answer = client.get(page)
+    return answer.status_code, " ".join(answer.content.decode().split())
+
+clerk = User.objects.create_user("clerk", is_staff=True)
+refused, _ = shown(clerk)
+clerk.user_permissions.add(Permission.objects.get(codename="view_tag"))
+clerk = User.objects.get(username="clerk")
+status, tags = shown(clerk)
+with override_settings(ALLOCATOR="postgresql://nobody@127.0.0.1:1/nothing"):
+    away, words = shown(clerk)
+print(json.dumps([refused, status, tags, "/admin/allocator/tag/" in shown(clerk, "/admin/")[1], away, words]))
+"""
+
+
+def test_the_admin_lists_the_tags_for_those_who_may_see_them(tmp_path):
+    here = environment(tmp_path)
+    managed("migrate --verbosity 0", here)
+    managed("makemigrations --check --dry-run", here)
+    refused, status, tags, listed, away, words = json.loads(run(SHOWN, here))
+
+    assert [refused, status, away] == [403, 200, 200]
+    assert "<th>shop_order</th><td>1000</td><td>9223372036854775807</td>" in tags
+    assert listed
+    assert "127.0.0.1:1/nothing is not available" in words
 
 
 def wrong(tmp_path: Path, settings: str) -> str:

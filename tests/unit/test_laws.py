@@ -28,7 +28,7 @@ LAW = """
 4  database, generators
 5  fleet < remote
 6  backend < sync < aio_tags < aio < host
-7  testing, doctor < service < integrations, cli
+7  testing, doctor < service < cli < integrations
 """
 """A room imports from the rows above its own, and in its own row from the rooms on the left of a `<`."""
 

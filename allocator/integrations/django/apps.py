@@ -31,9 +31,5 @@ class AllocatorConfig(AppConfig):  # type: ignore[misc]
     name = "allocator.integrations.django"
     label = "allocator"
 
-    def import_models(self) -> None:
-        super().import_models()
-        self.models_module = self.module  # signals of migrations go to applications with models
-
     def ready(self) -> None:
         pre_migrate.connect(upgrade, sender=self)

@@ -13,7 +13,7 @@ STATIC_URL = "static/"
 USE_TZ = True
 
 INSTALLED_APPS = [
-    "allocator.integrations.django.AllocatorConfig",  # so that `migrate` makes the allocator's tables too
+    "allocator.integrations.django",  # so that `migrate` makes the allocator's tables too
     "shop",
     "django.contrib.admin",
     "django.contrib.auth",

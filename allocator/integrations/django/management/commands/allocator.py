@@ -1,0 +1,77 @@
+"""`manage.py allocator`: the command line, on the databases that Django's settings name."""
+
+from __future__ import annotations
+
+import os
+from argparse import REMAINDER
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError  # type: ignore[import-untyped]
+
+from allocator.cli import main
+from allocator.cli.default_file import URL_VARIABLE
+from allocator.cli.options import HOSTS_VARIABLE, TOKEN_VARIABLE
+from allocator.database.address import address_of
+from allocator.errors import AllocatorError, InvalidSetting
+from allocator.integrations.django.ids import allocator_in_settings, arguments
+from allocator.remote.http import addresses
+from allocator.rules.hosts import hosts_from
+
+
+class Command(BaseCommand):  # type: ignore[misc]
+    help = "The command `allocator` on the database that the settings name, as in: manage.py allocator tags list"
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: Any) -> None:
+        parser.add_argument(
+            "words", nargs=REMAINDER, metavar="...", help="as of allocator; try: manage.py allocator next --help"
+        )
+
+    def handle(self, *, words: list[str], **options: Any) -> None:
+        try:
+            given = variables()
+        except AllocatorError as error:
+            raise CommandError(str(error)) from None
+        with environment(given):
+            try:
+                main(words, prog_name="manage.py allocator")
+            except SystemExit as end:
+                if end.code:
+                    raise
+
+
+def variables() -> dict[str, str]:
+    """The settings as the variables that the command line reads."""
+    if allocator_in_settings() is not None:
+        raise InvalidSetting("the setting ALLOCATOR is an object, which has no URL; run allocator with --url instead")
+    options = arguments()
+    found = {
+        URL_VARIABLE: " ".join(urls_of(options)),
+        TOKEN_VARIABLE: options.get("token"),
+        HOSTS_VARIABLE: ",".join(hosts_from(options.get("shard_hosts"))),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def urls_of(options: dict[str, Any]) -> list[str]:
+    if (shards := options.get("shards")) is None:
+        if servers := addresses(options["database"]):
+            return servers
+        shards = [options["database"]]
+    return [address_of(one).url.render_as_string(hide_password=False) for one in shards]
+
+
+@contextmanager
+def environment(given: dict[str, str]) -> Iterator[None]:
+    """Have these variables meanwhile, and not the files that could hold them."""
+    names = [f"{name}{suffix}" for name in given for suffix in ("", "_FILE")]
+    before = {name: os.environ.pop(name) for name in names if name in os.environ}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name in given:
+            del os.environ[name]
+        os.environ.update(before)
