@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from django.core import checks  # type: ignore[import-untyped]
 from django.db import models  # type: ignore[import-untyped]
+from django.db.migrations.recorder import MigrationRecorder  # type: ignore[import-untyped]
 
 from allocator.errors import InvalidTag
 from allocator.integrations.django.ids import (
@@ -19,6 +20,9 @@ from allocator.integrations.django.ids import (
     start_in_tests,
 )
 from allocator.schemes.checks import check_tag
+
+FACE = __name__.rpartition(".")[0]
+"""Where the field is imported from, as migrations write it."""
 
 PRIMARY_KEY = 3
 """Behind so many arguments that go by their place it was given too."""
@@ -52,13 +56,16 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
 
     def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
         name, path, args, options = super().deconstruct()
-        path = path.replace(__name__, __name__.rpartition(".")[0])  # where it is imported from, as Django's own are
+        path = path.replace(__name__, FACE)
         del options["default"]
         if self._own_tag is not None:
             options["tag"] = self._own_tag
         return name, path, args, options
 
     def contribute_to_class(self, cls: Any, name: str, **options: Any) -> None:
+        if self.auto_created and is_out_of_reach(cls):
+            models.BigAutoField("ID", primary_key=True, auto_created=True).contribute_to_class(cls, name)
+            return
         super().contribute_to_class(cls, name, **options)
         self._sequence: Any = None
 
@@ -72,7 +79,7 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
     def tag(self) -> str:
         return str(self.model._meta.db_table) if self._own_tag is None else self._own_tag
 
-    def get_pk_value_on_save(self, instance: Any) -> int:
+    def get_pk_value_on_save(self, instance: Any) -> Any:
         """Called by `save` and `bulk_create` for an object without an id."""
         return self.next_id()
 
@@ -110,6 +117,12 @@ class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
             words = f"{self.tag!r} cannot be the tag of ids: {error}."
             return [checks.Error(words, hint=hint, obj=self, id="allocator.E001")]
         return []
+
+
+def is_out_of_reach(model: Any) -> bool:
+    """Whether no migration names the key, so that none could change it: Django's record of migrations, and the tables
+    of many-to-many fields. `DEFAULT_AUTO_FIELD` must not take these, or it could never be left."""
+    return bool(model._meta.auto_created) or model.__module__ == MigrationRecorder.__module__
 
 
 def give_ids(objects: Iterable[M]) -> list[M]:

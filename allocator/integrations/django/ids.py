@@ -157,7 +157,8 @@ def greatest_in(alias: str, model: Any, column: str) -> int:
     try:
         with transaction.atomic(using=alias):
             rows = model._base_manager.using(alias)
-            return int(rows.aggregate(greatest=models.Max(column))["greatest"] or 0)
+            greatest = rows.aggregate(greatest=models.Max(column))["greatest"]
+            return int(model._meta.get_field(column).get_prep_value(greatest) or 0)
     except Error:
         if model._meta.db_table in connections[alias].introspection.table_names():
             raise

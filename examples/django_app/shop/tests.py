@@ -2,8 +2,8 @@
 
 from django.test import TestCase
 
-from allocator import Allocator
 from allocator.integrations.django import use
+from allocator.testing import MemoryAllocator
 from shop.models import Order, OrderItem
 
 
@@ -20,10 +20,10 @@ class OrderTests(TestCase):
             Order.objects.create(customer="Ada")
 
     def test_ids_that_are_known_beforehand(self):
-        with Allocator("sqlite://") as ids, use(ids):
+        with MemoryAllocator() as ids, use(ids):
             self.assertEqual(1, Order.objects.create(customer="Ada").id)
 
     def test_a_setting_for_some_tests(self):
-        with Allocator("sqlite://") as ids, self.settings(ALLOCATOR=ids):
+        with MemoryAllocator() as ids, self.settings(ALLOCATOR=ids):
             self.assertEqual([1, 2], [Order.objects.create().id for _ in range(2)])
         self.assertGreater(Order.objects.create().id, 1_000_000)

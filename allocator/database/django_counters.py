@@ -1,0 +1,80 @@
+"""The counter by which the database itself numbers a table of Django's: read, and raised. It knows of deleted rows too.
+
+On Django's own connection, so that it happens inside the migration's transaction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allocator.errors import InvalidDatabase
+
+RAISE = {
+    "sqlite": (
+        "DELETE FROM sqlite_sequence WHERE name = %(table)s",
+        "INSERT INTO sqlite_sequence (name, seq) VALUES (%(table)s, %(value)s)",
+    ),
+    "postgresql": ("SELECT setval(pg_get_serial_sequence(%(quoted)s, %(column)s), %(value)s)",),
+    "mysql": ("ALTER TABLE {quoted} AUTO_INCREMENT = {following}",),
+}
+"""By the vendor of Django's connection."""
+
+
+def read_counter(connection: Any, table: str, column: str) -> int | None:
+    """The greatest value that the counter may have given, None where there is no counter.
+
+    connection: of Django's. On PostgreSQL the table is locked until the transaction ends, so that none is given after.
+    """
+    if connection.vendor not in READ:
+        raise InvalidDatabase(
+            f"the counter of a table can be read on {', '.join(READ)}, and not on {connection.vendor}"
+        )
+    with connection.cursor() as cursor:
+        return READ[connection.vendor](connection, cursor, table, column)
+
+
+def read_sqlite(connection: Any, cursor: Any, table: str, column: str) -> int | None:
+    cursor.execute("SELECT count(*) FROM sqlite_master WHERE name = 'sqlite_sequence'")
+    if not cursor.fetchone()[0]:  # made with the first table that has a counter
+        return None
+    cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])
+    row = cursor.fetchone()
+    return int(row[0]) if row else 0  # written with the first row
+
+
+def read_postgresql(connection: Any, cursor: Any, table: str, column: str) -> int | None:
+    quoted = connection.ops.quote_name(table)
+    if connection.in_atomic_block:
+        cursor.execute(f"LOCK TABLE {quoted} IN ACCESS EXCLUSIVE MODE")
+    cursor.execute("SELECT pg_get_serial_sequence(%s, %s)", [quoted, column])
+    name = cursor.fetchone()[0]  # quoted
+    if name is None:
+        return None
+    cursor.execute(f"SELECT last_value, is_called FROM {name}")
+    value, is_called = cursor.fetchone()
+    return int(value) if is_called else int(value) - 1
+
+
+def read_mysql(connection: Any, cursor: Any, table: str, column: str) -> int | None:
+    if not connection.mysql_is_mariadb:
+        cursor.execute("SET SESSION information_schema_stats_expiry = 0")  # else the number may be of yesterday
+    cursor.execute(
+        "SELECT t.auto_increment FROM information_schema.columns c JOIN information_schema.tables t "
+        "USING (table_schema, table_name) WHERE c.table_schema = database() AND c.table_name = %s "
+        "AND c.column_name = %s AND c.extra LIKE '%%auto_increment%%'",
+        [table, column],
+    )
+    row = cursor.fetchone()
+    return None if row is None else int(row[0] or 1) - 1  # NULL before the first row
+
+
+READ = {"sqlite": read_sqlite, "postgresql": read_postgresql, "mysql": read_mysql}
+
+
+def raise_counter(connection: Any, table: str, column: str, value: int) -> None:
+    """Let the counter go on above `value`, from 1, which is at least the greatest in the table."""
+    quoted = connection.ops.quote_name(table)
+    given = {"table": table, "quoted": quoted, "column": column, "value": value}
+    with connection.cursor() as cursor:
+        for statement in RAISE[connection.vendor]:
+            cursor.execute(statement.format(quoted=quoted, following=value + 1), given)

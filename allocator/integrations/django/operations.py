@@ -1,0 +1,77 @@
+"""A migration's step by which a key changes from the database's counter to a tag, or back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models  # type: ignore[import-untyped]
+from django.db.migrations import AlterField  # type: ignore[import-untyped]
+
+from allocator.database.django_counters import raise_counter, read_counter
+from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
+from allocator.integrations.django.fields import AllocatedBigAutoField
+from allocator.integrations.django.ids import allocator, column_of, greatest_in, raise_above
+
+
+class AlterKey(AlterField):  # type: ignore[misc]
+    """`AlterField` for a primary key that gets, loses or changes its tag: ids go on above all that were given before.
+
+        AlterKey("order", "id", AllocatedBigAutoField(primary_key=True, serialize=False))
+
+    What was given is read from the database's own counter or from the tag, and the table, so that ids of deleted rows
+    do not come again. Nothing may insert meanwhile. It is reversible.
+    """
+
+    reduces_to_sql = False
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        model = to_state.apps.get_model(app_label, self.model_name)
+        connection = schema_editor.connection
+        if not self.allow_migrate_model(connection.alias, model):
+            return
+        before = from_state.apps.get_model(app_label, self.model_name)._meta.get_field(self.name)
+        after = model._meta.get_field(self.name)
+        given = max(last_of(before, connection), greatest_in(connection.alias, before.model, before.attname))
+        check_room(after, given)
+        super().database_forwards(app_label, schema_editor, from_state, to_state)
+        if given:
+            go_on_above(after, given, connection)
+
+    def describe(self) -> str:
+        return f"Alter key {self.name} on {self.model_name}, to go on above all ids given before"
+
+
+def last_of(field: Any, connection: Any) -> int:
+    """The greatest id that the key's tag, or the counter of the database, may have given."""
+    table = field.model._meta.db_table
+    if isinstance(field, AllocatedBigAutoField):
+        try:
+            return int(allocator().tags.get(field.tag).max_value)
+        except UnknownTag:
+            return 0
+    if not isinstance(field, models.AutoField):  # given by the application
+        return 0
+    last = read_counter(connection, table, field.column)
+    if last is None:
+        raise InvalidSetting(
+            f"{table}.{field.column} has no counter, so the ids of its deleted rows are not known; write "
+            f"migrations.AlterField instead, and raise the tag above them: manage.py allocator tags create TAG "
+            "--start-after N"
+        )
+    return last
+
+
+def check_room(field: Any, given: int) -> None:
+    column = column_of(field)
+    if given >= column.limit:
+        raise InvalidSetting(f"ids up to {given} were given, and {column.name} holds none above {column.limit}")
+
+
+def go_on_above(field: Any, given: int, connection: Any) -> None:
+    if not isinstance(field, AllocatedBigAutoField):
+        raise_counter(connection, field.model._meta.db_table, field.column, given)
+        return
+    ids = allocator()
+    ids.sequence(field.tag)._fit(column_of(field))  # before the tag is made
+    if raise_above(ids, field.tag, given) < given:
+        raise AccessDenied(f"tag {field.tag!r} must go on above {given}, which needs a token that may change tags")

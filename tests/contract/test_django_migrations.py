@@ -1,0 +1,171 @@
+"""Django's migrations: which tables the default key leaves alone, and a key that changes its counter and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.applications.django_shop import AS_MYSQLDB, environment, managed, run
+
+pytest.importorskip("django")
+
+BEFORE = """
+from project.settings import *
+SILENCED_SYSTEM_CHECKS = ["models.W042"]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+"""
+EVERYWHERE = BEFORE + 'DEFAULT_AUTO_FIELD = "allocator.integrations.django.AllocatedBigAutoField"\n'
+
+
+@pytest.fixture
+def project(kind: str, new_database: Callable[[str], str], tmp_path: Path) -> Callable[[str], dict[str, str]]:
+    """The environment of a project with these settings, on one database."""
+    url = new_database(kind)
+
+    def with_settings(name: str, settings: str) -> dict[str, str]:
+        (tmp_path / f"{name}.py").write_text((AS_MYSQLDB if kind in {"mysql", "mariadb"} else "") + settings)
+        return environment(tmp_path, url, name)
+
+    return with_settings
+
+
+JOINED = """
+import json
+from django.contrib.auth.models import Group, Permission, User
+user, group = User.objects.create(username="{0}"), Group.objects.create(name="{0}")
+user.groups.add(group)
+group.permissions.add(*Permission.objects.all()[:2])
+user.user_permissions.add(Permission.objects.first())
+print(json.dumps([user.groups.count(), group.permissions.count(), user.user_permissions.count()]))
+"""
+
+
+def test_tables_that_no_migration_can_alter_keep_the_counter_of_the_database(project):
+    """Those of many-to-many fields, whose models in an application of Django's have its own key, and Django's record
+    of migrations: else a row is refused (on SQLite it vanishes), and the setting could not be taken back."""
+    everywhere, before = project("everywhere", EVERYWHERE), project("before", BEFORE)
+    managed("migrate --verbosity 0", everywhere)
+
+    assert json.loads(run(JOINED.format("a"), everywhere)) == [1, 2, 1]
+
+    managed("migrate shop zero --verbosity 0", before)
+    managed("migrate --verbosity 0", before)
+
+    assert json.loads(run(JOINED.format("b"), before)) == [1, 2, 1]
+
+
+FIRST = """
+from django.db import migrations, models
+class Migration(migrations.Migration):
+    initial = True
+    operations = [
+        migrations.CreateModel("Order", [("id", models.BigAutoField(primary_key=True, serialize=False))]),
+        migrations.CreateModel("Item", [
+            ("id", models.BigAutoField(primary_key=True, serialize=False)),
+            ("order", models.ForeignKey("keys.order", models.CASCADE)),
+        ]),
+    ]
+"""
+NEXT = """
+from functools import partial
+from django.db import migrations, models
+from allocator.integrations.django import AllocatedBigAutoField, AlterKey
+class Migration(migrations.Migration):
+    dependencies = [("keys", "{before}")]
+    operations = [{operation}("order", "id", {field}(primary_key=True, serialize=False))]
+"""
+CHAIN = ["AllocatedBigAutoField", "partial(AllocatedBigAutoField, tag='orders')", "models.BigAutoField"]
+USED = """
+import json
+from django.core.management import call_command
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from allocator.integrations.django import allocator
+
+def at(migration):
+    call_command("migrate", "keys", migration, verbosity=0)
+    return MigrationLoader(connection).project_state(("keys", migration)).apps.get_model("keys", "order").objects
+
+def used(orders):
+    made = [orders.create().pk for _ in range(5)]
+    orders.filter(pk__in=made[3:]).delete()
+    return made
+"""
+
+
+@pytest.fixture
+def keys(project, tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """A project with an application whose key is altered in each migration after the first."""
+
+    def altering(*fields: str, operation: str = "AlterKey") -> dict[str, str]:
+        folder = tmp_path / "keys" / "migrations"
+        folder.mkdir(parents=True)
+        for package in (folder.parent, folder):
+            (package / "__init__.py").touch()
+        (folder / "m1.py").write_text(FIRST)
+        for number, field in enumerate(fields, 2):
+            text = NEXT.format(before=f"m{number - 1}", operation=operation, field=field)
+            (folder / f"m{number}.py").write_text(text)
+        here = project("keyed", BEFORE + "INSTALLED_APPS += ['keys']\n")
+        managed("migrate shop --verbosity 0", here)  # with the allocator's tables
+        return here
+
+    return altering
+
+
+def test_a_key_goes_to_a_tag_and_back_and_no_id_comes_again(keys):
+    """Not those of deleted rows either. By way of another tag; by new migrations, and by reversed ones."""
+    here = keys(*CHAIN)
+    found = json.loads(
+        run(
+            f"""{USED}
+print(json.dumps([used(at(migration)) for migration in ("m1", "m2", "m4", "m3", "m1", "m4")]))
+""",
+            here,
+        )
+    )
+    ids = [number for made in found for number in made]
+
+    assert found[:3] == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10], [1006, 1007, 1008, 1009, 1010]]
+    assert ids == sorted(set(ids))
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_control_plain_alterations_give_the_ids_of_deleted_rows_again(keys):
+    here = keys(*CHAIN, operation="migrations.AlterField")
+    found = run(f"{USED}\nprint(*(used(at(migration))[0] for migration in ('m1', 'm2', 'm4')))", here)
+
+    assert found.split() == ["1", "4", "7"]
+
+
+def test_a_table_that_was_never_used_takes_no_id(keys):
+    here = keys(*CHAIN)
+    found = run(
+        f"{USED}\nfor migration in ('m1', 'm2', 'm4', 'm2'): orders = at(migration)\nprint(used(orders)[0])", here
+    )
+
+    assert found.split() == ["1"]
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql"])
+def test_the_way_back_into_a_column_that_is_too_narrow_is_refused(keys):
+    here = keys("AllocatedBigAutoField", "models.AutoField")
+    found = run(
+        f"""{USED}
+used(at("m2"))
+allocator().tags.set("keys_order", start_after=2**31)
+try:
+    at("m3")
+except Exception as error:
+    print(type(error).__name__, error)
+print(used(at("m2"))[0])
+""",
+        here,
+    ).splitlines()
+
+    assert found[0].startswith(
+        "InvalidSetting ids up to 2147483648 were given, and keys_order.id (AutoField) holds none"
+    )
+    assert int(found[1]) < 2**31
