@@ -134,6 +134,15 @@ def test_a_tag_that_is_used_meanwhile_stays(fresh):
         assert ids.tags.get("order").max_value == 5
 
 
+def test_a_row_that_was_claimed_from_since_it_was_read_is_not_deleted(fresh):
+    with closing(Allocator(fresh)) as ids, closing(Database(fresh)) as database:
+        read = ids.tags.create("order")
+        ids.reserve("order", 5)
+
+        assert not database.remove_tag(read)
+        assert database.remove_tag(ids.tags.get("order"))
+
+
 @SQLITE
 def test_a_process_that_still_draws_from_a_deleted_tag_stops(fresh):
     with closing(Allocator(fresh, step=1, max_step=1)) as ids:
