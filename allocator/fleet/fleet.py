@@ -30,7 +30,6 @@ OF_ONE_DATABASE = (
     "claim_segments",
     "register_node",
     "lease_worker",
-    "ping",
 )
 """The verbs of a database that was given alone: it answers them itself, also where it is one shard of several."""
 
@@ -148,7 +147,10 @@ class Fleet:
     # -- the databases
 
     def ping(self) -> None:
-        self._on_a_shard(lambda shard: self._shards.take(shard, shard.look()), self._end(), TAG_FAULTS)
+        if self.is_alone:
+            self.databases()[0].ping()
+        else:
+            self._on_a_shard(lambda shard: self._shards.take(shard, shard.look()), self._end(), TAG_FAULTS)
 
     def create_tables(self) -> None:
         for database in self.databases():

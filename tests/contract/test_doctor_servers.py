@@ -122,11 +122,11 @@ def test_settings_of_postgresql(patient, name, severity, setting, value):
 def standby_of(url: str, folder: object, name: str) -> Iterator[None]:
     """Whoever takes the log of a server as it comes, as a standby does."""
     target = make_url(url)
-    where = f"host={target.host} port={target.port} user={target.username} application_name={name}"
+    who = f"user={target.username} password='{target.password or ''}' application_name={name}"
     words = [
         str(postgres_binaries() / "pg_receivewal"),
         "-d",
-        where,
+        f"host={target.host} port={target.port} {who}",
         "-D",
         str(folder),
         "--synchronous",

@@ -38,6 +38,7 @@ def test_a_ping_says_that_the_database_is_damaged(face, fresh):
         face(fresh).ping()
 
 
+@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)  # whose shards are of this test alone
 def test_a_ping_of_several_shards_is_answered_by_one(shards):
     urls = shards(2)
     with Allocator(shards=urls) as ids:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import tarfile
+from itertools import count
 from pathlib import Path
 
 from sqlalchemy import make_url
@@ -70,15 +71,26 @@ def dump(machine: Machine) -> bytes:
 def load(machine: Machine, dumped: bytes, name: str = "", rows: bool = False) -> None:
     name = name or name_of(machine)
     if isinstance(machine, Postgres):
-        how = ["--data-only"] if rows else ["--clean", "--if-exists"]
-        if rows:
-            machine.ask("TRUNCATE " + ", ".join([VERSION_TABLE, *metadata.tables]))
-        url = make_url(machine.url).set(database=name, drivername="postgresql").render_as_string()
-        tool(machine.program / "pg_restore", *how, "--exit-on-error", f"--dbname={url}", given=dumped)
+        restore(machine, dumped, name, rows)
     elif isinstance(machine, MySQLImage):
         inside(machine, "mysql", name, given=dumped)
     elif isinstance(machine, MariaDB):
         tool(Path("mariadb"), *login(machine), name, given=dumped)
+
+
+def restore(machine: Postgres, dumped: bytes, name: str, rows: bool) -> None:
+    url = make_url(machine.url).set(database=name, drivername="postgresql").render_as_string()
+    words = ("--exit-on-error", f"--dbname={url}", *(["--data-only"] if rows else ["--clean", "--if-exists"]))
+    for attempt in count():
+        if rows:
+            machine.ask("TRUNCATE " + ", ".join([VERSION_TABLE, *metadata.tables]))
+        try:
+            tool(machine.program / "pg_restore", *words, given=dumped)
+        except AssertionError as error:
+            if "duplicate key" not in str(error) or attempt > 5:  # else a process that draws wrote its row in between
+                raise
+        else:
+            return
 
 
 def login(machine: Machine) -> list[str]:
