@@ -30,7 +30,15 @@ SERVERS = ("postgres", "mysql", "mariadb")
 def workers_of(service: Served) -> list[int]:
     """The processes that answer; the other child is the one that watches over shared resources."""
     listed = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text().split()
-    return [int(one) for one in listed if "resource_tracker" not in Path(f"/proc/{one}/cmdline").read_text()]
+    return [int(one) for one in listed if (command := command_of(one)) and "resource_tracker" not in command]
+
+
+def command_of(process: str) -> str:
+    """Empty where it ended since it was listed."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 class Load(threading.Thread):
