@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from allocator.public_ids.permutation import Permutation
+from allocator.public_ids.permutation import Permutation, from_bytes
 
 VERSION = b"allocator-pub-v1"
 TAG_BITS = 64
@@ -23,13 +23,14 @@ TAG_BITS = 64
 class Seal:
     """Of one key, for one prefix and limit; `bits` is the width of the tag, 0 to 64."""
 
-    __slots__ = ("_bits", "_permutation", "_tags", "permute", "restore")
+    __slots__ = ("_bits", "_new_tag", "_permutation", "_spare", "permute", "restore")
 
     def __init__(self, key: bytes, prefix: str, limit: int, bits: int) -> None:
         both = blake2b(f"{prefix}:{limit}".encode("ascii"), key=key, person=VERSION).digest()
         self._bits = bits
         self._permutation = Permutation(both[:32], limit)
-        self._tags = blake2b(key=both[32:], digest_size=TAG_BITS // 8, person=VERSION)
+        self._spare = TAG_BITS - bits
+        self._new_tag = blake2b(key=both[32:], digest_size=TAG_BITS // 8, person=VERSION).copy
         self.permute = self._permutation.forward
         self.restore = self._permutation.back
 
@@ -45,6 +46,6 @@ class Seal:
         return self.restore(number)
 
     def _tag(self, number: int) -> int:
-        tags = self._tags.copy()
-        tags.update(number.to_bytes(8, "big"))
-        return int.from_bytes(tags.digest(), "big") >> (TAG_BITS - self._bits)
+        tags = self._new_tag()
+        tags.update(number.to_bytes(8))
+        return from_bytes(tags.digest()) >> self._spare
