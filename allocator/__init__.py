@@ -1,6 +1,6 @@
 """Unique 64-bit ids out of the SQL database that you already run.
 
-PYTEST_DONT_REWRITE: there are fixtures for pytest here, and it would warn where this was imported before it started.
+PYTEST_DONT_REWRITE: the package holds pytest fixtures, and pytest warns if it was imported before pytest started.
 """
 
 from __future__ import annotations
@@ -118,14 +118,14 @@ HOMES = {
     "allocator.generators.snowflake": ("Snowflake",),
     "allocator.sync": ("Allocator",),
 }
-"""Imported when they are asked for: who draws meteors needs no asyncio, and who catches errors needs neither."""
+"""Imported on first access: meteors need no asyncio, and errors need neither."""
 
 
 def __getattr__(name: str) -> object:
     for home, names in HOMES.items():
         if name in names:
-            found = globals()[name] = getattr(import_module(home), name)
-            return found
+            value = globals()[name] = getattr(import_module(home), name)
+            return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

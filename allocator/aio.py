@@ -1,4 +1,4 @@
-"""The asyncio face: the same names, awaited. The event loop never does I/O; claims run on threads."""
+"""The asyncio API: the methods of the blocking API, awaited. Claims run on threads; the event loop does no I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from allocator.generators.column_default import default_signature
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Supply
 from allocator.rules.failover import FailoverGap
-from allocator.runtime.waiting import ended, wait_for_async
+from allocator.runtime.waiting import wait_done, wait_for_async
 from allocator.schemes.checks import check_count
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.retry import Wait
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class AsyncSequence(Uncopyable):
-    """The ids of one tag. Made by `AsyncAllocator.sequence`."""
+    """The ids of one tag, from `AsyncAllocator.sequence`."""
 
     __slots__ = ("_supply",)
 
@@ -44,14 +44,14 @@ class AsyncSequence(Uncopyable):
         return self._supply.tag
 
     async def next_id(self) -> int:
-        """As `Sequence.next_id`. A cancelled call loses nothing."""
+        """As `Sequence.next_id`. A cancelled call burns no id."""
         try:
             return next(self._supply._values)
         except StopIteration:
             return await refill(self._supply)
 
     def __call__(self, context: Any = None, /) -> int:
-        """As `Sequence.__call__`, not awaited: for columns that are written by an `AsyncSession`.
+        """As `Sequence.__call__`, not awaited: for columns that an `AsyncSession` writes.
 
         Raises `InvalidSetting` anywhere else.
         """
@@ -71,18 +71,18 @@ class AsyncSequence(Uncopyable):
 
     def _blocking(self) -> InvalidSetting:
         return InvalidSetting(
-            f"tag {self.tag!r}: a sequence of an AsyncAllocator can be the default of a column under an AsyncSession "
-            "alone; take the sequence of an Allocator, which serves both"
+            f"tag {self.tag!r}: as a column default, the sequence of an AsyncAllocator works only with an AsyncSession"
+            "; use the sequence of an Allocator, which works with both kinds of session"
         )
 
     async def next_ids(self, count: int) -> list[int]:
-        """As `Sequence.next_ids`. A cancelled call burns what it had drawn."""
+        """As `Sequence.next_ids`. A cancelled call burns the ids it had drawn."""
         check_count(count)
         core = self._supply._core
         ids = list(islice(self._supply._values, count))
         while len(ids) < count:
             ids.append(await refill(self._supply))
-            if core is not self._supply._core:  # forked while it waited: the ids are the parent's too
+            if core is not self._supply._core:  # forked while it waited: the parent has these ids too
                 return await self.next_ids(count)
             ids += islice(self._supply._values, count - len(ids))
         return ids
@@ -94,7 +94,7 @@ class AsyncSequence(Uncopyable):
         return await wait_for_async(start, supply._background, supply._terms.timeout, supply._overdue)
 
     async def __aiter__(self) -> AsyncIterator[int]:
-        """Ids without end: `async for id in sequence`. As of any generator, an error is its end."""
+        """Endless ids: `async for id in sequence`. An error ends the iterator."""
         while True:
             for value in self._supply._values:
                 yield value
@@ -116,7 +116,7 @@ async def refill(supply: Supply) -> int:
             raise supply._overdue(step)
         if isinstance(step, Wait):
             await asyncio.sleep(min(step.seconds, left))
-        elif await ended(step, left):
+        elif await wait_done(step, left):
             supply._raise_unless_passing(step.result())
 
 
@@ -140,12 +140,12 @@ class Settings(TypedDict, total=False):
 
 
 class AsyncAllocator(Uncopyable):
-    """`Allocator` for asyncio: the same arguments, or an `Allocator` to share with blocking code of the process.
+    """`Allocator` for asyncio: takes the same arguments, or an `Allocator` to share with blocking code.
 
         async with AsyncAllocator("sqlite:///ids.db") as ids:
             await ids.next_id("order")
 
-    Not bound to an event loop. A shared allocator is not closed by this one.
+    Not bound to an event loop. `close` leaves a shared `Allocator` open.
     """
 
     def __init__(
@@ -154,21 +154,21 @@ class AsyncAllocator(Uncopyable):
         self._owned = not isinstance(database, Allocator)
         if isinstance(database, Allocator):
             if settings:
-                raise TypeError(f"a shared Allocator has its settings already, got {', '.join(settings)}")
+                raise TypeError(f"a shared Allocator takes no settings, got {', '.join(settings)}")
             self._allocator = database
         else:
             self._allocator = Allocator(database, **settings)
         self._serving = self._allocator._serving
 
     async def next_id(self, tag: str) -> int:
-        """As `Allocator.next_id`. A cancelled call loses nothing."""
+        """As `Allocator.next_id`. A cancelled call burns no id."""
         try:
             return next(self._serving[tag])
         except (StopIteration, KeyError, TypeError):
             return await refill(self._allocator.sequence(tag))
 
     async def next_ids(self, tag: str, count: int) -> list[int]:
-        """As `Allocator.next_ids`. A cancelled call burns what it had drawn."""
+        """As `Allocator.next_ids`. A cancelled call burns the ids it had drawn."""
         return await self.sequence(tag).next_ids(count)
 
     async def reserve(self, tag: str, count: int) -> range:
@@ -176,14 +176,14 @@ class AsyncAllocator(Uncopyable):
         return await self.sequence(tag).reserve(count)
 
     async def meteor(self) -> int:
-        """As `Allocator.meteor`. A cancelled call loses nothing."""
+        """As `Allocator.meteor`. A cancelled call burns no id."""
         try:
             return next(self._allocator._meteor._values)
         except StopIteration:
             return await refill(self._allocator._meteor)
 
     async def snowflake(self) -> int:
-        """As `Allocator.snowflake`. A cancelled call loses nothing."""
+        """As `Allocator.snowflake`. A cancelled call burns no id."""
         supply = self._allocator._snowflake
         if monotonic() < supply.end:
             try:
@@ -199,13 +199,13 @@ class AsyncAllocator(Uncopyable):
         return await wait_for_async(start, ids._background, ids._terms.timeout, ids._overdue)
 
     async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What blocking work brings within `timeout`; what it brings later is burnt."""
+        """Run blocking `work` on a thread; discard its result after `timeout`."""
         ids = self._allocator
         start = partial(ids._background.submit, work, *args, **kwargs)
         return await wait_for_async(start, ids._background, ids._terms.timeout, ids._overdue)
 
     def sequence(self, tag: str) -> AsyncSequence:
-        """The handle of one tag; not awaited, since nothing is asked of the database."""
+        """The handle of one tag; not awaited, since it does no I/O."""
         return AsyncSequence(self._allocator.sequence(tag))
 
     @property

@@ -1,4 +1,4 @@
-"""Administration of tags, awaited: it runs on threads of the allocator."""
+"""Administration of tags for asyncio, on threads of the allocator."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ T = TypeVar("T")
 
 
 class OnThread(Protocol):
-    """Blocking work on a thread, awaited no longer than the allocator's timeout."""
+    """Runs blocking work on a thread; the wait ends after the allocator's timeout."""
 
     def __call__(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
 
 
 class AsyncTags:
-    """The tags of one database. Reached as `AsyncAllocator.tags`; the methods are those of `Tags`, awaited.
+    """`Tags` for asyncio, at `AsyncAllocator.tags`.
 
-    Each raises `DatabaseUnavailable` after the allocator's `timeout`; what was asked for may still be done then.
+    Each method raises `DatabaseUnavailable` after the allocator's `timeout`; the change may still take effect later.
     """
 
     def __init__(self, tags: Tags, on_thread: OnThread) -> None:

@@ -1,4 +1,4 @@
-"""Where the ids of an allocator come from: SQL databases, or a service that stands before them."""
+"""Choose the backend of an allocator from its arguments: SQL databases, or a service in front of them."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ ATTEMPTS = 3
 
 
 def fleet_of(
-    given: list[Any],
+    urls: list[Any],
     background: Background,
     fleet: str | None = None,
     statement: str | None = None,
     timeout: float = 5.0,
     shard_hosts: Hosts = (),
 ) -> Fleet:
-    """The backend of these databases."""
+    """The backend for these databases, URLs or engines."""
     from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
     from allocator.fleet.fleet import Fleet
 
-    patience = timeout / (ATTEMPTS if len(given) > 1 else 1)
-    databases = [Database(one, patience, shard_hosts) for one in given]
+    shard_timeout = timeout / (ATTEMPTS if len(urls) > 1 else 1)
+    databases = [Database(url, shard_timeout, shard_hosts) for url in urls]
     return Fleet(databases, background, check_fleet(fleet), check_statement(statement), timeout)
 
 
 @contextmanager
 def databases_at(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> Iterator[Fleet]:
-    """For a question or two, and closed afterwards."""
+    """A fleet of these databases, closed at the end of the block."""
     background = Background()
     fleet = fleet_of(list(urls), background, timeout=timeout, shard_hosts=shard_hosts)
     try:
@@ -51,13 +51,13 @@ def databases_at(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -
 
 
 def overdue(backend: Backend, seconds: float) -> DatabaseUnavailable:
-    """The error of a call whose time is over, with the last one of a database as its cause."""
+    """The error of a call that reached its timeout; its cause is the latest error of a database."""
     troubles = backend.troubles()
     cause = next((error for error in troubles if error), None)
     late = "no shard answered" if len(troubles) > 1 else "the database did not answer"
-    found = DatabaseUnavailable(f"{late} within {seconds:g} seconds" + (f"; the last error: {cause}" if cause else ""))
-    found.__cause__ = cause
-    return found
+    error = DatabaseUnavailable(f"{late} within {seconds:g} seconds" + (f"; the last error: {cause}" if cause else ""))
+    error.__cause__ = cause
+    return error
 
 
 def backend_of(
@@ -70,44 +70,44 @@ def backend_of(
     timeout: float,
     shard_hosts: Hosts,
 ) -> Backend:
-    """What the arguments of an `Allocator` name."""
+    """The backend that the arguments of an `Allocator` name."""
     if isinstance(database, Backend):
-        return database  # as `allocator.testing` brings
-    from allocator.remote.client import Service  # what asks a service imports more than all the rest
+        return database  # of `allocator.testing`
+    from allocator.remote.client import Service  # imports more than the rest of the library
     from allocator.remote.http import Servers, addresses
 
-    given = chosen(database, shards)
-    if database is None and addresses(given[0]):
-        raise InvalidSetting("shards are databases; the addresses of a service stand in first place, several as a list")
+    databases = database_list(database, shards)
+    if database is None and addresses(databases[0]):
+        raise InvalidSetting("shards must be databases; pass the address of a service, or a list of them, as database")
     urls = addresses(database)
     if not urls:
         if token is not None:
-            raise InvalidSetting("a token is for a service, whose address begins with https:// or http://")
-        return fleet_of(given, background, fleet, statement, timeout, shard_hosts)
+            raise InvalidSetting("token is only for a service, whose address begins with https:// or http://")
+        return fleet_of(databases, background, fleet, statement, timeout, shard_hosts)
     if fleet is not None or statement is not None or shard_hosts:
-        raise InvalidSetting("fleet, tickets and shard_hosts are settings of the service, which has the databases")
+        raise InvalidSetting("fleet, tickets and shard_hosts cannot be set for a service; set them where it runs")
     return Service(Servers(urls, token, timeout))
 
 
-def chosen(database: Any, shards: Iterable[Any] | None) -> list[Any]:
-    """The databases that were given, one way or the other."""
+def database_list(database: Any, shards: Iterable[Any] | None) -> list[Any]:
+    """The databases that either argument names."""
     if (database is None) == (shards is None):
-        raise InvalidSetting("either a database or shards are needed, and not both")
+        raise InvalidSetting("pass either database or shards, not both or neither")
     if shards is None:
         return [database]
     if isinstance(shards, str) or not isinstance(shards, Iterable):
         raise InvalidSetting(f"shards must be a list of databases, got {quoted(shards, 40)}")
-    given = list(shards)
-    if not 1 <= len(given) <= MAX_SHARDS:
-        raise InvalidSetting(f"shards must be 1 to {MAX_SHARDS} databases, got {len(given)}")
-    return given
+    databases = list(shards)
+    if not 1 <= len(databases) <= MAX_SHARDS:
+        raise InvalidSetting(f"shards must be 1 to {MAX_SHARDS} databases, got {len(databases)}")
+    return databases
 
 
 def check_fleet(name: object) -> str | None:
     try:
         return None if name is None else check_tag(name)
     except InvalidTag as error:
-        raise InvalidSetting(f"the name of a fleet is formed as a tag: {error}") from None
+        raise InvalidSetting(f"the name of a fleet must be spelled like a tag: {error}") from None
 
 
 def check_statement(tickets: Any) -> str | None:

@@ -1,45 +1,44 @@
-"""Everything that this package raises on purpose.
+"""Every error that this package raises on purpose.
 
-    AllocatorError                  never raised itself
+    AllocatorError                  the root, never raised itself
     ├── InvalidArgument             also a ValueError
     │   ├── InvalidTag
     │   ├── InvalidCount
     │   ├── InvalidSetting
-    │   ├── InvalidDatabase         the URL or engine cannot be used as it stands
+    │   ├── InvalidDatabase         the URL or engine cannot be used
     │   └── InvalidId
     ├── UnknownTag
     ├── TagExists
-    ├── Exhausted                   the last id of a tag, or of a field of bits, was given out
-    ├── NodeIdsExhausted            no node or worker number is left
+    ├── Exhausted                   a tag, or a field of a bit layout, has no id left
+    ├── NodeIdsExhausted            no node or worker number is free
     ├── ClockWentBack
-    ├── ShardMisconfigured          shards of a fleet contradict each other, or one itself
-    ├── LeaseLost                   another process has our worker number now
-    ├── MaxValueWentBack            the database forgot ids: the tag is stopped
-    ├── ServerReplaced              another server, which may have forgotten ids: the tag waits to be repaired
-    ├── DatabaseUnavailable         try again later, it is safe
-    │   ├── FleetGrowing            a moment, while more shards are added
-    │   └── TooManyRequests         a token's rate is used up, the message says for how long
-    ├── AccessDenied                the service wants another token
-    ├── DatabaseRefused             wrong user, password, name or rights
-    ├── SchemaOutOfDate             the tables are missing, behind or ahead
-    ├── SchemaDamaged               the tables were altered by hand
-    ├── ForkedUnseen                C code forked this process with ids in memory, and no hook of Python's ran
-    ├── ReentrantCall               from a signal handler or destructor, in the middle of a call for the same ids
+    ├── ShardMisconfigured          the rows of one or more shards contradict each other
+    ├── LeaseLost                   another process leased this worker number
+    ├── MaxValueWentBack            the database lost ids it had issued: the tag is stopped
+    ├── ServerReplaced              a server that may have lost ids answers: repair the tag
+    ├── DatabaseUnavailable         retry later; a retry never repeats an id
+    │   ├── FleetGrowing            shards are being added, which takes a moment
+    │   └── TooManyRequests         a token exceeded its rate; the message says when to retry
+    ├── AccessDenied                the token is unknown, or lacks the right
+    ├── DatabaseRefused             wrong user, password, database name or privileges
+    ├── SchemaOutOfDate             the tables are missing, or of an older or newer version
+    ├── SchemaDamaged               the tables were changed by hand
+    ├── ForkedUnseen                C code forked a process that held ids, without Python's fork hooks
+    ├── ReentrantCall               a signal handler or destructor interrupted a call for the same ids
     ├── AllocatorClosed
     └── NotCopyable                 also a TypeError
 
-The errors of drivers are translated in `allocator.database.driver_errors` and nowhere else; the driver's
-own error is the `__cause__`.
+`allocator.database.driver_errors` alone translates the errors of drivers; the driver's error is the `__cause__`.
 """
 
 from __future__ import annotations
 
 
 class AllocatorError(Exception):
-    """The root of the tree; catch it to catch all, it is never raised itself."""
+    """The base class of all errors; never raised itself."""
 
     def again(self) -> AllocatorError:
-        """The same refusal as a new object, so that threads do not share one traceback."""
+        """A copy of this error, so that threads do not share one traceback."""
         fresh = type(self)(*self.args)
         fresh.__dict__.update(self.__dict__)
         fresh.__cause__ = self.__cause__
@@ -47,27 +46,27 @@ class AllocatorError(Exception):
 
 
 class InvalidArgument(AllocatorError, ValueError):
-    """An argument was refused before anything was done; nothing is lost."""
+    """An argument is invalid; nothing was done."""
 
 
 class InvalidTag(InvalidArgument):
-    """A tag is 1 to 64 of the characters A-Z a-z 0-9 _ . : - and begins with a letter or digit."""
+    """A tag is not 1 to 64 of the characters A-Z a-z 0-9 _ . : - with a letter or digit first."""
 
 
 class InvalidCount(InvalidArgument):
-    """A count is a whole number within the bounds that the message names."""
+    """A count is not a whole number within the bounds that the message names."""
 
 
 class InvalidSetting(InvalidArgument):
-    """A step, limit, duration or starting value is out of its bounds."""
+    """A step, limit, duration or other setting is invalid."""
 
 
 class InvalidDatabase(InvalidArgument):
-    """The database URL or engine cannot be used as it stands."""
+    """The database URL or engine cannot be used."""
 
 
 class InvalidId(InvalidArgument):
-    """A number or text that is no id of the schemes, or of the one that was named."""
+    """A number or text is not an id of any scheme, or not of the named one."""
 
 
 class UnknownTag(AllocatorError):
@@ -75,47 +74,47 @@ class UnknownTag(AllocatorError):
 
 
 class TagExists(AllocatorError):
-    """The tag that was to be created is there already."""
+    """The tag to create exists already."""
 
 
 class Exhausted(AllocatorError):
-    """Every id up to the limit of the tag, or to the end of a field of bits, has been given out."""
+    """A tag has reached its limit, or a field of a bit layout its end."""
 
 
 class NodeIdsExhausted(AllocatorError):
-    """No node or worker number is left; the message says who holds them."""
+    """No node or worker number is free; the message names the holders of workers."""
 
 
 class ClockWentBack(AllocatorError):
-    """The clock went back, and this generator has nothing but the clock to keep its ids apart."""
+    """The clock went back, and only the clock keeps this generator's ids unique."""
 
 
 class LeaseLost(AllocatorError):
-    """Another process has leased our worker number since; a new one is needed."""
+    """Another process leased our worker number; a new one is needed."""
 
 
 class ShardMisconfigured(AllocatorError):
-    """A shard, or several together, would give ids that are not their own; the message says which and what to do."""
+    """One or more shards would issue ids of another shard; the message names the shard and the remedy."""
 
 
 class MaxValueWentBack(AllocatorError):
-    """The database holds a lower value than it has already given out; the tag is stopped."""
+    """The database holds a lower value than it has already issued; the tag is stopped."""
 
 
 class ServerReplaced(AllocatorError):
-    """The database moved to another server, and the tag refuses to skip ids by itself, or has too few left."""
+    """The database server changed, and the tag may not skip ids by itself, or has too few left to skip."""
 
 
 class DatabaseUnavailable(AllocatorError):
-    """The database did not answer in time; the call may be tried again, what it had claimed is burnt."""
+    """The database did not answer in time. A retry is safe: ids that the failed call claimed are never issued."""
 
 
 class FleetGrowing(DatabaseUnavailable):
-    """No id can be had while the fleet turns to its new shards, which takes a moment unless it was interrupted."""
+    """The fleet is switching to new shards: no ids for a moment, or until an interrupted growth resumes."""
 
 
 class TooManyRequests(DatabaseUnavailable):
-    """The rate that the service allows a token is used up for so many `seconds`; nothing was drawn."""
+    """A token exceeded its rate; retry after `seconds`. No id was drawn."""
 
     def __init__(self, message: str, seconds: float = 1.0) -> None:
         super().__init__(message)
@@ -123,27 +122,27 @@ class TooManyRequests(DatabaseUnavailable):
 
 
 class AccessDenied(AllocatorError):
-    """The service does not know the token, or it is not good for this; nothing was drawn."""
+    """The service does not know the token, or the token lacks the right. No id was drawn."""
 
 
 class DatabaseRefused(AllocatorError):
-    """The database answered, and refused: wrong user, password, database name or rights."""
+    """The database refused: wrong user, password, database name or privileges."""
 
 
 class SchemaOutOfDate(AllocatorError):
-    """The tables are missing, older or newer than this version needs."""
+    """The tables are missing, or older or newer than this version needs."""
 
 
 class SchemaDamaged(AllocatorError):
-    """The tables exist but no longer keep what they promise, as after a change by hand."""
+    """The tables exist but are not as the library made them, as after a change by hand."""
 
 
 class ForkedUnseen(AllocatorError):
-    """C code forked this process with ids in memory and ran no hook of Python's: some may have been given out twice."""
+    """C code forked a process that held ids, without Python's fork hooks: ids may have been issued twice."""
 
 
 class ReentrantCall(AllocatorError):
-    """A signal handler or destructor interrupted a call for the same ids: it would wait for itself. Nothing is lost."""
+    """A signal handler or destructor interrupted a call for the same ids, and would deadlock. No id is lost."""
 
 
 class AllocatorClosed(AllocatorError):
@@ -154,15 +153,15 @@ class AllocatorClosed(AllocatorError):
 
 
 class NotCopyable(AllocatorError, TypeError):
-    """Two copies of one allocator would give out the same ids, so it is neither copied nor pickled."""
+    """An allocator cannot be copied or pickled: two copies would issue the same ids."""
 
 
 class Uncopyable:
-    """Refuses `copy.copy`, `copy.deepcopy` and `pickle` for whatever holds ids."""
+    """Mixin of classes that hold ids: refuses `copy.copy`, `copy.deepcopy` and `pickle`."""
 
     __slots__ = ()
 
     def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
         raise NotCopyable(
-            f"{type(self).__name__} holds ids that must not exist twice: make a new one in the other process"
+            f"{type(self).__name__} cannot be copied or pickled: both copies would issue the same ids; create a new one"
         )

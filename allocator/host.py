@@ -1,6 +1,6 @@
-"""What a process that serves its allocator to others may ask of it: an `AsyncAllocator` with a view of its inside.
+"""`Host`: an `AsyncAllocator` that also shows its buffers, for the service.
 
-The service is such a process. It reads nothing of the faces and generators but what stands here.
+The service uses no other internals of the API and the generators.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Buffer:
-    """Ids of one kind in memory; to take from them never waits."""
+    """Ids of one kind in memory."""
 
     __slots__ = ("_supply",)
 
@@ -39,11 +39,12 @@ class Buffer:
         self._supply = supply
 
     def next(self) -> int | None:
+        """The next id, without waiting; None when none is in memory."""
         return next(self._supply._values, None)
 
 
 class SnowflakeBuffer(Buffer):
-    """Ids of this very millisecond."""
+    """Snowflakes in memory, of the present millisecond only."""
 
     __slots__ = ()
 
@@ -54,7 +55,7 @@ class SnowflakeBuffer(Buffer):
 
 
 class TagBuffer(Buffer):
-    """Ids of one tag."""
+    """Ids of one tag in memory."""
 
     __slots__ = ()
 
@@ -65,12 +66,12 @@ class TagBuffer(Buffer):
         return self._supply._in_memory()
 
     def trouble(self) -> AllocatorError | None:
-        """Why the last claim failed; None once one succeeded."""
+        """The error of the last claim; None if it succeeded."""
         return self._supply._trouble()
 
 
 class Hosted(Allocator):
-    """An allocator on databases, whose backend is wrapped by `observe`."""
+    """An allocator whose backend is wrapped by `observe`."""
 
     databases: Fleet
 
@@ -78,25 +79,25 @@ class Hosted(Allocator):
         self._observe = observe
         super().__init__(create_missing=False, **databases)
 
-    def _watched(self, backend: Backend) -> Backend:
+    def _observed(self, backend: Backend) -> Backend:
         if not isinstance(backend, Fleet):
-            raise InvalidSetting("databases are needed, not a service")
+            raise InvalidSetting("expected the URLs of databases, got the address of a service")
         self.databases = backend
         return self._observe(backend)
 
 
 class Host(AsyncAllocator):
-    """An `AsyncAllocator` on databases of its own. It creates no tag but by `open_tag`.
+    """An `AsyncAllocator` with its own databases. Only `open_tag` creates tags.
 
-    urls: of a database, or of several that are shards.
-    observe: wraps the backend, to count and time what is asked of it.
+    urls: the URL of a database, or of each shard.
+    observe: wraps the backend, to count and time its calls.
     """
 
     def __init__(
         self, urls: Sequence[str], shard_hosts: Hosts, timeout: float, observe: Callable[[Backend], Backend]
     ) -> None:
-        given = {"shards": urls} if len(urls) > 1 else {"database": urls[0]}
-        self._hosted = Hosted(observe, **given, shard_hosts=shard_hosts, timeout=timeout)
+        databases: dict[str, Any] = {"shards": urls} if len(urls) > 1 else {"database": urls[0]}
+        self._hosted = Hosted(observe, **databases, shard_hosts=shard_hosts, timeout=timeout)
         super().__init__(self._hosted)
         self._owned = True
         self.databases = self._hosted.databases
@@ -108,37 +109,38 @@ class Host(AsyncAllocator):
         return TagBuffer(self._hosted.sequence(tag))
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Blocking work on a thread of the allocator. Raises `DatabaseUnavailable` after the timeout."""
+        """Run blocking `work` on a thread of the allocator. Raises `DatabaseUnavailable` after the timeout."""
         return await self._on_thread(work, *args, **kwargs)
 
     # -- tags
 
     async def open_tag(self, tag: str, create: bool = False) -> Tag:
-        """A tag as one database has it. Raises `UnknownTag`, unless it is to be created."""
+        """Fetch the row of a tag, and create it if `create`; else raise `UnknownTag` where it is missing."""
         template = replace(self._hosted._template, name=tag)
         return await self.run(self._hosted._backend.open_segment, template, create)
 
     async def count_tags(self) -> int:
-        """How many tags exist."""
+        """The number of tags."""
         return await self.run(self._hosted.tags.count)
 
     def page_of_tags(self, after: str, most: int) -> list[Tag]:
         """The first `most` tags after this one, by name. Blocking."""
         return self._hosted.tags._page(after, most)
 
-    # -- for other processes
+    # -- for clients that serve from their own memory
 
     async def claim(self, tag: str, size: int | None, seen: Seen, exact: bool) -> range:
-        """Claim a segment for a process that has `seen` ids too: of its size, within the bounds of the tag.
+        """Claim a segment for a client, above every id that it has seen.
 
-        exact: not fewer ids. A cancelled call burns the segment.
+        size: as the client asked, brought within the bounds of the tag unless `exact`. A cancelled call burns the
+        segment.
         """
         supply, ids = self._hosted.sequence(tag), self._hosted
         start = partial(supply._start_claim, size, seen, exact)
         return await wait_for_async(start, ids._background, ids._terms.timeout, supply._overdue)
 
     async def register_node(self) -> int:
-        """A new node number, of the caller alone."""
+        """Register a new node number for the caller."""
         return await self.run(self._hosted._backend.register_node)
 
     async def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
@@ -149,5 +151,5 @@ class Host(AsyncAllocator):
 
     @property
     def lease(self) -> Lease | None:
-        """The snowflake worker that this process has leased."""
+        """The lease of this process's snowflake worker."""
         return self._hosted._snowflake._core.lease

@@ -1,4 +1,4 @@
-"""The blocking face."""
+"""The blocking API."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-def settings_of(given: S | None, kind: type[S]) -> S:
-    if given is not None and not isinstance(given, kind):
-        raise InvalidSetting(f"{kind.__name__} is needed, got {quoted(given)}")
-    return kind() if given is None else given
+def settings_of(settings: S | None, kind: type[S]) -> S:
+    if settings is not None and not isinstance(settings, kind):
+        raise InvalidSetting(f"expected {kind.__name__}, got {quoted(settings)}")
+    return kind() if settings is None else settings
 
 
 class Allocator(Uncopyable):
@@ -49,29 +49,30 @@ class Allocator(Uncopyable):
         with Allocator("sqlite:///ids.db") as ids:
             ids.next_id("order")
 
-    database: a URL (`sqlite:///…`, `postgresql+psycopg://…`, `mysql+pymysql://…`, `mariadb+pymysql://…`) or a
-        SQLAlchemy `Engine`, of which the way to connect is used and never a connection or transaction; or the address
-        of a service (`https://…`), or a list of addresses, of which another is tried when one fails.
-    token: what the service lets us in with.
-    shards: instead of a database several, which are used in turn: see `ticket`.
-    shard_hosts: names of hosts, `*` and `?` for any characters ("db-*.internal"; several in a list or with commas). Of
-        a fleet that grew, the shards on these hosts, and on those of the URLs given, are used with the same user and
-        password; any other host gets no password, whatever the fleet's rows name.
-    fleet: the name of the shards together, to be sure that these are the right ones; "main" for a new fleet.
-    tickets: the statement that draws them, "replace" or "count"; by default that of the fleet, "replace" at first.
-    create_missing: make a tag when it is used for the first time; otherwise `UnknownTag` is raised.
-    step, max_step, limit: the settings of tags made that way: the least and the greatest number of ids a claim
-        takes (1 to 100 million; at most a million by default, and less where the limit is low), and the greatest id
-        (1 to 2**63 - 1; `JAVASCRIPT_MAX_ID` where browsers read it).
-    failover_gap: of tags made that way, how many ids are skipped when another server goes on, as a promoted standby,
-        since it may have forgotten claims. "auto" (the default) skips as many as the tag ever gave, and about 4 million
-        at least; "refuse" raises `ServerReplaced` instead, until `Tags.repair`. A restart skips nothing.
-    runway: how many seconds the ids in memory should last at the rate seen, should the database go away.
+    database: a URL (`sqlite:///…`, `postgresql+psycopg://…`, `mysql+pymysql://…`, `mariadb+pymysql://…`); a
+        SQLAlchemy `Engine`, whose connection settings are used, but none of its connections or transactions; or the
+        address of a service (`https://…`), or a list of addresses, tried in turn when one fails.
+    token: the bearer token for the service.
+    shards: several databases in place of one, used in turn: see `ticket`.
+    shard_hosts: host names, with `*` and `?` as wildcards ("db-*.internal"; a list, or separated by commas). Shards
+        that joined the fleet later get the user and password only on these hosts and the hosts of the given URLs. No
+        other host gets the password, whatever the fleet's rows name.
+    fleet: the expected name of the fleet, as a safeguard; "main" for a new fleet.
+    tickets: the statement that draws tickets, "replace" or "count"; by default the fleet's, at first "replace".
+    create_missing: create a tag on first use; otherwise raise `UnknownTag`.
+    step, max_step, limit: settings of tags created on first use. A claim takes `step` to `max_step` ids, each 1 to 100
+        million; `max_step` is a million by default, and less where the limit is low. `limit` is the greatest id, 1 to
+        2**63 - 1 (`JAVASCRIPT_MAX_ID` where browsers read it).
+    failover_gap: of tags created on first use, how many ids to skip when the database server changes, as after the
+        promotion of a standby, since the new server may lack claims. "auto" (the default) skips as many ids as the tag
+        ever issued, and at least about 4 million. "refuse" raises `ServerReplaced` until `Tags.repair`. A restart skips
+        nothing.
+    runway: how many seconds the ids in memory should last at the present rate if the database fails.
     timeout: how many seconds a call may wait for the database when no ids are in memory.
     meteor, snowflake: the formats of these ids, where they are not the default ones.
 
-    Nothing is opened before the first call. Safe to use from several threads; after a fork the child starts anew.
-    The scheme is the segment mode of Leaf, there named MaxValue: a row per tag, claimed a segment at a time.
+    Connects on the first call. Safe to use from several threads; a forked child starts with nothing in memory.
+    The scheme is the segment mode of Leaf, also known as MaxValue: a row per tag, claimed a segment at a time.
     """
 
     __slots__ = (
@@ -89,7 +90,7 @@ class Allocator(Uncopyable):
 
     _background_type: ClassVar[type[Background]] = Background
     _sequence_type: ClassVar[type[Sequence]] = Sequence
-    """What an allocator is made of that needs no database, see `allocator.testing`."""
+    """Replaced by `allocator.testing`."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class Allocator(Uncopyable):
             max_step = max_step_for(limit, step, DEFAULT_MAX_STEP)
         self._template = Tag("template", 0, step, max_step, limit, failover_gap=gap_of(failover_gap)).checked()
         self._background = self._background_type()
-        self._backend = self._watched(
+        self._backend = self._observed(
             backend_of(
                 database,
                 shards,
@@ -137,12 +138,12 @@ class Allocator(Uncopyable):
         self._snowflake = SnowflakeSupply(*shared, settings_of(snowflake, SnowflakeSettings).checked(), owner=self)
         forks.register(self)
 
-    def _watched(self, backend: Backend) -> Backend:
-        """For a subclass that looks at what is asked of the database."""
+    def _observed(self, backend: Backend) -> Backend:
+        """Hook for a subclass that wraps the backend, to count its calls."""
         return backend
 
     def next_id(self, tag: str) -> int:
-        """The next id of `tag`: from memory, or else from the database within `timeout` seconds.
+        """The next id of `tag`, from memory or within `timeout` seconds from the database.
 
         Raises `InvalidTag`, `UnknownTag`, `Exhausted`, `MaxValueWentBack`, `DatabaseUnavailable`, `DatabaseRefused`,
         `SchemaOutOfDate`, `SchemaDamaged` or `AllocatorClosed`.
@@ -157,11 +158,11 @@ class Allocator(Uncopyable):
         return self.sequence(tag).next_ids(count)
 
     def reserve(self, tag: str, count: int) -> range:
-        """One block of 1 to 10 million ids, claimed by this call: contiguous, or with shards of their step."""
+        """One block of 1 to 10 million ids, claimed by this call. With shards, its step is their number."""
         return self.sequence(tag).reserve(count)
 
     def sequence(self, tag: str) -> Sequence:
-        """The handle of one tag, the fastest way to its ids; the same object for the same tag."""
+        """The handle of one tag, the fastest way to its ids."""
         try:
             return self._sequences[tag]
         except TypeError:
@@ -174,16 +175,16 @@ class Allocator(Uncopyable):
         )
 
     def _column_of(self, column: Any, dialect: Any) -> Column:
-        """A column of SQLAlchemy's, as a database of this dialect has it."""
+        """Describe a SQLAlchemy column in a database of this dialect."""
         from allocator.database.verbs.columns import mapped  # imports SQLAlchemy, which `import allocator` must not
 
         return mapped(column, dialect)
 
     def meteor(self) -> int:
-        """The next meteor id, under a node that is registered in the database when the first one is asked for.
+        """The next meteor id. The first call registers a node in the database.
 
-        Greater than the one before under one node; a new one is registered when the second field runs out. Errors
-        as of `next_id`, and `NodeIdsExhausted` when no node number is left.
+        Ids of one node increase; when its second field runs out, a new node is registered. Raises what `next_id`
+        raises, and `NodeIdsExhausted` when no node number is left.
         """
         try:
             return next(self._meteor._values)
@@ -191,10 +192,10 @@ class Allocator(Uncopyable):
             return self._meteor._next()
 
     def snowflake(self) -> int:
-        """The next snowflake id, under a worker that is leased from the database together with a range of time.
+        """The next snowflake id. The first call leases a worker and a range of time from the database.
 
-        Greater than the one before, for one process. The lease is renewed in the background while ids are drawn.
-        Errors as of `next_id`, and `NodeIdsExhausted` when all workers are leased.
+        Ids of one process increase. The lease is renewed in the background while ids are drawn. Raises what `next_id`
+        raises, and `NodeIdsExhausted` when all workers are leased.
         """
         supply = self._snowflake
         if monotonic() < supply.end:
@@ -207,9 +208,9 @@ class Allocator(Uncopyable):
     def ticket(self, kind: str) -> int:
         """The next ticket of a type: one row's auto-increment value, drawn from the database by this call.
 
-        kind: the type, formed as a tag. Of n shards, the r-th gives r, r + n, r + 2n, and so on; they are used in turn,
-        and one that fails is left alone until it is back. Errors as of `next_id`, and `ShardMisconfigured`. The scheme
-        is that of Flickr's ticket servers.
+        kind: the type, spelled like a tag. Shard r of n issues r, r + n, r + 2n, and so on. Shards are used in turn;
+        one that fails is skipped until it answers again. Raises what `next_id` raises, and `ShardMisconfigured`. The
+        scheme is that of Flickr's ticket servers.
         """
         return wait_for(lambda: self._start_ticket(kind), self._background, self._terms.timeout, self._overdue)
 
@@ -226,9 +227,9 @@ class Allocator(Uncopyable):
         return tags
 
     def ping(self) -> None:
-        """Ask the database whether ids can be drawn, and draw none: for readiness, or before the first request.
+        """Check that ids can be drawn, without drawing one: for readiness checks, or before the first request.
 
-        One round trip. Of several shards one that answers is enough. Errors as of `next_id`.
+        One round trip. Of several shards, one answer is enough. Raises what `next_id` raises.
         """
         wait_for(self._start_ping, self._background, self._terms.timeout, self._overdue)
 
@@ -236,21 +237,22 @@ class Allocator(Uncopyable):
         return self._background.submit(self._backend.ping)
 
     def create_tables(self) -> None:
-        """Create the tables or bring them up to date, as `allocator db upgrade` does: for tests and small set-ups.
+        """Create or upgrade the tables, like `allocator db upgrade`: for tests and small setups.
 
-        Blocks for as long as that takes. Raises `InvalidSetting` for a service, and errors as of `next_id`.
+        Has no timeout. Raises `InvalidSetting` for a service, and what `next_id` raises.
         """
         self._backend.create_tables()
 
     @contextmanager
     def use(self, other: Allocator) -> Iterator[None]:
-        """Take ids, tickets and tags from where `other` has them until the block ends: for the tests of an application.
+        """Use the backend of `other` until the block ends: for the tests of an application.
 
             with ids.use(MemoryAllocator()):
                 session.add(Order())        # its default is ids.sequence("order"), and its id is 1
 
-        Sequences that somebody holds, as the defaults of columns, follow. Afterwards all go on where they were, but for
-        the piece of a segment that was being served. No other thread may draw while the block begins or ends.
+        Existing `Sequence` objects, as in the defaults of columns, follow. When the block ends, each resumes where it
+        was, except for the piece of a segment that was being served. No other thread may draw an id while the block
+        begins or ends.
         """
         before = self._backend
         cores = self._change(other._backend, {})
@@ -265,11 +267,11 @@ class Allocator(Uncopyable):
         return {supply: supply._change(backend, cores.get(supply)) for supply in self._supplies()}
 
     def close(self) -> None:
-        """Give up what is in memory and every connection. Further calls raise `AllocatorClosed`."""
+        """Drop the ids in memory and close every connection. Further calls raise `AllocatorClosed`."""
         self._background.closed.set()
         self._retire()
         self._background.close(self._terms.timeout)
-        self._retire()  # what a claim brought that was under way
+        self._retire()  # a claim may have committed meanwhile
         self._backend.close()
 
     def _supplies(self) -> list[Supply]:
@@ -280,7 +282,7 @@ class Allocator(Uncopyable):
             supply._retire()
 
     def after_fork(self) -> None:
-        """Called in a forked child, before anything else runs there."""
+        """Start with nothing in memory in a forked child; `forks` calls this before other code runs there."""
         self._background.renew()
         self._batching.renew()
         self._sequences.renew()

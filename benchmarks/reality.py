@@ -40,7 +40,7 @@ class CountedAllocator(Allocator):
         self._counts = counts
         super().__init__(url, timeout=30)
 
-    def _watched(self, backend: Backend) -> Backend:
+    def _observed(self, backend: Backend) -> Backend:
         return observed(backend, self._note)
 
     def _note(self, what: str, outcome: str, seconds: float, tags: Collection[str]) -> None:

@@ -13,7 +13,7 @@ from time import sleep, time
 from allocator.errors import InvalidId
 from allocator.runtime.forks import catch_up, in_child
 from allocator.runtime.iterators import iterator
-from allocator.runtime.reentrancy import is_mine
+from allocator.runtime.reentrancy import is_held_here
 from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
 
 
@@ -34,7 +34,7 @@ class Generator:
     def refill(self) -> bytes:
         if catch_up():
             return generator.refill()
-        if is_mine(self._lock):
+        if is_held_here(self._lock):
             return new_generator().refill()  # in a signal handler or destructor that interrupted this very place
         while True:
             with self._lock:

@@ -19,7 +19,7 @@ from allocator.generators.column_default import check_each_row, check_not_held, 
 from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
-from allocator.runtime.reentrancy import check_not_ending, reentrant
+from allocator.runtime.reentrancy import check_not_ending, reentrant_call
 from allocator.runtime.waiting import wait_for
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import check_count, check_reserve, check_tag
@@ -312,7 +312,7 @@ class Sequences(dict[str, Sequence]):
         check_not_ending()
         with self._lock:
             if name in self._making:
-                raise reentrant(f"tag {name!r}")  # a second one would escape whoever renews or ends the first
+                raise reentrant_call(f"tag {name!r}")  # a second one would escape whoever renews or ends the first
             try:
                 self._making.add(name)
                 self._forget_what_is_due(monotonic())

@@ -27,7 +27,7 @@ from allocator.errors import (
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime import forks
 from allocator.runtime.iterators import exhaust, iterator
-from allocator.runtime.reentrancy import check_entry, reentrant, repeated
+from allocator.runtime.reentrancy import check_entry, forked_unseen, reentrant_call
 from allocator.runtime.waiting import pause, result_of
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.retry import RETRY_PAUSE, Pace, Wait
@@ -114,7 +114,7 @@ class Supply(Uncopyable):
         self._lock = threading.RLock()
         self._failing = False
         self._asking = 0
-        self._under_way = self._background.nothing
+        self._under_way = self._background.idle
         self._serve(())
 
     def _serve(self, values: Iterable[int]) -> int | None:
@@ -227,14 +227,14 @@ class Supply(Uncopyable):
                 raise want.error.again()
             return want, None
         if claim is None and self._asking == threading.get_ident():
-            raise reentrant(self._name())  # it would wait for what the interrupted call is about to ask for
+            raise reentrant_call(self._name())  # it would wait for what the interrupted call is about to ask for
         return self._under_way, claim
 
     def _check_usable(self) -> None:
         if self._background.closed.is_set():
             raise AllocatorClosed
         if self._spoilt:
-            raise repeated(self._name())
+            raise forked_unseen(self._name())
 
     # -- doing, without the lock
 
@@ -279,7 +279,7 @@ class Supply(Uncopyable):
     def _forget(self, ended: Ended) -> None:
         """A future is large, and most tags are idle."""
         if self._under_way is ended:
-            self._under_way = self._background.nothing
+            self._under_way = self._background.idle
 
     def _log(self, error: AllocatorError | None, in_advance: bool) -> None:
         if error is None and self._failing:

@@ -1,1 +1,1 @@
-"""What processes and threads need here: forks, a pool of workers, waiting, re-entrancy."""
+"""Processes and threads: forks, the worker pool, waiting, re-entrancy."""

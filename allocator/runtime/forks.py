@@ -1,9 +1,8 @@
-"""After a fork the child owns nothing: whatever registered here starts anew in it.
+"""Reset every allocator in a forked child, so that parent and child do not issue the same ids.
 
-Python calls us in the child of `os.fork()`, which is how multiprocessing, gunicorn and Celery fork. A fork by C code
-tells nobody, but for uWSGI, which has a hook of its own. So whoever is about to decide or to ask a database compares
-the process with the one that it knew (`catch_up`). What was being served when such a fork went unseen may have been
-given out twice by then: its owner refuses to go on, so that somebody notices.
+Python runs our hook in the child of `os.fork()`, which is how multiprocessing, gunicorn and Celery fork. A fork by C
+code runs no hook; uWSGI has one of its own. So `catch_up` compares process ids before each decision and each query.
+Ids that were being served during a fork without hooks may have been issued twice: their owner raises `ForkedUnseen`.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ alive: WeakSet[Forkable] = WeakSet()
 callbacks: list[Callable[[], None]] = []
 process = os.getpid()
 unseen = False
-"""While everything is renewed late, for a fork that ran no hooks."""
+"""True while `catch_up` resets everything after a fork that ran no hook."""
 _catching_up = threading.Lock()
 
 
 def register(thing: Forkable) -> None:
-    """Call `thing.after_fork()` in every forked child, for as long as it lives."""
-    catch_up()  # what is made after a fork is not the parent's
+    """Call `thing.after_fork()` in every forked child while `thing` is alive."""
+    catch_up()  # first: else a late reset would take the new object for one of the parent's
     alive.add(thing)
 
 
 def in_child(callback: Callable[[], None]) -> None:
-    """Call back in every forked child."""
+    """Call `callback` in every forked child."""
     callbacks.append(callback)
 
 
 def renew_all() -> None:
-    """Called in a forked child, before anything else runs there."""
+    """Reset everything that is registered; runs in a forked child before other code."""
     global process, _catching_up
     _catching_up = threading.Lock()
     failures = []
     for renew in [*callbacks, *(thing.after_fork for thing in list(alive))]:
         try:
             renew()
-        except Exception as error:  # the others still hold what is the parent's
+        except Exception as error:  # reset the others too: they still hold ids of the parent
             failures.append(error)
     process = os.getpid()
     if failures:
@@ -56,7 +55,7 @@ def renew_all() -> None:
 
 
 def catch_up() -> bool:
-    """Whether a fork had gone unseen: renew everything then, before it is used."""
+    """Reset everything if this process was forked without hooks; return whether it was."""
     if os.getpid() == process:
         return False
     with _catching_up:
@@ -74,11 +73,14 @@ def _renew_late() -> None:
         unseen = False
 
 
-def listen_to_uwsgi(uwsgi: Any) -> None:
-    """It forks in C, and calls one function of its module afterwards, which its decorators share among many."""
+def hook_into_uwsgi(uwsgi: Any) -> None:
+    """Register `renew_all` with uWSGI, which forks in C.
+
+    uWSGI calls one function after a fork; `uwsgidecorators` lets several share it.
+    """
     try:
         import_module("uwsgidecorators").postfork(renew_all)
-    except Exception:  # not installed, or refused for want of a master process
+    except Exception:  # not installed, or uWSGI runs without a master process
         before = getattr(uwsgi, "post_fork_hook", None)
 
         def hook() -> None:
@@ -91,5 +93,5 @@ def listen_to_uwsgi(uwsgi: Any) -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=renew_all)
-if "uwsgi" in sys.modules:  # only where uWSGI has loaded us
-    listen_to_uwsgi(sys.modules["uwsgi"])
+if "uwsgi" in sys.modules:  # true only inside uWSGI
+    hook_into_uwsgi(sys.modules["uwsgi"])

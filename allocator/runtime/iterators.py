@@ -1,4 +1,4 @@
-"""What ids are served from: iterators whose steps are one call of C, with a lock round them where there is no GIL."""
+"""Iterators that serve ids with one C call each, and with a lock on builds without the GIL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WITHOUT_GIL = not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class LockedIterator(Generic[T]):
-    """An iterator for builds without the GIL, where `next` on a range may give one value twice."""
+    """A locked iterator: without the GIL, two threads can get the same value from `next` on a range."""
 
     __slots__ = ("_iterator", "_lock")
 
@@ -37,7 +37,7 @@ RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
 
 
 def exhaust(values: Iterator[int]) -> None:
-    """Let whoever still draws from a range, as a `for` loop does, find nothing more in it."""
+    """Empty a range iterator, which a `for` loop may still hold."""
     while isinstance(values, LockedIterator):
         values = values._iterator
     if isinstance(values, RANGES):

@@ -9,32 +9,38 @@ from allocator.errors import AllocatorClosed, AllocatorError, ForkedUnseen, Reen
 
 
 def check_not_ending() -> None:
-    """Raise `AllocatorClosed` when the interpreter ends: its threads are gone by then, with the locks they had."""
+    """Raise `AllocatorClosed` during interpreter shutdown: threads are gone, and may have left locks taken."""
     if sys.is_finalizing():
-        raise AllocatorClosed("the interpreter ends, and no more ids can be had; draw them before, as in atexit")
+        raise AllocatorClosed(
+            "the interpreter is shutting down, so no ids can be drawn; draw them earlier, as in atexit"
+        )
 
 
-def is_mine(lock: threading.RLock) -> bool:
-    """Whether this very thread has it, as `threading.Condition` asks: it was interrupted, and calls again."""
+def is_held_here(lock: threading.RLock) -> bool:
+    """Whether this thread holds the lock: then a signal handler or destructor interrupted the holder.
+
+    `threading.Condition` uses the same private method.
+    """
     return bool(lock._is_owned())  # type: ignore[attr-defined]
 
 
 def check_entry(lock: threading.RLock, name: str) -> None:
-    """Raise where `lock` must not be waited for; `name` is of what is drawn."""
+    """Raise where waiting for `lock` could never end; `name` begins the message."""
     check_not_ending()
-    if is_mine(lock):
-        raise reentrant(name)
+    if is_held_here(lock):
+        raise reentrant_call(name)
 
 
-def reentrant(name: str) -> AllocatorError:
+def reentrant_call(name: str) -> AllocatorError:
     return ReentrantCall(
-        f"{name}: a signal handler or destructor interrupted a call for the same ids; draw them outside of it"
+        f"{name}: a signal handler or destructor asked for an id while it interrupted a call for the same ids; "
+        "draw ids outside of signal handlers and destructors"
     )
 
 
-def repeated(name: str) -> AllocatorError:
+def forked_unseen(name: str) -> AllocatorError:
     return ForkedUnseen(
-        f"{name}: C code forked this process with ids in memory, and no hook of Python's ran: the parent, or another "
-        "child, may have given out the same ones. Draw none before the fork, load the application after it (uWSGI: "
-        "lazy-apps = true), or have the hooks run (uWSGI: py-call-uwsgi-fork-hooks = true)"
+        f"{name}: C code forked this process while it held ids, without Python's fork hooks; the parent or another "
+        "child may have issued the same ids. Draw no id before the fork, load the application after it (uWSGI: "
+        "lazy-apps = true), or enable the hooks (uWSGI: py-call-uwsgi-fork-hooks = true)"
     )

@@ -1,8 +1,8 @@
-"""Waiting for what a thread does, so that no event loop ever waits with it.
+"""Wait for the work of a thread without blocking an event loop.
 
-Blocking code runs inside an event loop too: SQLAlchemy's `AsyncSession` calls defaults and hooks in a greenlet, which
-it leaves while an answer is awaited. What would block there is awaited in the same way. SQLAlchemy and greenlet are
-looked up, never imported: where nobody has imported them, there is no such greenlet.
+Blocking code can run inside an event loop: SQLAlchemy's `AsyncSession` calls column defaults and hooks in a greenlet
+that awaits on their behalf. Waiting code awaits there too. `sys.modules` tells whether SQLAlchemy and greenlet are
+imported; without them there is no such greenlet.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ T = TypeVar("T")
 
 
 def bridge() -> Callable[[Awaitable[Any]], Any] | None:
-    """Awaits on behalf of blocking code, where that runs in a greenlet of SQLAlchemy's; None anywhere else."""
+    """SQLAlchemy's function that awaits for blocking code, inside its greenlet; None elsewhere."""
     concurrency = sys.modules.get("sqlalchemy.util.concurrency")
     if concurrency is None or "greenlet" not in sys.modules or not concurrency.in_greenlet():
         return None
-    found: Callable[[Awaitable[Any]], Any] = concurrency.await_only
-    return found
+    await_only: Callable[[Awaitable[Any]], Any] = concurrency.await_only
+    return await_only
 
 
 def result_of(future: Future[T], seconds: float) -> T:
-    """What a thread brings; `TimeoutError` if that takes longer. Neither a time-out nor a cancellation reaches it."""
-    if awaited := bridge():
-        if not awaited(ended(future, seconds)):
+    """The result of a thread's work, or `TimeoutError`. Neither a timeout nor a cancellation stops the work."""
+    if await_only := bridge():
+        if not await_only(wait_done(future, seconds)):
             raise TimeoutError
         seconds = 0.0
     return future.result(seconds)
@@ -44,19 +44,19 @@ def result_of(future: Future[T], seconds: float) -> T:
 def wait_for(
     start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
 ) -> T:
-    """The result of the work that `start` begins. What comes later than `seconds` is burnt."""
+    """The result of the work that `start` begins. A result that comes after `seconds` is burnt."""
     catch_up()
     while True:
         process, future = background.closed, start()
         try:
-            found = result_of(future, seconds)
+            result = result_of(future, seconds)
         except TimeoutError:
             future.cancel()
             error = overdue()
             raise error from error.__cause__
         if process is background.closed:
-            return found
-        # Forked while it waited, as in a signal handler: what came is the parent's.
+            return result
+        # A signal handler forked while this waited: the result belongs to the parent. Start again.
 
 
 async def wait_for_async(
@@ -67,18 +67,18 @@ async def wait_for_async(
     while True:
         process, future = background.closed, start()
         try:
-            if not await ended(future, seconds):
+            if not await wait_done(future, seconds):
                 raise overdue()
         finally:
-            future.cancel()  # what has begun is burnt
+            future.cancel()  # work that has begun runs on, and its result is burnt
         if process is background.closed:
             return future.result()
 
 
 def pause(closed: threading.Event, seconds: float) -> None:
-    """So many seconds; less, where `closed` is set and nobody else's loop would wait for that."""
-    if awaited := bridge():
-        awaited(sleep_async(seconds))
+    """Sleep for `seconds`. Outside of a greenlet, end early when `closed` is set."""
+    if await_only := bridge():
+        await_only(sleep_async(seconds))
     else:
         closed.wait(seconds)
 
@@ -89,8 +89,8 @@ async def sleep_async(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def ended(future: Future[Any], seconds: float) -> bool:
-    """Wait for a thread's work; neither a time-out nor a cancellation of the waiter reaches the work."""
+async def wait_done(future: Future[Any], seconds: float) -> bool:
+    """Wait for the work of a thread; False on a timeout. Cancelling the waiter does not stop the work."""
     import asyncio
 
     wrapped = asyncio.wrap_future(future)
@@ -100,6 +100,6 @@ async def ended(future: Future[Any], seconds: float) -> bool:
 
 
 def retrieve_error(future: asyncio.Future[Any]) -> None:
-    """asyncio logs an error that nobody looked at, as of a call that was given up."""
+    """Mark the error as retrieved: else asyncio logs the error of an abandoned call."""
     if not future.cancelled():
         future.exception()

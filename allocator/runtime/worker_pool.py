@@ -1,7 +1,7 @@
-"""Work on a few threads of the allocator: every claim runs here, for both faces.
+"""The worker pool of an allocator: every claim runs on one of its threads.
 
-The queue is a `SimpleQueue`, whose `put` may be called from a signal handler or a destructor at any moment. The threads
-are daemons: a claim that hangs does not keep the interpreter from ending, and the range it may still get is burnt.
+The queue is a `SimpleQueue`, because its `put` is safe in signal handlers and destructors. The threads are daemons, so
+that a hanging claim does not delay the exit of the interpreter; the range it may still get is burnt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ THREADS = 8
 
 
 class Work:
-    """A call to be made once, and the future of its result."""
+    """A call that runs at most once, and the future of its result."""
 
     __slots__ = ("_call", "_left", "future")
 
@@ -36,7 +36,7 @@ class Work:
         self._left = [True]
 
     def take(self) -> bool:
-        """True for the first who asks: where no thread could be started, two may hold the same work."""
+        """True for the first caller only: without a worker thread, the submitter runs the work, which stays queued."""
         try:
             return self._left.pop()
         except IndexError:
@@ -60,23 +60,23 @@ class Work:
 
 
 class Background:
-    """Threads that start with the work, up to `THREADS`, and end with this; they can be renewed after a fork."""
+    """A pool of up to `THREADS` threads, started on demand."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
         self._start()
 
     def _start(self) -> None:
-        self.nothing: Future[Any] = Future()
-        """Of those who have no work under way."""
-        self.nothing.set_result(None)
-        self._queue: SimpleQueue[Work | None] = queue.SimpleQueue()  # that of gevent, if it has patched it by now
-        self._forgotten = weakref.finalize(self, self._queue.put, None)
-        self._forgotten.atexit = False
+        self.idle: Future[Any] = Future()
+        """A finished future, shared by all supplies without a request under way."""
+        self.idle.set_result(None)
+        self._queue: SimpleQueue[Work | None] = queue.SimpleQueue()  # looked up late, for a patch by gevent
+        self._finalizer = weakref.finalize(self, self._queue.put, None)
+        self._finalizer.atexit = False
         self._threads: list[threading.Thread] = []
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run `call` soon; at once and here where no thread can be had, as when the interpreter ends."""
+        """Queue `call` for a thread; run it here if no thread can start, as at interpreter shutdown."""
         if self.closed.is_set():
             raise AllocatorClosed
         check_not_ending()
@@ -87,19 +87,19 @@ class Background:
         if not self._threads:
             work.run()
         if self.closed.is_set():
-            work.drop()  # closed meanwhile, and nobody may come for it
+            work.drop()  # closed meanwhile: perhaps no thread is left to take it
         return work.future
 
     def _start_thread(self) -> None:
         thread = threading.Thread(target=run_all, args=(self._queue,), name="allocator", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no more threads on this system, or the interpreter ends
+        except RuntimeError:  # the thread limit is reached, or the interpreter is shutting down
             return
         self._threads.append(thread)
 
     def close(self, seconds: float) -> None:
-        """Drop what has not begun, and wait so long at most for what has."""
+        """Drop queued work, and wait at most `seconds` for running work."""
         self.closed.set()
         self._drop_all()
         self._queue.put(None)
@@ -117,18 +117,18 @@ class Background:
             pass
 
     def renew(self) -> None:
-        """In a forked child: the threads stayed with the parent."""
+        """Start a new pool in a forked child, which has none of the parent's threads."""
         was_closed = self.closed.is_set()
         self.closed = threading.Event()
         if was_closed:
             self.closed.set()
-        self._forgotten.detach()
+        self._finalizer.detach()
         self._start()
 
 
 def run_all(waiting: SimpleQueue[Work | None]) -> None:
     while work := waiting.get():
-        with suppress(BaseException):  # as SystemExit out of a driver's hook; whoever waits for the work has it
+        with suppress(BaseException):  # even SystemExit from a driver's hook: the future holds it for the waiter
             work.run()
-        del work  # an idle thread keeps nothing alive
-    waiting.put(None)  # for the next thread, of which one may have started since
+        del work  # an idle thread must not keep its result alive
+    waiting.put(None)  # pass the stop signal on to the next thread

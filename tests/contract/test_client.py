@@ -356,7 +356,7 @@ def test_settings_that_belong_to_the_other_side_are_refused(face):
     for settings in ({"fleet": "main"}, {"tickets": "count"}, {"token": "a\nb"}, {"token": 5}):
         with pytest.raises(InvalidSetting):
             face("http://127.0.0.1:1", **settings)
-    with pytest.raises(InvalidSetting, match="a token is for a service"):
+    with pytest.raises(InvalidSetting, match="token is only for a service"):
         face("sqlite:///x.db", token="x")
 
 

@@ -185,7 +185,7 @@ def test_what_is_no_host_is_refused(given):
 
 
 def test_a_service_is_not_told_of_hosts():
-    with pytest.raises(InvalidSetting, match="shard_hosts are settings of the service"):
+    with pytest.raises(InvalidSetting, match="shard_hosts cannot be set for a service"):
         Allocator("https://ids.example", shard_hosts="db-*.internal")
 
 

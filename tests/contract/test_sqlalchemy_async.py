@@ -194,7 +194,7 @@ def test_the_sequence_of_an_async_allocator_is_refused_by_blocking_code(engine, 
     base = models(shared)
     base.metadata.create_all(engine)
     ids.next_id("order")
-    sentence = "tag 'order': a sequence of an AsyncAllocator can be the default of a column under an AsyncSession alone"
+    sentence = "tag 'order': as a column default, the sequence of an AsyncAllocator works only with an AsyncSession;"
     with pytest.raises(InvalidSetting, match=sentence):
         shared.sequence("order")()
     with Session(engine) as session:

@@ -893,9 +893,9 @@ def test_odd_settings_are_refused(face, tmp_path):
     url = f"sqlite:///{tmp_path}/ids.db"
     for wrong, sentence in (
         (dict(shards=[]), "1 to 1000 databases, got 0"),
-        (dict(), "either a database or shards are needed"),
-        (dict(database=url, shards=[url]), "either a database or shards are needed, and not both"),
-        (dict(database=url, fleet="a b"), "the name of a fleet is formed as a tag"),
+        (dict(), "pass either database or shards, not both or neither"),
+        (dict(database=url, shards=[url]), "pass either database or shards, not both or neither"),
+        (dict(database=url, fleet="a b"), "the name of a fleet must be spelled like a tag"),
         (dict(database=url, tickets="fast"), "tickets must be 'replace' or 'count', got 'fast'"),
     ):
         with pytest.raises(InvalidSetting, match=sentence):

@@ -57,7 +57,7 @@ if "daemon" in how:
     time.sleep(0.05)
 """
 
-REFUSED = "AllocatorClosed: the interpreter ends, and no more ids can be had; draw them before, as in atexit"
+REFUSED = "AllocatorClosed: the interpreter is shutting down, so no ids can be drawn; draw them earlier, as in atexit"
 
 
 def ended(tmp_path: Path, *how: str) -> tuple[list[int], list[str]]:

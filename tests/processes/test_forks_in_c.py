@@ -67,7 +67,7 @@ def test_the_refusal_is_for_good_and_says_what_to_do(url, tag):
         first, second = found_in_child(twice, fork_in_c)
 
     assert first == second
-    assert f"tag '{tag}': C code forked this process with ids in memory" in first
+    assert f"tag '{tag}': C code forked this process while it held ids" in first
     assert "lazy-apps = true" in first
     assert "py-call-uwsgi-fork-hooks = true" in first
 

@@ -15,7 +15,7 @@ from support.memory.database import MemorySource, sequence
 
 from allocator import DatabaseUnavailable, Meteor, ObjectId, ReentrantCall, Snowflake
 from allocator.generators.supply import Supply
-from allocator.runtime.reentrancy import reentrant
+from allocator.runtime.reentrancy import reentrant_call
 
 STRIDE = 11
 """Of the steps at which something is drawn; the long runs take each."""
@@ -117,7 +117,7 @@ def test_a_destructor_that_draws_is_refused_and_does_not_wait_for_itself(monkeyp
     monkeypatch.setattr(type(ids), "_passing", collected)
     assert ids.next_id() == 1
 
-    assert said == [str(reentrant("tag 'order'"))]
+    assert said == [str(reentrant_call("tag 'order'"))]
 
 
 @pytest.mark.parametrize("make", [lambda: Meteor(1), lambda: Snowflake(1, 1)], ids=["meteor", "snowflake"])

@@ -64,7 +64,7 @@ def acting() -> Process:
 class ObservedAllocator(Allocator):
     __slots__ = ()
 
-    def _watched(self, backend: Any) -> Any:
+    def _observed(self, backend: Any) -> Any:
         return Watched(backend)
 
 

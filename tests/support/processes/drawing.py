@@ -65,7 +65,7 @@ class AccountedAllocator(Allocator):
         self._account = account
         super().__init__(url, **settings)
 
-    def _watched(self, backend: Any) -> Any:
+    def _observed(self, backend: Any) -> Any:
         return Accounted(backend, self._account)
 
 
