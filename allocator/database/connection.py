@@ -17,6 +17,7 @@ from allocator.database.address import Address, address_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_contended, is_stale, translate, unforeseen
 from allocator.database.sqlite_forks import GATE
+from allocator.database.tables import SERVING
 from allocator.database.verbs import shards, start
 from allocator.database.verbs.start import Start
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate
@@ -115,7 +116,7 @@ class Runner:
         for was_looked_at in (False, True):
             try:
                 found = self.run(start.fetch, name, with_nodes, with_workers, self._has_revision)
-                if not self._schema_seen and self._has_revision and found.revision != schema.HEAD:
+                if not self._schema_seen and self._has_revision and found.revision not in SERVING:
                     raise schema.unlike(found.revision, self.address.shown)
             except (SchemaDamaged, SchemaOutOfDate):
                 if was_looked_at:  # and found sound, as with a second revision, or where two servers answer in turn

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from allocator.database.tables import counter, metadata, ticket
+from allocator.database.tables import FOR_IDS, counter, ticket
 
 SESSION = (
     "SET SESSION completion_type = 0, autocommit = 0, autocommit = 1, "
@@ -52,7 +52,7 @@ IDENTITY = "CONCAT(/*!50700 @@server_uuid *//*M!100000 @@server_id */, '/', DATA
 """MariaDB has no identity of its own; servers that replicate each other differ at least in this number."""
 CLUSTER_SETTINGS = "('wsrep_on', 'wsrep_cluster_name', 'group_replication_group_name')"
 CLUSTERS = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {CLUSTER_SETTINGS}"
-TABLES = f"({', '.join(repr(name) for name in metadata.tables)})"
+TABLES = f"({', '.join(repr(table.name) for table in FOR_IDS)})"
 
 
 OURS = "table_schema = DATABASE() AND table_name"
@@ -69,7 +69,7 @@ FACTS = {
     "session_offset": "@@SESSION.auto_increment_offset",
     "session_step": "@@SESSION.auto_increment_increment",
     "sound": f"((SELECT COUNT(*) FROM information_schema.tables WHERE {OURS} IN {TABLES} AND engine = 'InnoDB') "
-    f"= {len(metadata.tables)} AND (SELECT GROUP_CONCAT(column_name) FROM information_schema.statistics "
+    f"= {len(FOR_IDS)} AND (SELECT GROUP_CONCAT(column_name) FROM information_schema.statistics "
     f"WHERE {OURS} = '{counter.name}' AND index_name = 'PRIMARY') = 'type' "
     "AND EXISTS (SELECT 1 FROM information_schema.statistics "
     f"WHERE {OURS} = '{ticket.name}' AND column_name = 'type' AND non_unique = 0))",

@@ -29,7 +29,7 @@ from sqlalchemy import (
 from allocator.database.dialect import Dialect
 from allocator.database.guard import strangers
 from allocator.database.lazy_dialect import complete, inspector_of
-from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
+from allocator.database.tables import BESIDE, FOR_IDS, REVISIONS, SERVING, VERSION_TABLE, metadata
 from allocator.errors import AllocatorError, InvalidSetting, SchemaDamaged, SchemaOutOfDate
 from allocator.runtime.forks import in_child
 
@@ -77,16 +77,15 @@ def current(connection: Connection) -> str | None:
 
 
 def check(connection: Connection, where: str) -> bool:
-    """Raise `SchemaOutOfDate` unless this version of the package can work with these tables; whether a revision says
-    so."""
+    """Raise `SchemaOutOfDate` unless ids can be drawn from these tables; whether a revision says so."""
     found = current(connection)
-    if found == HEAD:
+    if found in SERVING:
         return True
     if found is not None:
         raise unlike(found, where)
     # Without our version table the tables may stand in the history of the host application.
-    missing = missing_parts(inspector_of(connection))
-    if missing == [f"table {expected.name}" for expected in metadata.sorted_tables]:
+    missing = missing_parts(inspector_of(connection), FOR_IDS)
+    if missing == [f"table {expected.name}" for expected in FOR_IDS]:
         raise SchemaOutOfDate(f"{where} has none of the tables yet; {UPGRADE}")
     if missing:
         raise SchemaOutOfDate(f"{where} lacks {', '.join(missing)}; {UPGRADE}")
@@ -97,6 +96,12 @@ def unlike(found: str | None, where: str) -> SchemaOutOfDate:
     if found is None or found in REVISIONS:
         return SchemaOutOfDate(f"{where} is at revision {found or 'none'}, and {HEAD} is needed; {UPGRADE}")
     return newer(found, where)
+
+
+def lacks_beside(connection: Connection, where: str) -> str:
+    """What is missing besides the tables of ids, as a sentence; empty where nothing is."""
+    missing = missing_parts(inspector_of(connection), BESIDE)
+    return f"{where} lacks {', '.join(missing)}: ids are given, numbers without gaps are not; {UPGRADE}" * bool(missing)
 
 
 def newer(found: str, where: str) -> SchemaOutOfDate:
@@ -117,7 +122,7 @@ def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
         for expected in metadata.sorted_tables
         for name in strangers(connection, dialect, expected.name)
     ]
-    return [*all_damages(connection), *triggers]
+    return [*filter(None, [lacks_beside(connection, where)]), *all_damages(connection), *triggers]
 
 
 def check_sound(connection: Connection, dialect: Dialect, where: str) -> bool:
@@ -129,9 +134,14 @@ def check_sound(connection: Connection, dialect: Dialect, where: str) -> bool:
     return has_revision
 
 
-def all_damages(connection: Connection, tables: Iterable[Table] = metadata.sorted_tables) -> list[str]:
+def all_damages(connection: Connection) -> list[str]:
     inspector = inspector_of(connection)
-    return [sentence for expected in tables for sentence in damages(inspector, expected)]
+    return [sentence for expected in looked_at(inspector) for sentence in damages(inspector, expected)]
+
+
+def looked_at(inspector: Inspector) -> list[Table]:
+    """The tables of ids, and of those beside them the ones that are there."""
+    return [*FOR_IDS, *(expected for expected in BESIDE if inspector.has_table(expected.name))]
 
 
 def missing_parts(inspector: Inspector, tables: Iterable[Table] = metadata.sorted_tables) -> list[str]:

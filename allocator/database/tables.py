@@ -20,6 +20,10 @@ deleted. `allocator_worker` holds a row per snowflake worker: until when, and by
 
 `allocator_token` holds a row per token of the service, of whose secret only the digest is known; one that is revoked
 stays.
+
+`allocator_number` holds a row per name, scope and period of `Numbers`: the newest number that was given.
+It is written in the transactions of applications, and locked until they end. `allocator_number_void` holds a row per
+number that was given and is not used. No id depends on these two.
 """
 
 from __future__ import annotations
@@ -41,8 +45,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
+
+SERVING = ("0008", "0009")
+"""Those that ids can be drawn from. Later ones added tables that no id depends on."""
 
 PREFIX = "allocator_"
 """The names of all our tables begin so, and nobody else's should."""
@@ -62,6 +69,12 @@ tag_type = (
 
 run_type = String(255).with_variant(mysql.VARCHAR(255, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
 """On MySQL of a character set of its own, so that it can be held against text of whichever."""
+
+period_type = (
+    String(10)
+    .with_variant(String(10, collation="C"), "postgresql")
+    .with_variant(mysql.VARCHAR(10, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
+)
 
 number_type = BigInteger().with_variant(Integer, "sqlite")
 """Of a column that the database numbers; SQLite does so only for INTEGER, which has 64 bits there."""
@@ -181,3 +194,34 @@ token = Table(
     sqlite_autoincrement=True,
     **INNODB,
 )
+
+number = Table(
+    "allocator_number",
+    metadata,
+    Column("name", tag_type, primary_key=True),
+    Column("scope", tag_type, primary_key=True),
+    Column("period", period_type, primary_key=True),
+    Column("n", BigInteger, nullable=False),
+    # As of `allocator_segment`: SQLite makes a REAL of what passes 2**63.
+    CheckConstraint("n >= 1 AND n <= 9223372036854775807", name="allocator_number_within_limit"),
+    **INNODB,
+)
+
+number_void = Table(
+    "allocator_number_void",
+    metadata,
+    Column("name", tag_type, primary_key=True),
+    Column("scope", tag_type, primary_key=True),
+    Column("period", period_type, primary_key=True),
+    Column("n", BigInteger, primary_key=True, autoincrement=False),
+    Column("written", String(255), nullable=False),
+    Column("reason", String(255), nullable=False),
+    Column("voided_at", DateTime, nullable=False),
+    **INNODB,
+)
+
+BESIDE = (number, number_void)
+"""The tables that no id depends on: ids are drawn without them too."""
+
+FOR_IDS = [table for table in metadata.sorted_tables if table not in BESIDE]
+"""Without these no id is drawn."""

@@ -135,7 +135,7 @@ def test_steps_that_are_not_asked_for_are_not_checked(fresh):
     with Allocator(fresh) as ids:
         ids.meteor()
         ids.tags.create("order")
-    for to in ("-1", "-5"):
+    for to in ("-1", "-6"):
         migrate(fresh, "downgrade", to)
 
     assert rows(fresh)[VERSION_TABLE] == [("0002",)]
@@ -172,6 +172,20 @@ def test_a_schema_that_is_behind_is_refused_and_brought_up_to_date(kind, empty):
                 ids.next_id("order")
             migrate(empty, "upgrade", "head")
         assert ids.meteor() > 0
+
+
+def test_ids_are_drawn_before_the_tables_of_numbers_are_there(empty):
+    """A new version of the package stops no ids: only numbers want the tables that they are kept in."""
+    migrate(empty, "upgrade", "0008")
+    with Allocator(empty) as ids:
+        assert (ids.next_id("order"), ids.ticket("order")) == (1, 1)
+    with closing(Database(empty)) as database:
+        (problem,) = database.run(schema.problems, "here")
+
+    assert problem == (
+        "here lacks table allocator_number, table allocator_number_void: ids are given, numbers without gaps are not; "
+        "run: allocator db upgrade"
+    )
 
 
 def test_the_revisions_are_those_of_the_scripts():

@@ -29,14 +29,15 @@ def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Find
         if dialect.embedded and "newer" not in found:
             return [Finding("schema-out-of-date", NOTE, found, f"{mend}, or use it: then that is done by itself")]
         return [Finding("schema-out-of-date", OUTAGE, found, mend)]
-    return []
+    found, _, mend = schema.lacks_beside(connection, where).partition("; ")
+    return [Finding("schema-out-of-date", NOTE, found, mend)] if found else []
 
 
 def of_tables(connection: Connection, dialect: Dialect) -> list[Finding]:
     """Of tables that are all there."""
     inspector = inspector_of(connection)
     return [
-        *(finding for table in metadata.sorted_tables for finding in of_shape(inspector, table)),
+        *(finding for table in schema.looked_at(inspector) for finding in of_shape(inspector, table)),
         *of_triggers(connection, dialect),
         *of_checks(inspector),
     ]
@@ -60,7 +61,7 @@ def of_triggers(connection: Connection, dialect: Dialect) -> Iterable[Finding]:
 
 
 def of_checks(inspector: Inspector) -> Iterable[Finding]:
-    for table in metadata.sorted_tables:
+    for table in schema.looked_at(inspector):
         present = {str(check["name"]) for check in inspector.get_check_constraints(table.name)}
         for check in sorted((one for one in table.constraints if isinstance(one, CheckConstraint)), key=str):
             if check.name not in present:

@@ -1,0 +1,242 @@
+"""Numbers without gaps: how one is written, how its text is read back, and when they begin again.
+
+format   "INV-{year}-{n:05}": any text with {n}, and {year} {month} {day} {scope}, each once; {{ and }} are braces
+reset    never, year, month or day: in each period the numbers begin at `start` again
+period   "", "2026", "2026-03" or "2026-03-14": the part of a date that `reset` names
+scope    "", or as a tag; each scope has numbers of its own
+n        1 to 2**63 - 1
+
+No two numbers of a scope have the same text, and a text says which number it is: formats that could not are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, tzinfo
+from functools import cached_property
+from typing import Literal
+from uuid import UUID
+
+from allocator.errors import Exhausted, InvalidArgument, InvalidId, InvalidSetting, InvalidTag
+from allocator.schemes.checks import MAX_ID, TAG, check_tag, check_whole, quoted
+
+Reset = Literal["never", "year", "month", "day"]
+
+RESETS: Mapping[str, tuple[str, ...]] = {
+    "never": (),
+    "year": ("year",),
+    "month": ("year", "month"),
+    "day": ("year", "month", "day"),
+}
+"""The fields of a date that name a period."""
+
+MAX_NUMBER = MAX_ID
+MAX_COUNT = 10_000
+MAX_FORMAT = 128
+MAX_WIDTH = len(str(MAX_NUMBER))
+MAX_REASON = 255
+
+DIGITS = {"year": 4, "month": 2, "day": 2}
+FIELDS = ("n", "year", "month", "day", "scope")
+PATTERNS = {
+    "n": "[0-9]{1,19}",
+    "scope": TAG.pattern,
+    **{name: f"[0-9]{{{digits}}}" for name, digits in DIGITS.items()},
+}
+PIECE = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<field>\w+)(?::0(?P<width>[1-9][0-9]?))?\}|(?P<text>[^{}]+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number, as it was given: `str()` is its text.
+
+    n: 1 to 2**63 - 1.
+    text: what people see, as `INV-2026-00001`.
+    scope: "" where there is but one.
+    period: "", or the year, month or day in which it is counted, as `2026`, `2026-03` or `2026-03-14`.
+    """
+
+    n: int
+    text: str
+    scope: str = ""
+    period: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Of a format: a text, or a field, filled up with zeros to a width."""
+
+    text: str = ""
+    field: str = ""
+    width: int = 0
+
+
+class NumberFormat:
+    """A format, taken apart once. Raises `InvalidSetting` where two numbers could look the same."""
+
+    def __init__(self, template: object) -> None:
+        if not isinstance(template, str) or not 1 <= len(template) <= MAX_FORMAT or not template.isprintable():
+            raise InvalidSetting(f"a format is 1 to {MAX_FORMAT} printable characters, got {quoted(template)}")
+        self.template = template
+        self.pieces = list(pieces_of(template))
+        named = [piece.field for piece in self.pieces if piece.field]
+        self.fields = frozenset(named)
+        if "n" not in self.fields or len(named) != len(self.fields):
+            raise InvalidSetting(f"a format holds {{n}} once, and no field twice, got {quoted(template)}")
+        if "scope" in self.fields and not self._has_a_mark():
+            raise InvalidSetting(
+                f"between {{n}} and {{scope}} a format needs a character that is no digit, as in '{{scope}}-{{n}}', "
+                f"got {quoted(template)}"
+            )
+
+    def __repr__(self) -> str:
+        return f"NumberFormat({self.template!r})"
+
+    def _has_a_mark(self) -> bool:
+        """Without one, a scope that ends or begins with digits would run into the number."""
+        first, last = sorted(place for place, piece in enumerate(self.pieces) if piece.field in {"n", "scope"})
+        between = "".join(piece.text for piece in self.pieces[first:last])
+        return any(not character.isdecimal() for character in between)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        parts = (f"(?P<{p.field}>{PATTERNS[p.field]})" if p.field else re.escape(p.text) for p in self.pieces)
+        return re.compile("".join(parts), re.ASCII)
+
+    @property
+    def is_bare(self) -> bool:
+        """Nothing but the number: what tells periods apart stands elsewhere, as in a column of its own."""
+        return len(self.pieces) == 1
+
+    def write(self, n: int, day: date, scope: str) -> str:
+        values = {"n": n, "scope": scope, "year": day.year, "month": day.month, "day": day.day}
+        return "".join(p.text or str(values[p.field]).zfill(p.width) for p in self.pieces)
+
+    def read(self, text: object) -> dict[str, str]:
+        """The fields of a text, exactly as `write` makes it. Raises `InvalidId`."""
+        match = self.pattern.fullmatch(text) if isinstance(text, str) else None
+        if match:
+            found = match.groupdict()
+            n = int(found["n"])
+            if 1 <= n <= MAX_NUMBER and self.write(n, day_in(found), found.get("scope", "")) == text:
+                return found
+        raise InvalidId(f"{quoted(text)} is no number of the format {self.template!r}")
+
+
+def pieces_of(template: str) -> Iterator[Piece]:
+    place = 0
+    while place < len(template):
+        match = PIECE.match(template, place)
+        field = match["field"] if match else None
+        if not match or (field and (field not in FIELDS or (match["width"] and field != "n"))):
+            raise InvalidSetting(
+                f"a format has the fields {{n}} or {{n:05}}, {{year}}, {{month}}, {{day}} and {{scope}}, and braces "
+                f"doubled, got {quoted(template[place:])}"
+            )
+        if field:
+            width = int(match["width"] or 0) or DIGITS.get(field, 0)
+            if width > MAX_WIDTH:
+                raise InvalidSetting(f"{{n}} has at most {MAX_WIDTH} digits, got {quoted(match.group())}")
+            yield Piece(field=field, width=width)
+        else:
+            yield Piece(text=match["text"] or match["brace"][0])
+        place = match.end()
+
+
+def day_in(fields: Mapping[str, str]) -> date:
+    """A day with these fields of its date; raises `InvalidId` where there is none, as on 30 February."""
+    try:
+        return date(int(fields.get("year", 2000)), int(fields.get("month", 1)), int(fields.get("day", 1)))
+    except ValueError:
+        told = "-".join(fields[name] for name in DIGITS if name in fields)
+        raise InvalidId(f"there is no date {told}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRule:
+    """How the numbers of a name are written and counted. Raises `InvalidTag` and `InvalidSetting`.
+
+    start: the first number of each scope and period.
+    """
+
+    name: str
+    format: NumberFormat
+    reset: Reset = "never"
+    start: int = 1
+
+    def __post_init__(self) -> None:
+        check_tag(self.name)
+        check_whole("start", self.start, 1, MAX_NUMBER)
+        if self.reset not in RESETS:
+            raise InvalidSetting(f"reset must be 'never', 'year', 'month' or 'day', got {quoted(self.reset, 40)}")
+        missing = [name for name in RESETS[self.reset] if name not in self.format.fields]
+        if missing and not self.format.is_bare:
+            raise InvalidSetting(
+                f"the numbers begin again each {self.reset}, so the format must hold {{{missing[0]}}}, or the same "
+                f"text would come again; got {self.format.template!r}. A bare '{{n}}' is for a table that has a column "
+                "for the date"
+            )
+
+    def period(self, day: date) -> str:
+        values = {"year": day.year, "month": day.month, "day": day.day}
+        return "-".join(str(values[name]).zfill(DIGITS[name]) for name in RESETS[self.reset])
+
+    def numbers(self, last: int, count: int, scope: str, day: date) -> list[Number]:
+        """The `count` numbers up to `last`."""
+        period = self.period(day)
+        return [Number(n, self.format.write(n, day, scope), scope, period) for n in range(last - count + 1, last + 1)]
+
+    def parse(self, text: str, scope: str = "", period: str = "") -> Number:
+        """The number that a text names; `scope` and `period` are taken from it where the format holds them.
+
+        Raises `InvalidId` where the text is no number of this format, or of another scope or period than those given.
+        """
+        found = self.format.read(text)
+        scope = agreed("scope", text, scope, found.get("scope", ""))
+        names = RESETS[self.reset]
+        if all(name in found for name in names):
+            period = agreed("period", text, period, "-".join(found[name] for name in names))
+        return Number(int(found["n"]), text, scope, period)
+
+    def check_scope(self, scope: object) -> str:
+        """A scope as text: an int and a UUID are taken too. Raises `InvalidTag`."""
+        if isinstance(scope, UUID) or type(scope) is int:
+            scope = str(scope)
+        if scope == "" and isinstance(scope, str) and "scope" not in self.format.fields:
+            return ""
+        try:
+            return check_tag(scope)
+        except InvalidTag as error:
+            or_empty = "" if "scope" in self.format.fields else ", or empty"
+            raise InvalidTag(str(error).replace("a tag is", f"the scope of {self.name!r} is", 1) + or_empty) from None
+
+    def exhausted(self, scope: str, period: str) -> Exhausted:
+        return Exhausted(f"{place(self.name, scope, period)}: fewer numbers are left than were asked for")
+
+
+def agreed(what: str, text: str, given: str, found: str) -> str:
+    if given and found and given != found:
+        raise InvalidId(f"{quoted(text)} is of the {what} {found!r}, and {given!r} was named")
+    return found or given
+
+
+def place(name: str, scope: str, period: str) -> str:
+    """Which row is meant, in a message."""
+    of_scope = f" of scope {scope!r}" if scope else ""
+    return f"{name!r}{of_scope}{f' in {period}' if period else ''}"
+
+
+def day_of(at: object, zone: tzinfo) -> date:
+    """The date by which a number is counted: that of a moment in a time zone, or the date that is given."""
+    if isinstance(at, datetime):
+        if at.tzinfo is None or at.utcoffset() is None:
+            raise InvalidArgument(f"at={quoted(at)} has no time zone; give a date, or a datetime with a tzinfo")
+        return at.astimezone(zone).date()
+    if not isinstance(at, date):
+        raise InvalidArgument(f"at must be a date or a datetime with a tzinfo, got {quoted(at)}")
+    return at
