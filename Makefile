@@ -73,6 +73,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests/typing
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.core import checks  # type: ignore[import-untyped]
 from django.db import models  # type: ignore[import-untyped]
@@ -34,7 +34,16 @@ def at_save() -> None:
     """The default of the field: nothing yet. Since it has one, Django inserts a new row without an UPDATE before it."""
 
 
-class AllocatedBigAutoField(models.BigAutoField):  # type: ignore[misc]
+if TYPE_CHECKING:
+
+    class BigAutoField(models.BigAutoField[int, int]):  # type: ignore[misc]
+        """To `django-stubs` the key of an object is an int."""
+
+else:
+    BigAutoField = models.BigAutoField
+
+
+class AllocatedBigAutoField(BigAutoField):
     """A primary key of 64 bits, given to an object when it is saved, or with others by `bulk_create`.
 
     tag: of the ids; by default the name of the model's table. Before a table is renamed, give its old name here: a

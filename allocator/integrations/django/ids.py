@@ -73,14 +73,15 @@ def make_allocator() -> Any:
 holder = Holder(make_allocator)
 
 
-def allocator() -> Any:
+def allocator() -> Allocator:
     """The `Allocator` of this process, made of the setting `ALLOCATOR`; in tests one in memory.
 
     The setting is a URL, a list of addresses of a service, an allocator, or a dict of the arguments of `Allocator`.
     Without it, or without a database in it, `DATABASES["default"]` is used: PostgreSQL, MySQL or MariaDB itself, and
     for SQLite a file beside it. Raises `InvalidSetting` and `InvalidDatabase`.
     """
-    return holder.get()
+    ids: Allocator = holder.get()
+    return ids
 
 
 @contextmanager

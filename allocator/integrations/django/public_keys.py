@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ValidationError  # type: ignore[import-untyped]
 
@@ -40,6 +40,11 @@ class PublicBigAutoField(AllocatedBigAutoField):
     Queries take the text or the number, and foreign keys to it are text as well. In migrations it is an
     `AllocatedBigAutoField`: they hold no key.
     """
+
+    if TYPE_CHECKING:  # for `django-stubs`
+
+        def __get__(self, instance: Any, owner: Any) -> str: ...
+        def __set__(self, instance: Any, value: str) -> None: ...
 
     def __init__(self, *args: Any, public: PublicIds, **options: Any) -> None:
         self._public = public

@@ -1,0 +1,136 @@
+"""An application as users write it, for mypy --strict alone: `make lint` checks it, and nothing runs it.
+
+Each `type: ignore` is a mistake that a user's type checker must find: mypy complains of one that is not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, assert_type
+
+from fastapi import Depends, FastAPI, HTTPException
+from flask import Flask
+from pydantic import BaseModel
+from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, Table
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, mapped_column, relationship
+
+from allocator import Allocator, AsyncAllocator, AsyncSequence, DatabaseUnavailable, PublicIds, Sequence, Tag
+from allocator import inspect_id as inspect
+from allocator.integrations.alembic import include_name, metadata
+from allocator.integrations.flask import Allocation, current_allocator
+from allocator.integrations.sqlalchemy import FromTable, PublicId, primary_key
+from allocator.integrations.starlette import ids_of, lifespan
+from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
+
+ids = AsyncAllocator("sqlite:///ids.db")
+orders = PublicIds(PublicIds.new_key(), prefix="ord_")
+Key = Annotated[int, primary_key(ids)]
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Customer(Base):
+    __tablename__ = "customer"
+    id: Mapped[Key]
+
+
+class Order(Base):
+    __tablename__ = "order"
+    id: Mapped[str] = primary_key(ids, public=orders)
+    number: Mapped[int] = mapped_column(BigInteger, autoincrement=False, default=ids.sequence("number"))
+    items: Mapped[list[Item]] = relationship()
+
+
+class Item(Base):
+    __tablename__ = "item"
+    id: Mapped[int] = primary_key(ids, tag="line-item")
+    order_id: Mapped[str] = mapped_column(PublicId(orders), ForeignKey("order.id"))
+    wrong: Mapped[int] = primary_key(ids, public=orders)  # type: ignore[assignment]
+
+
+class DataclassBase(MappedAsDataclass, DeclarativeBase):
+    pass
+
+
+class Parcel(DataclassBase):
+    __tablename__ = "parcel"
+    id: Mapped[Key] = mapped_column(init=False)
+    name: Mapped[str] = mapped_column()
+
+
+def keys() -> None:
+    assert_type(Customer().id, int)
+    assert_type(Order().id, str)
+    assert_type(Parcel(name="first").id, int)
+    Parcel(id=1, name="first")  # type: ignore[call-arg]
+    Table("plain", MetaData(), Column("id", BigInteger, default=FromTable(ids), autoincrement=False))
+    include_name()("order", "table", {})
+    assert_type(metadata, MetaData)
+
+
+@asynccontextmanager
+async def own(_: FastAPI) -> AsyncIterator[None]:
+    await ids.ping()
+    yield
+
+
+app = FastAPI(lifespan=lifespan(ids, own))
+other = FastAPI(lifespan=lifespan("sqlite:///ids.db", step=100))
+wrong = FastAPI(lifespan=lifespan("sqlite:///ids.db", steps=100))  # type: ignore[call-arg]
+engine = create_async_engine("sqlite+aiosqlite://")
+
+
+class Shown(BaseModel):
+    id: Annotated[int, orders]
+    text: Annotated[str, orders]
+
+
+@app.post("/orders")
+async def create(ids: Annotated[AsyncAllocator, Depends(ids_of)]) -> Shown:
+    try:
+        number = assert_type(await ids.next_id("order"), int)
+    except DatabaseUnavailable as error:
+        raise HTTPException(503) from error
+    async with AsyncSession(engine) as session, session.begin():
+        session.add(order := Order(items=[Item()]))
+    return Shown(id=number, text=order.id)
+
+
+async def awaited() -> None:
+    async with AsyncAllocator(Allocator("sqlite:///ids.db")) as shared:
+        await shared.create_tables()
+        assert_type(await shared.next_ids("order", 3), list[int])
+        assert_type(await shared.reserve("order", 3), range)
+        assert_type(shared.sequence("order"), AsyncSequence)
+        assert_type(await shared.sequence("order").next_id(), int)
+        assert_type(await shared.tags.get("order"), Tag)
+        assert_type([await shared.ticket("case"), await shared.meteor(), await shared.snowflake()], list[int])
+        shared.next_id("order") + 1  # type: ignore[operator]
+
+
+def blocking() -> None:
+    with Allocator("sqlite:///ids.db", tickets="count", failover_gap="refuse") as one:
+        assert_type(one, Allocator)
+        assert_type(one.sequence("order"), Sequence)
+        assert_type(one.next_id("order"), int)
+        assert_type(one.tags.create("order", start_after=5), Tag)
+        assert_type(inspect("5016762319896585").readings[0].fields, dict[str, int | str])
+    Allocator("sqlite:///ids.db", failover_gap="never")  # type: ignore[arg-type]
+    assert_type(orders.decode(orders.encode(1)), int)
+
+
+def flask() -> Flask:
+    app = Flask(__name__)
+    Allocation(app)
+    assert_type(current_allocator.next_id("order"), int)
+    return app
+
+
+def in_tests(memory_allocator: MemoryAllocator, async_memory_allocator: AsyncMemoryAllocator) -> None:
+    with current_allocator.use(memory_allocator):
+        assert_type(current_allocator.next_id("order"), int)
+    lifespan(async_memory_allocator)
