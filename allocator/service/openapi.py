@@ -10,7 +10,7 @@ from allocator.service.dispatch import Route
 from allocator.service.handlers import CONDITIONS
 from allocator.service.parameters import Field
 from allocator.service.problems import CONTENT_TYPE
-from allocator.service.routes import CLIENTS, IDS, INSPECT, PATH_PATTERNS, TAGS
+from allocator.service.routes import CLIENTS, IDS, INSPECT, PATHS, TAGS
 from allocator.service.schemas import PROBLEM
 
 GROUPS = (
@@ -81,8 +81,9 @@ def operation(route: Route) -> dict[str, Any]:
 
 
 def path_parameter(name: str) -> dict[str, Any]:
-    schema = {"type": "string", "pattern": PATH_PATTERNS[name]}
-    return {"name": name, "in": "path", "required": True, "schema": schema}
+    pattern, example = PATHS[name]
+    schema = {"type": "string", "pattern": pattern}
+    return {"name": name, "in": "path", "required": True, "schema": schema, "example": example}
 
 
 def query_parameter(field: Field) -> dict[str, Any]:
@@ -92,6 +93,7 @@ def query_parameter(field: Field) -> dict[str, Any]:
         "required": field.required,
         "description": field.about,
         "schema": dict(field.schema),
+        **({} if field.example is None else {"example": field.example}),
     }
 
 
@@ -106,6 +108,7 @@ def body_schema(fields: tuple[Field, ...]) -> dict[str, Any]:
         "properties": {field.name: {**field.schema, "description": field.about} for field in fields},
         "required": required,
         "additionalProperties": False,
+        "examples": [{field.name: field.example for field in fields if field.example is not None}],
     }
 
 

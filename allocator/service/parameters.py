@@ -27,10 +27,15 @@ class Field:
     schema: Mapping[str, Any]
     about: str
     required: bool = False
+    example: object = None
+
+
+def required(field: Field, example: object) -> Field:
+    return replace(field, required=True, example=example)
 
 
 def number(
-    name: str, low: int, high: int, about: str, *, required: bool = False, error: type[AllocatorError] = InvalidSetting
+    name: str, low: int, high: int, about: str, *, error: type[AllocatorError] = InvalidSetting, example: object = None
 ) -> Field:
     """A whole number, or its digits as text."""
 
@@ -40,18 +45,18 @@ def number(
         except InvalidSetting as refused:
             raise error(str(refused)) from None
 
-    return Field(name, read, {"type": "integer", "minimum": low, "maximum": high}, about, required)
+    return Field(name, read, {"type": "integer", "minimum": low, "maximum": high}, about, example=example)
 
 
-def long_number(name: str, low: int, high: int, about: str) -> Field:
+def long_number(name: str, low: int, high: int, about: str, example: object = None) -> Field:
     """A number that JavaScript cannot hold, and may better be sent as text."""
     plain = number(name, low, high, about)
     as_text = {"type": "string", "pattern": "^[0-9]{1,19}$"}
-    return replace(plain, schema={"oneOf": [dict(plain.schema), as_text]})
+    return replace(plain, schema={"oneOf": [dict(plain.schema), as_text]}, example=example)
 
 
-def text(name: str, read: Callable[[Any], Any], pattern: str, about: str, *, required: bool = False) -> Field:
-    return Field(name, read, {"type": "string", "pattern": pattern}, about, required)
+def text(name: str, read: Callable[[Any], Any], pattern: str, about: str) -> Field:
+    return Field(name, read, {"type": "string", "pattern": pattern}, about)
 
 
 def choice(name: str, known: Sequence[str], about: str) -> Field:

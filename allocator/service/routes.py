@@ -7,7 +7,7 @@ from functools import partial
 from allocator.errors import InvalidCount
 from allocator.remote.wire import gap_from_json, holder_of, seen_from_text
 from allocator.rules.token import ADMINISTER, DRAW, READ
-from allocator.schemes.checks import MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
+from allocator.schemes.checks import JAVASCRIPT_MAX_ID, MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
 from allocator.schemes.formats import FORMATS
 from allocator.schemes.layout import layout_from_text
 from allocator.schemes.readings import SCHEMES
@@ -16,15 +16,22 @@ from allocator.schemes.snowflake import SNOWFLAKE as SNOWFLAKE_LAYOUT
 from allocator.service import schemas
 from allocator.service.dispatch import Route
 from allocator.service.handlers import PAGE, Administration, Ids
-from allocator.service.parameters import Field, choice, flag, long_number, number, text
+from allocator.service.parameters import Field, choice, flag, long_number, number, required, text
 from allocator.service.sequences import MAX_PAGE
 from allocator.service.sources import METEOR, OBJECTID, SNOWFLAKE
 
 TAG_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$"
 MAX_MILLISECOND = 2**53
 
-COUNT = number("count", 1, MAX_IDS_A_CALL, "How many ids; 1 if it is not given.", error=InvalidCount)
-SIZE = number("size", 1, MAX_STEP, "How many ids, the tag's step if not given; fewer may come.", error=InvalidCount)
+COUNT = number("count", 1, MAX_IDS_A_CALL, "How many ids; 1 if it is not given.", error=InvalidCount, example=2)
+SIZE = number(
+    "size",
+    1,
+    MAX_STEP,
+    "How many ids, the tag's step if not given; fewer may come.",
+    error=InvalidCount,
+    example=1000,
+)
 EXACT = flag("exact", "Exactly so many ids, or none.")
 SEEN = text(
     "seen",
@@ -46,9 +53,9 @@ LAYOUT = text(
 )
 widths = partial(layout_from_text, like=SNOWFLAKE_LAYOUT)
 SETTINGS = (
-    number("step", 1, MAX_STEP, "The least number of ids a claim takes."),
-    number("max_step", 1, MAX_STEP, "The greatest number of ids a claim takes."),
-    long_number("limit", 1, MAX_ID, "The greatest id the tag will ever give."),
+    number("step", 1, MAX_STEP, "The least number of ids a claim takes.", example=1000),
+    number("max_step", 1, MAX_STEP, "The greatest number of ids a claim takes.", example=100_000),
+    long_number("limit", 1, MAX_ID, "The greatest id the tag will ever give.", str(JAVASCRIPT_MAX_ID)),
     long_number(
         "start_after", 0, MAX_ID, "Claims go on above this; never lowered. What is in memory is still given out."
     ),
@@ -57,18 +64,20 @@ SETTINGS = (
         gap_from_json,
         {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^([0-9]{1,19}|auto|refuse)$"}]},
         'How many ids to skip after a failover or a restore; "auto": in proportion; "refuse": stop instead.',
+        example="auto",
     ),
 )
+LEASED = schemas.LEASE["examples"][0]
 LEASE = (
-    text("layout", widths, "^[0-9]+(/[0-9]+){4}$", "The widths of fields, as 1/41/5/5/12.", required=True),
-    number("epoch", 0, MAX_MILLISECOND, "Of the ids, in milliseconds since 1970.", required=True),
-    number("now", 0, MAX_MILLISECOND, "The client's clock, in milliseconds since 1970.", required=True),
-    number("until", 0, MAX_MILLISECOND, "When the lease ends, by the same clock.", required=True),
+    required(text("layout", widths, "^[0-9]+(/[0-9]+){4}$", "The widths of fields, as 1/41/5/5/12."), "1/41/5/5/12"),
+    required(number("epoch", 0, MAX_MILLISECOND, "Of the ids, in milliseconds since 1970."), 1288834974657),
+    required(number("now", 0, MAX_MILLISECOND, "The client's clock, in milliseconds since 1970."), LEASED["since"]),
+    required(number("until", 0, MAX_MILLISECOND, "When the lease ends, by the same clock."), LEASED["until"]),
 )
 RENEWAL = (
     *LEASE,
-    text("holder", holder_of, "^[0-9a-f]{32}$", "What the lease was answered with.", required=True),
-    number("since", 0, MAX_MILLISECOND, "What the lease was answered with.", required=True),
+    required(text("holder", holder_of, "^[0-9a-f]{32}$", "What the lease was answered with."), LEASED["holder"]),
+    required(number("since", 0, MAX_MILLISECOND, "What the lease was answered with."), LEASED["since"]),
 )
 
 
@@ -80,8 +89,8 @@ def table(ids: Ids, tags: Administration) -> list[Route]:
     return [
         Route(IDS, post, f"{sequence}/ids", ids.of_tag, schemas.TAGGED_IDS, DRAW, query=(COUNT,)),
         Route(IDS, post, "/v1/tickets/{type}", ids.ticket, schemas.TICKET, DRAW),
-        Route(IDS, post, "/v1/meteor", ids.meteor, schemas.IDS, DRAW, METEOR, (COUNT,)),
-        Route(IDS, post, "/v1/snowflake", ids.snowflake, schemas.IDS, DRAW, SNOWFLAKE, (COUNT,)),
+        Route(IDS, post, "/v1/meteor", ids.meteor, schemas.METEORS, DRAW, METEOR, (COUNT,)),
+        Route(IDS, post, "/v1/snowflake", ids.snowflake, schemas.SNOWFLAKES, DRAW, SNOWFLAKE, (COUNT,)),
         Route(IDS, post, "/v1/objectids", ids.objectids, schemas.OBJECT_IDS, DRAW, OBJECTID, (COUNT,)),
         Route(CLIENTS, post, f"{sequence}/segments", ids.segment, schemas.SEGMENT, DRAW, query=(SIZE, EXACT, SEEN)),
         Route(CLIENTS, post, "/v1/nodes", ids.node, schemas.NODE, DRAW, METEOR),
@@ -94,9 +103,10 @@ def table(ids: Ids, tags: Administration) -> list[Route]:
     ]
 
 
-PATH_PATTERNS = {
-    "tag": TAG_PATTERN,
-    "type": TAG_PATTERN,
-    "worker": rf"^[0-9]{{1,{len(str(2**NUMBER_BITS))}}}$",
-    "id": r"^[0-9A-Za-z-]{1,64}$",
+PATHS = {
+    "tag": (TAG_PATTERN, "order"),
+    "type": (TAG_PATTERN, "case"),
+    "worker": (rf"^[0-9]{{1,{len(str(2**NUMBER_BITS))}}}$", "0"),
+    "id": (r"^[0-9A-Za-z-]{1,64}$", "5016762319896585"),
 }
+"""The pattern of each name in a path, and an example."""
