@@ -41,6 +41,7 @@ PURE = {
     "__future__",
     "abc",
     "array",
+    "bisect",
     "collections",
     "dataclasses",
     "datetime",

@@ -1,0 +1,168 @@
+"""Audit of numbers without gaps: what is wrong in the rows that hold them, by scope and period.
+
+gap         numbers from `start` to the newest one that no row has, and that are not void
+duplicate   a number that another row has too
+disorder    a number below that of the row before, where the rows come in the order of a column
+ahead       numbers above the counter, which will give them again
+unreadable  a value that is no number of the format, scope and period
+
+The rows may come in any order. What is kept is one entry for each run of numbers without a gap: a few for each scope
+and period where rows are sorted, and never one for each row.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime, tzinfo
+from typing import Literal, NamedTuple
+
+from allocator.errors import InvalidId
+from allocator.schemes.checks import quoted
+from allocator.schemes.numbering import MAX_NUMBER, RESETS, NumberRule
+
+Kind = Literal["gap", "duplicate", "disorder", "ahead", "unreadable"]
+
+LENGTHS = {reset: (0, 4, 7, 10)[len(fields)] for reset, fields in RESETS.items()}
+"""Of a period as text, which is the beginning of a date."""
+
+
+class Group(NamedTuple):
+    """Whose numbers count up together."""
+
+    scope: str = ""
+    period: str = ""
+
+
+class Found(NamedTuple):
+    """What is wrong. first, last: the numbers; of a disorder, this one and the one before; 0 where unreadable."""
+
+    kind: Kind
+    group: Group
+    first: int = 0
+    last: int = 0
+    text: str = ""
+    """Why a value is unreadable."""
+
+
+class Runs:
+    """A set of numbers, as runs without a gap."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+
+    def add(self, n: int) -> bool:
+        """False where it was there."""
+        place = bisect_right(self.starts, n)
+        if place and n <= self.ends[place - 1]:
+            return False
+        follows = place > 0 and self.ends[place - 1] == n - 1
+        precedes = place < len(self.starts) and self.starts[place] == n + 1
+        if follows and precedes:
+            self.ends[place - 1] = self.ends.pop(place)
+            self.starts.pop(place)
+        elif follows:
+            self.ends[place - 1] = n
+        elif precedes:
+            self.starts[place] = n
+        else:
+            self.starts.insert(place, n)
+            self.ends.insert(place, n)
+        return True
+
+    @property
+    def newest(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def gaps(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """What is missing between two numbers."""
+        for start, end in zip(self.starts, self.ends, strict=True):
+            if first < start and first <= last:
+                yield first, min(start - 1, last)
+            first = max(first, end + 1)
+        if first <= last:
+            yield first, last
+
+
+def audit(
+    rows: Iterable[tuple[Group, int] | Found],
+    counters: Mapping[Group, int],
+    void: Iterable[tuple[Group, int]] = (),
+    *,
+    start: int = 1,
+    in_order: bool = False,
+) -> Iterator[Found]:
+    """Judge rows against the counters of their groups; what was found already is passed on.
+
+    start: the first number of each group. in_order: the rows come in the order of events.
+    """
+    groups: dict[Group, Runs] = {group: Runs() for group in counters}
+    yield from each_row(rows, groups, in_order)
+    newest = {group: runs.newest for group, runs in groups.items()}
+    for group, n in void:
+        if group in groups:
+            groups[group].add(n)
+    for group in sorted(groups):
+        counter, runs = counters.get(group, 0), groups[group]
+        yield from (Found("gap", group, *gap) for gap in runs.gaps(start, max(newest[group], counter)))
+        if newest[group] > counter:
+            yield Found("ahead", group, max(counter + 1, runs.starts[0]), newest[group])
+
+
+def each_row(rows: Iterable[tuple[Group, int] | Found], groups: dict[Group, Runs], in_order: bool) -> Iterator[Found]:
+    """Take each row into the numbers of its group."""
+    before: dict[Group, int] = {}
+    for row in rows:
+        if isinstance(row, Found):
+            yield row
+            continue
+        group, n = row
+        if not groups.setdefault(group, Runs()).add(n):
+            yield Found("duplicate", group, n, n)
+        elif in_order and n < before.get(group, n):
+            yield Found("disorder", group, n, before[group])
+        before[group] = n
+
+
+def read_row(rule: NumberRule, zone: tzinfo, value: object, scope: object, at: object) -> tuple[Group, int] | Found:
+    """A row as its database returns it; `scope` and `at` are None where no column holds them."""
+    group = Group("" if scope is None else str(scope))
+    try:
+        period = period_of(rule, zone, at)
+        if isinstance(value, str):
+            number = rule.parse(value, group.scope, period)
+            return Group(number.scope, number.period), number.n
+        n = int(value)  # type: ignore[call-overload]
+        if n != value or not 1 <= n <= MAX_NUMBER:
+            raise InvalidId(f"{quoted(value)} is no number from 1 to {MAX_NUMBER}")
+        return group._replace(period=period), n
+    except InvalidId as error:
+        return Found("unreadable", group, text=str(error))
+
+
+def period_of(rule: NumberRule, zone: tzinfo, at: object) -> str:
+    """By a date, a datetime, an ISO text or a whole year; a datetime without a time zone counts by its own date."""
+    length = LENGTHS[rule.reset]
+    if at is None or not length:
+        return ""
+    if isinstance(at, datetime) and at.tzinfo is not None:
+        at = at.astimezone(zone)
+    found = str(at)[:length]
+    if not is_period(found) or len(found) != length:
+        raise InvalidId(f"{quoted(at)} is no date that names a {rule.reset}")
+    return found
+
+
+def is_period(text: str) -> bool:
+    """Whether a text is a year, month or day, or empty."""
+    try:
+        first_day(text)
+    except ValueError:
+        return False
+    return len(text) in LENGTHS.values()
+
+
+def first_day(period: str) -> date:
+    """Raises ValueError where there is no such date."""
+    return date.fromisoformat(period + "2000-01-01"[len(period) :])
