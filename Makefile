@@ -12,6 +12,8 @@ MATRIX ?=
 PORT ?= 8000
 # Tests wait more than they compute: one more than the cores of a small machine.
 WORKERS ?= 3
+# Images often set it: each process of a test would then compile SQLAlchemy again, which costs more than the test.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help run test soak simulate mutants chaos failover cluster matrix bench capacity screenshots docs lint format clean
 
