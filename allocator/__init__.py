@@ -28,6 +28,8 @@ from allocator.errors import (
     MaxValueWentBack,
     NodeIdsExhausted,
     NotCopyable,
+    NumberBusy,
+    NumberConflict,
     ReentrantCall,
     SchemaDamaged,
     SchemaOutOfDate,
@@ -45,10 +47,12 @@ if TYPE_CHECKING:
     from allocator.generators.objectid import ObjectId
     from allocator.generators.sequence import Sequence
     from allocator.generators.snowflake import Snowflake
+    from allocator.numbers import Numbers
     from allocator.public_ids import PublicIds
     from allocator.schemes.checks import JAVASCRIPT_MAX_ID
     from allocator.schemes.layout import Layout
     from allocator.schemes.meteor import MeteorSettings
+    from allocator.schemes.numbering import Number
     from allocator.schemes.readings import Inspection, Reading
     from allocator.schemes.snowflake import SnowflakeSettings
     from allocator.schemes.tag import Tag
@@ -84,6 +88,10 @@ __all__ = [
     "MeteorSettings",
     "NodeIdsExhausted",
     "NotCopyable",
+    "Number",
+    "NumberBusy",
+    "NumberConflict",
+    "Numbers",
     "ObjectId",
     "PublicIds",
     "Reading",
@@ -107,11 +115,13 @@ HOMES = {
     "allocator.generators.inspect_id": ("inspect_id",),
     "allocator.generators.meteor": ("Meteor",),
     "allocator.generators.objectid": ("ObjectId",),
+    "allocator.numbers": ("Numbers",),
     "allocator.public_ids": ("PublicIds",),
     "allocator.schemes.readings": ("Inspection", "Reading"),
     "allocator.schemes.layout": ("Layout",),
     "allocator.schemes.checks": ("JAVASCRIPT_MAX_ID",),
     "allocator.schemes.meteor": ("MeteorSettings",),
+    "allocator.schemes.numbering": ("Number",),
     "allocator.schemes.snowflake": ("SnowflakeSettings",),
     "allocator.schemes.tag": ("Tag",),
     "allocator.generators.sequence": ("Sequence",),

@@ -19,6 +19,8 @@
     ├── DatabaseUnavailable         retry later; a retry never repeats an id
     │   ├── FleetGrowing            shards are being added, which takes a moment
     │   └── TooManyRequests         a token exceeded its rate; the message says when to retry
+    ├── NumberConflict              run the whole transaction again
+    │   └── NumberBusy              another transaction holds the numbers of the scope
     ├── AccessDenied                the token is unknown, or lacks the right
     ├── DatabaseRefused             wrong user, password, database name or privileges
     ├── SchemaOutOfDate             the tables are missing, or of an older or newer version
@@ -119,6 +121,14 @@ class TooManyRequests(DatabaseUnavailable):
     def __init__(self, message: str, seconds: float = 1.0) -> None:
         super().__init__(message)
         self.seconds = seconds
+
+
+class NumberConflict(AllocatorError):
+    """Two transactions drew numbers without gaps, and this one must be rolled back and run again as a whole."""
+
+
+class NumberBusy(NumberConflict):
+    """Another transaction holds the numbers of the scope, and did not end within the time to wait."""
 
 
 class AccessDenied(AllocatorError):

@@ -11,10 +11,14 @@ from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
+    InvalidDatabase,
     MaxValueWentBack,
+    NumberBusy,
+    NumberConflict,
     SchemaDamaged,
     SchemaOutOfDate,
 )
+from allocator.schemes.numbering import out_of_numbers
 
 ADVICE: dict[type[AllocatorError], str] = {
     DatabaseUnavailable: "{where} is not available: {words}",
@@ -87,3 +91,67 @@ def is_contended(error: SQLAlchemyError, dialect: Dialect) -> bool:
 def is_stale(error: SQLAlchemyError) -> bool:
     """The connection was lost, as when the server was restarted since it was opened."""
     return isinstance(error, DBAPIError) and error.connection_invalidated
+
+
+# -- of numbers that are drawn in a caller's transaction
+
+HELD = frozenset({"55P03", "1205", "3572"})
+DEADLOCK = frozenset({"40P01", "1213"})
+MOVED = frozenset({"40001", "1020", "3101", "SQLITE_BUSY_SNAPSHOT"})
+ABORTED = "25P02"
+NO_WRITES = frozenset({READ_ONLY, "1290", "1792", "1836", "SQLITE_READONLY"})
+NO_MORE = frozenset({"22003", "23514", "1264", "1690", "3819", "4025", "SQLITE_CONSTRAINT_CHECK"})
+
+NUMBER_BUSY = (
+    "another transaction has drawn numbers of {place} and has not ended{holder}; waited {waited:.3g} seconds; roll "
+    "back and run the whole transaction again"
+)
+FILE_BUSY = (
+    "another transaction is writing to {where}, and SQLite has one writer at a time: no number of {place} after "
+    "{waited:.3g} seconds; roll back and run the whole transaction again, begun with BEGIN IMMEDIATE if it reads first"
+)
+NUMBER_DEADLOCK = (
+    "deadlock while drawing a number of {place}: {words}; roll back and run the whole transaction again; to avoid it, "
+    "draw numbers last, and those of several scopes in one order"
+)
+NUMBER_MOVED = (
+    "another transaction has drawn a number of {place} since this one began, which its isolation level refuses: "
+    "{words}; roll back and run the whole transaction again, or use READ COMMITTED, which waits instead"
+)
+NUMBER_ABORTED = (
+    "this transaction has failed before, and no number of {place} can be drawn in it: {words}; roll it back"
+)
+NUMBER_READ_ONLY = (
+    "no number of {place} can be drawn here: {where} is a replica, or the transaction is read-only: {words}; use the "
+    "primary, and a transaction that may write"
+)
+
+
+def is_held(error: SQLAlchemyError, dialect: Dialect) -> bool:
+    """Whether another transaction has the lock that a number needs."""
+    code = code_of(error, dialect)
+    return code in HELD or (code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) and code not in MOVED)
+
+
+def translate_drawn(
+    error: SQLAlchemyError, dialect: Dialect, where: str, place: str, waited: float, holder: str
+) -> AllocatorError:
+    """As `translate`, for a number of `place`, which another session may hold."""
+    code = code_of(error, dialect)
+    kind: type[AllocatorError]
+    if is_held(error, dialect):
+        kind, words = NumberBusy, FILE_BUSY if dialect.embedded else NUMBER_BUSY
+    elif code in DEADLOCK:
+        kind, words = NumberConflict, NUMBER_DEADLOCK
+    elif code in MOVED:
+        kind, words = NumberConflict, NUMBER_MOVED
+    elif code == ABORTED:
+        kind, words = InvalidDatabase, NUMBER_ABORTED
+    elif code in NO_WRITES:
+        kind, words = DatabaseRefused, NUMBER_READ_ONLY
+    elif code in NO_MORE:
+        return out_of_numbers(place)
+    else:
+        return translate(error, dialect, where, waited)
+    told = f" ({holder})" if holder else ""
+    return kind(words.format(where=where, place=place, waited=waited, words=words_of(error), holder=told))

@@ -215,9 +215,6 @@ class NumberRule:
             or_empty = "" if "scope" in self.format.fields else ", or empty"
             raise InvalidTag(str(error).replace("a tag is", f"the scope of {self.name!r} is", 1) + or_empty) from None
 
-    def exhausted(self, scope: str, period: str) -> Exhausted:
-        return Exhausted(f"{place(self.name, scope, period)}: fewer numbers are left than were asked for")
-
 
 def agreed(what: str, text: str, given: str, found: str) -> str:
     if given and found and given != found:
@@ -229,6 +226,10 @@ def place(name: str, scope: str, period: str) -> str:
     """Which row is meant, in a message."""
     of_scope = f" of scope {scope!r}" if scope else ""
     return f"{name!r}{of_scope}{f' in {period}' if period else ''}"
+
+
+def out_of_numbers(where: str) -> Exhausted:
+    return Exhausted(f"fewer numbers of {where} are left below {MAX_NUMBER} than were asked for")
 
 
 def day_of(at: object, zone: tzinfo) -> date:

@@ -26,7 +26,7 @@ LAW = """
 2  schemes, runtime
 3  rules, public_ids
 4  database, generators
-5  fleet < remote
+5  fleet < remote, numbers
 6  backend < sync < aio_tags < aio < host
 7  testing, doctor < service < cli < integrations
 """

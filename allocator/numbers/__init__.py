@@ -1,0 +1,184 @@
+"""Numbers without gaps, for people: drawn in the transaction that writes their row, and taken back with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime, tzinfo
+from typing import Any, overload
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from allocator.database.caller import Borrowed, Caller
+from allocator.database.verbs import numbers as rows
+from allocator.database.verbs.numbers import Row
+from allocator.errors import InvalidArgument, InvalidCount, InvalidId, InvalidSetting
+from allocator.numbers.number_default import NumberDefault
+from allocator.schemes.checks import check_seconds, check_whole, quoted
+from allocator.schemes.numbering import (
+    MAX_COUNT,
+    MAX_NUMBER,
+    MAX_REASON,
+    Number,
+    NumberFormat,
+    NumberRule,
+    Reset,
+    day_of,
+    out_of_numbers,
+    place,
+)
+
+Scope = object
+"""A str, int or UUID; all else is refused."""
+At = date | datetime | None
+
+
+class Numbers:
+    """Numbers 1, 2, 3 … for each scope and period, without a gap and without a duplicate.
+
+    name: what is numbered, as "invoice": 1 to 64 of the characters A-Z a-z 0-9 _ . : -
+    format: how a number is written: any text with `{n}`, or `{n:05}` for at least five digits, and with `{year}`,
+        `{month}`, `{day}` and `{scope}` where they are wanted. No two numbers of a scope may look the same: what
+        `reset` names must be in it, unless it is a bare `{n}`.
+    reset: "never", "year", "month" or "day": in each of these the numbers begin at `start` again.
+    start: the first number, 1 to 2**63 - 1.
+    wait: seconds, 0 to 86400, to wait for another transaction that has drawn in the same scope; 0 for at once or not at
+        all. MySQL counts in whole seconds. None leaves it to the database: its own timeout, or none.
+    timezone: of the dates, as "Europe/Berlin" or a tzinfo; UTC by default.
+    clock: where the time in seconds since 1970 comes from.
+
+    A number belongs to the caller's transaction: a ROLLBACK takes it back, also that of a savepoint, and whoever comes
+    next gets it. Until the transaction ends nobody else gets a number of the same scope, so draw it last.
+    An instance keeps nothing but these settings: make one for the whole process, in any thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        format: str = "{n}",  # noqa: A002  the word that people know
+        reset: Reset = "never",
+        start: int = 1,
+        wait: float | None = None,
+        timezone: str | tzinfo = "UTC",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.rule = NumberRule(name, NumberFormat(format), reset, start)
+        self._wait = None if wait is None else check_seconds("wait", wait, 0)
+        self._zone = zone_of(timezone)
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"Numbers({self.rule.name!r}, format={self.rule.format.template!r}, reset={self.rule.reset!r})"
+
+    @overload
+    def next(self, session: Any, scope: Scope = "", at: At = None, count: None = None) -> Number: ...
+    @overload
+    def next(self, session: Any, scope: Scope = "", at: At = None, *, count: int) -> list[Number]: ...
+    def next(self, session: Any, scope: Scope = "", at: At = None, count: int | None = None) -> Number | list[Number]:
+        """Draw the next number of a scope, or a list of the next `count`, in the transaction of the caller.
+
+        session: a `Session` or `Connection` of SQLAlchemy; with asyncio, `await session.run_sync(numbers.next, scope)`.
+        scope: whose numbers these are: a tenant, a shop, a journal; text as of a tag, an int or a UUID.
+        at: a date, or a datetime with a tzinfo, that is booked; now by default.
+        count: 1 to 10000.
+
+        Raises `InvalidDatabase` outside of a transaction, `NumberBusy` and `NumberConflict` where the whole transaction
+        is to be run again, `Exhausted` above 2**63 - 1, `SchemaOutOfDate` where the table is missing, and
+        `DatabaseRefused` on a replica.
+        """
+        drawn = self._next(Borrowed(session), scope, at, 1 if count is None else count)
+        return drawn[0] if count is None else drawn
+
+    def peek(self, session: Any, scope: Scope = "", at: At = None) -> Number | None:
+        """The newest number, as this transaction sees it; None before the first. Another may be given at any time."""
+        return self._peek(Borrowed(session), scope, at)
+
+    def set(self, session: Any, n: int, *, scope: Scope = "", at: At = None) -> Number:
+        """Go on after `n`, where numbers were given by other means before; part of the caller's transaction.
+
+        n: the newest number that is in use, 1 to 2**63 - 1. Raises `InvalidArgument` where a greater one was given
+        here: it would be given again.
+        """
+        return self._set(Borrowed(session), n, scope, at)
+
+    def void(self, session: Any, number: Number, reason: str) -> bool:
+        """Keep a row that says why a number is not used, so that an auditor finds every one.
+
+        number: as `next` or `parse` returned it. reason: 1 to 255 characters.
+        True if it was not void before; the first reason stays. Raises `InvalidId` for a number that was not given.
+        """
+        return self._void(Borrowed(session), number, reason)
+
+    def parse(self, text: str, scope: Scope = "", period: str = "") -> Number:
+        """The number that a text names; scope and period are needed where the format does not hold them.
+
+        Raises `InvalidId` where the text is not exactly what the format writes.
+        """
+        return self.rule.parse(text, "" if scope == "" else self.rule.check_scope(scope), period)
+
+    def default(self, *, scope: str | None = None, at: str | None = None) -> NumberDefault:
+        """The default of a mapped column: a number is drawn when a row is inserted, in its transaction.
+
+        scope: the name of the column that holds the scope of a row; at: of the one that holds its date.
+        A column of integers gets `n`, every other one the text.
+        """
+        return NumberDefault(self, scope, at)
+
+    # -- for every kind of caller
+
+    def _day(self, at: At) -> date:
+        return day_of(datetime.fromtimestamp(self._clock(), UTC) if at is None else at, self._zone)
+
+    def _row(self, scope: Scope, day: date) -> Row:
+        return Row(self.rule.name, self.rule.check_scope(scope), self.rule.period(day))
+
+    def _next(self, caller: Caller, scope: Scope, at: At, count: int) -> list[Number]:
+        check_whole("count", count, 1, MAX_COUNT, InvalidCount)
+        day = self._day(at)
+        row = self._row(scope, day)
+        last = rows.draw(caller, row, count, self.rule.start, self._wait)
+        if last is None:
+            raise out_of_numbers(place(*row))
+        return self.rule.numbers(last, count, row.scope, day)
+
+    def _peek(self, caller: Caller, scope: Scope, at: At) -> Number | None:
+        day = self._day(at)
+        row = self._row(scope, day)
+        last = rows.fetch_last(caller, row)
+        return None if last is None else self.rule.numbers(last, 1, row.scope, day)[0]
+
+    def _set(self, caller: Caller, n: int, scope: Scope, at: At) -> Number:
+        check_whole("n", n, 1, MAX_NUMBER)
+        day = self._day(at)
+        row = self._row(scope, day)
+        last = rows.raise_to(caller, row, n)
+        if last > n:
+            raise InvalidArgument(
+                f"{place(*row)} is at {last} already: set back to {n}, it would give {n + 1} to {last} again"
+            )
+        return self.rule.numbers(n, 1, row.scope, day)[0]
+
+    def _void(self, caller: Caller, number: Number, reason: str) -> bool:
+        if not isinstance(number, Number):
+            raise InvalidArgument(f"number must be a Number, as of next() or parse(), got {quoted(number)}")
+        if not isinstance(reason, str) or not reason.strip() or len(reason) > MAX_REASON:
+            raise InvalidArgument(f"a reason is 1 to {MAX_REASON} characters, got {quoted(reason)}")
+        row = Row(self.rule.name, number.scope, number.period)
+        last = rows.fetch_last(caller, row)
+        if last is None or number.n > last:
+            raise InvalidId(f"{number.text} was not given: the newest number of {place(*row)} is {last or 'none yet'}")
+        return rows.void(caller, self.rule.name, number, reason)
+
+
+def zone_of(timezone: object) -> tzinfo:
+    if isinstance(timezone, tzinfo):
+        return timezone
+    if timezone == "UTC":  # also where a machine knows no time zones
+        return UTC
+    try:
+        return ZoneInfo(timezone)  # type: ignore[arg-type]
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        raise InvalidSetting(
+            f"timezone must be a name as 'Europe/Berlin', or a tzinfo, got {quoted(timezone)}; a machine without time "
+            "zones needs: pip install tzdata"
+        ) from None

@@ -1,0 +1,699 @@
+"""Numbers without gaps, in the transactions of an application, on every database."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import pytest
+from sqlalchemy import BigInteger, Connection, Engine, String, create_engine, delete, event, insert, select, text
+from sqlalchemy.exc import IntegrityError, StatementError
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
+
+from allocator import (
+    AllocatorError,
+    DatabaseRefused,
+    Exhausted,
+    InvalidArgument,
+    InvalidCount,
+    InvalidDatabase,
+    InvalidId,
+    InvalidSetting,
+    InvalidTag,
+    Number,
+    NumberBusy,
+    NumberConflict,
+    Numbers,
+    SchemaOutOfDate,
+)
+from allocator.database.address import dialect_named
+from allocator.database.driver_errors import code_of
+from allocator.database.tables import number, number_void
+from allocator.schemes.numbering import MAX_NUMBER
+
+invoices = Numbers("invoice", format="INV-{year}-{n:05}", reset="year")
+plain = Numbers("case")
+MARCH = date(2026, 3, 9)
+LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
+servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+"""SQLite has one writer at a time: there nobody draws beside another."""
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Row(Base):
+    """What the numbers are for: a table that would not take one twice."""
+
+    __tablename__ = "invoice"
+    scope: Mapped[str] = mapped_column(String(64), primary_key=True)
+    n: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+
+
+@pytest.fixture
+def shop(url: str) -> Iterator[Engine]:
+    """An application's engine, on the database with the allocator's tables; those of this file are empty."""
+    engine = create_engine(url, pool_size=20)
+    Base.metadata.create_all(engine)
+    with engine.begin() as connection:
+        for table in (number, number_void, *Base.metadata.sorted_tables):
+            connection.execute(delete(table))
+    yield engine
+    engine.dispose()
+
+
+def add(connection: Connection, scope: str = "a", numbers: Numbers = plain) -> int:
+    """As an application does: a number, and the row that it is for."""
+    drawn = numbers.next(connection, scope)
+    connection.execute(insert(Row).values(scope=scope, n=drawn.n))
+    return drawn.n
+
+
+def written(engine: Engine, scope: str = "a") -> list[int]:
+    with engine.connect() as connection:
+        return list(connection.scalars(select(Row.n).where(Row.scope == scope).order_by(Row.n)))
+
+
+# -- one caller
+
+
+def test_numbers_count_up_for_each_scope_and_period(shop):
+    with Session(shop) as session, session.begin():
+        first = invoices.next(session, scope="tenant-7", at=MARCH)
+        assert first == Number(1, "INV-2026-00001", "tenant-7", "2026")
+        assert str(invoices.next(session, "tenant-7", at=MARCH)) == "INV-2026-00002"
+        assert invoices.next(session, "tenant-8", at=MARCH).n == 1
+        assert invoices.next(session, "tenant-7", at=date(2027, 1, 1)).text == "INV-2027-00001"
+        assert plain.next(session, "tenant-7").text == "1"
+        assert Numbers("case", start=100).next(session).n == 100
+    with shop.begin() as connection:
+        assert invoices.next(connection, "tenant-7", at=datetime(2026, 12, 31, 23, 59, tzinfo=UTC)).n == 3
+
+
+def test_scopes_are_told_apart_byte_by_byte(shop):
+    with shop.begin() as connection:
+        assert [plain.next(connection, scope).n for scope in ("a", "A", "a.", "", 7, "7")] == [1, 1, 1, 1, 1, 2]
+
+
+def test_several_numbers_are_a_list(shop):
+    with shop.begin() as connection:
+        assert [one.text for one in invoices.next(connection, at=MARCH, count=3)] == [
+            f"INV-2026-0000{n}" for n in (1, 2, 3)
+        ]
+        assert [one.n for one in invoices.next(connection, at=MARCH, count=1)] == [4]
+        assert invoices.next(connection, at=MARCH).n == 5
+        for wrong in (0, 10_001, True, "1"):
+            with pytest.raises(InvalidCount, match="count must be"):
+                invoices.next(connection, count=wrong)
+
+
+def test_now_is_by_the_clock_in_the_time_zone(shop):
+    new_year = datetime(2026, 12, 31, 23, 30, tzinfo=UTC).timestamp()
+    with shop.begin() as connection:
+        for zone, period in (("UTC", "2026"), ("Europe/Berlin", "2027")):
+            made = Numbers("invoice", format="{year}/{n}", reset="year", timezone=zone, clock=lambda: new_year)
+            assert made.next(connection).period == period
+    with pytest.raises(InvalidSetting, match="timezone must be a name as 'Europe/Berlin'"):
+        Numbers("invoice", timezone="Mars/Olympus")
+
+
+def test_a_rollback_takes_the_number_back(shop):
+    for times in range(3):
+        with shop.connect() as connection:
+            assert add(connection) == 1 + times
+            connection.rollback()
+            assert add(connection) == 1 + times
+            connection.commit()
+
+    assert written(shop) == [1, 2, 3]
+
+
+def test_number_and_row_are_written_together_or_neither(shop):
+    """On SQLite the driver begins a transaction at the first INSERT: that of the number must be in it."""
+    with shop.connect() as connection:
+        plain.next(connection, "a")
+        with shop.connect() as other:
+            assert other.scalar(select(number.c.n)) is None
+        connection.rollback()
+        assert connection.scalar(select(number.c.n)) is None
+
+
+def test_a_savepoint_that_is_rolled_back_takes_its_number_back(shop):
+    with Session(shop) as session, session.begin():
+        assert plain.next(session).n == 1
+        with session.begin_nested() as inner:
+            assert plain.next(session).n == 2
+            assert plain.next(session, "b").n == 1
+            inner.rollback()
+        assert plain.next(session).n == 2
+        assert plain.peek(session, "b") is None
+        with session.begin_nested():
+            assert plain.next(session).n == 3
+
+    with Session(shop) as session:
+        assert plain.peek(session).n == 3
+
+
+def test_sessions_of_every_kind(shop):
+    scoped = scoped_session(sessionmaker(shop))
+    assert plain.next(scoped).n == 1
+    scoped.commit()
+    scoped.remove()
+    with Session(shop) as session:  # begins by itself
+        assert plain.next(session).n == 2
+        session.commit()
+    with shop.connect() as connection, connection.begin():
+        assert plain.next(connection).n == 3
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+def test_two_phase_commit(kind, shop):
+    if kind == "postgres":
+        with shop.connect() as connection:
+            if (
+                connection.scalar(text("SELECT setting FROM pg_settings WHERE name = 'max_prepared_transactions'"))
+                == "0"
+            ):
+                pytest.skip("this server prepares no transactions")
+    for ending, expected in (("rollback", 1), ("commit", 1), ("commit", 2)):
+        with shop.connect() as connection:
+            transaction = connection.begin_twophase()
+            assert add(connection) == expected
+            transaction.prepare()
+            getattr(transaction, ending)()
+
+    assert written(shop) == [1, 2]
+
+
+# -- what is refused
+
+
+def test_outside_of_a_transaction_it_is_refused(shop):
+    refusal = "numbers are drawn inside of a transaction, and this connection commits each statement by itself"
+    with at_level(shop, "AUTOCOMMIT") as connection, pytest.raises(InvalidDatabase, match=refusal):
+        plain.next(connection)
+    for options in ({"isolation_level": "AUTOCOMMIT"}, {"execution_options": {"isolation_level": "AUTOCOMMIT"}}):
+        engine = create_engine(shop.url, **options)
+        with Session(engine) as session, pytest.raises(InvalidDatabase, match=refusal):
+            plain.next(session)
+        engine.dispose()
+
+    with shop.connect() as connection:
+        assert plain.peek(connection) is None
+
+
+def test_a_driver_that_commits_by_itself_is_noticed(kind, shop):
+    """Behind SQLAlchemy's back, as by a listener; and one that a listener's BEGIN puts into a transaction is taken."""
+    engine = create_engine(shop.url)
+
+    @event.listens_for(engine, "connect")
+    def commit_each(connection: Any, record: Any) -> None:
+        if kind == "sqlite":
+            connection.isolation_level = None
+        elif kind == "postgres":
+            connection.autocommit = True
+        else:
+            connection.autocommit(True)
+
+    with engine.connect() as connection, pytest.raises(InvalidDatabase, match="commits each statement by itself"):
+        plain.next(connection)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    with engine.connect() as connection:
+        assert add(connection) == 1
+        connection.exec_driver_sql("ROLLBACK")
+    with engine.connect() as connection:
+        assert add(connection) == 1
+        connection.exec_driver_sql("COMMIT")
+    engine.dispose()
+
+    assert written(shop) == [1]
+
+
+def test_what_is_no_transaction_of_sqlalchemy(shop):
+    for wrong in (shop, None, "sqlite://", object()):
+        with pytest.raises(InvalidDatabase, match="give the Session or Connection of SQLAlchemy"):
+            plain.next(wrong)
+
+
+def test_scope_and_date_are_checked_before_anything_is_asked(shop):
+    with shop.connect() as connection:
+        for wrong in (None, "a b", True):
+            with pytest.raises(InvalidTag, match="the scope of 'invoice' is"):
+                invoices.next(connection, wrong)
+        with pytest.raises(InvalidArgument, match="has no time zone"):
+            invoices.next(connection, at=datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None))
+
+
+def test_without_the_table_the_command_is_named(empty):
+    engine = create_engine(empty)
+    with engine.connect() as connection, pytest.raises(SchemaOutOfDate, match="run: allocator db upgrade"):
+        plain.next(connection)
+    engine.dispose()
+
+
+def test_a_replica_is_one_clear_error(kind, shop):
+    with shop.connect() as connection:
+        if kind == "sqlite":
+            connection.exec_driver_sql("PRAGMA query_only = 1")
+        else:
+            connection.exec_driver_sql(
+                "SET TRANSACTION READ ONLY" if kind == "postgres" else "START TRANSACTION READ ONLY"
+            )
+        with pytest.raises(
+            DatabaseRefused, match=r"is a replica, or the transaction is read-only: .*; use the primary"
+        ):
+            plain.next(connection)
+
+
+def test_the_last_number(shop):
+    with shop.begin() as connection:
+        plain.set(connection, MAX_NUMBER - 2)
+        assert plain.next(connection).n == MAX_NUMBER - 1
+    for count in (2, 10_000):
+        with shop.connect() as connection, pytest.raises(Exhausted, match="fewer numbers of 'case' are left"):
+            plain.next(connection, count=count)
+    with shop.begin() as connection:
+        assert plain.next(connection).n == MAX_NUMBER
+    with shop.connect() as connection, pytest.raises(Exhausted):
+        plain.next(connection)
+    with shop.connect() as connection, pytest.raises(Exhausted):
+        Numbers("new", start=MAX_NUMBER).next(connection, count=2)
+
+
+# -- peek, set, void
+
+
+def test_peek_and_set(shop):
+    with shop.begin() as connection:
+        assert invoices.peek(connection, at=MARCH) is None
+        assert invoices.set(connection, 41, at=MARCH).text == "INV-2026-00041"
+        assert invoices.peek(connection, at=MARCH).text == "INV-2026-00041"
+        assert invoices.set(connection, 41, at=MARCH).n == 41
+        with pytest.raises(
+            InvalidArgument, match="'invoice' in 2026 is at 41 already: set back to 40, it would give 41"
+        ):
+            invoices.set(connection, 40, at=MARCH)
+        assert invoices.next(connection, at=MARCH).n == 42
+        assert invoices.set(connection, 50, at=MARCH).n == 50
+        for wrong in (0, MAX_NUMBER + 1, "5"):
+            with pytest.raises(InvalidSetting, match="n must be"):
+                invoices.set(connection, wrong)
+    with shop.begin() as connection:
+        assert invoices.peek(connection, at=MARCH).n == 50
+        assert invoices.peek(connection, at=date(2025, 1, 1)) is None
+
+
+def test_a_void_number_keeps_its_reason(shop):
+    with shop.begin() as connection:
+        drawn = invoices.next(connection, "tenant-7", at=MARCH)
+        assert invoices.void(connection, drawn, "printed twice")
+        assert not invoices.void(connection, invoices.parse(drawn.text, "tenant-7"), "another reason")
+        with pytest.raises(InvalidId, match="INV-2026-00002 was not given: the newest number .* in 2026 is 1"):
+            invoices.void(connection, invoices.parse("INV-2026-00002", "tenant-7"), "too early")
+        with pytest.raises(InvalidId, match="none yet"):
+            invoices.void(connection, invoices.parse("INV-2026-00001", "tenant-8"), "of nobody")
+        for wrong in ("", " ", "x" * 256, None):
+            with pytest.raises(InvalidArgument, match="a reason is 1 to 255 characters"):
+                invoices.void(connection, drawn, wrong)
+        with pytest.raises(InvalidArgument, match="number must be a Number"):
+            invoices.void(connection, drawn.text, "a text")
+    with shop.connect() as connection:
+        (kept,) = connection.execute(select(number_void)).all()
+        assert kept[:6] == ("invoice", "tenant-7", "2026", 1, "INV-2026-00001", "printed twice")
+        assert abs((kept.voided_at.replace(tzinfo=UTC) - datetime.now(UTC)).total_seconds()) < 86_400
+
+
+# -- several callers
+
+
+@contextmanager
+def beside() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+def waits(kind: str, watcher: Connection) -> bool:
+    """Whether some session waits for a lock, as the server says."""
+    question = {
+        "postgres": "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+        "AND datname = current_database()",
+        "mysql": "SELECT count(*) FROM performance_schema.data_lock_waits",
+        "mariadb": "SELECT count(*) FROM information_schema.innodb_lock_waits",
+    }[kind]
+    found = watcher.scalar(text(question))
+    watcher.rollback()
+    return bool(found)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = monotonic() + 60
+    while not condition():
+        assert monotonic() < end
+        threading.Event().wait(0.01)
+
+
+def at_level(engine: Engine, level: str) -> Connection:
+    return engine.connect().execution_options(isolation_level=level)
+
+
+def run_again(engine: Engine, level: str, act: Callable[[Connection], int]) -> int:
+    """As an application should: the whole transaction again, where it is told to."""
+    while True:
+        with at_level(engine, level) as connection:
+            try:
+                done = act(connection)
+                connection.commit()
+                return done
+            except NumberConflict:
+                connection.rollback()
+            except Exception as error:  # SERIALIZABLE may say so as late as at COMMIT
+                if code_of(error, dialect_named(engine.dialect.name, "")) not in {"40001", "40P01", "1213", "1020"}:
+                    raise
+                connection.rollback()
+
+
+@servers
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "old"])
+def test_two_transactions_at_once_get_one_number_after_the_other(kind, shop, level, ending, is_new):
+    """The second waits; then it goes on, or is refused as a whole. On each isolation level, also for a new scope."""
+    if not is_new:
+        with shop.begin() as connection:
+            add(connection)
+    start = 1 if is_new else 2
+    with beside() as pool, at_level(shop, level) as first, shop.connect() as watcher:
+        assert add(first) == start
+        second: Future[int] = pool.submit(run_again, shop, level, add)
+        until(lambda: waits(kind, watcher) or second.done())
+        assert not second.done()
+        getattr(first, ending)()
+        drawn = second.result(60)
+
+    assert drawn == (start + 1 if ending == "commit" else start)
+    assert written(shop) == list(range(1, drawn + 1))
+
+
+@servers
+@pytest.mark.parametrize("level", LEVELS)
+def test_many_first_numbers_of_a_scope_at_once(shop, level):
+    """Some are rolled back, and what deadlocks is run again: no gap, no duplicate."""
+    ready = threading.Barrier(8)
+
+    def draw(worker: int) -> list[int]:
+        ready.wait(60)
+        for scope in ("a", "b", "c"):
+            for times in range(4):
+                if (worker + times) % 3 == 0:
+                    with at_level(shop, level) as connection:
+                        try:
+                            add(connection, scope)
+                        except NumberConflict:
+                            pass
+                        connection.rollback()
+                run_again(shop, level, partial(add, scope=scope))
+        return []
+
+    with beside() as pool:
+        for done in [pool.submit(draw, worker) for worker in range(8)]:
+            done.result(120)
+
+    assert [written(shop, scope) for scope in ("a", "b", "c")] == [list(range(1, 33))] * 3
+
+
+@servers
+def test_scopes_do_not_wait_for_each_other(shop):
+    with shop.begin() as connection:
+        for scope in ("a", "b"):
+            add(connection, scope)
+    with shop.connect() as first, shop.connect() as second:
+        assert add(first, "a") == 2
+        assert add(second, "b") == 2
+        second.rollback()
+        first.commit()
+
+
+@servers
+def test_a_deadlock_names_its_remedy(kind, shop):
+    with shop.begin() as connection:
+        for scope in ("a", "b"):
+            add(connection, scope)
+    with beside() as pool, shop.connect() as first, shop.connect() as second, shop.connect() as watcher:
+        add(first, "a")
+        add(second, "b")
+        crossing = pool.submit(lambda: outcome(first, "b"))
+        until(lambda: waits(kind, watcher))
+        outcomes = [outcome(second, "a")]
+        if isinstance(outcomes[0], NumberConflict):
+            second.rollback()
+        outcomes.append(crossing.result(60))
+
+    (refused,) = [one for one in outcomes if isinstance(one, AllocatorError)]
+    assert type(refused) is NumberConflict
+    assert "deadlock while drawing a number of 'case' of scope" in str(refused)
+    assert "run the whole transaction again; to avoid it, draw numbers last, and those of several scopes in" in str(
+        refused
+    )
+
+
+def outcome(connection: Connection, scope: str) -> int | AllocatorError:
+    try:
+        return add(connection, scope)
+    except AllocatorError as error:
+        return error
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"], indirect=True)
+@pytest.mark.parametrize("level", LEVELS[1:])
+def test_a_transaction_that_sees_the_past_is_told_so(kind, shop, level):
+    """MySQL reads the newest row whatever the transaction has seen before."""
+    with shop.begin() as connection:
+        add(connection)
+    with at_level(shop, level) as late, shop.connect() as other:
+        late.scalar(select(Row.n))
+        if (kind, level) == ("mariadb", "SERIALIZABLE"):
+            late.commit()  # its reads lock, and nobody draws meanwhile
+            pytest.skip("reads lock there")
+        add(other)
+        other.commit()
+        with pytest.raises(NumberConflict, match="has drawn a number of 'case' of scope 'a' since this one began"):
+            add(late)
+        late.rollback()
+        assert add(late) == 3
+
+
+# -- how long to wait
+
+
+@pytest.mark.parametrize("wait", [0, 0.2])
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "old"])
+def test_who_would_wait_too_long_is_told_whose_numbers_are_held(kind, shop, wait, is_new):
+    """And its transaction goes on: on PostgreSQL too, where a statement that fails ends it."""
+    soon = Numbers("case", wait=wait)
+    if not is_new:
+        with shop.begin() as connection:
+            add(connection)
+    with shop.connect() as first, shop.connect() as second:
+        drawn = add(first)
+        with pytest.raises(NumberBusy) as refused:
+            soon.next(second, "a")
+        first.rollback()
+        assert add(second, "a", soon) == drawn
+        second.commit()
+        told = {"mysql": CONNECTION_ID, "postgres": "SELECT pg_backend_pid()"}.get(kind)
+        holder = first.scalar(text(told)) if told else None
+    if kind == "sqlite":
+        assert "SQLite has one writer at a time: no number of 'case' of scope 'a'" in str(refused.value)
+    else:
+        assert "another transaction has drawn numbers of 'case' of scope 'a' and has not ended" in str(refused.value)
+    if holder and not is_new:  # nobody sees a row before it is committed
+        assert f"(session {holder}, of user " in str(refused.value)
+    assert written(shop) == list(range(1, drawn + 1))
+
+
+CONNECTION_ID = "SELECT CONNECTION_ID()"
+SETTINGS = {
+    "sqlite": "PRAGMA busy_timeout",
+    "postgres": "SHOW lock_timeout",
+    "mysql": "SELECT @@innodb_lock_wait_timeout",
+    "mariadb": "SELECT @@innodb_lock_wait_timeout",
+}
+
+
+def test_nothing_of_the_transaction_is_changed_beside(kind, shop):
+    """How long its statements wait, and MariaDB's LAST_INSERT_ID."""
+    soon = Numbers("case", wait=3)
+    chosen = {"sqlite": "PRAGMA busy_timeout = 1234", "postgres": "SET LOCAL lock_timeout = '1234ms'"}
+    with shop.connect() as connection, shop.connect() as other:
+        connection.exec_driver_sql(chosen.get(kind, "SET innodb_lock_wait_timeout = 1234"))
+        if kind == "mariadb":
+            connection.exec_driver_sql("DO LAST_INSERT_ID(77)")
+        before = connection.exec_driver_sql(SETTINGS[kind]).scalar()
+        assert str(before).startswith("1234")
+        for numbers in (plain, soon, Numbers("case", wait=0), soon):
+            add(connection, "a", numbers)
+            assert connection.exec_driver_sql(SETTINGS[kind]).scalar() == before
+        soon.set(connection, MAX_NUMBER, scope="end")
+        if kind != "mysql":
+            with pytest.raises(Exhausted):
+                soon.next(connection, "end")
+            assert connection.exec_driver_sql(SETTINGS[kind]).scalar() == before
+        connection.commit()
+        if kind != "postgres":  # there it ended with the transaction
+            add(other)
+            with pytest.raises(NumberBusy):
+                Numbers("case", wait=0).next(connection, "a")
+            assert connection.exec_driver_sql(SETTINGS[kind]).scalar() == before
+        if kind == "mariadb":
+            assert connection.exec_driver_sql("SELECT LAST_INSERT_ID()").scalar() == 77
+
+
+@servers
+def test_the_servers_own_timeout_is_told_too(kind, shop):
+    with shop.connect() as first, shop.connect() as second:
+        add(first)
+        limit = "SET LOCAL lock_timeout = '1ms'" if kind == "postgres" else "SET innodb_lock_wait_timeout = 1"
+        second.exec_driver_sql(limit)
+        with pytest.raises(NumberBusy, match="roll back and run the whole transaction again"):
+            plain.next(second, "a")
+        if kind == "postgres":
+            with pytest.raises(InvalidDatabase, match="this transaction has failed before"):
+                plain.next(second, "a")
+
+
+def test_wait_is_seconds():
+    for wrong in (-1, 86_401, "1", float("nan")):
+        with pytest.raises(InvalidSetting, match="wait must be"):
+            Numbers("case", wait=wrong)
+
+
+# -- by a mapped column, and by asyncio
+
+
+class Invoice(Base):
+    __tablename__ = "mapped_invoice"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    tenant_id: Mapped[int | None]
+    booked: Mapped[date]
+    number: Mapped[str] = mapped_column(String(64), default=invoices.default(scope="tenant_id", at="booked"))
+    case: Mapped[int] = mapped_column(BigInteger, default=plain.default())
+
+
+def test_a_column_is_numbered_at_the_flush(shop):
+    with Session(shop) as session, session.begin():
+        made = [Invoice(tenant_id=tenant, booked=MARCH) for tenant in (7, 7, 8)]
+        session.add_all(made)
+        session.flush()
+        assert sorted((one.tenant_id, one.number) for one in made) == [
+            (7, "INV-2026-00001"),
+            (7, "INV-2026-00002"),
+            (8, "INV-2026-00001"),
+        ]
+        assert sorted(one.case for one in made) == [1, 2, 3]
+        session.rollback()
+    with Session(shop) as session, session.begin():
+        session.add(Invoice(tenant_id=7, booked=MARCH))
+        session.add(Invoice(tenant_id=7, booked=date(2027, 1, 1), number="by hand"))
+    with Session(shop) as session:
+        assert set(session.scalars(select(Invoice.number))) == {"INV-2026-00001", "by hand"}
+        assert plain.peek(session).n == 2
+
+
+def test_a_row_without_its_scope_is_refused(shop):
+    with Session(shop) as session:
+        session.add(Invoice(booked=MARCH))
+        with pytest.raises(StatementError) as refused:
+            session.flush()
+    assert "need the column 'tenant_id', and this row has no value in it" in str(refused.value.orig)
+
+
+def test_rows_out_of_a_query_would_all_get_one_number(shop):
+    rows = select(Invoice.tenant_id, Invoice.booked)
+    with shop.connect() as connection, pytest.raises(StatementError, match="would get the same one"):
+        connection.execute(insert(Invoice).from_select(["tenant_id", "booked"], rows))
+
+
+def test_a_conflict_at_the_flush_can_be_told(shop):
+    class Busy(DeclarativeBase):
+        pass
+
+    class Row(Busy):
+        __tablename__ = "mapped_invoice"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        booked: Mapped[date]
+        number: Mapped[str] = mapped_column(String(64))
+        case: Mapped[int] = mapped_column(BigInteger, default=Numbers("case", wait=0).default())
+
+    with shop.connect() as other, Session(shop) as session:
+        plain.next(other)
+        session.add(Row(booked=MARCH, number="x"))
+        with pytest.raises(StatementError) as refused:
+            session.flush()
+        assert isinstance(refused.value.orig, NumberBusy)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+def test_with_asyncio_by_run_sync(kind, shop):
+    url = shop.url.set(drivername="sqlite+aiosqlite") if kind == "sqlite" else shop.url
+
+    async def draw() -> list[Number]:
+        from sqlalchemy.ext.asyncio import AsyncSession
+
+        engine = create_async_engine(url)
+        async with AsyncSession(engine) as session, session.begin():
+            drawn = [await session.run_sync(invoices.next, "tenant-7", MARCH)]
+            with pytest.raises(InvalidDatabase, match="run_sync"):
+                invoices.next(session)
+        async with engine.begin() as connection:
+            drawn += await connection.run_sync(invoices.next, "tenant-7", MARCH, 2)
+            with pytest.raises(InvalidDatabase, match="run_sync"):
+                invoices.next(connection)
+        async with AsyncSession(engine.execution_options(isolation_level="AUTOCOMMIT")) as session:
+            with pytest.raises(InvalidDatabase, match="commits each statement"):
+                await session.run_sync(invoices.next)
+        await engine.dispose()
+        return drawn
+
+    assert [one.n for one in asyncio.run(draw())] == [1, 2, 3]
+
+
+# -- controls: what people do instead
+
+
+def test_control_a_number_drawn_on_another_connection_leaves_a_gap(kind, shop):
+    for ending in ("commit", "rollback", "commit"):
+        with shop.connect() as connection:
+            with shop.begin() as own:
+                drawn = plain.next(own).n
+            connection.execute(insert(Row).values(scope="a", n=drawn))
+            getattr(connection, ending)()
+
+    assert written(shop) == [1, 3]
+
+
+def test_control_to_read_and_then_write_gives_a_number_twice(shop):
+    def next_by_reading(connection: Connection) -> int:
+        return (plain.peek(connection).n if plain.peek(connection) else 0) + 1
+
+    with shop.connect() as first, shop.connect() as second:
+        drawn = [next_by_reading(first), next_by_reading(second)]
+        first.rollback()
+        second.rollback()
+    assert drawn == [1, 1]
+    with shop.begin() as connection:
+        connection.execute(insert(Row).values(scope="a", n=drawn[0]))
+    with shop.connect() as connection, pytest.raises(IntegrityError):
+        connection.execute(insert(Row).values(scope="a", n=drawn[1]))
