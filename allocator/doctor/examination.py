@@ -16,7 +16,7 @@ from allocator.database.store import Database
 from allocator.database.verbs import nodes, segments, servers, shards, tickets
 from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules
 from allocator.errors import AllocatorError
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, judge, unseen
+from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, judge, unchecked
 from allocator.rules.fleet import Shard
 from allocator.schemes.leases import Worker
 from allocator.schemes.tag import REFUSE, Tag
@@ -77,7 +77,7 @@ def guard(database: Database) -> list[Finding]:
     try:
         blind = database.run(servers.fetch_blind)
     except AllocatorError as error:
-        return [unseen("the failover guard", str(error), "see that the URL leads to the primary")]
+        return [unchecked("the failover guard", str(error), "see that the URL leads to the primary")]
     if not blind:
         return []
     name, severity = ("guard-sleeps", DANGER) if blind.sleeps else ("guard-partly-blind", NOTE)
@@ -89,7 +89,7 @@ def look_at_tables(database: Database, done: Examined) -> None:
         try:
             database.run(look, done)
         except AllocatorError as error:
-            done.findings.append(unseen(what, str(error), "let the user read all tables allocator_…"))
+            done.findings.append(unchecked(what, str(error), "let the user read all tables allocator_…"))
 
 
 def shape(connection: Connection, dialect: Dialect, done: Examined) -> None:

@@ -255,7 +255,7 @@ class Sequence(Supply):
             raise
         self._sequences.keep(self)
         with self._lock:
-            self._core.saw(block)
+            self._core.record_seen(block)
         return block
 
     def _in_memory(self) -> int:

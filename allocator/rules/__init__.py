@@ -1,1 +1,1 @@
-"""What rows mean and what follows from them: failover, fleets, tokens. Pure."""
+"""Rules on the rows of the database, without I/O: failover, fleets, tokens."""

@@ -1,4 +1,4 @@
-"""A tag's limit follows its column: no id is greater than the column can hold."""
+"""Limit a tag to the ids that its column can hold."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INT": 32, "INTEGER": 32}
 TYPE = re.compile(r"(\w+)(?:\((\d+)(?:, ?(\d+))?\))?( UNSIGNED)?")
 
 LEAST_CLAIMS = 2048
-"""A tag with a low limit lasts for at least this many claims of its greatest size, unless its step is greater."""
+"""The default `max_step` leaves a tag with a low limit at least this many claims, unless its step is larger."""
 
 
 class Column(NamedTuple):
-    """A column that ids go into.
+    """The column that receives the ids.
 
     limit: the greatest id it can hold.
-    name: with its type, as `orders.id (INTEGER)`.
+    name: table, column and type, as `orders.id (INTEGER)`.
     greatest: the greatest value in it.
     """
 
@@ -30,7 +30,7 @@ class Column(NamedTuple):
 
 
 def limit_of(kind: str) -> int:
-    """The greatest id that a column of this SQL type can hold; `MAX_ID` for a type that is not known."""
+    """The greatest id that a column of this SQL type can hold; `MAX_ID` for an unknown type."""
     match = TYPE.match(kind.upper())
     if match is None:
         return MAX_ID
@@ -41,13 +41,13 @@ def limit_of(kind: str) -> int:
 
 
 def max_step_for(limit: int, step: int, usual: int) -> int:
-    """The default `max_step` of a tag: the usual one, or less, so that one claim takes little of a small range."""
+    """The default `max_step` of a tag: `usual`, or less where one claim would take too much of a small range."""
     check_whole("step", step, 1, MAX_STEP)
     return min(usual, max(step, check_whole("limit", limit, 1, MAX_ID) // LEAST_CLAIMS))
 
 
 def narrowed(tag: Tag, limit: int) -> Tag:
-    """`tag` with this limit at most, and with smaller claims where that is low."""
+    """`tag` with its limit lowered to `limit`, and its `max_step` to match."""
     if limit >= tag.limit:
         return tag
     return replace(tag, limit=limit, max_step=max_step_for(limit, tag.step, tag.max_step))

@@ -1,4 +1,4 @@
-"""How long something lasts that is used up: from how much of it went in which time."""
+"""Estimate when a counter reaches its limit, from its recent rate."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from math import inf
 
 DAY = 86_400.0
 WINDOW = DAY
-"""Seconds over which a rate is measured: a night counts as much as a day."""
+"""Seconds over which the rate is measured: a whole day, so that quiet nights count."""
 AT_LEAST = 3600.0
-"""Seconds before which a rate says nothing."""
+"""Seconds of observation before an estimate."""
 JUMP = 10**8
-"""So many a second are not drawn: somebody has raised the counter."""
+"""Ids a second; a faster rise means that somebody raised the counter."""
 
 
 @dataclass(slots=True)
 class Horizon:
-    """One counter that has a limit; `now` is the caller's monotonic clock, in seconds."""
+    """The recent values of one counter. `now` is the caller's monotonic clock, in seconds."""
 
     first: int
     first_at: float
@@ -25,7 +25,7 @@ class Horizon:
     seen: int = 0
     seen_at: float = 0.0
 
-    def saw(self, value: int, now: float) -> None:
+    def record(self, value: int, now: float) -> None:
         before, before_at = (self.seen, self.seen_at) if self.seen_at else (self.first, self.first_at)
         if value - before > JUMP * max(1.0, now - before_at):
             self.first += value - before
@@ -37,6 +37,6 @@ class Horizon:
             self.last, self.last_at = value, now
 
     def days_left(self, value: int, limit: int, now: float) -> float:
-        """Infinite while nothing is used, and at first."""
+        """Days until `limit` at the recent rate; infinite before the first hour, and while the counter stands still."""
         used, seconds = value - self.first, now - self.first_at
         return (limit - value) * seconds / used / DAY if used > 0 and seconds >= AT_LEAST else inf

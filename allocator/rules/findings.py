@@ -1,4 +1,4 @@
-"""What a look at a database and its configuration found: data, put together of plain values."""
+"""The findings of the doctor on a database and its configuration."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 
 class Severity(StrEnum):
-    """What may come of it; the worst comes first."""
+    """The possible consequence, worst first."""
 
     DANGER = "danger"
-    """An id could be given twice."""
+    """An id could be issued twice."""
     OUTAGE = "outage"
     """Ids could stop."""
     NOTE = "note"
-    """Worth knowing; nothing that was promised is at stake."""
+    """Worth knowing; no promise is at risk."""
 
 
 DANGER, OUTAGE, NOTE = SEVERITIES = tuple(Severity)
@@ -24,11 +24,12 @@ DANGER, OUTAGE, NOTE = SEVERITIES = tuple(Severity)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.
+    """One finding.
 
-    name: in kebab-case, the same for the same cause on every database.
-    found: one sentence, with the value in it. mend: one sentence, or the very statement or command.
-    where: the database, without its password; empty where several are meant.
+    name: in kebab-case, the same for one cause on every database.
+    found: one sentence, with the value in it.
+    mend: the remedy: one sentence, or the exact statement or command.
+    where: the database, without its password; empty if the finding concerns several.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Finding:
 
 
 class Rule(NamedTuple):
-    """A finding that facts can lead to; `found` and `mend` are filled in from the same facts."""
+    """A rule that yields a finding where `wrong` is true of the facts, which also fill in `found` and `mend`."""
 
     name: str
     severity: Severity
@@ -49,7 +50,7 @@ class Rule(NamedTuple):
 
 
 def judge(rules: Iterable[Rule], facts: Mapping[str, Any]) -> list[Finding]:
-    """What these facts lead to. Rules ask with `get`: what could not be looked at is missing, and leads to nothing."""
+    """The findings of these rules. A fact that could not be read is missing, so rules use `get`."""
     return [
         Finding(rule.name, rule.severity, rule.found.format_map(facts), rule.mend.format_map(facts))
         for rule in rules
@@ -58,7 +59,7 @@ def judge(rules: Iterable[Rule], facts: Mapping[str, Any]) -> list[Finding]:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """The worst first, each once; of one severity as they were found."""
+    """Sort findings by severity, worst first, without repetitions."""
     return sorted(dict.fromkeys(findings), key=lambda one: SEVERITIES.index(one.severity))
 
 
@@ -67,17 +68,17 @@ def at(where: str, findings: Iterable[Finding]) -> list[Finding]:
 
 
 def is_healthy(findings: Iterable[Finding]) -> bool:
-    """Whether there are notes alone, or nothing."""
+    """Whether all findings are notes."""
     return all(one.severity is NOTE for one in findings)
 
 
-def unseen(what: str, why: str, mend: str) -> Finding:
-    """What could not be looked at is said: silence would read as health."""
-    return Finding("not-looked-at", NOTE, f"cannot check {what}: {why}", mend)
+def unchecked(subject: str, why: str, mend: str) -> Finding:
+    """The finding for a failed check: without it, an unchecked database would look healthy."""
+    return Finding("not-looked-at", NOTE, f"cannot check {subject}: {why}", mend)
 
 
 def few(names: Iterable[object], most: int = 3) -> str:
-    """The first of these names, and how many more there are."""
+    """The first `most` names, and the number of the others."""
     known = [str(name) for name in names]
     more = f" and {len(known) - most} more" if len(known) > most else ""
     return f"{', '.join(known[:most])}{more}"

@@ -1,7 +1,7 @@
-"""What a database knows of itself as a shard, and whether several such rows make one sound fleet.
+"""The rows of `allocator_shard`, and the checks that several rows form one sound fleet.
 
-A fleet has a generation, which all shards enter when it grows. While it does, some are in the old one, with a target
-that says what comes, and some in the new one. Any other difference is a mistake that would give an id twice, or soon.
+Each growth of a fleet starts a new generation. Meanwhile some shards are in the old one, with a target that describes
+the new one, and some in the new one. Any other difference between shards would, sooner or later, issue an id twice.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from allocator.schemes.ticket import Numbering
 
 DEFAULT_FLEET = "main"
 REPLACE, COUNT = STATEMENTS = ("replace", "count")
-"""The statement of the original scheme, and the one that only adds."""
+"""The ticket statements: `REPLACE INTO`, as in the original scheme, or a counter that is only incremented."""
 ALONE, BEGUN = 1, 2
-"""The first revision of a row: written by an upgrade of the schema for a database of its own, or for a fleet. A process
-that knows the first draws nothing by it from the second."""
+"""The first revision of a row: of a single database, as the schema upgrade writes it, or of a fleet. They differ so
+that a process that knows a row as the former cannot draw from it as the latter."""
 JOINING = 0
-"""The generation of a shard that was added and gives no ids yet."""
+"""The generation of a shard that was added and issues no ids yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A shard as the others know it; `url` is without password. `epoch` goes up when it moves to another server."""
+    """A shard in the rows of the fleet. `url` has no password; `epoch` counts its changes of server."""
 
     key: str
     offset: int
@@ -35,9 +35,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a fleet grows to. `floor` is None while it is only planned; `turning` once there is no way back.
+    """The planned generation of a growing fleet.
 
-    `attempt` is greater than that of any growth which was taken back before.
+    floor: None until it is decided.
+    turning: the growth can no longer be undone.
+    attempt: greater than that of every undone growth before.
     """
 
     key: str
@@ -55,7 +57,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One row of `allocator_shard`. `key` is the shard's own, drawn at random; `server` wrote the row."""
+    """One row of `allocator_shard`. `key` is the shard's random key; `server` is the server that wrote the row."""
 
     fleet: str
     key: str
@@ -73,19 +75,18 @@ class Shard:
 
     @property
     def is_alone(self) -> bool:
-        """As an upgrade of the schema writes it: the only shard, and never changed."""
+        """Whether the row is as the schema upgrade wrote it: a single database, never part of a fleet."""
         return (self.revision, self.generation, self.numbering.step) == (ALONE, 1, 1) and self.target is None
 
     @property
     def lane(self) -> Lane:
-        """What segments may be claimed of: nothing while the fleet grows, since a segment has no ceiling that would
-        keep it below the next generation."""
+        """The residues for claims of segments. None (step 0) while the fleet grows: no ceiling limits segments."""
         numbering = self.numbering
         return Lane(numbering.offset, 0 if numbering.ceiling is not None else numbering.step)
 
 
 def listed(row: Shard | None) -> tuple[Member, ...]:
-    """The shards that a row names, also those to come."""
+    """The shards that a row names, planned ones included."""
     if row is None:
         return ()
     return (*row.members, *(row.target.members if row.target else ()))
@@ -96,41 +97,40 @@ def epoch_of(shard: Shard) -> int:
 
 
 def newer_place(shard: Shard, by: Shard) -> Member | None:
-    """What another row says of this shard, if that is newer than what the shard itself knows."""
+    """The entry for this shard in another shard's row, if it is newer than the shard's own."""
     return next((one for one in listed(by) if one.key == shard.key and one.epoch > epoch_of(shard)), None)
 
 
 def superseded(where: str, member: Member) -> ShardMisconfigured:
     return ShardMisconfigured(
-        f"{where} was replaced by {member.url}, or left out of its fleet, while it was away; switch this database off, "
-        "take it out of the list, and never use it again"
+        f"{where} was replaced by {member.url}, or removed from its fleet, while it was unreachable; switch this "
+        "database off, remove its URL from the list, and never use it again"
     )
 
 
 def lost(where: str) -> ShardMisconfigured:
-    """A database without a row among shards that have one."""
+    """The error for a database without a shard row, used together with shards that have one."""
     return ShardMisconfigured(
-        f"{where} is no shard of the fleet of the others; if it was one, its row of allocator_shard is lost, and it "
-        f"must not be used; if it is new, add it with: allocator shards add {where}"
+        f"{where} has no row of allocator_shard, unlike the other shards; if it is new, add it with: "
+        f"allocator shards add {where}. If it was a shard, its row is lost: do not use it"
     )
 
 
 def check_usable(where: str, shard: Shard, server: str) -> None:
-    """Raise where no ids may come from a shard whose database is now on `server`."""
+    """Raise if a shard, whose database is now on `server`, may not issue ids."""
     if shard.joining:
-        raise DatabaseUnavailable(f"{where} was added and gives no ids yet; run: allocator shards grow")
+        raise DatabaseUnavailable(f"{where} was added but issues no ids yet; run: allocator shards grow")
     if shard.server not in {"", server}:
         raise ShardMisconfigured(
-            f"{where} runs on server {server}, and its shard was written on {shard.server}: after a failover or a "
-            "restore ids may be forgotten here. When nothing uses the old one any more, go on above all ids with: "
-            f"allocator shards trust {where}"
+            f"{where} is now on server {server}, not {shard.server}: after a failover or a restore it may lack ids. "
+            f"When nothing uses the old server any more, skip them with: allocator shards trust {where}"
         )
 
 
 def check_fleet(found: Sequence[tuple[str, Shard]], fleet: str | None = None) -> None:
-    """Raise `ShardMisconfigured` unless these rows, each with the name of its database, are shards of one fleet.
+    """Raise `ShardMisconfigured` unless these rows, each with the name of its database, form one fleet.
 
-    That is the fleet of this name, if one is given.
+    fleet: the name it must have, if given.
     """
     fleet = fleet or (found[0][1].fleet if found else None)
     for where, shard in found:
@@ -146,8 +146,8 @@ def check_fleet(found: Sequence[tuple[str, Shard]], fleet: str | None = None) ->
 def check_alone(where: str, shard: Shard, fleet: str | None) -> None:
     if shard.fleet != fleet:
         raise ShardMisconfigured(
-            f"{where} is a shard of the fleet {shard.fleet!r}, and not of {fleet!r}; give fleet={shard.fleet!r}, "
-            "or take its URL out of the list"
+            f"{where} is a shard of the fleet {shard.fleet!r}, not of {fleet!r}; pass fleet={shard.fleet!r}, "
+            "or remove its URL from the list"
         )
     if shard.joining:
         return
@@ -158,8 +158,8 @@ def check_alone(where: str, shard: Shard, fleet: str | None) -> None:
     listed = [member for member in shard.members if member.key == shard.key]
     if not listed or listed[0].offset != shard.numbering.offset or len(shard.members) != shard.numbering.step:
         raise ShardMisconfigured(
-            f"{where} says that it is shard {shard.numbering.offset} of {shard.numbering.step}, and lists the shards "
-            f"{described(shard.members)}; allocator_shard was changed by hand, restore it"
+            f"{where} has the row of shard {shard.numbering.offset} of {shard.numbering.step}, but it lists the "
+            f"shards {described(shard.members)}; restore allocator_shard, which was changed by hand"
         )
 
 
@@ -168,27 +168,27 @@ def check_keys(found: Iterable[tuple[str, Shard]]) -> None:
     for where, shard in found:
         if shard.key in known:
             raise ShardMisconfigured(
-                f"{known[shard.key]} and {where} are one database under two URLs, or one is a copy of the other: both "
-                f"are shard {shard.numbering.offset} with the key {shard.key}; list it once, and never use a copy"
+                f"{known[shard.key]} and {where} are the same database under two URLs, or one is a copy: both are "
+                f"shard {shard.numbering.offset} with the key {shard.key}; list the database once, and never use a copy"
             )
         known[shard.key] = where
 
 
 def check_generations(found: Sequence[tuple[str, Shard]]) -> None:
-    """One generation, or an old one on its way to the new one."""
+    """All in one generation, or in an old one whose target is the new one."""
     newest_where, newest = max(found, key=lambda pair: pair[1].generation)
     for where, shard in found:
         coming = shard.target
-        is_there = (shard.generation, places(shard.members), shard.statement)
-        if is_there == (newest.generation, places(newest.members), newest.statement):
+        present = (shard.generation, places(shard.members), shard.statement)
+        if present == (newest.generation, places(newest.members), newest.statement):
             continue
         if coming and (coming.generation, places(coming.members)) == (newest.generation, places(newest.members)):
             continue
         raise ShardMisconfigured(
-            f"{where} is of generation {shard.generation} with the shards {described(shard.members)}, and "
-            f"{newest_where} of generation {newest.generation} with {described(newest.members)}; they are not of one "
-            "fleet, or one was restored from an old copy: take it out of the list, and add it anew with an empty "
-            "database (allocator shards add)"
+            f"{where} is in generation {shard.generation} with the shards {described(shard.members)}, but "
+            f"{newest_where} in generation {newest.generation} with {described(newest.members)}; one is of another "
+            "fleet or was restored from an old backup: remove it from the list, and add an empty database in its place "
+            "(allocator shards add)"
         )
 
 
@@ -197,7 +197,7 @@ def places(members: Iterable[Member]) -> list[tuple[str, int]]:
 
 
 def check_epochs(found: Sequence[tuple[str, Shard]]) -> None:
-    """None of them may be the old server of a shard that goes on elsewhere, or one that was left out."""
+    """None may be the former database of a shard that was replaced, or a shard that was removed."""
     newest: dict[str, Member] = {}
     for _, shard in found:
         for member in shard.members:
@@ -215,7 +215,7 @@ def check_offsets(found: Iterable[tuple[str, Shard]]) -> None:
         if place in known:
             raise ShardMisconfigured(
                 f"{known[place]} and {where} both have offset {place[1]} of step {shard.numbering.step}, and would "
-                "give the same ids; take one of them out of the list, empty it, and add it anew"
+                "issue the same ids; remove one of them from the list, empty it, and add it again"
             )
         known[place] = where
 

@@ -1,4 +1,4 @@
-"""Which hosts get a password: those of the given URLs, and those that a pattern names."""
+"""Patterns of the hosts that may get the password: see `shard_hosts` of `Allocator`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from allocator.schemes.checks import quoted
 
 PATTERN = re.compile(r"[a-z0-9._:*?-]+")
 PLAIN = re.compile(r"[a-z0-9._:-]+")
-"""A pattern matches one host. libpq takes `evil.example,db.internal` for two, and `/tmp` for a socket."""
+"""Only a plain host name can match. libpq reads `evil.example,db.internal` as two hosts, and `/tmp` as a socket."""
 
 Hosts = tuple[str, ...]
 
 
 def hosts_from(given: str | Iterable[str] | None) -> Hosts:
-    """The patterns in `given`, a list or a text with commas. Raises `InvalidSetting`."""
+    """The patterns in a list, or in a text with commas. Raises `InvalidSetting`."""
     if given is None:
         return ()
     if not isinstance(given, str | list | tuple | set | frozenset):

@@ -1,10 +1,10 @@
-"""Taking over from the id servers Leaf and tinyid: what their rows say of the ids that can have been given.
+"""Import tags from the id servers Leaf and tinyid: find the greatest id that their rows can have issued.
 
     Leaf      a claim owns [max_id - step, max_id): the greatest id is max_id - 1
-    tinyid    a claim owns (max_id - step, max_id], and each of `delta` databases gives the ids of one remainder: what
-              is above the greatest max_id is free, when the databases of all remainders were looked at
+    tinyid    a claim owns (max_id - step, max_id], and each of `delta` databases issues the ids of one remainder; the
+              ids above the greatest max_id are free, if the databases of all remainders were read
 
-Rows are as they were read, from tables that are not ours: nothing in them is taken for granted.
+The rows come from foreign tables, so every value in them is checked.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class TinyidRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A name that cannot be taken over; the message is one sentence, and has the name in it."""
+    """A name that cannot be imported. The message is one sentence and contains the name."""
 
     name: str
     message: str
 
 
 Decision = Tag | Refusal
-"""The tag as it is to be made, its `max_value` the greatest id that can have been given."""
+"""The tag to create, with the greatest id that can have been issued as `max_value`; or a refusal."""
 
 Row = TypeVar("Row", LeafRow, TinyidRow)
 
 
 def leaf(rows: Iterable[LeafRow]) -> list[Decision]:
-    """By name. One that several databases have goes on after the greatest of them."""
+    """Decide on each name in Leaf's rows; of several rows of one name, the greatest `max_id` counts."""
     return decisions(rows, last_of_leaf)
 
 
 def tinyid(rows: Iterable[TinyidRow]) -> list[Decision]:
-    """By name; `rows` are those of all databases together."""
+    """Decide on each name in the rows of all tinyid databases."""
     return decisions(rows, last_of_tinyid)
 
 
@@ -77,7 +77,7 @@ def decision(name: object, rows: Sequence[Row], last_of: Callable[[Sequence[Row]
 
 
 def step_of(rows: Sequence[Row]) -> int:
-    """Theirs, the greatest where they differ, unless it is none that a tag may have."""
+    """The greatest valid step of the rows, or the default."""
     steps = [row.step for row in rows if type(row.step) is int and 1 <= row.step <= MAX_STEP]
     return max(steps, default=DEFAULT_STEP)
 
@@ -91,7 +91,7 @@ def last_of_tinyid(rows: Sequence[TinyidRow]) -> int:
     deltas = {check_whole("delta", row.delta, 1, MAX_ID) for row in rows}
     if len(deltas) > 1:
         raise InvalidSetting(
-            f"delta is {' and '.join(map(str, sorted(deltas)))}, and must be the same in all databases"
+            f"delta differs between databases: {' and '.join(map(str, sorted(deltas)))}; set the same in all of them"
         )
     check_complete([check_whole("remainder", row.remainder, 0, max(deltas) - 1) for row in rows], max(deltas), last)
     return last
@@ -101,12 +101,12 @@ def check_complete(remainders: Sequence[int], delta: int, last: int) -> None:
     ((most, times),) = Counter(remainders).most_common(1)
     if times > 1:
         raise InvalidSetting(
-            f"{times} rows have the remainder {most}; name each database once, and those of one group of servers alone"
+            f"{times} rows have the remainder {most}; name each database once, and only databases of one tinyid group"
         )
     if len(remainders) < delta:
         raise InvalidSetting(
-            f"{len(remainders)} of {delta} remainders were found; name the databases of all of them with --from, or if "
-            f"there are no others make the tag yourself, after {last} or later"
+            f"the databases have only {len(remainders)} of {delta} remainders; name all databases with --from, or if "
+            f"there are no others create the tag yourself with --start-after {last} or more"
         )
 
 

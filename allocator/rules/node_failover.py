@@ -1,7 +1,7 @@
-"""What a failover may have forgotten beside the claims of tags: nodes, leases, tickets, and tags that were new.
+"""The failover rule for nodes, leases, tickets and new tags, which a new server may lack too.
 
-One row says for all of them which server run was here last. Another run skips node numbers and tickets, begins leases
-behind those that may be forgotten, and begins new tags above those that may have been made and forgotten.
+One row holds the last server run for all of them. A new run skips node numbers and tickets, starts leases after any
+lease that may be lost, and starts new tags above ids that a lost tag of the same name may have issued.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from allocator.rules.failover import FLOOR, Here, floor_of, gap, reach_of
 from allocator.schemes.tag import Tag
 
 NODES_SKIPPED = 256
-"""More than the starts of processes that a failover or a restore may have forgotten, and one part in 4096 of all."""
+"""More than the process starts that a failover or restore may lose; 1/4096 of all node numbers."""
 
 TICKETS_SKIPPED = 1 << 17
 """More than a database draws in half a minute, one round trip each."""
 
 SECONDS = 1024
-"""Skip 256 + (now mod 1024) node numbers, so two servers that continue from the same row rarely pick the same ones. Of
-tickets, skip a 1024th more for each second likewise."""
+"""Skip 256 + (now mod 1024) node numbers, so two servers that continue from the same row rarely pick the same ones.
+Skip 1/1024 more tickets for each second likewise."""
 
 LEASES_SKIPPED_MS = 300_000
-"""Five of the usual leases; the clock of who leases one later is set forward by what is left of this."""
+"""Five default leases. A process that leases earlier than that sets its clock forward by the rest."""
 
 LEASES = 5
-"""So many of the longer ones that a process may have."""
+"""The number of leases to skip, also of processes with longer ones."""
 
 
 class Failover(NamedTuple):
     """The row of `allocator_failover`.
 
-    server_run: where it was written.
-    first_value: tags that are made by their first use begin above this.
-    leases_from_ms: leases begin at this moment at the earliest, in milliseconds since 1970.
-    leases_ahead_ms: the clock of whoever leases one is ahead of the wall's by so much at the most.
+    server_run: the run that wrote it.
+    first_value: tags created on first use start above this.
+    leases_from_ms: the earliest start of a lease, in milliseconds since 1970.
+    leases_ahead_ms: how far the clock of a leasing process may be ahead of the wall clock.
     """
 
     server_run: str
@@ -45,7 +45,7 @@ class Failover(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """How many numbers a database skips that moved."""
+    """The numbers that a database skips after a move."""
 
     nodes: int
     tickets: int
@@ -55,19 +55,20 @@ NOTHING = Skipped(0, 0)
 
 
 def skipped(at: int) -> Skipped:
-    """At this moment, in milliseconds since 1970, so that two servers that go on from one row do not meet.
+    """The numbers to skip at the time `at`, in milliseconds since 1970.
 
-    They may where both move in one second of 17 minutes, or register more than a node a second in between.
+    Two servers that continue from one row skip to different numbers, unless both move in the same second modulo 17
+    minutes, or register more than one node a second in between.
     """
     second = at // 1000 % SECONDS
     return Skipped(NODES_SKIPPED + second, TICKETS_SKIPPED + TICKETS_SKIPPED * second // SECONDS)
 
 
 def beginning(template: Tag, first_value: int, is_alone: bool) -> Tag:
-    """A tag that is made by its first use: above what one of its name may have given that is forgotten.
+    """The start of a tag created on first use: above the ids of a tag of its name that may be lost.
 
-    One with a low limit begins lower, as its gaps would be smaller, and with half of its range left at least. Of
-    several shards none does: `first_value` may be how far ids went on another.
+    A tag with a low limit starts lower, as its gaps are smaller, and keeps at least half of its range. With several
+    shards, `first_value` does not apply: it may stem from the ids of another shard.
     """
     if is_alone:
         first_value = min(first_value * floor_of(template) // FLOOR, template.limit // 2)
@@ -75,25 +76,25 @@ def beginning(template: Tag, first_value: int, is_alone: bool) -> Tag:
 
 
 def begin_of_lease(state: Failover, now_ms: int, until_ms: int) -> int:
-    """The first millisecond of a lease that is asked for from now until then."""
+    """The first millisecond of a lease requested for `now_ms` to `until_ms`."""
     return max(now_ms, state.leases_from_ms + further(until_ms - now_ms) if state.leases_from_ms else 0)
 
 
 def further(span_ms: int) -> int:
-    """How much later leases of this length begin, beside the usual ones."""
+    """The extra delay of leases of this length, in milliseconds; 0 for those of default length."""
     return max(0, LEASES * span_ms - LEASES_SKIPPED_MS)
 
 
 def most_ahead(state: Failover, span_ms: int) -> int:
-    """How far ahead of the clock a process may be that leases for so long here, in milliseconds."""
+    """How far ahead of the wall clock a process with leases of this length may be, in milliseconds."""
     return state.leases_ahead_ms + further(span_ms) if state.leases_from_ms else 0
 
 
 def moved(before: Failover, here: Here, now_ms: int, leased_until_ms: int = 0) -> Failover:
-    """The row as it should be on this run; the same where nothing has changed.
+    """The row for this run; unchanged on the same run.
 
-    leased_until_ms: the end of the latest lease that is known. Whoever leased since the last move is ahead of the
-        clock, and a lease of theirs that is forgotten is as well.
+    leased_until_ms: the end of the latest known lease. Processes that leased since the last move are ahead of the wall
+        clock, and so may be a lost lease of theirs.
     """
     if here.same:
         return before._replace(server_run=here.run)

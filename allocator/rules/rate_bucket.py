@@ -1,7 +1,7 @@
-"""A limit of so many a second: the generic cell rate algorithm, of which one number is the whole state.
+"""A rate limit by the generic cell rate algorithm, whose whole state is one number.
 
-`full_at` is when the allowance will be full again. Whoever asks is let in while less than `BURST` seconds of it are
-used, and what is asked for is used up as a whole: a request that is larger than the burst is paid for afterwards.
+`full_at` is the time when the allowance will be full again. A request is admitted while less than `BURST` seconds of
+it are used, and its whole cost is charged: after a request larger than the burst, later requests wait.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ BURST = 1.0
 
 
 def pause(full_at: float, now: float, burst: float = BURST) -> float:
-    """For how many seconds to wait before asking again; 0 when let in."""
+    """Seconds until the next request is admitted; 0 for now."""
     return max(0.0, full_at - now - burst)
 
 
 def used(full_at: float, now: float, cost: float, rate: float) -> float:
-    """When the allowance is full again, after `cost` of it was used."""
+    """The new `full_at` after a request of `cost`."""
     return max(full_at, now) + cost / rate

@@ -1,6 +1,6 @@
-"""Which shard is next, and which one is left alone because it failed.
+"""Choose the next shard, and skip shards that fail.
 
-Shards are used in turn. One that fails is skipped at once; after a pause that doubles with each failure it is probed,
+Shards are used in turn. A shard that fails is skipped at once. After a pause, doubled at each failure, it is probed,
 and used again when the probe succeeds. `now` is the caller's monotonic clock, in seconds; callers hold a lock.
 """
 
@@ -12,16 +12,15 @@ from allocator.errors import AllocatorError
 from allocator.schemes.retry import Wait
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
-"""Seconds before a shard that failed is probed."""
-
+"""Seconds before a failed shard is probed."""
 
 STEADY = 30.0
-"""Seconds after which a shard that came back counts as well; one that fails sooner passes the probe and no more."""
+"""Seconds after which a recovered shard counts as healthy. If it fails sooner, its pause keeps doubling."""
 
 
 @dataclass(slots=True)
 class State:
-    """`error` is why the shard is left alone, None while it is used."""
+    """`error` is the reason why the shard is skipped, None while it is in use."""
 
     error: AllocatorError | None = None
     pause: float = 0.0
@@ -38,12 +37,12 @@ class Rotation:
         self._next = 0
 
     def add(self, error: AllocatorError, now: float) -> int:
-        """One more, which is to be probed first."""
+        """Add a shard, which is probed before its first use."""
         self.states.append(State(error, FIRST_PAUSE, now))
         return len(self.states) - 1
 
     def next(self, now: float) -> int | Wait:
-        """The shard to use; where none is in use, for how long to wait and why."""
+        """The shard to use; if all fail, how long to wait and the error."""
         for step in range(len(self.states)):
             number = (self._next + step) % len(self.states)
             if self.states[number].error is None:
@@ -56,7 +55,7 @@ class Rotation:
         return [state.error for state in self.states if state.error is not None]
 
     def failed(self, number: int, error: AllocatorError, now: float) -> bool:
-        """Leave it alone; True when it was in use until now."""
+        """Skip the shard from now on; True if it was in use until now."""
         state = self.states[number]
         was_used = state.error is None
         if was_used or state.probing:
@@ -67,12 +66,12 @@ class Rotation:
         return was_used
 
     def due(self, now: float) -> list[int]:
-        """Those whose pause is over; a probe of them is under way from here on."""
-        found = [n for n, s in enumerate(self.states) if s.error is not None and not s.probing and now >= s.probe_at]
-        for number in found:
+        """The shards to probe now; each counts as being probed from now on."""
+        numbers = [n for n, s in enumerate(self.states) if s.error is not None and not s.probing and now >= s.probe_at]
+        for number in numbers:
             self.states[number].probing = True
-        return found
+        return numbers
 
     def worked(self, number: int, now: float) -> None:
-        """A probe succeeded: use it again. The pauses begin anew once it has been well for some time."""
+        """Use the shard again after a successful probe. Its pause is reset only after `STEADY` seconds."""
         self.states[number] = State(pause=self.states[number].pause, back_at=now)

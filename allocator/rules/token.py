@@ -1,12 +1,12 @@
-"""A token of the service: who may do what with which tags, and how fast.
+"""A token of the service: its permissions and rates.
 
-secret     `allocator_` and 43 characters that stand for 256 random bits; only its SHA-256 is stored
-verbs      draw ids; read settings, state and figures; administer: create and change tags
-tags       patterns in which `*` stands for any characters; they are matched with tags and with types of tickets
-schemes    those without a tag, by name: meteor, with its nodes; snowflake, with its workers; objectid
-name       at most two valid tokens have the same, so that one can be replaced without a pause
+secret     `allocator_` and 43 characters for 256 random bits; only its SHA-256 is stored
+verbs      draw: ids; read: settings, state and metrics; administer: create and change tags
+tags       patterns, with `*` as wildcard, for tags and ticket types
+schemes    the schemes without tags: meteor, including nodes; snowflake, including workers; objectid
+name       at most two valid tokens share a name, so that a token can be rotated without downtime
 
-The token with the name `anonymous` says what may be done without any token.
+The token named `anonymous` holds the permissions of requests without a token.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ MAX_RATE = 1_000_000_000
 MAX_SCOPE = 1000
 
 SCHEMES_MARK = "@"
-"""Before the schemes of a stored scope: no pattern has it."""
+"""Marks the schemes in a stored scope; no pattern contains it."""
 
 PATTERN = re.compile(r"[A-Za-z0-9_.:*-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One row of `allocator_token`. Rates are per second and service, of which each worker has its share; None is
-    without limit."""
+    """One row of `allocator_token`.
+
+    Rates are per second for the whole service; each worker process gets an equal share. None is unlimited.
+    """
 
     number: int
     name: str
@@ -51,7 +53,7 @@ class Token:
     schemes: tuple[str, ...] = ()
 
     def may(self, verb: str, name: str | None) -> bool:
-        """Whether it is good for `verb` on a tag or type, or on those that it matches if None is named."""
+        """Whether the token allows `verb` on a tag or ticket type; with None, on any that its patterns match."""
         return verb in self.verbs and (name is None or any(fnmatchcase(name, pattern) for pattern in self.tags))
 
     def may_draw(self, scheme: str) -> bool:
@@ -61,11 +63,11 @@ class Token:
         return self.expires_at is None or now < self.expires_at
 
     def checked(self) -> Token:
-        """This token, if a caller may ask for it."""
+        """This token, checked. Raises `InvalidSetting`."""
         try:
             check_tag(self.name)
         except InvalidTag as error:
-            raise InvalidSetting(f"the name of a token is formed as a tag: {error}") from None
+            raise InvalidSetting(f"the name of a token must be spelled like a tag: {error}") from None
         self._check_scope()
         for named, rate in (("ids_rate", self.ids_rate), ("requests_rate", self.requests_rate)):
             if rate is not None:
@@ -77,29 +79,31 @@ class Token:
     def _check_scope(self) -> None:
         unknown = [verb for verb in self.verbs if verb not in VERBS]
         if unknown or not self.verbs:
-            raise InvalidSetting(f"a token may {', '.join(VERBS)}, got {unknown[0] if unknown else ''!r:.40}")
+            raise InvalidSetting(
+                f"the verbs of a token must be of {', '.join(VERBS)}, got {unknown[0] if unknown else ''!r:.40}"
+            )
         for pattern in self.tags:
             if not PATTERN.fullmatch(pattern):
                 raise InvalidSetting(
-                    f"a pattern is 1 to 64 of the characters of tags and *, as in order-*, got {pattern!a:.80}"
+                    f"a pattern must be 1 to 64 of the characters of tags and *, as in order-*, got {pattern!a:.80}"
                 )
         for scheme in self.schemes:
             if scheme not in SCHEMES:
-                raise InvalidSetting(f"the schemes of a token are {', '.join(SCHEMES)}, got {scheme!r:.40}")
+                raise InvalidSetting(f"the schemes of a token must be of {', '.join(SCHEMES)}, got {scheme!r:.40}")
         if not self.tags and not self.schemes:
             raise InvalidSetting("a token needs a pattern of tags or a scheme, got neither")
         length = len(scope_to_text(self.tags, self.schemes))
         if length > MAX_SCOPE:
-            raise InvalidSetting(f"the scope of a token has at most {MAX_SCOPE} characters together, got {length}")
+            raise InvalidSetting(f"the scope of a token must be at most {MAX_SCOPE} characters in all, got {length}")
 
 
 def scope_to_text(tags: tuple[str, ...], schemes: tuple[str, ...]) -> str:
-    """As it is stored, in one column: `order-* @meteor,snowflake`."""
+    """The scope as stored in one column: `order-* @meteor,snowflake`."""
     return " ".join([*tags, SCHEMES_MARK + ",".join(schemes)])
 
 
 def scope_from_text(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Tags and schemes. In a row from before schemes had a scope, `*` and the very name of a scheme stand for it."""
+    """The tags and schemes of a stored scope. In an older row without `@`, `*` or the name of a scheme allows it."""
     words = text.split()
     if words and words[-1].startswith(SCHEMES_MARK):
         return tuple(words[:-1]), tuple(filter(None, words[-1].removeprefix(SCHEMES_MARK).split(",")))

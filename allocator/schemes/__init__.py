@@ -1,1 +1,1 @@
-"""The schemes themselves: pure decisions on plain numbers; no clock, lock, thread, socket or SQL."""
+"""The id schemes, as pure decisions on plain numbers: no clock, lock, thread, socket or SQL."""

@@ -1,7 +1,7 @@
-"""What a tag, a count and a setting may be, and the sentence that refuses the rest.
+"""Validation of tags, counts and settings, with the messages for invalid ones.
 
 tag      [A-Za-z0-9][A-Za-z0-9_.:-]{0,63}, compared byte by byte
-id       1 to 2**63 - 1 (a signed 64-bit column), or to 2**53 - 1 where JavaScript reads it
+id       1 to 2**63 - 1 (a signed 64-bit column), or to 2**53 - 1 for JavaScript
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ JAVASCRIPT_MAX_ID = 2**53 - 1
 """The greatest integer that a double, and so JavaScript, holds exactly (`Number.MAX_SAFE_INTEGER`)."""
 
 MAX_IDS_A_CALL = 10_000
-"""`next_ids` builds a list; whoever wants more wants a `range`, and `reserve`."""
+"""`next_ids` builds a list; for more ids, `reserve` returns a `range`."""
 MAX_RESERVE = 10_000_000
 MAX_STEP = 100_000_000
 MAX_SECONDS = 86_400.0
@@ -38,7 +38,7 @@ def check_tag(tag: object) -> str:
 def check_whole(
     name: str, value: object, low: int, high: int, error: type[InvalidArgument] = InvalidSetting, hint: str = ""
 ) -> int:
-    if type(value) is not int:  # True is an int, and "5" would compare with neither bound
+    if type(value) is not int:  # bool is a subclass of int; a str cannot be compared
         raise error(f"{name} must be a whole number from {low} to {high}, got {quoted(value)}")
     if not low <= value <= high:
         raise error(f"{name} must be {low} to {high}, got {quoted(value)}{hint}")
@@ -46,17 +46,17 @@ def check_whole(
 
 
 def quoted(value: object, most: int = 80, form: Callable[[object], str] = repr) -> str:
-    """What was given, for a message: cut short, and whatever repr() refuses, as integers of more than 4300 digits."""
+    """A value as text for a message, at most `most` characters. Never raises, though `repr` does for huge integers."""
     if isinstance(value, int) and value.bit_length() > QUOTED_BITS:
         return f"a number of {value.bit_length()} bits"
     try:
         return form(value)[:most]
-    except Exception:  # of what it holds, or a __repr__ of the user's own
-        return f"a {type(value).__name__} that cannot be shown"
+    except Exception:  # the __repr__ of the value, or of an element, failed
+        return f"a {type(value).__name__} whose repr() fails"
 
 
 def check_count(count: object) -> int:
-    return check_whole("count", count, 1, MAX_IDS_A_CALL, InvalidCount, "; reserve() gives larger blocks as a range")
+    return check_whole("count", count, 1, MAX_IDS_A_CALL, InvalidCount, "; for larger blocks use reserve()")
 
 
 def check_reserve(count: object) -> int:
@@ -66,6 +66,6 @@ def check_reserve(count: object) -> int:
 def check_seconds(name: str, value: object, low: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidSetting(f"{name} must be a number of seconds, got {quoted(value)}")
-    if not low <= value <= MAX_SECONDS:  # not-a-number fails both comparisons
+    if not low <= value <= MAX_SECONDS:  # also true for NaN
         raise InvalidSetting(f"{name} must be {low:g} to {MAX_SECONDS:g} seconds, got {quoted(value)}")
     return float(value)

@@ -1,13 +1,13 @@
-"""Numbers as text of one fixed length, of which each number has exactly one: a length would tell how large it is.
+"""Encode numbers as text of one fixed length, so that the length does not show how large a number is.
 
-base62     0-9 A-Z a-z, and the number is multiplied by 67: what is no multiple was altered
+base62     0-9 A-Z a-z; the number is multiplied by 67, so that a text whose number is no multiple was altered
 crockford  0-9 A-Z without I L O U, and a check symbol: the number modulo 37, by the symbols 0-9 A-Z without I L O U
            and * ~ $ = U
 
-Both refuse for sure one character that is replaced by another, and two neighbours that are swapped. 67 and 37 are
-primes above the size of the alphabet, so that neither divides a difference of two digits times a power of that size,
-nor that size less one. The factor is an arithmetic code (Diamond 1955), the symbol that of Douglas Crockford's Base 32.
-His spellings for people, in lower case, with hyphens, or O for 0, are not read: an id has one spelling.
+Both always detect one replaced character, and two swapped neighbours: 67 and 37 are primes above the size of the
+alphabet, so neither divides a difference of two digits times a power of that size, nor that size less one. The factor
+is an arithmetic code (Diamond 1955), the symbol is that of Douglas Crockford's Base 32. Crockford's other spellings
+(lower case, hyphens, O for 0) are refused: an id has one spelling.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ SYMBOLS = BASE32 + "*~$=U"
 
 @cache
 def pairs_of(alphabet: str) -> tuple[str, ...]:
-    """All texts of two digits, in order: a number takes half as many divisions."""
+    """All pairs of digits, in order: encoding by pairs halves the divisions."""
     return tuple(first + second for first in alphabet for second in alphabet)
 
 
 class Digits:
-    """Numbers by the digits of an alphabet, as many as the greatest one needs."""
+    """Numbers in the digits of an alphabet, padded to the length of the greatest one."""
 
     characters = ""
-    """For a person."""
+    """The alphabet, described for an error message."""
 
     def __init__(self, alphabet: str, greatest: int) -> None:
         self._alphabet = alphabet
@@ -51,7 +51,7 @@ class Digits:
         return text[-self._count :]
 
     def parse(self, text: str) -> int | None:
-        """The number of a text of this length; None for what `format` never makes."""
+        """The number of a text of this length; None for a text that `format` never returns."""
         number = 0
         for digit in text:
             value = self._values.get(digit)

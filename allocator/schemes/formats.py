@@ -1,7 +1,7 @@
-"""Known formats of ids with a time in them: which bits, counted in what, and from when. The only table of these.
+"""The table of known formats with a time field: their bits, tick and epoch.
 
-An id is read as a positive signed number of 64 bits, so a format that counts its time in the topmost bit too has one
-bit less of it here: that of Instagram until 2046, those of Discord and TSID until 2084 and 2089.
+Ids are read as positive signed 64-bit numbers. Formats whose time uses the topmost bit have one bit less of it here:
+Instagram's ends in 2046, Discord's in 2084, TSID's in 2089.
 Sources: the README of baidu/uid-generator and its `DefaultUidGenerator`, sony/sonyflake and its v2, Discord's API
 reference, "Sharding & IDs at Instagram", Ahoo-Wang/CosId, twitter-archive/snowflake, f4b6a3/tsid-creator.
 """
@@ -20,18 +20,21 @@ from allocator.schemes.snowflake import EPOCH as SNOWFLAKE_EPOCH
 from allocator.schemes.snowflake import SNOWFLAKE
 
 TICKS = {"second": (1000, "second"), "centisecond": (10, "hundredth of a second"), "timestamp": (1, "millisecond")}
-"""What each field of time counts: in milliseconds, and in words."""
+"""The tick of each time field, in milliseconds and in words."""
 
 
 class Format(NamedTuple):
-    """A layout, whose first field is its time, and the epoch: in seconds where it counts these, else milliseconds."""
+    """A layout whose first field after the sign is the time, and its epoch.
+
+    The epoch is in seconds where the field is `second`, and in milliseconds otherwise.
+    """
 
     layout: Layout
     epoch: int
 
     @property
     def clock(self) -> str:
-        """The field that holds the time."""
+        """The name of the time field."""
         return list(self.layout.widths)[1]
 
     @property
@@ -53,7 +56,7 @@ FORMATS: Mapping[str, Format] = {
     "discord": Format(Layout(sign=1, timestamp=41, worker=5, process=5, increment=12), 1_420_070_400_000),
     "instagram": Format(Layout(sign=1, timestamp=40, shard=13, sequence=10), 1_314_220_021_721),
     "tsid": Format(Layout(sign=1, timestamp=41, node=10, counter=12), 1_577_836_800_000),
-    # Its epoch is midnight in China: it reads "2016-05-20" by the zone of the machine, and has this number as default.
+    # Baidu reads the epoch "2016-05-20" in the zone of the machine; this default is midnight in China.
     "baidu": Format(Layout(sign=1, second=28, worker=22, sequence=13), 1_463_673_600),
     "sonyflake": Format(SONYFLAKE, 1_409_529_600_000),
     "sonyflake-v2": Format(SONYFLAKE, 1_735_689_600_000),
@@ -63,9 +66,9 @@ FORMATS: Mapping[str, Format] = {
 
 
 def format_of(layout: object) -> tuple[str, Format]:
-    """The format and its name: of a name, of a name with other widths (meteor:1/31/18/11/3), or of a `Layout`.
+    """The name and format for a name, a name with widths (meteor:1/31/18/11/3), or a `Layout`.
 
-    A `Layout` has the fields of a known format, in their order and of whatever widths, and is read with its epoch.
+    A `Layout` must have the fields of a known format, in their order; it gets the epoch of that format.
     """
     if isinstance(layout, Layout):
         for name, known in FORMATS.items():
@@ -76,6 +79,6 @@ def format_of(layout: object) -> tuple[str, Format]:
         if known_one := FORMATS.get(name):
             return name, known_one._replace(layout=layout_from_text(widths, known_one.layout)) if colon else known_one
     raise InvalidSetting(
-        f"layout must be one of {', '.join(FORMATS)}; such a name and widths, as in meteor:1/31/18/11/3; or a Layout "
-        f"with the fields of one of these; got {quoted(layout, 100)}"
+        f"layout must be one of {', '.join(FORMATS)}, or such a name with widths, as in meteor:1/31/18/11/3, or a "
+        f"Layout with the fields of one of these; got {quoted(layout, 100)}"
     )

@@ -1,4 +1,4 @@
-"""Bit layouts: named fields with widths, from which every mask, shift and limit follows.
+"""Bit layouts: named fields with widths, from which masks, shifts and limits are derived.
 
     Layout(sign=1, second=29, node=20, sequence=11, random=3)
 
@@ -25,7 +25,7 @@ from allocator.schemes.checks import check_whole, quoted
 BITS = 64
 WIDTH = re.compile(r"[0-9]{1,2}", re.ASCII)
 MAX_EPOCH = 253_402_300_799
-"""9999-12-31T23:59:59Z, the last second that `datetime` can name."""
+"""9999-12-31T23:59:59Z, the last second of `datetime`."""
 
 
 class Layout:
@@ -40,9 +40,9 @@ class Layout:
             check_whole(f"the width of {name}", width, 1, BITS - 1)
         if sum(widths.values()) != BITS:
             added = " + ".join(map(str, widths.values())) or "0"
-            raise InvalidSetting(f"a layout has {BITS} bits, got {added} = {sum(widths.values())}")
+            raise InvalidSetting(f"the widths of a layout must add up to {BITS}, got {added} = {sum(widths.values())}")
         if next(iter(widths.items())) != ("sign", 1):
-            raise InvalidSetting("a layout begins with sign=1, so that ids are positive")
+            raise InvalidSetting("a layout must begin with sign=1, so that ids are positive")
         self.widths = MappingProxyType(widths)
         self._limits = {name: (1 << width) - 1 for name, width in widths.items()}
         below = accumulate(widths.values(), sub, initial=BITS)
@@ -53,15 +53,15 @@ class Layout:
         return self._limits[field] if field != "sign" else 0
 
     def shift(self, field: str) -> int:
-        """How many bits stand below a field."""
+        """The number of bits below a field."""
         return self._shifts[field]
 
     def pack(self, **values: int) -> int:
-        """The id that holds these values; what is not given is 0. Raises `InvalidSetting` for one out of its width."""
+        """The id with these field values, the others 0. Raises `InvalidSetting` for a value that does not fit."""
         packed = 0
         for name, value in values.items():
             if name not in self.widths:
-                raise InvalidSetting(f"there is no field {name!r}; the fields are {', '.join(self.widths)}")
+                raise InvalidSetting(f"the layout has no field {name!r}, only {', '.join(self.widths)}")
             packed |= check_whole(name, value, 0, self.limit(name)) << self._shifts[name]
         return packed
 
@@ -71,20 +71,20 @@ class Layout:
         return {name: (number >> shift) & self._limits[name] for name, shift in self._shifts.items() if name != "sign"}
 
     def runs_out(self, field: str, epoch: float, per_second: int = 1) -> datetime:
-        """The last moment (UTC) that a field of time can hold, which counts from `epoch`, in seconds since 1970."""
+        """The last moment (UTC) that a time field can hold; `epoch` is in seconds since 1970."""
         return moment(epoch + self.limit(field) / per_second)
 
     def ticks(self, field: str, now: int, epoch: int, per_second: int) -> int:
-        """The value of a field of time, at a moment and with an epoch in its ticks since 1970."""
+        """The value of a time field now; `now` and `epoch` are in its ticks since 1970."""
         ticks = now - epoch
         if ticks < 0:
             raise InvalidSetting(
-                f"epoch must not be in the future: it is {moment(epoch / per_second)}, the clock says "
+                f"the epoch, {moment(epoch / per_second)}, must not be in the future; the clock says "
                 f"{moment(now / per_second)}"
             )
         if ticks > self.limit(field):
             raise Exhausted(
-                f"the {field}s of layout {self} ended at {self.runs_out(field, epoch / per_second, per_second)}; "
+                f"the field {field} of layout {self} ended at {self.runs_out(field, epoch / per_second, per_second)}; "
                 "choose a later epoch or more bits"
             )
         return ticks
@@ -96,7 +96,7 @@ class Layout:
         return hash(tuple(self.widths.items()))
 
     def __str__(self) -> str:
-        """The widths, as the schemes are told apart: 1/29/20/11/3."""
+        """The widths: 1/29/20/11/3."""
         return "/".join(map(str, self.widths.values()))
 
     def __repr__(self) -> str:
@@ -104,10 +104,10 @@ class Layout:
 
 
 def check_layout(layout: object, like: Layout) -> Layout:
-    """A layout with the fields of `like` in their order, of whatever widths: ids are counted up in the last ones."""
+    """Check that a layout has the fields of `like`, in the same order; the widths may differ."""
     if not isinstance(layout, Layout) or list(layout.widths) != list(like.widths):
         fields = ", ".join(f"{name}=…" for name in like.widths)
-        raise InvalidSetting(f"the layout must be one of {fields}, in this order, got {quoted(layout, 100)}")
+        raise InvalidSetting(f"layout must be a Layout of {fields}, in this order, got {quoted(layout, 100)}")
     return layout
 
 
@@ -115,11 +115,11 @@ def layout_from_text(text: object, like: Layout) -> Layout:
     """A layout with the fields of `like` from its widths, as in 1/41/5/5/12."""
     widths = text.split("/") if isinstance(text, str) else []
     if len(widths) != len(like.widths) or not all(WIDTH.fullmatch(width) for width in widths):
-        raise InvalidSetting(f"a layout is {len(like.widths)} widths, as in {like}, got {text!a:.80}")
+        raise InvalidSetting(f"a layout must be {len(like.widths)} widths, as in {like}, got {text!a:.80}")
     return Layout(**dict(zip(like.widths, map(int, widths), strict=True)))
 
 
 def moment(seconds: float) -> datetime:
-    """A time in UTC; exact to the millisecond, and past the year 9999 the last moment of it."""
+    """A time in UTC, exact to the millisecond, and at most the end of the year 9999."""
     whole = round(min(seconds, MAX_EPOCH) * 1000)
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=whole)

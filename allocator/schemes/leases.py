@@ -1,4 +1,4 @@
-"""Who has which number: the registered nodes, and the workers with their leases."""
+"""The registered nodes, and the workers with their leases."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from allocator.errors import AllocatorError, InvalidSetting, NodeIdsExhausted
 from allocator.schemes.layout import Layout, moment
 
 WARN_FROM = 0.8
-"""Part of the node numbers in use from which every registration warns."""
+"""The share of used node numbers from which each registration logs a warning."""
 
 CHOICE = 16
-"""Candidates among which a process picks at random, so that several that start together do not all want one."""
+"""Candidates to pick from at random, so that processes that start together rarely pick the same one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A start of a meteor generator; its number is never given again."""
+    """One start of a meteor generator; its number is never used again."""
 
     number: int
     host: str
@@ -46,8 +46,8 @@ def check_node(number: int, layout: Layout) -> str:
     limit = layout.limit("node")
     if number > limit:
         raise NodeIdsExhausted(
-            f"node {number} does not fit the layout {layout}, whose nodes end at {limit}; choose a layout with more "
-            "bits for the node, and an epoch later than every id in use"
+            f"node {number} does not fit the layout {layout}, whose greatest node is {limit}; choose a layout with "
+            "more bits for the node, and an epoch later than every id in use"
         )
     if number >= WARN_FROM * limit:
         return f"{100 * number // limit} % of the node numbers of layout {layout} are used: {number} of {limit}"
@@ -56,36 +56,36 @@ def check_node(number: int, layout: Layout) -> str:
 
 def check_same(workers: Sequence[Worker], layout: Layout, epoch: int) -> None:
     """Raise `InvalidSetting` where a lease was written for another layout or epoch."""
-    for found in workers:
-        if (found.layout, found.epoch) != (str(layout), epoch):
+    for worker in workers:
+        if (worker.layout, worker.epoch) != (str(layout), epoch):
             raise InvalidSetting(
-                f"worker {found.number} was leased for layout {found.layout} and epoch {found.epoch}, and now {layout} "
-                f"and {epoch} are asked for; all processes of a database must use the same. Only if no id of the other "
-                "form is in use, stop them all and empty allocator_worker"
+                f"worker {worker.number} was leased for layout {worker.layout} and epoch {worker.epoch}, but this "
+                f"process uses {layout} and {epoch}; all processes of a database must use the same. To change it while "
+                "no id of the old format is in use: stop all processes and empty allocator_worker"
             )
 
 
 def choose_worker(workers: Sequence[Worker], layout: Layout, epoch: int, now: int, pick: int) -> Worker | int:
-    """A number that never was leased, or a worker whose lease has ended; `pick` is a random number.
+    """Choose a number that was never leased, or else a worker whose lease has ended; `pick` is a random number.
 
-    Raises as `check_same`, and `NodeIdsExhausted` when all workers are leased.
+    Raises what `check_same` raises, and `NodeIdsExhausted` when all workers are leased.
     """
     check_same(workers, layout, epoch)
     size = 1 << layout.widths["datacenter"] + layout.widths["worker"]
-    taken = {found.number for found in workers}
-    never = list(islice((number for number in range(size) if number not in taken), CHOICE))
-    if never:
-        return never[pick % len(never)]
-    # Ended by our clock, which may run ahead of theirs: that costs them their reserve, and nobody an id.
-    ended = sorted((found for found in workers if found.until < now), key=lambda found: found.until)
-    if not ended:
+    taken = {worker.number for worker in workers}
+    free = list(islice((number for number in range(size) if number not in taken), CHOICE))
+    if free:
+        return free[pick % len(free)]
+    # By our clock, which may be ahead of the holder's. Then the holder loses its lease early, but no id repeats.
+    expired = sorted((worker for worker in workers if worker.until < now), key=lambda worker: worker.until)
+    if not expired:
         raise exhausted(workers, now)
-    return ended[pick % min(len(ended), CHOICE)]
+    return expired[pick % min(len(expired), CHOICE)]
 
 
 def exhausted(workers: Sequence[Worker], now: int) -> AllocatorError:
-    ends = min(found.until for found in workers)
-    holders = sorted({f"{found.host} (process {found.process})" for found in workers})
+    ends = min(worker.until for worker in workers)
+    holders = sorted({f"{worker.host} (process {worker.process})" for worker in workers})
     named = ", ".join(holders[:5]) + (" and others" if len(holders) > 5 else "")
     return NodeIdsExhausted(
         f"all {len(workers)} workers are leased, by {named}; "

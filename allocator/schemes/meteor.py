@@ -1,15 +1,15 @@
-"""Meteor: time, a node that registered, and a sequence; no clock is read after the start.
+"""Meteor: a time, a registered node and a sequence; it reads the clock only at the start.
 
     sign 1 | second 29 | node 20 | sequence 11 | random 3
 
-second     seconds since the epoch (2020-12-10T00:00:00Z) at the moment of registration; from then on it goes up by
-           one whenever the sequence wraps, however fast or slow that is
-node       registered by auto-increment, new for every start and never used again: this is what makes ids unique
-sequence   up by one before each id: the first id has sequence 1
-random     16-bit xorshift % 7, so never 7: neighbouring ids do not tell how many there were
+second     seconds since the epoch (2020-12-10T00:00:00Z) at registration; incremented whenever the sequence wraps,
+           whatever the clock says
+node       registered by auto-increment, new for every start and never reused: this makes ids unique
+sequence   incremented before each id, so that the first id has sequence 1
+random     16-bit xorshift % 7, so never 7: it hides how many ids lie between two
 
-2048 ids a second may be drawn for 17 years, and any number at once: a generator that is ahead of the clock breaks
-nothing, since no other one has its node. The field's end is an error, and never a wrap.
+The second field lasts for 17 years at 2048 ids a second. Ids may be drawn faster: a generator ahead of the clock is
+harmless, since no other one has its node. At the end of the field it raises an error and never wraps.
 Source: TheFutureIsOurs/meteor.
 """
 
@@ -41,31 +41,31 @@ def xorshift(state: int) -> int:
 
 @cache
 def period() -> tuple[bytes, dict[int, int]]:
-    """The states after the seed 1, each % 7, and where in them each seed stands. Made once, in 20 ms."""
-    found, places, state = bytearray(), {}, 1
+    """One period of random fields from seed 1, and the place of each seed in it. Computed once, in 20 ms."""
+    randoms, places, state = bytearray(), {}, 1
     for place in range(MAX_SEED):
         places[state] = place
         state = xorshift(state)
-        found.append(state % RANDOMS)
-    return bytes(found), places
+        randoms.append(state % RANDOMS)
+    return bytes(randoms), places
 
 
 @cache
 def differences(step: int, limit: int) -> tuple[Sequence[int], Sequence[int]]:
-    """One period of random fields up to `limit`, and by how much an id is greater than the one before it."""
+    """One period of random fields up to `limit`, and the differences between consecutive ids."""
     values = [value % min(RANDOMS, limit + 1) for value in period()[0]]
     between = [step + after - before for before, after in pairwise([*values, values[0]])]
     return values, bytes(between) if max(between) < 256 else array("q", between)
 
 
 def begin(now: float, epoch: int, layout: Layout) -> int:
-    """The second field of a generator that starts now, in seconds since 1970."""
+    """The second field of a generator that starts `now`, in seconds since 1970."""
     check_whole("epoch", epoch, 0, MAX_EPOCH)
     return check_layout(layout, METEOR).ticks("second", int(now), epoch, 1)
 
 
 class MeteorBlocks:
-    """The ids of one node, a second's worth at a time. Not safe to use concurrently: callers hold a lock."""
+    """The ids of one node, one second at a time. Not thread-safe: callers hold a lock."""
 
     __slots__ = ("_between", "_place", "_randoms", "_sequence", "_step", "epoch", "layout", "node", "second")
 
@@ -84,7 +84,7 @@ class MeteorBlocks:
         return self.second > self.layout.limit("second")
 
     def take(self) -> Iterator[int]:
-        """The ids that remain of the present second, in order; each step of the iterator is one C call."""
+        """The remaining ids of the present second, in order; each step of the iterator is one C call."""
         if self.at_end:
             raise Exhausted(
                 f"meteor node {self.node} has used its last second, {moment(self.epoch + self.second - 1)}; "
@@ -94,7 +94,7 @@ class MeteorBlocks:
         count = self.layout.limit("sequence") + 1 - self._sequence
         place, self._place = self._place, (self._place + count) % MAX_SEED
         self.second, self._sequence = self.second + 1, 0
-        # Additions alone, which `accumulate` makes without calling anything.
+        # accumulate() adds in C, without a Python call per id.
         return accumulate(self._steps(place, count - 1), initial=first | self._randoms[place])
 
     def _steps(self, place: int, count: int) -> Iterable[int]:
@@ -122,7 +122,7 @@ class NodeClaim:
 
 
 class RegisteredMeteor:
-    """The ids of one process, under nodes that are registered when needed. Pure, and driven like `Segments`."""
+    """The ids of one process, under nodes that it registers on demand. Pure, and driven like `Segments`."""
 
     __slots__ = ("blocks", "pace")
 

@@ -1,10 +1,10 @@
-"""MongoDB's ObjectId: 12 bytes that need nobody's leave.
+"""MongoDB's ObjectId: 12 bytes, made without coordination.
 
     4 bytes seconds since 1970 (unsigned, until 2106-02-07) | 5 bytes random, once per process | 3 bytes counter
 
-The counter begins at a random number, goes up by one for each id and wraps after 0xFFFFFF. Two processes differ by 40
-random bits: unlikely to be the same, which is not the same as never. The layout before 2018 had a 3-byte machine and
-a 2-byte process id in place of the random bytes.
+The counter begins at a random number, is incremented for each id, and wraps after 0xFFFFFF. Only 40 random bits keep
+two processes apart: a duplicate is unlikely, but possible. The layout before 2018 had a 3-byte machine and a 2-byte
+process id in place of the random bytes.
 Source: MongoDB's BSON ObjectId specification.
 """
 
@@ -27,7 +27,7 @@ HEX = re.compile(r"[0-9a-fA-F]{24}", re.ASCII)
 
 
 def parse(value: object) -> bytes:
-    """The 12 bytes of whatever an ObjectId is made from; `InvalidId` says why not."""
+    """The 12 bytes for bytes, hex digits, or another library's ObjectId. Raises `InvalidId`."""
     if isinstance(value, bytes | bytearray | memoryview):
         raw = bytes(value)
         if len(raw) == SIZE:
@@ -36,9 +36,9 @@ def parse(value: object) -> bytes:
     if isinstance(value, str):
         if HEX.fullmatch(value):
             return bytes.fromhex(value)
-        found = f"{len(value)} characters" if len(value) != 2 * SIZE else "other characters"
-        raise InvalidId(f"an ObjectId is {SIZE} bytes or 24 hex digits, got {found}: {ascii(value)[:60]}")
-    binary = getattr(value, "binary", None)  # another library's, such as bson's
+        got = f"{len(value)} characters" if len(value) != 2 * SIZE else "other characters"
+        raise InvalidId(f"an ObjectId is {SIZE} bytes or 24 hex digits, got {got}: {ascii(value)[:60]}")
+    binary = getattr(value, "binary", None)  # an ObjectId of another library, such as bson
     if isinstance(binary, bytes) and len(binary) == SIZE:
         return binary
     raise InvalidId(f"an ObjectId is {SIZE} bytes or 24 hex digits, got {type(value).__name__}")
@@ -49,7 +49,7 @@ def build(seconds: int, process: bytes, counter: int) -> bytes:
     check_whole("seconds", seconds, 0, MAX_SECONDS, InvalidId)
     check_whole("counter", counter, 0, MAX_COUNTER, InvalidId)
     if not isinstance(process, bytes) or len(process) != 5:
-        raise InvalidId(f"the process part is 5 bytes, got {quoted(process, 60, ascii)}")
+        raise InvalidId(f"process must be 5 bytes, got {quoted(process, 60, ascii)}")
     return seconds.to_bytes(4, "big") + process + counter.to_bytes(3, "big")
 
 
@@ -64,12 +64,12 @@ def time_of(raw: bytes) -> datetime:
 def timestamp(at: datetime) -> int:
     """Whole seconds since 1970; a time without a zone is UTC."""
     if not isinstance(at, datetime):
-        raise InvalidId(f"a time is a datetime, got {type(at).__name__}")
+        raise InvalidId(f"the time must be a datetime, got {type(at).__name__}")
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() // 1)
 
 
 class ObjectIdBlocks:
-    """The ids of one process, up to 256 of one second at a time. Not safe to use concurrently: callers hold a lock."""
+    """The ids of one process, up to 256 of one second at a time. Not thread-safe: callers hold a lock."""
 
     __slots__ = ("_counter", "_left", "_process", "second")
 
@@ -80,9 +80,9 @@ class ObjectIdBlocks:
         self._left = 0
 
     def take(self, now: int) -> Iterator[bytes] | None:
-        """The next ids of the second `now`; None when all 2**24 of it are used.
+        """The next ids of the second `now`; None when all its 2**24 ids are used.
 
-        Time does not go back: after a clock that did, ids go on in the last second.
+        If the clock went back, ids continue in the last second used.
         """
         if now < self.second and not self._left:
             now = self.second + 1

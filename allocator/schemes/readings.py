@@ -1,8 +1,8 @@
-"""Taking an id apart: which schemes it may be of, its fields, its time, and what it cannot tell.
+"""Inspect an id: the schemes it may be of, its fields and its time.
 
-A number alone does not say which scheme made it. Each scheme that fits is a `Reading`, the likely ones first; a
-reading is unlikely when its time is in the future or one of its fields cannot have the value. `scheme`, `epoch` and
-`layout` decide where the caller knows more: with a layout, no other one is a reading.
+A number alone does not show which scheme made it. Each scheme that fits is a `Reading`, likely ones first. A reading
+is unlikely when its time is in the future, or when a field has a value that the scheme never makes. A caller who knows
+more passes `scheme`, `epoch` or `layout`; with a layout, only its reading is returned.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ UUID_TEXT = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9
 NUMBER = re.compile(r"-?[0-9]{1,30}", re.ASCII)
 TSID = re.compile(r"[0-7OIL][0-9A-TV-Z]{12}", re.ASCII | re.IGNORECASE)
 ULID = re.compile(r"[0-7OIL][0-9A-TV-Z]{25}", re.ASCII | re.IGNORECASE)
-"""Crockford's digits, in whose place O, I and L are read as 0 and 1; the first one keeps within 63 and 128 bits."""
+"""Crockford's digits; O counts as 0, I and L as 1. The first digit keeps a TSID below 2**63, a ULID below 2**128."""
 MISREAD = str.maketrans("OIL", "011")
 SCHEMES = ("segment", "meteor", "snowflake", "objectid", "objectid-machine", "uuid", "tsid", "ulid")
-KNOWN = "an id is a number, 24 hex digits, a UUID, a TSID or a ULID"
-CHANGED = 1_514_764_800
-"""2018-01-01: about when drivers put random bytes in place of machine and process id."""
+EXPECTED = "an id is a number, 24 hex digits, a UUID, a TSID or a ULID"
+RANDOM_SINCE = 1_514_764_800
+"""2018-01-01: about when MongoDB drivers replaced machine and process id by random bytes."""
 GREGORIAN = 12_219_292_800
-"""Seconds from 1582-10-15, where the time of a UUID begins, to 1970."""
+"""Seconds from 1582-10-15, the epoch of UUIDs, to 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An id, taken as one of a scheme. `likely` is False where `why` says what speaks against it."""
+    """An id read as one of a scheme. `why` gives the reason why it is `likely`, or is not."""
 
     scheme: str
     fields: dict[str, int | str]
@@ -48,7 +48,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What an id may be: `readings` holds every scheme that fits, the likely ones first."""
+    """The possible readings of an id, likely ones first."""
 
     id: str
     readings: tuple[Reading, ...]
@@ -57,7 +57,7 @@ class Inspection:
 def inspect(
     value: object, now: float, scheme: str | None = None, epoch: int | None = None, layout: object = None
 ) -> Inspection:
-    """Take an id apart; `now` is seconds since 1970. The epoch is in the scheme's own unit."""
+    """Inspect an id. `now` is in seconds since 1970, `epoch` in the unit of the scheme."""
     if scheme is not None and scheme not in SCHEMES:
         raise InvalidSetting(f"scheme must be one of {', '.join(SCHEMES)}, got {quoted(scheme, 40)}")
     if epoch is not None:
@@ -68,21 +68,19 @@ def inspect(
     else:
         name, form = format_of(layout)
         if scheme not in (None, name):
-            raise InvalidSetting(
-                f"layout {layout} is of the scheme {name}, got the scheme {scheme}; leave one of them out"
-            )
+            raise InvalidSetting(f"layout {layout} belongs to scheme {name}, not {scheme}; pass only one of them")
         readings = [timed(name, form, number, epoch, now) for number in numbers_of(value, text)]
         scheme = name
-    readings = [found for found in readings if scheme is None or found.scheme == scheme]
+    readings = [reading for reading in readings if scheme is None or reading.scheme == scheme]
     if not readings:
-        raise InvalidId(f"{ascii(text)[:60]} is no id of the scheme {scheme}")
-    readings.sort(key=lambda found: not found.likely)
+        raise InvalidId(f"{ascii(text)[:60]} is not an id of the scheme {scheme}")
+    readings.sort(key=lambda reading: not reading.likely)
     return Inspection(text, tuple(readings))
 
 
 def read_all(value: object, text: str, now: float, epoch: int | None) -> list[Reading]:
     if isinstance(value, bool) or (not isinstance(value, int | str | UUID) and not hasattr(value, "binary")):
-        raise InvalidId(f"{KNOWN}, got {type(value).__name__}")
+        raise InvalidId(f"{EXPECTED}, got {type(value).__name__}")
     if isinstance(value, int):
         return read_number(value, now, epoch)
     text = text.removeprefix("urn:uuid:").strip("{}")
@@ -96,20 +94,20 @@ def read_all(value: object, text: str, now: float, epoch: int | None) -> list[Re
     if UUID_TEXT.fullmatch(text):
         readings.append(read_uuid(UUID(text), now))
     if not readings:
-        raise InvalidId(f"{KNOWN}, got {len(text)} characters: {ascii(text)[:60]}")
+        raise InvalidId(f"{EXPECTED}, got {len(text)} characters: {ascii(text)[:60]}")
     return readings
 
 
 def numbers_of(value: object, text: str) -> list[int]:
-    """The numbers that a value may stand for: 13 digits are one, and may be a TSID too."""
+    """The numbers that a value may mean: 13 digits are a number, and possibly a TSID."""
     if isinstance(value, int) and not isinstance(value, bool):
         return [check_id(value)]
-    found = [check_id(int(text))] if is_number(text) else []
-    return [*found, from_base32(text)] if TSID.fullmatch(text) else found
+    numbers = [check_id(int(text))] if is_number(text) else []
+    return [*numbers, from_base32(text)] if TSID.fullmatch(text) else numbers
 
 
 def is_number(text: str) -> bool:
-    """Text of so many digits as an ObjectId or a ULID has is one: no number of an id is as long."""
+    """Whether a text is a decimal id. 24 or 26 digits are an ObjectId or a ULID: no 64-bit number is as long."""
     return bool(NUMBER.fullmatch(text)) and len(text) not in (24, 26)
 
 
@@ -129,10 +127,10 @@ def check_id(number: int) -> int:
 def read_number(number: int, now: float, epoch: int | None) -> list[Reading]:
     check_id(number)
     likely = number < 1 << 53
-    why = "any number can be one" if likely else "few sequences have come so far"
+    why = "every number can be a segment id" if likely else "few sequences reach numbers of this size"
     return [
         *(timed(name, FORMATS[name], number, epoch, now) for name in ("meteor", "snowflake")),
-        Reading("segment", {"value": number}, None, likely, why, "its tag, its time, and who got it"),
+        Reading("segment", {"value": number}, None, likely, why, "its tag, its time, and the process that drew it"),
     ]
 
 
@@ -149,32 +147,32 @@ def timed(name: str, form: Format, number: int, epoch: int | None, now: float) -
     at = form.time(ticks)
     against = ""
     if at > now + AHEAD.get(name, 3600.0):
-        against = f"its time would be in the future, {moment(at)}"
+        against = f"its time would be {moment(at)}, in the future"
     elif name == "meteor" and fields["random"] >= RANDOMS:
-        against = f"a random field is never {fields['random']}"
+        against = f"the random field of a meteor is never {fields['random']}"
     elif ticks == 0:
-        against = f"it would be made in the first {form.tick_name} of the epoch"
+        against = f"its time would be the first {form.tick_name} of the epoch"
     why = against or f"its time would be {moment(at)}"
     return Reading(name, dict(fields), moment(at), not against, why, CANNOT_TELL.get(name, USUAL))
 
 
 AHEAD = {"meteor": 30 * 86_400.0}
-"""Seconds that an id may be ahead of the clock: a meteor's go up with the ids drawn. Of others, an hour."""
+"""Seconds that an id may be ahead of the clock: fast drawing moves meteors ahead. One hour for other schemes."""
 
 USUAL = "whether layout and epoch are the default ones"
 CANNOT_TELL = {
-    "meteor": f"{USUAL}; the exact time: the second is that of the registration, and goes up with the ids drawn"
+    "meteor": f"{USUAL}; the exact time, since the second starts at registration and advances with the ids drawn"
 }
 
 
 def past_or_future(at: float, now: float) -> str:
-    return f"its time would be {moment(at)}, {'which has passed' if at <= now else 'which is in the future'}"
+    return f"its time would be {moment(at)}, {'in the past' if at <= now else 'in the future'}"
 
 
 def read_ulid(number: int, now: float) -> Reading:
     at = (number >> 80) / 1000
     fields: dict[str, int | str] = {"timestamp": number >> 80, "random": f"{number & (1 << 80) - 1:020x}"}
-    return Reading("ulid", fields, moment(at), at <= now, past_or_future(at, now), "who made it")
+    return Reading("ulid", fields, moment(at), at <= now, past_or_future(at, now), "its process")
 
 
 def read_objectid(raw: bytes, now: float) -> list[Reading]:
@@ -183,12 +181,12 @@ def read_objectid(raw: bytes, now: float) -> list[Reading]:
     counter: dict[str, int | str] = {"counter": int.from_bytes(raw[COUNTER], "big")}
     new = {**begin, "process": raw[PROCESS].hex(), **counter}
     old = {**begin, "machine": raw[4:7].hex(), "pid": int.from_bytes(raw[7:9], "big"), **counter}
-    is_old = seconds < CHANGED
-    why_new, why_old = past_or_future(seconds, now), f"the layout {'of its time, ' if is_old else ''}before 2018"
-    unknown = "which host and process it was: five random bytes"
+    is_old = seconds < RANDOM_SINCE
+    why_old = "the layout of ObjectIds before 2018" + ("" if is_old else ", and its time is later")
+    why_new, unknown = past_or_future(seconds, now), "its host and process, since five bytes are random"
     return [
         Reading("objectid", new, at, seconds <= now, why_new, unknown),
-        Reading("objectid-machine", old, at, is_old, why_old, "whether it has this layout"),
+        Reading("objectid-machine", old, at, is_old, why_old, "whether its layout is this one"),
     ]
 
 
@@ -197,11 +195,11 @@ def read_uuid(found: UUID, now: float) -> Reading:
     at = uuid_time(found)
     why = f"a UUID of version {found.version}" if found.version else "a UUID of no known version"
     likely = at is None or at <= now
-    return Reading("uuid", fields, None if at is None else moment(at), likely, why, "who made it")
+    return Reading("uuid", fields, None if at is None else moment(at), likely, why, "its process")
 
 
 def uuid_time(found: UUID) -> float | None:
-    """Seconds since 1970, of the versions that hold a time."""
+    """The time in a UUID of version 1, 6 or 7, in seconds since 1970; None in others."""
     if found.version == 1:
         return found.time / 1e7 - GREGORIAN
     if found.version == 6:

@@ -1,8 +1,8 @@
-"""Delta and remainder: which ids of a tag are those of one database, where several serve it.
+"""Residues: how several databases share the ids of a tag, by step and offset.
 
-Shard `offset` of `step` owns the ids that leave the remainder `offset` when divided by `step`. A claim takes a window
-of `size * step` numbers, which holds exactly `size` ids of the shard, wherever it begins. A single database has offset
-1 and step 1: every number is its own.
+Shard `offset` of `step` owns the ids that are congruent to `offset` modulo `step`. A claim takes a window of
+`size * step` numbers, which holds exactly `size` ids of the shard, wherever it begins. A single database has offset 1
+and step 1, and owns every number.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Lane(NamedTuple):
-    """`step` is 0 while the fleet grows: nothing is claimed then."""
+    """The residue class of one shard. `step` is 0 while the fleet grows: then no claim is possible."""
 
     offset: int = 1
     step: int = 1
@@ -27,21 +27,21 @@ ALL = Lane()
 NONE = Lane(1, 0)
 
 Seen = Mapping[Lane, int]
-"""For each lane the greatest id that came from there."""
+"""The greatest id seen of each lane."""
 
 
 def mark(seen: Seen, lane: Lane) -> int:
-    """Where the lane must go on above: a fleet only ever grows, and begins anew above all that it gave before."""
+    """The greatest id that a claim in `lane` must exceed. Ids of a smaller fleet count: growth continues above them."""
     return max((value for known, value in seen.items() if known == lane or known.step < lane.step), default=0)
 
 
 def is_outgrown(lane: Lane, seen: Seen) -> bool:
-    """Whether ids were seen of a larger fleet: whoever says that this is the lane now has forgotten those."""
+    """Whether ids of a larger fleet were seen: then the row that names this lane is outdated."""
     return any(known.step > lane.step > 0 for known in seen)
 
 
 def without_the_outgrown(seen: dict[Lane, int]) -> dict[Lane, int]:
-    """The same marks with fewer lanes: of those of smaller fleets only the greatest says anything."""
+    """Drop the lanes of smaller fleets, except the one with the greatest id."""
     largest = max(lane.step for lane in seen)
     outgrown = {lane: value for lane, value in seen.items() if lane.step < largest}
     if len(outgrown) < 2:
@@ -51,7 +51,7 @@ def without_the_outgrown(seen: dict[Lane, int]) -> dict[Lane, int]:
 
 
 def merged(one: Seen, other: Seen) -> dict[Lane, int]:
-    """What two processes have seen together."""
+    """The greatest ids that either process saw."""
     return {lane: max(one.get(lane, 0), other.get(lane, 0)) for lane in {**one, **other}}
 
 

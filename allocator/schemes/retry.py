@@ -1,7 +1,7 @@
-"""The pace of requests to the database: one under way at a time, and after one that failed at most one a second.
+"""The pace of requests to the database: one at a time, and after a failure at most one a second.
 
-A rule of the core and not of its callers: however many they are and however often they ask, an outage costs the
-database one request a second for each thing asked for.
+The core limits the pace, not its callers: in an outage the database gets one request a second for each tag or
+generator, however many threads call.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Generic, TypeVar
 from allocator.errors import AllocatorError
 
 RETRY_PAUSE = 1.0
-"""Seconds from the beginning of a request that failed to the next. One that hung for longer is followed at once: while
-a server is frozen there is hardly a moment without a request that it could answer as soon as it is back."""
+"""Seconds from the start of a failed request to the next. After a request that hung for longer, the next starts at
+once: so a frozen server nearly always has a request to answer when it recovers."""
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do for so many seconds; because of a failure, if there is one."""
+    """Do nothing for `seconds`; after a failure, `error` is its reason."""
 
     seconds: float
     error: AllocatorError | None = None
 
 
 class Pace(Generic[R]):
-    """`now` is the caller's monotonic clock, in seconds. Callers hold a lock."""
+    """Retry pace of one tag or generator. `now` is the caller's monotonic clock, in seconds. Callers hold a lock."""
 
     __slots__ = ("_begun_at", "_failed_at", "_failure", "_lost_after", "_retry_at", "under_way")
 
@@ -42,11 +42,11 @@ class Pace(Generic[R]):
         return self._failure is not None
 
     def trouble(self, now: float, within: float = 2 * RETRY_PAUSE) -> AllocatorError | None:
-        """Why the last request failed, unless nobody has asked since for so long that it says nothing any more."""
+        """The error of the last request, if it failed less than `within` seconds ago; None otherwise."""
         return self._failure if now < self._failed_at + within else None
 
     def busy(self, now: float) -> bool:
-        """A request is under way; one that has not ended for very long is given up, its thread must be gone."""
+        """Whether a request is under way. One older than `lost_after` seconds is given up: its thread must be gone."""
         return self.under_way is not None and now - self._begun_at < self._lost_after
 
     def wait(self, now: float) -> Wait | None:
@@ -59,14 +59,14 @@ class Pace(Generic[R]):
         return request
 
     def succeeded(self, request: R) -> bool:
-        """Whether it was the one under way; what any other one brings comes too late, and is burnt."""
+        """Whether `request` was the one under way. The result of any other came too late, and is burnt."""
         if request is not self.under_way:
             return False
         self.under_way = self._failure = None
         return True
 
     def failed(self, request: R, error: AllocatorError, now: float) -> bool:
-        """As `succeeded`, and the next request waits."""
+        """As `succeeded`; the next request waits."""
         if request is not self.under_way:
             return False
         self.under_way = None
@@ -74,7 +74,7 @@ class Pace(Generic[R]):
         return True
 
     def withdraw(self, request: R) -> bool:
-        """As `succeeded`; it was not made, or what it brings is burnt, and the next one may begin at once."""
+        """As `succeeded`, for a request whose result is burnt, if it is made at all; the next may begin at once."""
         if request is not self.under_way:
             return False
         self.under_way = None

@@ -1,21 +1,21 @@
-"""The segment scheme, also known as MaxValue: a row holds the greatest id claimed, memory serves the rest.
+"""The segment scheme, also known as MaxValue: a row holds the greatest id claimed; ids are served from memory.
 
 Rules of this file:
 
 1. It never waits, and it reads no clock: `now` is the caller's monotonic clock, in seconds.
-2. Nothing is served but what `committed` brought, and that only for the one claim under way. A claim whose
-   end is unknown has failed; its range, should there be one, is burnt.
+2. It serves only ranges that `committed` got for the claim under way. A claim with an unknown outcome counts as
+   failed; its range, if there is one, is burnt.
 3. At most one claim is under way.
 
-Theory of operation. A segment is a `range`. It is handed out in pieces, each to be served without a word to
-this file; whoever has used up a piece comes back for the next (`take`) and asks what would let it serve more
-(`want`). The first piece is a tenth: its end is the low water, where the next segment is claimed. The pieces
-after it last about half a second each, so that a claim which failed is tried again in time, without any timer:
+Theory of operation. A segment is a `range`. It is served in pieces; the caller serves a piece without this file,
+then calls `take` for the next and `want` for the next step: a claim, a wait or nothing. The first piece is a tenth of
+the segment, and its end is the low water, where the next segment is claimed. Later pieces last about half a second
+each, so that a failed claim is retried in time, without a timer:
 
     |--tenth--|---|---|---|---|---|---|      serving        |--------------------|  spare, claimed at low water
               ^ low water
 
-A claim is as large as needed for what is left at low water to last `runway` seconds at the rate seen.
+A claim is large enough for the ids left at low water to last `runway` seconds at the measured rate.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from allocator.schemes.retry import RETRY_PAUSE, Pace, Wait
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP
 
 LOW_WATER = 10
-"""One part in so many of a segment is used when the next one is claimed."""
+"""The next segment is claimed once 1/10 of this one is used."""
 GROWTH = 10
-"""A claim is at most so many times the last one: a burst of 100 ids says little about the next minute."""
+"""A claim is at most 10 times the last one: a burst of 100 ids says little about the next minute."""
 MIN_PIECE = 100
-"""A piece this small costs a third of the time of serving it; do not cut finer."""
+"""The least size of a piece: taking one of 100 ids already costs a third of the time of serving them."""
 
 NOTHING = range(0)
 
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """Ask the database for `size` ids above what was `seen` of it, the greatest one that came from there so far."""
+    """A request for `size` ids. `seen` is the greatest id known of each lane; the ids must be above it."""
 
     size: int
     seen: Mapping[Lane, int]
 
 
 class Segments:
-    """The ids of one tag in one process. Not safe to use concurrently: callers hold a lock."""
+    """The ids of one tag in one process. Not thread-safe: callers hold a lock."""
 
     __slots__ = (
         "_left",
@@ -82,11 +82,14 @@ class Segments:
         self._measured_at: float | None = None
 
     def take(self) -> range:
-        """The next piece to serve, empty when there is none; the piece before it has been used up."""
+        """The next piece to serve, after the last one was used up; empty when none is in memory."""
         self._used += self._piece
         self._piece = 0
         if not self._left:
-            spare, self._spare = self._spare, NOTHING  # in this order: if interrupted, it is lost and not in both
+            spare, self._spare = (
+                self._spare,
+                NOTHING,
+            )  # cleared first: an interrupt here may lose the segment, never serve it twice
             self._left = spare
             self._length = len(self._left)
             self._low = False
@@ -104,11 +107,11 @@ class Segments:
 
     @property
     def held(self) -> int:
-        """How many ids are here, beside those of the piece that is being served."""
+        """The number of ids in memory, without the piece that is being served."""
         return len(self._left) + len(self._spare)
 
     def want(self, now: float) -> Claim | Wait | None:
-        """What would let this tag serve more; a `Claim` is under way from here on."""
+        """The next step to get more ids: a `Claim`, which counts as under way from now on, a `Wait`, or None."""
         if self.stopped or self._spare or (self._left and not self._low):
             return None
         if self.pace.busy(now):
@@ -130,52 +133,57 @@ class Segments:
         self._size = max(self.step, int(min(lasting, self._size * GROWTH, self.max_step)))
 
     def configure(self, step: int, max_step: int) -> None:
-        """The tag's own settings, once its row was read."""
+        """Apply the settings in the tag's row."""
         self.step, self.max_step = step, max_step
 
     def resize(self, claim: Claim) -> None:
-        """Give the first claim, which was decided before the settings were known, its size."""
+        """Set the size of the first claim, which was decided before the settings were known."""
         if claim is self.pace.under_way and self._measured_at is None:
             claim.size = self._size = self.step
 
     def committed(self, claim: Claim, segment: range, now: float) -> None:
-        """The claim was committed and owns `segment`; a claim that is no longer under way burns it."""
+        """Record that the claim committed and owns `segment`. If the claim is no longer under way, burn the segment."""
         if not self.pace.succeeded(claim):
             return
         before = mark(claim.seen, lane_of(segment))
         if segment[0] <= before or is_outgrown(lane_of(segment), claim.seen):
             before = max(claim.seen.values(), default=before)
-            self.stop(MaxValueWentBack(f"ids from {segment[0]} were claimed, but {before} was given out before"))
+            self.stop(
+                MaxValueWentBack(
+                    f"ids from {segment[0]} were claimed, but {before} was issued before; raise the tag above every id "
+                    "in use (allocator tags repair TAG --above N), then restart"
+                )
+            )
             return
         self._spare = segment
-        self.saw(segment)
+        self.record_seen(segment)
         if self._measured_at is None:
             self._measured_at = now
 
     def failed(self, claim: Claim, error: AllocatorError, now: float) -> None:
-        """The claim failed, or nobody knows whether it did."""
+        """Record that the claim failed, or that its outcome is unknown."""
         if not self.pace.failed(claim, error, now):
             return
         if isinstance(error, MaxValueWentBack):
             self.stop(error)
         elif isinstance(error, UnknownTag):
-            self.pace.clear()  # the caller's mistake, not an outage: the next call may ask at once
+            self.pace.clear()  # a mistake of the caller and no outage: the next call need not wait
 
     def refused(self, error: AllocatorError, now: float) -> None:
-        """A block asked for beside the claims was refused: the pace of tries is one."""
+        """Record that a `reserve` failed: it shares the retry pace of the claims."""
         if isinstance(error, MaxValueWentBack):
             self.stop(error)
         elif isinstance(error, DatabaseUnavailable):
             self.pace.pause(error, now)
 
-    def saw(self, segment: range) -> None:
-        """A range of this tag came from the database, also one that is not served from here."""
+    def record_seen(self, segment: range) -> None:
+        """Record the greatest id of a range from the database, served here or not."""
         lane = lane_of(segment)
         self.seen[lane] = max(self.seen.get(lane, 0), segment[-1])
         self.seen = without_the_outgrown(self.seen)
 
     def stop(self, error: MaxValueWentBack) -> None:
-        """For ever: what is in memory may belong to another process by now."""
+        """Stop the tag for good, and drop its ids: another process may have them too."""
         self.stopped = error
         self.pace.clear()
         self._left = self._spare = NOTHING

@@ -2,14 +2,14 @@
 
     sign 1 | timestamp 41 | datacenter 5 | worker 5 | sequence 12
 
-timestamp     milliseconds since the epoch (2010-11-04T01:42:54.657Z); runs out in 2080
-datacenter,   who made the id; two that make ids at the same time must differ
+timestamp     milliseconds since the epoch (2010-11-04T01:42:54.657Z); ends in 2080
+datacenter,   identify the generator; two that run at the same time must differ
 worker
-sequence      4096 ids a millisecond, and no more: the next one is waited for
+sequence      4096 ids a millisecond; then the generator waits for the next millisecond
 
-What makes ids unique is that nobody else uses the same worker in the same millisecond. Alone, a clock that goes back
-breaks that, so it is refused. With a lease, the worker comes with a range of milliseconds that was written to the
-database before use: two holders of one worker own disjoint rectangles of (worker, time), whatever their clocks do.
+Ids are unique because no two generators use one worker in the same millisecond. A generator without a lease refuses a
+clock that goes back. A lease is a worker with a range of milliseconds, written to the database before use: two holders
+of one worker own disjoint rectangles of (worker, time), whatever their clocks do.
 Source: Twitter's snowflake, 2010.
 """
 
@@ -27,14 +27,14 @@ EPOCH = 1_288_834_974_657
 SNOWFLAKE = Layout(sign=1, timestamp=41, datacenter=5, worker=5, sequence=12)
 
 NUMBER_BITS = 31
-"""The column of worker numbers is a 32-bit one."""
+"""Worker numbers are stored in a signed 32-bit column."""
 
 RENEW_AFTER = 0.1
-"""Of a lease, when it is renewed: at any moment nine tenths of it are left, should the database go away."""
+"""The share of a lease after which it is renewed: nine tenths are left if the database fails then."""
 
 
 class SnowflakeBlocks:
-    """The ids of one worker, a millisecond's worth at a time. Not safe to use concurrently: callers hold a lock."""
+    """The ids of one worker, one millisecond at a time. Not thread-safe: callers hold a lock."""
 
     __slots__ = ("_base", "_shift", "_size", "epoch", "last", "layout")
 
@@ -50,12 +50,12 @@ class SnowflakeBlocks:
         self.last = -1
 
     def take(self, millisecond: int) -> range:
-        """The ids of a millisecond since 1970, if it is a new one. Raises `ClockWentBack` for one before the last."""
+        """The ids of a new millisecond since 1970; none for the last one. Raises `ClockWentBack` for an earlier one."""
         if millisecond <= self.last:
             if millisecond < self.last:
                 raise ClockWentBack(
                     f"the clock went back by {self.last - millisecond} ms, to {moment(millisecond / 1000)}; "
-                    "no ids until it has caught up"
+                    "retry when it has caught up"
                 )
             return NOTHING
         timestamp = self.layout.ticks("timestamp", millisecond, self.epoch, 1000)
@@ -68,7 +68,7 @@ class SnowflakeBlocks:
 class SnowflakeSettings:
     """The format of an allocator's snowflake ids: `epoch` in milliseconds since 1970, `lease` in seconds.
 
-    All processes of a database must use the same epoch and layout, which are written down with the leases.
+    All processes of a database must use the same epoch and layout; the database stores both with each lease.
     """
 
     epoch: int = EPOCH
@@ -79,17 +79,19 @@ class SnowflakeSettings:
         check_seconds("lease", self.lease, 0.1)
         SnowflakeBlocks(0, 0, self.epoch, self.layout)
         if self.layout.widths["datacenter"] + self.layout.widths["worker"] > NUMBER_BITS:
-            raise InvalidSetting(f"datacenter and worker have at most {NUMBER_BITS} bits together, got {self.layout!r}")
+            raise InvalidSetting(
+                f"datacenter and worker may have at most {NUMBER_BITS} bits together, got {self.layout!r}"
+            )
         return self
 
     def check_time(self, millisecond: int) -> None:
-        """Raise what ids of this moment would, before a worker is leased for nothing."""
+        """Raise if the format has no id for this millisecond; called before a worker is leased for it."""
         SnowflakeBlocks(0, 0, self.epoch, self.layout).take(millisecond)
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A worker, and the milliseconds since 1970 in which it is ours; `number` holds datacenter and worker."""
+    """A worker number, datacenter included, and the milliseconds since 1970 in which its holder may use it."""
 
     number: int
     holder: str
@@ -99,7 +101,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeaseClaim:
-    """Ask the database for `lease` until a later millisecond, or for any worker if that is None."""
+    """A request to renew `lease` until a millisecond, or to lease any worker if it is None."""
 
     lease: Lease | None
     now: int
@@ -107,10 +109,10 @@ class LeaseClaim:
 
 
 class LeasedSnowflake:
-    """The ids of one process under leases. Pure like `Segments`, and driven the same way.
+    """The ids of one process under leases. Pure, and driven like `Segments`.
 
-    Time goes on by the monotonic clock; the wall clock is looked at when a lease is granted, and can only move it
-    forward. So a wall clock that jumps neither repeats an id nor stops them.
+    Time advances with the monotonic clock; the wall clock is read when a lease is granted, and can only move time
+    forward. So a jump of the wall clock neither repeats ids nor stops them.
     """
 
     def __init__(self, span: float, epoch: int, layout: Layout, lost_after: float = 60.0) -> None:
@@ -126,21 +128,24 @@ class LeasedSnowflake:
         return int(now * 1000 + self._offset)
 
     def ends_at(self, millisecond: int) -> float:
-        """The monotonic second at which a millisecond is over."""
+        """The end of a millisecond, in monotonic seconds."""
         return (millisecond + 1 - self._offset) / 1000
 
     def holds(self, now: float) -> bool:
-        """The present millisecond is in the lease."""
+        """Whether the present millisecond is in the lease."""
         return self.lease is not None and self.lease.since <= self.millisecond(now) <= self.lease.until
 
     def take(self, now: float) -> range:
-        """The ids of the present millisecond, empty when they are used up or it is outside the lease."""
+        """The ids of the present millisecond; empty if they are used up, or if the lease does not cover it."""
         if self._blocks is None or not self.holds(now):
             return NOTHING
         return self._blocks.take(max(self.millisecond(now), self._blocks.last))
 
     def want(self, now: float, wall: float) -> LeaseClaim | Wait | None:
-        """What would let this process go on; a `LeaseClaim` is under way from here on. `wall` is seconds since 1970."""
+        """The next step: a `LeaseClaim`, which counts as under way from now on, a `Wait`, or None.
+
+        wall: the wall clock, in seconds since 1970.
+        """
         at = self.millisecond(now)
         if self.pace.busy(now):
             return None
@@ -152,7 +157,7 @@ class LeasedSnowflake:
         return self.pace.begin(LeaseClaim(self.lease, begin, begin + self.span), now)
 
     def granted(self, claim: LeaseClaim, lease: Lease, now: float) -> None:
-        """The claim was committed: `lease` is ours. One that is no longer under way is left to expire."""
+        """Record a committed lease. The lease of a claim that is no longer under way is left to expire."""
         if not self.pace.succeeded(claim):
             return
         if self.lease is None or self.lease.number != lease.number or self._blocks is None:
@@ -165,8 +170,11 @@ class LeasedSnowflake:
         self._offset = max(self._offset, max(claim.now, lease.since) - now * 1000)
 
     def failed(self, claim: LeaseClaim, error: AllocatorError, now: float) -> None:
-        """The claim failed. A lease that was lost is given up, and another one is asked for at once. Where our time is
-        refused, as one that is far ahead of the service's, the next lease begins by the wall clock."""
+        """Record a failed claim.
+
+        `LeaseLost` drops the lease, and the next claim may start at once. If the service refuses our time as too far
+        ahead, the next lease starts from the wall clock.
+        """
         if not self.pace.failed(claim, error, now):
             return
         if isinstance(error, LeaseLost):

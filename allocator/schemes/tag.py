@@ -1,4 +1,4 @@
-"""A tag: one sequence of ids, and what its row in the database says of it."""
+"""A tag: one sequence of ids, as its row in the database describes it."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ DEFAULT_STEP = 1_000
 DEFAULT_MAX_STEP = 1_000_000
 
 AUTO, REFUSE = -2, -1
-"""Of `failover_gap`: in proportion to what the tag gave; no id until an operator has looked."""
+"""Values of `failover_gap`: skip in proportion to the ids issued; stop until an operator repairs the tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
     """One row of `allocator_segment`.
 
-    max_value: the greatest id claimed so far, by whichever process; 0 before the first claim.
+    max_value: the greatest id that any process has claimed; 0 before the first claim.
     step, max_step: a claim takes at least `step` ids and, at a high rate, up to `max_step`.
-    limit: the greatest id the tag will ever give.
-    lane: which of the ids are this database's, where several serve the tag.
+    limit: the greatest id that the tag may issue.
+    lane: the residues of this database, where several serve the tag.
     failover_gap: how many ids are skipped after a failover or a restore, see `allocator.rules.failover`; `AUTO` or
         `REFUSE`.
-    skipped: how many of the numbers up to `max_value` no claim gave: gaps, and those below its start.
-    claimed_at: when the row was claimed from last, by the clock of its server, in milliseconds since 1970.
+    skipped: how many numbers up to `max_value` were never claimed: failover gaps, and numbers below its start.
+    claimed_at: the time of the last claim by the clock of the server, in milliseconds since 1970.
     server_run: the server run that wrote the row last.
-    limit_from: of a tag that was just made, the column that its limit follows, as `orders.id (INTEGER)`.
+    limit_from: of a tag that was just created, the column that set its limit, as `orders.id (INTEGER)`.
     """
 
     name: str
@@ -53,11 +53,11 @@ class Tag:
 
     @property
     def remaining(self) -> int:
-        """How many ids this database can still give."""
+        """The number of ids that this database can still issue."""
         return max(0, self.limit - self.max_value) // max(1, self.lane.step)
 
     def checked(self) -> Tag:
-        """This tag, if a caller may ask for it; rows that are read are not judged by this."""
+        """Check settings that a caller passed; rows from the database are not checked here."""
         check_tag(self.name)
         check_whole("limit", self.limit, 1, MAX_ID)
         check_whole("start_after", self.max_value, 0, self.limit)
@@ -70,7 +70,7 @@ class Tag:
 
 
 def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = False) -> int:
-    """A claim of `size` after what was seen matched no row, and this is the row: the size to claim instead.
+    """The size to claim instead, after a claim of `size` matched no row; `tag` is the row, read afterwards.
 
     Raises what ends the claim: `UnknownTag`, `MaxValueWentBack`, `Exhausted`, `SchemaDamaged`, or `InvalidCount`
     when fewer remain and the size must be `exact`.
@@ -80,19 +80,23 @@ def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = Fals
         raise unknown(name)
     if not tag.lane.step:
         raise FleetGrowing(
-            f"tag {name!r} waits while its fleet grows; if that was interrupted, go on with: allocator shards grow"
+            f"tag {name!r} issues no ids while its fleet grows; retry, or resume an interrupted growth with: "
+            "allocator shards grow"
         )
     if type(tag.max_value) is not int or type(tag.limit) is not int:
-        raise damaged(name, f"max_value is {tag.max_value!r} and its limit {tag.limit!r}")
+        raise damaged(name, f"max_value is {tag.max_value!r} and limit {tag.limit!r}")
     if tag.remaining == 0:
-        raise Exhausted(f"tag {name!r} has given its last id, {tag.limit}; raise its limit or use another tag")
+        raise Exhausted(
+            f"tag {name!r} has issued its last id: its limit is {tag.limit}; raise it with: "
+            f"allocator tags set {name} --limit N"
+        )
     if exact and tag.remaining < size:
-        raise InvalidCount(f"count must be at most {tag.remaining}, all that remain of tag {name!r}, got {size}")
+        raise InvalidCount(f"count must be at most {tag.remaining}, the ids left of tag {name!r}, got {size}")
     return min(size, tag.remaining)
 
 
 def check_not_back(tag: Tag | None, name: str, seen: Seen) -> None:
-    """Raise `MaxValueWentBack` where the row has forgotten what was seen."""
+    """Raise `MaxValueWentBack` if the row is below an id that was seen."""
     highest = max(seen.values(), default=0)
     if tag is None and highest:
         raise went_back(name, "the row is gone", highest)
@@ -106,14 +110,14 @@ def unknown(name: str) -> UnknownTag:
     return UnknownTag(f"tag {name!r} does not exist; create it with: allocator tags create {name}")
 
 
-def went_back(name: str, found: str, seen: int) -> MaxValueWentBack:
+def went_back(name: str, state: str, seen: int) -> MaxValueWentBack:
     return MaxValueWentBack(
-        f"tag {name!r} is stopped: {found} in the database, but ids up to {seen} were claimed here; after a restore "
+        f"tag {name!r} is stopped: {state} in the database, but this process claimed ids up to {seen}. After a restore "
         f"or a change by hand, raise it above every id in use (allocator tags repair {name} --above N), then restart"
     )
 
 
-def damaged(name: str, found: str) -> SchemaDamaged:
+def damaged(name: str, state: str) -> SchemaDamaged:
     return SchemaDamaged(
-        f"allocator_segment was altered: for tag {name!r} {found}; no id was given out; see: allocator db check"
+        f"allocator_segment was changed by hand: for tag {name!r} {state}; no id was issued; see: allocator db check"
     )

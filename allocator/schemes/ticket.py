@@ -1,6 +1,6 @@
-"""The ID table: which ids are a shard's own, and whether one that came from there may be used.
+"""Tickets: the ids of each shard, and the check of every id that a shard returns.
 
-Shard `offset` of `step` gives the ids offset, offset + step, offset + 2 step, ... and so no two shards give the same.
+Shard `offset` of `step` issues offset, offset + step, offset + 2 step, and so on: no two shards issue the same id.
 The scheme is Flickr's ticket servers (2010): `REPLACE INTO` a table with one row a type, and `LAST_INSERT_ID()`.
 """
 
@@ -16,7 +16,7 @@ MAX_SHARDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """The ids of one shard in one generation of its fleet: from `floor` on, and below `ceiling` if there is one."""
+    """The ids of one shard in one generation of its fleet: from `floor`, and below `ceiling` if set."""
 
     offset: int = 1
     step: int = 1
@@ -30,7 +30,9 @@ class Numbering:
             ("floor", self.floor, 1, MAX_ID),
         ):
             if type(value) is not int or not low <= value <= high:
-                raise ShardMisconfigured(f"{name} must be {low} to {high}, got {quoted(value)}; see allocator_shard")
+                raise ShardMisconfigured(
+                    f"{name} must be {low} to {high}, got {quoted(value)}; restore the row of allocator_shard"
+                )
         return self
 
     def following(self, value: int) -> int:
@@ -39,19 +41,19 @@ class Numbering:
         return least + (self.offset - least) % self.step
 
     def judge(self, ticket: int, seen: int) -> bool:
-        """Whether a ticket may be used, where `seen` was given before; False when the shard is at its ceiling.
+        """Whether a ticket may be used; False when the shard has reached its ceiling.
 
-        Raises `ShardMisconfigured` for one that is no id of this shard, and `MaxValueWentBack` for one that is not
-        above `seen`. Whatever is not used is burnt.
+        Raises `MaxValueWentBack` for a ticket that is not above `seen`, and `ShardMisconfigured` for one that is not
+        of this shard. A ticket that is not used is burnt.
         """
         if ticket <= seen:
             raise MaxValueWentBack(
-                f"ticket {ticket} came after {seen}: the database has forgotten ids, as after a restore; "
+                f"ticket {ticket} came after {seen}: the database lost ids, as after a restore; "
                 "raise it above every id in use with: allocator shards trust"
             )
         if (ticket - self.offset) % self.step or ticket < self.floor:
             raise ShardMisconfigured(
-                f"ticket {ticket} is not of offset {self.offset} and step {self.step} from {self.floor} on: the "
-                "numbering of the table was changed behind our back; set it right with: allocator shards trust"
+                f"ticket {ticket} is not of this shard, which has offset {self.offset}, step {self.step} and floor "
+                f"{self.floor}: the auto-increment was changed by hand; reset it with: allocator shards trust"
             )
         return self.ceiling is None or ticket < self.ceiling

@@ -131,7 +131,7 @@ class Watch:
     def _lasts(self, what: str, value: int, limit: int) -> float:
         now = monotonic()
         horizon = self._horizons.setdefault(what, Horizon(value, now))
-        horizon.saw(value, now)
+        horizon.record(value, now)
         left = horizon.days_left(value, limit, now)
         self._figures.days.labels(what).set(left)
         return left

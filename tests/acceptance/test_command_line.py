@@ -416,10 +416,13 @@ def test_a_meteor_is_read_as_of_the_format_that_is_said_and_a_time_in_the_future
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (["--layout", "1/31"], "error: a layout is 5 widths, as in 1/29/20/11/3, got '1/31'"),
-        (["--layout", "1/31/18/11/x"], "error: a layout is 5 widths, as in 1/29/20/11/3, got '1/31/18/11/x'"),
-        (["--layout", "1/31/18/11/4"], "error: a layout has 64 bits, got 1 + 31 + 18 + 11 + 4 = 65"),
-        (["--layout", f"1/31/18/11/{'9' * 5000}"], "error: a layout is 5 widths, as in 1/29/20/11/3, got "),
+        (["--layout", "1/31"], "error: a layout must be 5 widths, as in 1/29/20/11/3, got '1/31'"),
+        (["--layout", "1/31/18/11/x"], "error: a layout must be 5 widths, as in 1/29/20/11/3, got '1/31/18/11/x'"),
+        (
+            ["--layout", "1/31/18/11/4"],
+            "error: the widths of a layout must add up to 64, got 1 + 31 + 18 + 11 + 4 = 65",
+        ),
+        (["--layout", f"1/31/18/11/{'9' * 5000}"], "error: a layout must be 5 widths, as in 1/29/20/11/3, got "),
         (["--epoch", "-1"], "error: epoch must be 0 to 253402300799, got -1"),
     ],
 )

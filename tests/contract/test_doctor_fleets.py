@@ -44,9 +44,14 @@ def test_a_sound_fleet(fleet):
 @pytest.mark.parametrize(
     ("name", "severity", "words", "change"),
     [
-        ("shard-row-lost", OUTAGE, "two.db is no shard of the fleet", "DELETE FROM allocator_shard"),
+        (
+            "shard-row-lost",
+            OUTAGE,
+            "two.db has no row of allocator_shard, unlike the other shards",
+            "DELETE FROM allocator_shard",
+        ),
         ("shard-on-another-server", OUTAGE, "was written on other", "UPDATE allocator_shard SET server = 'other'"),
-        ("shard-contradictory", DANGER, "says that it is shard 2 of 5", "UPDATE allocator_shard SET shard_step = 5"),
+        ("shard-contradictory", DANGER, "has the row of shard 2 of 5", "UPDATE allocator_shard SET shard_step = 5"),
         ("shard-offset-twice", DANGER, "both have offset 1", "UPDATE allocator_shard SET shard_offset = 1"),
         ("shards-of-several-fleets", OUTAGE, "is of 'other'", "UPDATE allocator_shard SET fleet = 'other'"),
         (

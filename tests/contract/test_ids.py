@@ -120,7 +120,7 @@ def test_the_last_id_is_exactly_the_limit_and_then_nothing_for_ever(face, place,
 
     assert list(range(limit - 1499, limit + 1)) == drawn
     for _ in range(2):
-        with pytest.raises(Exhausted, match=f"has given its last id, {limit}"):
+        with pytest.raises(Exhausted, match=f"has issued its last id: its limit is {limit}"):
             ids.next_id(tag)
     with pytest.raises(Exhausted):
         face(place).reserve(tag, 1)
@@ -128,7 +128,7 @@ def test_the_last_id_is_exactly_the_limit_and_then_nothing_for_ever(face, place,
 
 def test_a_reservation_beyond_the_limit_is_refused_and_nothing_is_lost(face, place, tag):
     ids = face(place, limit=100)
-    with pytest.raises(InvalidCount, match="count must be at most 100, all that remain of tag"):
+    with pytest.raises(InvalidCount, match="count must be at most 100, the ids left of tag"):
         ids.reserve(tag, 101)
 
     assert range(1, 101) == ids.reserve(tag, 100)

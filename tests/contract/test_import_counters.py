@@ -564,7 +564,7 @@ def test_all_databases_of_a_type_are_needed(fresh, theirs):
     odd.tinyid_row("alone", 50, 10, 1, 0)
 
     done = import_counters("tinyid", fresh, odd)
-    assert "error: order: 1 of 2 remainders were found; name the databases of all of them with --from" in refused(done)
+    assert "error: order: the databases have only 1 of 2 remainders; name all databases with --from" in refused(done)
     assert done.stdout == "alone: the first id is 51 (the last was 50 in tiny_id_info)\n"
     assert "order: 2 rows have the remainder 0" in refused(import_counters("tinyid", fresh, even, even))
     assert imported("tinyid", fresh, odd, even) == {"alone": ("ahead", "50"), "order": ("created", "901")}
@@ -580,7 +580,7 @@ def test_databases_that_contradict_each_other_are_refused(fresh, theirs):
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         "error: none: delta must be 1 to 9223372036854775807, got 0",
-        "error: order: delta is 2 and 3, and must be the same in all databases",
+        "error: order: delta differs between databases: 2 and 3; set the same in all of them",
         "error: range: remainder must be 0 to 1, got 2",
     ]
 
@@ -591,7 +591,7 @@ def test_their_tables_are_looked_for_on_every_shard(two, theirs):
     theirs(two[1]).leaf(order=(5001, 10))
     assert imported("leaf", two) == {"order": ("created", "5000")}
     theirs(two[0]).tinyid(2, 0, user=(70, 10))
-    assert "1 of 2 remainders were found" in refused(import_counters("tinyid", two))
+    assert "the databases have only 1 of 2 remainders" in refused(import_counters("tinyid", two))
     theirs(two[1]).tinyid(2, 1, user=(81, 10))
 
     assert imported("tinyid", two) == {"user": ("created", "81")}

@@ -384,7 +384,7 @@ def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch)
             growth.grow(100)
         assert ids.ticket("invoice") > before
         for _ in range(2):
-            assert "waits while its fleet grows" in refusal(lambda: ids.reserve("order", 5))
+            assert "issues no ids while its fleet grows" in refusal(lambda: ids.reserve("order", 5))
         assert growth.take_back()
         assert not growth.take_back()
     time.sleep(1.1)  # the pace of a tag's claims
@@ -504,17 +504,17 @@ def test_the_statement_is_changed_for_all(face, shards):
 MISTAKES = {
     "same offset": (
         "UPDATE allocator_shard SET shard_offset = 1",
-        "says that it is shard 1 of 2, and lists the shards",
+        "has the row of shard 1 of 2, but it lists the shards",
     ),
     "step 0": ("UPDATE allocator_shard SET shard_step = 0", "step must be 1 to 1000, got 0"),
     "offset above step": ("UPDATE allocator_shard SET shard_offset = 3", "offset must be 1 to 2, got 3"),
-    "another step": ("UPDATE allocator_shard SET shard_step = 5", "says that it is shard 2 of 5"),
+    "another step": ("UPDATE allocator_shard SET shard_step = 5", "has the row of shard 2 of 5"),
     "another fleet": (
         "UPDATE allocator_shard SET fleet = 'other'",
-        "is a shard of the fleet 'other', and not of 'main'",
+        "is a shard of the fleet 'other', not of 'main'",
     ),
-    "no row": ("DELETE FROM allocator_shard", "is no shard of the fleet of the others"),
-    "an old row": ("UPDATE allocator_shard SET generation = 7", "they are not of one fleet, or one was restored"),
+    "no row": ("DELETE FROM allocator_shard", "has no row of allocator_shard, unlike the other shards"),
+    "an old row": ("UPDATE allocator_shard SET generation = 7", "one is of another fleet or was restored"),
 }
 
 
@@ -589,11 +589,14 @@ def test_tickets_that_would_go_on_past_the_last_are_refused(face, shards):
     urls = shards(2)
     face(urls[0]).ticket("invoice")
     with growing(urls[:1]) as growth, closing(Database(urls[0])) as database:
-        with pytest.raises(Exhausted, match="would go on from 9223372036854775808, and end at 9223372036854775807"):
+        with pytest.raises(
+            Exhausted,
+            match="would continue from 9223372036854775808 in steps of .*, above the greatest id, 9223372036854775807",
+        ):
             growth.trust(database, 0, above=2**63 - 1)
         growth.trust(database, 0, above=2**63 - 10)
         for headroom in (10, 10**12):
-            with pytest.raises(Exhausted, match="would go on from 922337.*; a smaller headroom"):
+            with pytest.raises(Exhausted, match="would continue from 922337.*; lower --headroom"):
                 growth.grow(headroom, "count")
         growth.take_back()
 
@@ -665,8 +668,8 @@ def test_a_fleet_grows_without_a_shard_that_is_lost(face, shards, monkeypatch, t
         assert len({ticket % 4 for ticket in more}) == 4
         assert len(set(drawn)) == len(drawn)
     else:
-        assert "or left out of its fleet" in refuses_to_grow(urls)
-        with pytest.raises(ShardMisconfigured, match="or left out of its fleet"):
+        assert "or removed from its fleet" in refuses_to_grow(urls)
+        with pytest.raises(ShardMisconfigured, match="or removed from its fleet"):
             face(shards=urls[:3]).ticket("invoice")
 
 
@@ -907,7 +910,7 @@ def test_another_fleet_than_asked_for_is_refused(face, shards):
     (url,) = shards(1)
     face(url, fleet="ids").ticket("invoice")
 
-    with pytest.raises(ShardMisconfigured, match="is a shard of the fleet 'ids', and not of 'other'"):
+    with pytest.raises(ShardMisconfigured, match="is a shard of the fleet 'ids', not of 'other'"):
         face(url, fleet="other").ticket("invoice")
     assert face(url).ticket("invoice") == 2
 
@@ -970,7 +973,7 @@ def test_numbers_that_are_not_the_shards_own_are_burnt(face, shards, fleet_kind,
     with suppress(ShardMisconfigured):
         drawn += [ids.ticket("invoice") for _ in range(6)]
 
-    assert "is not of offset 1 and step 2" in caplog.text
+    assert "is not of this shard, which has offset 1, step 2" in caplog.text
     assert len(set(drawn)) == len(drawn)
 
 

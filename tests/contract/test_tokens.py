@@ -593,8 +593,8 @@ def test_tokens_are_made_listed_and_revoked_by_command(tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["create", "a b"], "the name of a token is formed as a tag"),
-        (["create", "a", "--tags", "x y"], "a pattern is 1 to 64"),
+        (["create", "a b"], "the name of a token must be spelled like a tag"),
+        (["create", "a", "--tags", "x y"], "a pattern must be 1 to 64"),
         (["create", "a", "--ids-rate", "0"], "ids_rate must be 1 to"),
         (["create", "a", "--days", "-1"], "after more than 0"),
         (["revoke", "7"], "there is no token 7"),

@@ -138,7 +138,9 @@ def test_a_row_that_was_deleted_is_not_made_again(face, fresh, tag):
     ids.next_id(tag)
     execute(fresh, "DELETE FROM allocator_segment")
 
-    with pytest.raises(MaxValueWentBack, match="the row is gone in the database, but ids up to 1000"):
+    with pytest.raises(
+        MaxValueWentBack, match="the row is gone in the database, but this process claimed ids up to 1000"
+    ):
         ids.reserve(tag, 1)
 
 
@@ -149,7 +151,7 @@ def test_two_rows_for_a_tag_are_refused(face, fresh, tag, unchecked):
         f"{INSERT} ('{tag}', 0, 10, 10, 1000), ('{tag}', 5, 10, 10, 1000)",
     )
 
-    with pytest.raises(SchemaDamaged, match="there are 2 rows; no id was given out; see: allocator db check"):
+    with pytest.raises(SchemaDamaged, match="there are 2 rows; no id was issued; see: allocator db check"):
         face(fresh).next_id(tag)
 
 
@@ -162,7 +164,7 @@ def test_a_second_row_that_a_running_process_meets_is_refused(face, fresh, tag):
     row = f"INSERT INTO allocator_segment ({columns}) SELECT '{tag}', 5, 10, 10, 1000, {run}"
     execute(fresh, row, row)
 
-    with pytest.raises(SchemaDamaged, match="there are 2 rows; no id was given out; see: allocator db check"):
+    with pytest.raises(SchemaDamaged, match="there are 2 rows; no id was issued; see: allocator db check"):
         ids.reserve(tag, 1)
 
 
@@ -399,7 +401,7 @@ def test_a_column_that_became_numeric_is_refused_by_whoever_reads_it(fresh, kind
         ids.tags.create("order", start_after=7)
         execute(fresh, BECAME_NUMERIC[kind].format(column=column))
         for read in (ids.tags.list, lambda: ids.tags.get("order"), lambda: ids.tags.set("order", step=5)):
-            with pytest.raises(SchemaDamaged, match=f"for tag 'order' {column} is .*; no id was given out; see: alloc"):
+            with pytest.raises(SchemaDamaged, match=f"for tag 'order' {column} is .*; no id was issued; see: alloc"):
                 read()
 
 
@@ -669,7 +671,7 @@ def test_a_row_of_a_smaller_fleet_stops_the_process_that_saw_the_larger_one(face
     supply = ids._allocator.sequence(tag) if hasattr(ids, "_allocator") else ids.sequence(tag)
     supply._core.seen[Lane(2, 2)] = 5000
     for call in (lambda: ids.reserve(tag, 5), lambda: ids.next_id(tag)):
-        with pytest.raises(MaxValueWentBack, match="ids up to 5000 were claimed here"):
+        with pytest.raises(MaxValueWentBack, match="this process claimed ids up to 5000"):
             call()
 
 

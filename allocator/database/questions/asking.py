@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 from allocator.database.dialect import Dialect
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, DatabaseRefused
-from allocator.rules.findings import Finding, few, unseen
+from allocator.rules.findings import Finding, few, unchecked
 
 Facts = dict[str, Any]
 
@@ -51,7 +51,7 @@ def answers(database: Database, questions: Sequence[Question], facts: Facts, com
         try:
             facts.update(database.run(ask, question, Known(facts)))
         except AllocatorError as error:
-            refused.append(unseen(question.what, str(error), mend_of(question, facts)))
+            refused.append(unchecked(question.what, str(error), mend_of(question, facts)))
     return refused
 
 

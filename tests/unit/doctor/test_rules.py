@@ -11,7 +11,7 @@ from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules, tag_ru
 from allocator.doctor.mounts import is_networked, mount_of, mounts_of
 from allocator.doctor.sqlite_rules import loses_commits
 from allocator.rules.failover import REFUSE
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, few, in_order, is_healthy, judge, unseen
+from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, few, in_order, is_healthy, judge, unchecked
 from allocator.schemes.checks import MAX_ID
 from allocator.schemes.layout import Layout
 from allocator.schemes.leases import Worker
@@ -39,7 +39,7 @@ def test_the_worst_comes_first_and_nothing_twice():
 
 def test_notes_alone_are_healthy():
     assert is_healthy([])
-    assert is_healthy([unseen("the disk", "it is dark", "make light")])
+    assert is_healthy([unchecked("the disk", "it is dark", "make light")])
     assert not is_healthy([Finding("b", OUTAGE, "", "")])
     assert not is_healthy([Finding("a", DANGER, "", "")])
 

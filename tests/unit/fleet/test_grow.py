@@ -224,7 +224,7 @@ def lost_at(dies: int, seed: int) -> tuple[LossWorld, str]:
     return world, world.run(rnd.choice(["grow", "grow", "take back"]))
 
 
-ENDS = ["", "there is nothing to grow to", "answers, so it is not lost", "has begun to turn"]
+ENDS = ["", "there is nothing to grow to", "answers, so it is not lost", "can no longer be undone"]
 """Done; or done by another command, or there is nothing to do without, or it is too late for that."""
 
 
@@ -307,7 +307,7 @@ def test_a_growth_in_one_go_needs_no_operator_after_the_turn():
             world.growth().grow(5)
             assert world.lost.row.generation == 2
         else:
-            with pytest.raises(ShardMisconfigured, match="or left out of its fleet"):
+            with pytest.raises(ShardMisconfigured, match="or removed from its fleet"):
                 world.growth().grow(5)
 
 
@@ -367,7 +367,9 @@ def test_a_floor_leaves_a_ticket_to_each_shard(floor):
     assert decided.target.floor == last
     assert rules.trusted(SECOND, last).numbering.following(0) <= MAX_ID
     for ask in (lambda: rules.decided(lead, TARGET.key, floor), lambda: rules.trusted(SECOND, floor)):
-        with pytest.raises(Exhausted, match=f"tickets in steps of 2 would go on from {floor}, and end at {MAX_ID}"):
+        with pytest.raises(
+            Exhausted, match=f"tickets would continue from {floor} in steps of 2, above the greatest id, {MAX_ID}"
+        ):
             ask()
 
 

@@ -168,13 +168,13 @@ def test_a_database_that_never_answers_ends_in_a_timeout():
 
 def test_a_caller_whose_time_ends_in_a_second_attempt_learns_why_the_first_one_failed():
     source = MemorySource()
-    source.failure = FleetGrowing("waits while its fleet grows")
+    source.failure = FleetGrowing("issues no ids while its fleet grows")
     ids = sequence(source, timeout=1.5)
     step = ids._advance()
     assert isinstance(step.result(5), FleetGrowing)
     source.gate.clear()
 
-    with pytest.raises(FleetGrowing, match="waits while its fleet grows"):
+    with pytest.raises(FleetGrowing, match="issues no ids while its fleet grows"):
         ids.next_id()
     source.gate.set()
 
@@ -228,7 +228,7 @@ def test_the_last_id_is_the_limit_and_then_nothing_for_ever():
 def test_a_reservation_that_no_longer_fits_loses_nothing():
     source = MemorySource(limit=100)
     ids = sequence(source)
-    with pytest.raises(InvalidCount, match="at most 100, all that remain of tag 'order', got 101"):
+    with pytest.raises(InvalidCount, match="at most 100, the ids left of tag 'order', got 101"):
         ids.reserve(101)
 
     assert range(1, 101) == ids.reserve(100)
@@ -243,7 +243,9 @@ def test_a_value_that_went_back_stops_the_tag_and_what_is_in_memory():
     ids = sequence(source)
     ids.next_ids(5)
     source.rows["order"] = replace(source.rows["order"], max_value=50)
-    with pytest.raises(MaxValueWentBack, match="max_value is 50 in the database, but ids up to 100"):
+    with pytest.raises(
+        MaxValueWentBack, match="max_value is 50 in the database, but this process claimed ids up to 100"
+    ):
         ids.reserve(10)
     with pytest.raises(MaxValueWentBack):
         ids.next_id()

@@ -30,7 +30,7 @@ def test_what_is_used_up_lasts_no_day():
 def test_a_rate_of_long_ago_is_forgotten():
     horizon = Horizon(0, 0.0)
     for day in range(1, 30):
-        horizon.saw(1_000_000 if day < 2 else 1_000_000 + day, day * DAY)
+        horizon.record(1_000_000 if day < 2 else 1_000_000 + day, day * DAY)
 
     assert horizon.days_left(1_000_030, 1_000_130, 30 * DAY) == pytest.approx(100, rel=0.2)
 
@@ -45,7 +45,7 @@ def test_what_was_seen_for_a_minute_says_nothing_yet():
 def test_a_counter_that_was_raised_was_not_used():
     horizon = Horizon(0, 0.0)
     for minute in range(1, 121):
-        horizon.saw(minute + (2**53 if minute > 60 else 0), 60.0 * minute)
+        horizon.record(minute + (2**53 if minute > 60 else 0), 60.0 * minute)
     value = 2**53 + 120
 
     assert horizon.days_left(value, value + 1440, 7200.0) == pytest.approx(1, rel=0.1)

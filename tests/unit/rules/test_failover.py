@@ -96,7 +96,8 @@ def test_close_to_its_limit_a_tag_skips_an_eighth_of_the_rest():
     tag = replace(tag, max_value=tag.limit - 8 * tag.max_step)
     assert skip(tag) == tag.max_step
     with pytest.raises(
-        ServerReplaced, match="and only 7999999 ids are left below its limit; .*allocator tags repair order"
+        ServerReplaced,
+        match="since only 7999999 ids are left below its limit, too few to skip. .*allocator tags repair order",
     ):
         skip(replace(tag, max_value=tag.max_value + 1))
 
@@ -132,7 +133,9 @@ def test_a_gap_that_an_operator_fixed():
 
 
 def test_a_tag_that_refuses_says_what_to_do():
-    with pytest.raises(ServerReplaced, match=r"forgotten ids above 1000, .*refuses.*allocator tags repair order"):
+    with pytest.raises(
+        ServerReplaced, match=r"may lack ids above 1000; .*failover_gap is 'refuse'.*allocator tags repair order"
+    ):
         skip(row(failover_gap=REFUSE))
 
 
@@ -222,7 +225,7 @@ def test_repair_goes_above_what_is_said_or_skips_the_usual_gap():
     assert repaired(row(lane=Lane(1, 2)), None, ELSEWHERE) == 1000 + 2 * FLOOR
     with pytest.raises(InvalidSetting, match="above must be 1000 to .*, got 999 for tag 'order'"):
         repaired(row(), 999, ELSEWHERE)
-    with pytest.raises(InvalidSetting, match="400 ids left, too few to skip 500 of them.*--above N"):
+    with pytest.raises(InvalidSetting, match="only 400 ids left, too few to skip 500 of them.*--above N"):
         repaired(row(limit=1400, failover_gap=500), None, ELSEWHERE)
 
 

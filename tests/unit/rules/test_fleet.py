@@ -46,22 +46,22 @@ def test_a_fleet_on_its_way_to_the_next_generation_is_sound():
     check_fleet([*on_the_way, joining])
     check_fleet([on_the_way[0], new[1], joining])
     check_fleet([on_the_way[0], new[1], new[2]])
-    with pytest.raises(ShardMisconfigured, match="they are not of one fleet"):
+    with pytest.raises(ShardMisconfigured, match="one is of another fleet"):
         check_fleet([old[0], new[1]])
 
 
 @pytest.mark.parametrize(
     ("which", "changes", "sentence"),
     [
-        (1, {"fleet": "other"}, "db2 is a shard of the fleet 'other', and not of 'main'"),
-        (1, {"key": "key1"}, "db2 says that it is shard 2 of 2, and lists the shards"),
-        (1, {"numbering": Numbering(1, 2)}, "db2 says that it is shard 1 of 2, and lists"),
+        (1, {"fleet": "other"}, "db2 is a shard of the fleet 'other', not of 'main'"),
+        (1, {"key": "key1"}, "db2 has the row of shard 2 of 2, but it lists the shards"),
+        (1, {"numbering": Numbering(1, 2)}, "db2 has the row of shard 1 of 2, but it lists"),
         (1, {"numbering": Numbering(2, 0)}, "db2: step must be 1 to 1000, got 0"),
         (1, {"numbering": Numbering(3, 2)}, "db2: offset must be 1 to 2, got 3"),
-        (1, {"numbering": Numbering(2, 3)}, "db2 says that it is shard 2 of 3"),
-        (1, {"generation": 2}, "they are not of one fleet, or one was restored from an old copy"),
-        (1, {"statement": "count"}, "they are not of one fleet"),
-        (0, {"members": MEMBERS[1:]}, "db1 says that it is shard 1 of 2, and lists the shards 2: db2, 3: db3"),
+        (1, {"numbering": Numbering(2, 3)}, "db2 has the row of shard 2 of 3"),
+        (1, {"generation": 2}, "one is of another fleet or was restored from an old backup"),
+        (1, {"statement": "count"}, "one is of another fleet"),
+        (0, {"members": MEMBERS[1:]}, "db1 has the row of shard 1 of 2, but it lists the shards 2: db2, 3: db3"),
     ],
 )
 def test_what_does_not_fit_is_named(which, changes, sentence):
@@ -71,7 +71,9 @@ def test_what_does_not_fit_is_named(which, changes, sentence):
 
 def test_two_rows_with_one_key_are_one_database_or_a_copy():
     rows = fleet()
-    with pytest.raises(ShardMisconfigured, match="db1 and elsewhere are one database under two URLs, or one is a copy"):
+    with pytest.raises(
+        ShardMisconfigured, match="db1 and elsewhere are the same database under two URLs, or one is a copy"
+    ):
         check_fleet([*rows, ("elsewhere", rows[0][1])])
 
 
@@ -79,7 +81,9 @@ def test_the_same_offset_twice_is_refused():
     """Two fleets of the same name and size, made apart."""
     here = fleet()[0]
     row = replace(here[1], key="other", members=(Member("other", 1, "x"), MEMBERS[1]))
-    with pytest.raises(ShardMisconfigured, match="db1 and x both have offset 1 of step 2, and would give the same ids"):
+    with pytest.raises(
+        ShardMisconfigured, match="db1 and x both have offset 1 of step 2, and would issue the same ids"
+    ):
         check_fleet([here, ("x", row)])
 
 

@@ -109,9 +109,9 @@ def test_of_several_databases_the_greatest_counts():
 def test_all_remainders_are_needed():
     assert last(tinyid([tiny(10 * n, 3, n) for n in range(3)])) == 20
     said = message(tinyid([tiny(10, 3, 0), tiny(30, 3, 2)]))
-    assert said.startswith("order: 2 of 3 remainders were found; name the databases of all of them with --from")
+    assert said.startswith("order: the databases have only 2 of 3 remainders; name all databases with --from")
     assert "after 30 or later" in said
-    assert "1 of 1000000000000 remainders were found" in message(tinyid([tiny(10, 10**12, 5)]))
+    assert "the databases have only 1 of 1000000000000 remainders" in message(tinyid([tiny(10, 10**12, 5)]))
 
 
 def test_a_remainder_is_found_once():
@@ -120,7 +120,9 @@ def test_a_remainder_is_found_once():
 
 
 def test_databases_that_contradict_each_other_are_refused():
-    assert "delta is 2 and 3, and must be the same in all databases" in message(tinyid([tiny(8, 2, 1), tiny(8, 3, 0)]))
+    assert "delta differs between databases: 2 and 3; set the same in all of them" in message(
+        tinyid([tiny(8, 2, 1), tiny(8, 3, 0)])
+    )
 
 
 def test_nothing_is_nothing():

@@ -59,7 +59,7 @@ def test_a_token_from_before_keeps_the_schemes_that_it_names(stored, schemes):
 
 def test_brackets_and_question_marks_are_no_patterns():
     for odd in ("[a-z]", "a?", "a b", "", "é", "x" * 65, "a\n"):
-        with pytest.raises(InvalidSetting, match="a pattern is 1 to 64"):
+        with pytest.raises(InvalidSetting, match="a pattern must be 1 to 64"):
             token(tags=(odd,)).checked()
 
 
@@ -75,11 +75,11 @@ def test_validity_ends_at_the_very_moment():
     ("changes", "sentence"),
     [
         ({"name": "a b"}, "the name of a token"),
-        ({"verbs": ()}, "a token may draw, read, administer, got ''"),
+        ({"verbs": ()}, "the verbs of a token must be of draw, read, administer, got ''"),
         ({"verbs": ("fly",)}, "got 'fly'"),
         ({"tags": ()}, "needs a pattern of tags or a scheme"),
         ({"tags": ("x" * 60,) * 20}, "at most 1000 characters together, got 1221"),
-        ({"schemes": ("uuid",)}, "the schemes of a token are meteor, snowflake, objectid, got 'uuid'"),
+        ({"schemes": ("uuid",)}, "the schemes of a token must be of meteor, snowflake, objectid, got 'uuid'"),
         ({"ids_rate": 0}, "ids_rate must be 1 to"),
         ({"requests_rate": MAX_RATE + 1}, "requests_rate must be 1 to"),
         ({"ids_rate": True}, "must be a whole number"),

@@ -65,7 +65,7 @@ def test_a_count_may_not_be(count):
 
 
 def test_the_refused_number_is_in_the_sentence():
-    with pytest.raises(InvalidCount, match=r"^count must be 1 to 10000, got 0; reserve\(\)"):
+    with pytest.raises(InvalidCount, match=r"^count must be 1 to 10000, got 0; for larger blocks use reserve\(\)$"):
         check_count(0)
     with pytest.raises(InvalidCount, match=r"^count must be 1 to 10000000, got 1000000000$"):
         check_reserve(10**9)
@@ -146,7 +146,7 @@ def test_a_claim_that_no_longer_fits_takes_what_remains():
 
 
 def test_an_exact_claim_that_no_longer_fits_is_refused():
-    with pytest.raises(InvalidCount, match="at most 7, all that remain of tag 'order', got 10"):
+    with pytest.raises(InvalidCount, match="at most 7, the ids left of tag 'order', got 10"):
         settle(Tag("order", max_value=93, limit=100), "order", 10, {}, exact=True)
 
 

@@ -50,11 +50,11 @@ def test_a_field_of_time_says_when_it_runs_out():
 @pytest.mark.parametrize(
     ("widths", "sentence"),
     [
-        ({"sign": 1, "a": 62}, "a layout has 64 bits, got 1 \\+ 62 = 63"),
+        ({"sign": 1, "a": 62}, "the widths of a layout must add up to 64, got 1 \\+ 62 = 63"),
         ({"sign": 1, "a": 64}, "the width of a must be 1 to 63, got 64"),
         ({"a": 64}, "must be 1 to 63"),
-        ({"a": 63, "sign": 1}, "begins with sign=1"),
-        ({"sign": 2, "a": 62}, "begins with sign=1"),
+        ({"a": 63, "sign": 1}, "must begin with sign=1"),
+        ({"sign": 2, "a": 62}, "must begin with sign=1"),
         ({"sign": 1, "a": 63, "b": 0}, "the width of b must be 1 to 63, got 0"),
         ({"sign": 1, "a": True, "b": 62}, "whole number"),
         ({}, "got 0 = 0"),
@@ -66,7 +66,10 @@ def test_a_layout_that_does_not_add_up_is_refused(widths, sentence):
 
 
 def test_a_value_out_of_its_field_is_refused():
-    for values, sentence in (({"node": 1 << 20}, "node must be 0 to 1048575, got 1048576"), ({"nope": 1}, "no field")):
+    for values, sentence in (
+        ({"node": 1 << 20}, "node must be 0 to 1048575, got 1048576"),
+        ({"nope": 1}, "has no field"),
+    ):
         with pytest.raises(InvalidSetting, match=sentence):
             METEOR.pack(**values)
     with pytest.raises(InvalidId, match="an id must be"):

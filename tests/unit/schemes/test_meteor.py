@@ -137,5 +137,5 @@ def test_any_widths_give_unique_increasing_ids(widths):
 
 
 def test_seconds_that_ended_before_the_start_are_an_error():
-    with pytest.raises(Exhausted, match="the seconds of layout 1/29/20/11/3 ended at 1987"):
+    with pytest.raises(Exhausted, match="the field second of layout 1/29/20/11/3 ended at 1987"):
         Meteor(node=1, epoch=0)

@@ -252,7 +252,7 @@ def test_a_claim_that_never_ends_is_given_up_and_its_range_burnt():
 
 def test_a_claim_says_what_was_seen():
     core = started(1000)
-    core.saw(range(5001, 6001))  # reserved meanwhile
+    core.record_seen(range(5001, 6001))  # reserved meanwhile
     core.take(), core.take()
 
     assert wanted(core, 1.0).seen == {ALL: 6000}
@@ -262,7 +262,7 @@ def test_a_range_claimed_before_a_reservation_is_no_step_back():
     core = started(1000)
     core.take(), core.take()
     claim = wanted(core, 1.0)
-    core.saw(range(11_001, 12_001))
+    core.record_seen(range(11_001, 12_001))
     core.committed(claim, range(1001, 11_001), 1.0)
 
     assert core.stopped is None
