@@ -1,4 +1,4 @@
-"""`examine`: what about databases and their configuration could give an id twice, or stop ids. It changes nothing."""
+"""`examine`: find risks of duplicate ids or outages in databases and their configuration. Changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allocator.doctor import tag_rules
-from allocator.doctor.fleet_rules import Looked, of_fleet
+from allocator.doctor.fleet_rules import ShardFacts, of_fleet
 from allocator.doctor.mounts import is_networked, mount_of, mounts_of
 from allocator.errors import InvalidSetting
 from allocator.remote.client import Service
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from allocator.aio import AsyncAllocator
     from allocator.database.store import Database
-    from allocator.doctor.examination import Examined
+    from allocator.doctor.examination import Examination
     from allocator.sync import Allocator
 
     One = str | URL | Engine
@@ -40,48 +40,49 @@ def examine(
     timeout: float = 5.0,
     clock: Callable[[], float] = time.time,
 ) -> list[Finding]:
-    """Look at a database, or at several that are shards of one fleet; the worst findings come first.
+    """Examine a database, or all shards of a fleet. Returns the findings, the worst first.
 
-    database: a URL, an engine, several of these, or an allocator, whose formats of meteors and snowflakes are then
-        looked at too; connections are made anew, and closed afterwards.
-    timeout: seconds for each question. What cannot be asked is a finding too, a note.
+    database: a URL, an engine, several of these, or an allocator, whose meteor and snowflake formats are checked too.
+        Opens new connections and closes them.
+    timeout: seconds for each query. A failed query yields a note.
     clock: this machine's clock, in seconds since 1970.
 
-    Raises `InvalidDatabase` for what is no database, and `InvalidSetting` for an allocator that asks a service.
+    Raises `InvalidDatabase` for anything else, and `InvalidSetting` for an allocator that uses a service.
     """
     from allocator.database.store import Database  # imports SQLAlchemy
 
-    given, meteor, snowflake = parts_of(database)
-    databases = [Database(one, timeout) for one in given]
+    urls, meteor, snowflake = parts_of(database)
+    databases = [Database(url, timeout) for url in urls]
     try:
-        done = [examined(one, clock, snowflake) for one in databases]
+        examinations = [examine_one(one, clock, snowflake) for one in databases]
     finally:
         for one in databases:
             one.close()
-    fleet = of_fleet([looked(one, found, len(databases) > 1) for one, found in zip(databases, done, strict=True)])
+    pairs = list(zip(databases, examinations, strict=True))
+    fleet = of_fleet([shard_facts(one, examination, len(databases) > 1) for one, examination in pairs])
     formats = tag_rules.of_formats(meteor, snowflake, clock())
-    each = [at(one.address.shown, found.findings) for one, found in zip(databases, done, strict=True)]
+    each = [at(one.address.shown, examination.findings) for one, examination in pairs]
     return in_order([finding for findings in [*each, fleet, formats] for finding in findings])
 
 
 def parts_of(database: Any) -> tuple[Sequence[Any], MeteorSettings, SnowflakeSettings]:
-    """The databases, and the formats that are used with them."""
-    ids = getattr(database, "_allocator", database)  # of the asyncio face
+    """The databases, and the formats of the allocator."""
+    ids = getattr(database, "_allocator", database)  # of an AsyncAllocator
     backend = getattr(ids, "_backend", None)
     if backend is None:
-        several = type(database) in {list, tuple}  # and not a URL of SQLAlchemy, which is a tuple too
+        several = type(database) in {list, tuple}  # not isinstance(): SQLAlchemy's URL is a tuple too
         return list(database) if several else [database], MeteorSettings(), SnowflakeSettings()
     if isinstance(backend, Service):
-        raise InvalidSetting(f"{backend.shown} is a service; the doctor looks at its databases: give their URLs")
+        raise InvalidSetting(f"{backend.shown} is a service, but the doctor examines databases; pass their URLs")
     if not hasattr(backend, "databases"):
-        raise InvalidSetting("this allocator keeps its rows in memory, and the doctor looks at databases: give a URL")
+        raise InvalidSetting("this allocator has no database, only memory; pass the URL of a database")
     return [one.address for one in backend.databases()], ids._meteor._settings, ids._snowflake._settings
 
 
-def examined(database: Database, clock: Callable[[], float], snowflake: SnowflakeSettings) -> Examined:
+def examine_one(database: Database, clock: Callable[[], float], snowflake: SnowflakeSettings) -> Examination:
     from allocator.doctor.examination import examine_database
 
-    done = examine_database(database, {"now": clock, **around(database)})
+    done = examine_database(database, {"now": clock, **local_facts(database)})
     if "ahead" in done.facts:
         done.findings += tag_rules.of_clocks(done.facts["ahead"], snowflake.lease)
     if done.complete:
@@ -93,29 +94,29 @@ def examined(database: Database, clock: Callable[[], float], snowflake: Snowflak
     return done
 
 
-def lane_of(done: Examined) -> Lane:
-    """Which ids the rows of tags should say: none while the fleet grows."""
+def lane_of(done: Examination) -> Lane:
+    """The residues that the rows of tags should have; step 0 while the fleet grows."""
     return ALL if done.shard is None or done.shard.joining else done.shard.lane
 
 
-def looked(database: Database, done: Examined, several: bool) -> Looked:
-    """Beside others, a row under which nothing was drawn is none."""
+def shard_facts(database: Database, done: Examination, several: bool) -> ShardFacts:
+    """The facts for the rules on fleets. With several databases, an unused row does not count as a shard."""
     address = database.address
     machine = str(done.facts.get("machine") or "")
     row = done.shard if done.is_member or not several else None
-    return Looked(address.shown, row, done.server, machine, address.told, done.complete, done.has_tickets)
+    return ShardFacts(address.shown, row, done.server, machine, address.told, done.complete, done.has_tickets)
 
 
-def around(database: Database) -> dict[str, Any]:
-    """What is known without asking the database."""
+def local_facts(database: Database) -> dict[str, Any]:
+    """The facts that are known without a query."""
     url, path = database.address.url, database.address.file
     if path is not None:
-        return around_file(Path(path).resolve())
+        return file_facts(Path(path).resolve())
     return {"host": url.host or "", "is_remote": bool(url.host) and not is_local(str(url.host))}
 
 
 def is_local(host: str) -> bool:
-    """Whether a host is this machine by its name; names are not looked up."""
+    """Whether a host name means this machine, without a DNS lookup."""
     if host == "localhost" or host.startswith("/"):
         return True
     try:
@@ -124,15 +125,17 @@ def is_local(host: str) -> bool:
         return False
 
 
-def around_file(path: Path) -> dict[str, Any]:
-    barred = [str(one) for one in (path, path.parent) if (one == path.parent or one.exists()) and not may_write(one)]
+def file_facts(path: Path) -> dict[str, Any]:
+    unwritable = [
+        str(one) for one in (path, path.parent) if (one == path.parent or one.exists()) and not may_write(one)
+    ]
     if not path.exists():
-        return {"unwritable": " and ".join(barred)}
+        return {"unwritable": " and ".join(unwritable)}
     status = path.stat()
     return {
         "machine": f"device {status.st_dev}",
         "links": status.st_nlink,
-        "unwritable": " and ".join(barred),
+        "unwritable": " and ".join(unwritable),
         "networked": networked(path),
     }
 

@@ -1,4 +1,4 @@
-"""All that is asked of one database, and what follows from it."""
+"""The examination of one database: its queries, and the findings from them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ RULES: Mapping[str, Sequence[Rule]] = dict(
 
 
 @dataclass(slots=True)
-class Examined:
-    """One database: what was found, and what is judged together with its rows and the other shards.
+class Examination:
+    """The findings on one database, and the facts for rules on its rows and on the fleet.
 
-    complete: the tables are there, so that the rows could be read.
-    elsewhere: the runs of rows that other servers wrote.
-    is_member: something was drawn under the shard's row, or it is that of a fleet.
+    complete: the tables exist, so the rows could be read.
+    elsewhere: the runs of other servers in the rows of tags.
+    is_member: the shard's row was used, or belongs to a fleet.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -48,28 +48,28 @@ class Examined:
     elsewhere: frozenset[str] = frozenset()
 
 
-def examine_database(database: Database, facts: Mapping[str, Any]) -> Examined:
-    """`facts` are those that are known without asking. Nothing is changed, and no file is made."""
+def examine_database(database: Database, facts: Mapping[str, Any]) -> Examination:
+    """Examine a database without changing it or creating a file; `facts` are those known without a query."""
     database.may_create = False
     dialect, where = database.dialect, database.address.shown
-    done = Examined(facts=dict(facts))
+    done = Examination(facts=dict(facts))
     if database.is_missing():
-        mend = "it is made on first use; if there should be one, look at the path"
-        done.findings.append(Finding("file-missing", NOTE, f"there is no file {database.address.file}", mend))
+        mend = "it is created on first use; if it should exist, check the path"
+        done.findings.append(Finding("file-missing", NOTE, f"the file {database.address.file} does not exist", mend))
         done.findings += judge(RULES[dialect.name], {"path": database.address.file, **facts})
         return done
     try:
-        found = database.run(of_schema, where)
+        findings = database.run(of_schema, where)
     except AllocatorError as error:
-        done.findings.append(Finding("unreachable", OUTAGE, str(error), "see that it runs, and that the URL is right"))
+        done.findings.append(Finding("unreachable", OUTAGE, str(error), "check that it runs, and check the URL"))
         return done
-    done.complete = not found
-    done.findings += found
+    done.complete = not findings
+    done.findings += findings
     done.findings += answers(database, QUESTIONS[dialect.name], done.facts, done.complete)
     done.findings += judge(RULES[dialect.name], done.facts)
     done.findings += guard(database)
     if done.complete:
-        look_at_tables(database, done)
+        examine_tables(database, done)
     return done
 
 
@@ -77,26 +77,30 @@ def guard(database: Database) -> list[Finding]:
     try:
         blind = database.run(servers.fetch_blind)
     except AllocatorError as error:
-        return [unchecked("the failover guard", str(error), "see that the URL leads to the primary")]
+        return [unchecked("the failover guard", str(error), "use the URL of the primary")]
     if not blind:
         return []
     name, severity = ("guard-sleeps", DANGER) if blind.sleeps else ("guard-partly-blind", NOTE)
     return [Finding(name, severity, blind.found, blind.mend)]
 
 
-def look_at_tables(database: Database, done: Examined) -> None:
-    for what, look in (("the tables' columns", shape), ("the rows", rows), ("the server runs of tags", server_runs)):
+def examine_tables(database: Database, done: Examination) -> None:
+    for subject, query in (
+        ("the tables' columns", shape),
+        ("the rows", rows),
+        ("the server runs of tags", server_runs),
+    ):
         try:
-            database.run(look, done)
+            database.run(query, done)
         except AllocatorError as error:
-            done.findings.append(unchecked(what, str(error), "let the user read all tables allocator_…"))
+            done.findings.append(unchecked(subject, str(error), "GRANT SELECT on all tables allocator_…"))
 
 
-def shape(connection: Connection, dialect: Dialect, done: Examined) -> None:
+def shape(connection: Connection, dialect: Dialect, done: Examination) -> None:
     done.findings += of_tables(connection, dialect)
 
 
-def rows(connection: Connection, dialect: Dialect, done: Examined) -> None:
+def rows(connection: Connection, dialect: Dialect, done: Examination) -> None:
     done.tags = segments.fetch_unchecked(connection, dialect)
     done.workers = nodes.fetch_workers(connection, dialect)
     done.newest_node = max((node.number for node in nodes.fetch_newest(connection, dialect, 1)), default=0)
@@ -106,6 +110,6 @@ def rows(connection: Connection, dialect: Dialect, done: Examined) -> None:
     done.server = servers.fetch_identity(connection, dialect)
 
 
-def server_runs(connection: Connection, dialect: Dialect, done: Examined) -> None:
+def server_runs(connection: Connection, dialect: Dialect, done: Examination) -> None:
     written = {tag.server_run for tag in done.tags if tag.failover_gap == REFUSE}
     done.elsewhere = frozenset(run for run in written if not servers.fetch_run(connection, dialect, run).same)

@@ -1,4 +1,4 @@
-"""Whether the databases that were given together are the shards of one sound fleet."""
+"""Rules on several databases: whether they form one sound fleet."""
 
 from __future__ import annotations
 
@@ -10,34 +10,37 @@ from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, fe
 from allocator.rules.fleet import Shard, check_alone, check_epochs, check_generations, check_keys, check_offsets, lost
 
 
-class Looked(NamedTuple):
-    """One database as it was found.
+class ShardFacts(NamedTuple):
+    """The facts on one database.
 
-    row: of `allocator_shard`, None where there is none; `reached` is False where it could not be read.
-    server: the identity that ids are fenced by; machine: what is lost together. told: the URL by which others know it.
+    row: its row of `allocator_shard`, if it has one.
+    server: the identity of its server, which fences ids.
+    machine: databases with the same machine fail together.
+    listed_url: its URL in the rows of the other shards.
+    reached: whether the row could be read.
     """
 
     where: str
     row: Shard | None
     server: str = ""
     machine: str = ""
-    told: str = ""
+    listed_url: str = ""
     reached: bool = True
     has_tickets: bool = True
 
 
-def of_fleet(found: Sequence[Looked]) -> list[Finding]:
-    rows = [(one.where, one.row) for one in found if one.row]
+def of_fleet(shards: Sequence[ShardFacts]) -> list[Finding]:
+    rows = [(one.where, one.row) for one in shards if one.row]
     return [
-        *(finding for one in found for finding in of_shard(one, bool(rows))),
+        *(finding for one in shards for finding in of_shard(one, bool(rows))),
         *of_rows(rows),
-        *of_members(found),
+        *of_members(shards),
         *of_growth(rows),
-        *of_machines(found),
+        *of_machines(shards),
     ]
 
 
-def of_shard(one: Looked, is_fleet: bool) -> list[Finding]:
+def of_shard(one: ShardFacts, is_fleet: bool) -> list[Finding]:
     row = one.row
     if row is None:
         return refused("shard-row-lost", OUTAGE, raised, lost(one.where)) if one.reached and is_fleet else []
@@ -49,9 +52,8 @@ def of_shard(one: Looked, is_fleet: bool) -> list[Finding]:
             Finding(
                 "shard-on-another-server",
                 OUTAGE if one.has_tickets or row.numbering.step > 1 else NOTE,
-                f"{one.where} runs on server {one.server}, and its row of allocator_shard was written on "
-                f"{row.server}: it "
-                "gives no tickets, since after a failover or a restore some may be forgotten",
+                f"{one.where} is now on server {one.server}, not {row.server}: it issues no tickets, since after a "
+                "failover or a restore it may lack some",
                 f"when nothing uses the old server any more: allocator shards trust {one.where}",
             )
         )
@@ -67,8 +69,8 @@ def of_rows(rows: Sequence[tuple[str, Shard]]) -> list[Finding]:
             Finding(
                 "shards-of-several-fleets",
                 OUTAGE,
-                f"{rows[0][0]} is a shard of the fleet {first!r}, and {few(strangers)}: they are refused together",
-                "take those out of the list",
+                f"{rows[0][0]} is a shard of the fleet {first!r}, but {few(strangers)}: they cannot be used together",
+                "remove the latter from the list",
             )
         ]
     return [
@@ -79,10 +81,10 @@ def of_rows(rows: Sequence[tuple[str, Shard]]) -> list[Finding]:
     ]
 
 
-def of_members(found: Sequence[Looked]) -> list[Finding]:
-    """Of those that the rows name, some may not have been given: they were not looked at."""
-    known = {one.row.key for one in found if one.row} | {one.told for one in found}
-    named = {member.key: member.url for one in found if one.row for member in one.row.members}
+def of_members(shards: Sequence[ShardFacts]) -> list[Finding]:
+    """Shards that the rows list, but that were not examined."""
+    known = {one.row.key for one in shards if one.row} | {one.listed_url for one in shards}
+    named = {member.key: member.url for one in shards if one.row for member in one.row.members}
     missing = sorted({url for key, url in named.items() if not {key, url} & known})
     if not missing:
         return []
@@ -90,24 +92,24 @@ def of_members(found: Sequence[Looked]) -> list[Finding]:
         Finding(
             "shard-not-given",
             NOTE,
-            f"the fleet has {len(named)} shards, and these were not looked at: {few(missing)}",
-            "give --url once for each shard",
+            f"the fleet has {len(named)} shards, and these were not examined: {few(missing)}",
+            "pass --url once for each shard",
         )
     ]
 
 
 def of_growth(rows: Sequence[tuple[str, Shard]]) -> list[Finding]:
-    held = [where for where, row in rows if row.numbering.ceiling is not None]
-    turned = len({row.generation for _, row in rows if not row.joining}) > 1
+    fenced = [where for where, row in rows if row.numbering.ceiling is not None]
+    has_begun = len({row.generation for _, row in rows if not row.joining}) > 1
     planned = [where for where, row in rows if row.target and row.target.floor is None]
-    if held or turned:
-        shown = few(held) or "some shards"
+    if fenced or has_begun:
+        shown = few(fenced) or "some shards"
         return [
             Finding(
                 "growth-interrupted",
                 OUTAGE,
-                f"the fleet is growing, and {shown} claim no segments until it has ended",
-                "if nothing runs that lets it grow, go on with allocator shards grow, or back with "
+                f"the fleet is growing: no segments can be claimed on {shown} until the growth ends",
+                "if no command is growing it, resume with allocator shards grow, or undo with "
                 "allocator shards grow --take-back",
             )
         ]
@@ -115,23 +117,23 @@ def of_growth(rows: Sequence[tuple[str, Shard]]) -> list[Finding]:
         Finding(
             "growth-planned",
             NOTE,
-            f"{where} names shards that were added and give no ids yet; until they do, tags cannot be raised",
-            "go on with allocator shards grow, or back with allocator shards grow --take-back",
+            f"{where} lists shards that were added but issue no ids yet; until they do, tags cannot be raised",
+            "finish with allocator shards grow, or undo with allocator shards grow --take-back",
         )
         for where in planned
     ]
 
 
-def of_machines(found: Sequence[Looked]) -> list[Finding]:
+def of_machines(shards: Sequence[ShardFacts]) -> list[Finding]:
     machines: dict[str, list[str]] = {}
-    for one in found:
+    for one in shards:
         if one.machine:
             machines.setdefault(one.machine, []).append(one.where)
     return [
         Finding(
             "shards-on-one-server",
             NOTE,
-            f"{few(names)} are on one server, and are away together",
+            f"{few(names)} are on one server, so they fail together",
             "move all but one of them to servers of their own, or use one database",
         )
         for names in machines.values()
@@ -140,7 +142,7 @@ def of_machines(found: Sequence[Looked]) -> list[Finding]:
 
 
 def refused(name: str, severity: Severity, check: Callable[..., None], *arguments: object) -> list[Finding]:
-    """What a check of the fleet refuses, which says after a semicolon what to do."""
+    """The finding from a failing check; the text after the first semicolon of its message is the remedy."""
     try:
         check(*arguments)
     except AllocatorError as error:

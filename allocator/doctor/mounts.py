@@ -1,4 +1,4 @@
-"""Which file system a file is on, told from the text of /proc/mounts."""
+"""Find the file system of a file in /proc/mounts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 NETWORKED = re.compile(
     r"(nfs\d?|cifs|smb\w*|9p|afs|ceph|glusterfs|lustre|gpfs|ocfs2|gfs2|beegfs|ncpfs|virtiofs|fuse\..*)"
 )
-"""Where locks may be granted to two machines at once, or a flush may reach no disk."""
+"""File systems on which two machines may get the same lock, or a flush may not reach the disk."""
 
 LOCAL_FUSE = frozenset({"fuse.lxcfs", "fuse.fuse-overlayfs", "fuse.gvfsd-fuse", "fuse.portal"})
-"""Named like the others, and kept on this machine."""
+"""FUSE file systems without a network."""
 
 
 class Mount(NamedTuple):
@@ -21,7 +21,7 @@ class Mount(NamedTuple):
 
 
 def mounts_of(text: str) -> list[Mount]:
-    """The lines of /proc/mounts, in which blanks and the like are written as octal numbers."""
+    """Parse /proc/mounts, which writes blanks as octal escapes."""
     lines = [line.split() for line in text.splitlines()]
     return [Mount(unescaped(words[0]), unescaped(words[1]), words[2]) for words in lines if len(words) >= 3]
 
@@ -31,9 +31,9 @@ def unescaped(word: str) -> str:
 
 
 def mount_of(path: str, mounts: list[Mount]) -> Mount | None:
-    """The mount that holds an absolute path without links; of two at one folder the later one hides the other."""
-    held = [one for one in mounts if path == one.folder or path.startswith(one.folder.rstrip("/") + "/")]
-    return max(enumerate(held), key=lambda pair: (len(pair[1].folder), pair[0]))[1] if held else None
+    """The mount of an absolute path without links. Of two mounts at one folder, the later hides the earlier."""
+    candidates = [one for one in mounts if path == one.folder or path.startswith(one.folder.rstrip("/") + "/")]
+    return max(enumerate(candidates), key=lambda pair: (len(pair[1].folder), pair[0]))[1] if candidates else None
 
 
 def is_networked(kind: str) -> bool:

@@ -1,4 +1,4 @@
-"""From what MySQL and MariaDB say to findings."""
+"""Rules on MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Known = Mapping[str, Any]
 
 
 def differs(name: str, *allowed: str) -> Any:
-    """Whether a variable is there and none of these."""
+    """A condition: the variable is known, and has none of these values."""
     return lambda facts: name in facts and str(facts[name]) not in allowed
 
 
@@ -46,79 +46,77 @@ RULES = (
         "innodb-flush",
         DANGER,
         differs("innodb_flush_log_at_trx_commit", "1"),
-        "innodb_flush_log_at_trx_commit is {innodb_flush_log_at_trx_commit}: a crash forgets up to a second of "
-        "commits, "
-        "whose ids were already served",
+        "innodb_flush_log_at_trx_commit is {innodb_flush_log_at_trx_commit}: a crash loses up to a second of commits, "
+        "whose ids are in use",
         "SET GLOBAL innodb_flush_log_at_trx_commit = 1, and in the server's configuration",
     ),
     Rule(
         "sync-binlog",
         DANGER,
         lambda facts: logs(facts) and str(facts.get("sync_binlog")) != "1",
-        "the binary log is on and sync_binlog is {sync_binlog}: after a crash of the machine it lacks commits, and "
-        "so do "
-        "the replicas",
+        "the binary log is on and sync_binlog is {sync_binlog}: after a crash of the machine, the log and the replicas "
+        "lack commits",
         "SET GLOBAL sync_binlog = 1, and in the server's configuration",
     ),
     Rule(
         "doublewrite-off",
         DANGER,
         differs("innodb_doublewrite", "ON", "1", "DETECT_AND_RECOVER"),
-        "innodb_doublewrite is {innodb_doublewrite}: a page that was half written in a crash cannot be mended",
-        "innodb_doublewrite = ON in the server's configuration, and a restart",
+        "innodb_doublewrite is {innodb_doublewrite}: a page half written in a crash cannot be repaired",
+        "set innodb_doublewrite = ON in the server's configuration, and restart it",
     ),
     Rule(
         "binlog-of-statements",
         DANGER,
         lambda facts: logs(facts) and facts.get("binlog_format") == "STATEMENT",
-        "binlog_format is STATEMENT: a replica carries claims and tickets out anew, and may come to other numbers",
+        "binlog_format is STATEMENT: a replica runs the statements of claims and tickets again, and may get other "
+        "numbers",
         "SET GLOBAL binlog_format = 'ROW', and in the server's configuration",
     ),
     Rule(
         "numbering-forgotten",
         DANGER,
         lambda facts: facts.get("version_number", (8,)) < (8,),
-        "version {version} forgets AUTO_INCREMENT at a restart, and a replica does not follow it through REPLACE: "
-        "tickets "
-        "may be given again",
-        "MySQL 8.0 or MariaDB 10.2.4 or later, or allocator shards grow --statement count",
+        "version {version} loses AUTO_INCREMENT at a restart, and REPLACE does not raise it on replicas: tickets may "
+        "be issued again",
+        "upgrade to MySQL 8.0 or MariaDB 10.2.4 or later, or run allocator shards grow --statement count",
     ),
     Rule(
         "replica-written",
         DANGER,
         lambda facts: facts.get("follows") and not writes_nothing(facts),
-        "this server follows another one and can be written to: ids that are claimed on both are the same",
-        "SET GLOBAL read_only = ON, and give the URL of the source",
+        "this server is a replica and can be written to: claims on it and on its source return the same ids",
+        "SET GLOBAL read_only = ON, and use the URL of the source",
     ),
     Rule(
         "several-writers",
         DANGER,
         lambda facts: is_numbered_apart(facts) and not is_cluster(facts),
-        "auto_increment_increment is {auto_increment_increment} and auto_increment_offset {auto_increment_offset}, "
-        "as where "
-        "several servers are all written to: the same segments and tickets are then given by each of them",
-        "write to one of them alone, or make each a shard of its own (docs/fleets.md); SET GLOBAL "
-        "auto_increment_increment = 1, auto_increment_offset = 1",
+        "auto_increment_increment is {auto_increment_increment} and auto_increment_offset {auto_increment_offset}, as "
+        "in a setup with several writers: each of them would issue the same segments and tickets",
+        "write to one server only, or make each a shard (docs/fleets.md); SET GLOBAL auto_increment_increment = 1, "
+        "auto_increment_offset = 1",
     ),
     Rule(
         "asynchronous-standby",
         NOTE,
         lambda facts: facts.get("replicas") and not waits_for_replicas(facts) and not is_cluster(facts),
-        "{replicas} replicas follow asynchronously: one that is promoted lacks the last commits, and ids skip a gap",
-        "semi-synchronous replication (rpl_semi_sync_source_enabled = ON; MariaDB rpl_semi_sync_master_enabled = ON)",
+        "{replicas} replicas follow asynchronously: a promoted one lacks the latest commits, and tags skip ids",
+        "enable semi-synchronous replication (rpl_semi_sync_source_enabled = ON; MariaDB "
+        "rpl_semi_sync_master_enabled = ON)",
     ),
     Rule(
         "server-read-only",
         OUTAGE,
         writes_nothing,
-        "the server writes nothing: read_only is {read_only}",
-        "give the URL of the source, or SET GLOBAL read_only = OFF",
+        "the server is read-only: read_only is {read_only}",
+        "use the URL of the source, or SET GLOBAL read_only = OFF",
     ),
     Rule(
         "statement-timeout",
         OUTAGE,
         lambda facts: 0 < float(facts.get("max_statement_time", 0)) < LEAST_STATEMENT_SECONDS,
-        "max_statement_time is {max_statement_time} s: a claim that waits for a slow disk or a row is ended",
+        "max_statement_time is {max_statement_time} s: it aborts claims that wait for a slow disk or a row lock",
         "SET GLOBAL max_statement_time = 10",
     ),
     CONNECTIONS_FEW,
@@ -126,23 +124,22 @@ RULES = (
         "sql-mode-not-strict",
         NOTE,
         lambda facts: "sql_mode" in facts and not any(mode in facts["sql_mode"] for mode in STRICT),
-        "sql_mode is {sql_mode!r}: what is written by hand is clipped to fit a column (the allocator's own sessions "
-        "are "
-        "strict)",
+        "sql_mode is {sql_mode!r}: values written by hand are truncated to fit a column (the allocator's own sessions "
+        "are strict)",
         "SET GLOBAL sql_mode = CONCAT(@@GLOBAL.sql_mode, ',STRICT_TRANS_TABLES')",
     ),
     Rule(
         "tag-collation",
         DANGER,
         lambda facts: facts.get("collations"),
-        "tags that differ in case, accents or blanks are taken for one: {collations}",
+        "tags that differ only in case, accents or blanks share one row: {collations}",
         "{recollate}",
     ),
     Rule(
         "numbering-lost",
         OUTAGE,
         lambda facts: facts.get("unnumbered"),
-        "the column id of {unnumbered} is not AUTO_INCREMENT any more",
+        "the column id of {unnumbered} is no longer AUTO_INCREMENT",
         "ALTER TABLE {unnumbered} MODIFY id BIGINT NOT NULL AUTO_INCREMENT",
     ),
     Rule(
@@ -150,61 +147,60 @@ RULES = (
         OUTAGE,
         lambda facts: facts.get("wsrep_on") == "ON" and facts.get("wsrep_cluster_status") != "Primary",
         "this node is cut off from its cluster: wsrep_cluster_status is {wsrep_cluster_status}",
-        "mend the network; where all nodes are cut off: SET GLOBAL wsrep_provider_options = 'pc.bootstrap=YES' on "
-        "the newest",
+        "repair the network; if all nodes are cut off: SET GLOBAL wsrep_provider_options = 'pc.bootstrap=YES' on the "
+        "most advanced node",
     ),
     Rule(
         "galera-too-small",
         OUTAGE,
         lambda facts: facts.get("wsrep_on") == "ON" and int(facts.get("wsrep_cluster_size", 0)) < LEAST_NODES,
-        "the cluster has {wsrep_cluster_size} nodes: with fewer than 3 none may be lost",
+        "the cluster has {wsrep_cluster_size} nodes: with fewer than 3 it does not survive the loss of one",
         "add a node, or an arbitrator (garbd)",
     ),
     Rule(
         "galera-several-writers",
         NOTE,
         lambda facts: facts.get("wsrep_on") == "ON",
-        "this is a node of {wsrep_cluster_size} of a Galera cluster: claims of one tag on several nodes end as "
-        "deadlocks "
-        "and are run again, and concurrent REPLACE tickets may hold the cluster up",
-        "let one node write (a proxy with one writer, or the order of hosts in the URL), and tickets by the "
-        "statement count",
+        "this is one of {wsrep_cluster_size} nodes of a Galera cluster: claims of one tag on several nodes deadlock "
+        "and are retried, and concurrent REPLACE tickets may stall the cluster",
+        "write to one node only (by a proxy, or the order of hosts in the URL), and draw tickets with: "
+        "allocator shards grow --statement count",
     ),
     Rule(
         "autoinc-lock-mode",
         OUTAGE,
         lambda facts: facts.get("wsrep_on") == "ON" and str(facts.get("innodb_autoinc_lock_mode")) != "2",
-        "innodb_autoinc_lock_mode is {innodb_autoinc_lock_mode} on Galera, where tickets and nodes then end in "
-        "deadlocks",
-        "innodb_autoinc_lock_mode = 2 in the server's configuration, and a restart",
+        "innodb_autoinc_lock_mode is {innodb_autoinc_lock_mode} on Galera: tickets and nodes deadlock",
+        "set innodb_autoinc_lock_mode = 2 in the server's configuration, and restart it",
     ),
     NUMBERS_SHARDS,
     Rule(
         "role-is-superuser",
         NOTE,
         lambda facts: facts.get("superuser"),
-        "{role} may delete in every database: whoever has its password can set ids back",
-        "use a user with the rights of: allocator doctor --grants",
+        "{role} may delete in every database: anyone with its password can reset ids",
+        "use a user with the privileges listed by: allocator doctor --grants",
     ),
     Rule(
         "role-may-delete",
         NOTE,
         lambda facts: facts.get("deletable"),
-        "{role} may delete rows of {deletable}, which keep ids from being given again",
-        "use a user with the rights of: allocator doctor --grants",
+        "{role} may delete rows of {deletable}, which prevent duplicate ids",
+        "use a user with the privileges listed by: allocator doctor --grants",
     ),
     Rule(
         "role-may-make-tokens",
         DANGER,
         lambda facts: facts.get("writes_tokens"),
-        "{role} may write allocator_token: whoever takes over a service with its password makes tokens for everything",
-        "use a user with the rights of: allocator doctor --grants; run allocator tokens as the tables' owner",
+        "{role} may write allocator_token: an attacker who takes over the service can create tokens for everything",
+        "use a user with the privileges listed by: allocator doctor --grants; run allocator tokens as the tables' "
+        "owner",
     ),
     Rule(
         "connection-not-encrypted",
         NOTE,
         lambda facts: facts.get("encrypted") is False and facts.get("is_remote"),
-        "the connection to {host} is not encrypted, so that everybody on the way reads what is said",
-        "…?ssl_ca=… in the URL",
+        "the connection to {host} is not encrypted: others on the network can read it",
+        "add …?ssl_ca=… to the URL",
     ),
 )

@@ -1,4 +1,4 @@
-"""From what PostgreSQL says to findings."""
+"""Rules on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Rule
 
 LEAST_ROOM = 16
-"""Two processes of the library, of up to eight connections each: the old and the new one of a release."""
+"""Room for two processes with up to 8 connections each: the old and the new one during a release."""
 CONNECTIONS_FEW = Rule(
     "connections-few",
     OUTAGE,
     lambda facts: facts.get("room", LEAST_ROOM) < LEAST_ROOM,
-    "{room} more connections are allowed by {room_limit}, and a process takes up to 8",
-    "raise it, or put a pooler before the server",
+    "{room_limit} leaves room for {room} more connections, and a process uses up to 8",
+    "raise it, or put a connection pooler in front of the server",
 )
 NUMBERS_SHARDS = Rule(
     "role-may-number-shards",
     DANGER,
     lambda facts: facts.get("numbers_shards"),
-    "{role} may write allocator_shard: whoever has its password can let two shards give the same ids",
-    "REVOKE INSERT, UPDATE, DELETE ON allocator_shard FROM {role}; allocator db upgrade writes it",
+    "{role} may write allocator_shard: anyone with its password can make two shards issue the same ids",
+    "REVOKE INSERT, UPDATE, DELETE ON allocator_shard FROM {role}; only allocator db upgrade writes it",
 )
 LEAST_TIMEOUT_MS = 1000
 
 RELOAD = "SELECT pg_reload_conf()"
-AFTER_PROMOTION = "one that is promoted lacks the last commits, and ids skip a gap"
+AFTER_PROMOTION = "a promoted one lacks the latest commits, and tags skip ids"
 
 
 def short(value: object) -> bool:
@@ -51,23 +51,22 @@ RULES = (
         "full-page-writes-off",
         DANGER,
         lambda facts: facts.get("full_page_writes") == "off",
-        "full_page_writes is off: a page that was half written in a crash is not mended, and rows fall back or are "
-        "lost",
+        "full_page_writes is off: a page half written in a crash is not repaired, so that rows revert or are lost",
         f"ALTER SYSTEM SET full_page_writes = on; {RELOAD}",
     ),
     Rule(
         "synchronous-commit-off",
         DANGER,
         lambda facts: facts.get("synchronous_commit") == "off",
-        "synchronous_commit is off for {role} in {database}: a crash of any process of the server forgets what "
-        "operators change (a repaired tag, a token); claims, tickets, nodes and leases are written anyway",
+        "synchronous_commit is off for {role} in {database}: a server crash may lose changes by operators (a repaired "
+        "tag, a token); claims, tickets, nodes and leases are durable anyway",
         "ALTER ROLE {role} IN DATABASE {database} SET synchronous_commit = on",
     ),
     Rule(
         "synchronous-commit-local",
         NOTE,
         lambda facts: facts.get("synchronous_commit") == "local" and facts.get("synchronous_standby_names"),
-        "synchronous_commit is local for {role}, so that claims do not wait for the standbys "
+        "synchronous_commit is local for {role}: claims do not wait for the standbys "
         "{synchronous_standby_names}: " + AFTER_PROMOTION,
         "ALTER ROLE {role} IN DATABASE {database} SET synchronous_commit = on",
     ),
@@ -83,30 +82,31 @@ RULES = (
         "synchronous-standby-away",
         OUTAGE,
         standby_is_away,
-        "every commit waits for one of the standbys {synchronous_standby_names}, and none of them is connected",
+        "every commit waits for one of the standbys {synchronous_standby_names}, but none is connected",
         f"start the standby, or ALTER SYSTEM RESET synchronous_standby_names; {RELOAD}",
     ),
     Rule(
         "server-read-only",
         OUTAGE,
         lambda facts: facts.get("in_recovery") or facts.get("transaction_read_only") == "on",
-        "the server writes nothing: in_recovery is {in_recovery}, transaction_read_only is {transaction_read_only}",
-        "give the URL of the primary (…?target_session_attrs=read-write), or "
+        "the server is read-only: in_recovery is {in_recovery}, transaction_read_only is {transaction_read_only}",
+        "use the URL of the primary (…?target_session_attrs=read-write), or "
         "ALTER ROLE {role} IN DATABASE {database} SET default_transaction_read_only = off",
     ),
     Rule(
         "statement-timeout",
         OUTAGE,
         lambda facts: short(facts.get("statement_timeout")) or short(facts.get("transaction_timeout")),
-        "statement_timeout is {statement_timeout} ms for {role}: a claim that waits for a slow disk or a row is ended",
+        "statement_timeout is {statement_timeout} ms for {role}: it aborts claims that wait for a slow disk or a row "
+        "lock",
         "ALTER ROLE {role} IN DATABASE {database} SET statement_timeout = '10s'",
     ),
     Rule(
         "isolation",
         OUTAGE,
         lambda facts: facts.get("default_transaction_isolation") not in {None, "read committed"},
-        "default_transaction_isolation is {default_transaction_isolation} for {role}: claims of one tag at one moment "
-        "refuse each other, and are run again",
+        "default_transaction_isolation is {default_transaction_isolation} for {role}: concurrent claims of one tag "
+        "fail and are retried",
         "ALTER ROLE {role} IN DATABASE {database} SET default_transaction_isolation = 'read committed'",
     ),
     CONNECTIONS_FEW,
@@ -114,51 +114,50 @@ RULES = (
         "table-unlogged",
         DANGER,
         lambda facts: facts.get("unlogged"),
-        "{unlogged} is unlogged: after a crash of the server it is empty, and ids begin with 1 again",
+        "{unlogged} is unlogged: after a crash of the server it is empty, and ids start from 1 again",
         "ALTER TABLE {unlogged} SET LOGGED",
     ),
     Rule(
         "row-security",
         OUTAGE,
         lambda facts: facts.get("filtered"),
-        "row level security hides rows of {filtered} from {role}, so that tags are there and cannot be claimed",
+        "row level security hides rows of {filtered} from {role}: existing tags cannot be claimed",
         "ALTER TABLE {filtered} DISABLE ROW LEVEL SECURITY",
     ),
     Rule(
         "tables-twice",
         DANGER,
         lambda facts: facts.get("copies"),
-        "allocator_segment is in the schemas {copies}, all of them in the search_path: {copy_used} is used, and who "
-        "has "
-        "another search_path gives the same ids from another one",
-        "keep the copy with the greatest max_value for every tag, and drop the other",
+        "allocator_segment exists in the schemas {copies}, all in the search_path: this role uses {copy_used}, and a "
+        "client with another search_path would issue the same ids from another copy",
+        "keep the copy with the greatest max_value for every tag, and drop the others",
     ),
     Rule(
         "tag-collation",
         DANGER,
         lambda facts: facts.get("collations"),
-        "tags that differ may be taken for one: {collations}, which is not deterministic",
+        "different tags may share one row: {collations}, a nondeterministic collation",
         "{recollate}",
     ),
     Rule(
         "numbering-lost",
         OUTAGE,
         lambda facts: facts.get("unnumbered"),
-        "the column id of {unnumbered} does not number itself any more",
+        "the column id of {unnumbered} is no longer an identity",
         "ALTER TABLE {unnumbered} ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY, and RESTART it above every id",
     ),
     Rule(
         "numbering-cycles",
         DANGER,
         lambda facts: facts.get("cycling"),
-        "{cycling} has CYCLE: behind its end it gives the first numbers again",
+        "{cycling} has CYCLE: after its last number it issues the first ones again",
         "ALTER SEQUENCE {cycling} NO CYCLE",
     ),
     Rule(
         "numbering-cached",
         OUTAGE,
         lambda facts: facts.get("caching"),
-        "{caching}: connections give numbers out of order, which a process takes for a database that forgot some",
+        "{caching}: connections issue numbers out of order, which processes take for a database that lost some",
         "ALTER TABLE allocator_ticket ALTER COLUMN id SET CACHE 1; ALTER TABLE allocator_node ALTER COLUMN id SET "
         "CACHE 1",
     ),
@@ -166,51 +165,50 @@ RULES = (
         "numbering-behind",
         DANGER,
         lambda facts: facts.get("behind"),
-        "the counter was set back: {behind}",
+        "the counter is below a number it has issued: {behind}",
         "ALTER TABLE allocator_ticket (or allocator_node) ALTER COLUMN id RESTART WITH a number above every id in use",
     ),
     Rule(
         "right-missing",
         OUTAGE,
         lambda facts: facts.get("lacking"),
-        "{role} lacks rights that the library needs: {lacking}",
-        "{grant} -- all that are needed: allocator doctor --grants",
+        "{role} lacks privileges that the library needs: {lacking}",
+        "{grant} -- to list all: allocator doctor --grants",
     ),
     NUMBERS_SHARDS,
     Rule(
         "role-is-superuser",
         NOTE,
         lambda facts: facts.get("superuser"),
-        "{role} is a superuser: whoever has its password can set ids back",
-        "use a role with the rights of: allocator doctor --grants",
+        "{role} is a superuser: anyone with its password can reset ids",
+        "use a role with the privileges listed by: allocator doctor --grants",
     ),
     Rule(
         "role-may-delete",
         NOTE,
         lambda facts: facts.get("deletable") and not facts.get("superuser"),
-        "{role} may delete rows of {deletable}, which keep ids from being given again",
-        "use a role with the rights of: allocator doctor --grants",
+        "{role} may delete rows of {deletable}, which prevent duplicate ids",
+        "use a role with the privileges listed by: allocator doctor --grants",
     ),
     Rule(
         "role-may-make-tokens",
         DANGER,
         lambda facts: facts.get("writes_tokens"),
-        "{role} may write allocator_token: whoever takes over a service with its password makes tokens for everything",
+        "{role} may write allocator_token: an attacker who takes over the service can create tokens for everything",
         "REVOKE INSERT, UPDATE ON allocator_token FROM {role}; run allocator tokens as the tables' owner",
     ),
     Rule(
         "connection-not-encrypted",
         NOTE,
         lambda facts: facts.get("encrypted") is False and facts.get("is_remote"),
-        "the connection to {host} is not encrypted, and the password of {role} went over it",
-        "…?sslmode=verify-full&sslrootcert=… in the URL",
+        "the connection to {host} is not encrypted: others on the network can read it",
+        "add …?sslmode=verify-full&sslrootcert=… to the URL",
     ),
     Rule(
         "pooler",
         NOTE,
         lambda facts: facts.get("pooler"),
-        "a pooler like PgBouncer stands before the server: which settings and which server a claim meets is its "
-        "decision",
-        "let it follow a failover at once (PAUSE, RECONNECT), and look at the server itself too",
+        "a pooler such as PgBouncer is in front of the server: it decides on the server and the settings of a claim",
+        "make it follow a failover at once (PAUSE, RECONNECT), and run the doctor on the server directly too",
     ),
 )

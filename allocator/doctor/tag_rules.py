@@ -1,10 +1,10 @@
-"""What the rows say of what is to come: from tags, nodes, workers, clocks and formats to findings."""
+"""Rules on tags, nodes, workers, clocks and formats."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from allocator.rules.failover import has_room, reach_of
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
@@ -17,22 +17,22 @@ from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings
 from allocator.schemes.tag import REFUSE, Tag
 
 SOON = timedelta(days=730)
-"""A format is changed in a year, if it is noticed two years before its end."""
+"""Warn two years before the end of a format: changing one takes a year."""
 
 CLOCK_SECONDS = 5.0
 """Clock skew that is ignored: NTP jitter plus the round trip."""
 
 
 def of_tags(tags: Sequence[Tag], lane: Lane) -> list[Finding]:
-    """Of the rows of one database whose own row of a shard says `lane`."""
+    """Check the tags of one database, which should all have `lane`."""
     broken = [tag for tag in tags if is_broken(tag)]
     sound = [tag for tag in tags if tag not in broken]
     found = [
         Finding(
             "tag-changed-by-hand",
             DANGER if any(type(tag.max_value) is not int or tag.limit > MAX_ID for tag in broken) else OUTAGE,
-            f"rows of allocator_segment contradict themselves: {few(map(contradiction, broken))}",
-            "set them right with: allocator tags set TAG --start-after N --limit N --step N --max-step N",
+            f"rows of allocator_segment are inconsistent: {few(map(contradiction, broken))}",
+            "correct them with: allocator tags set TAG --start-after N --limit N --step N --max-step N",
         )
     ] * bool(broken)
     return [*found, *of_lanes(sound, lane), *of_limits(sound)]
@@ -53,19 +53,20 @@ def contradiction(tag: Tag) -> str:
 
 
 def of_lanes(tags: Iterable[Tag], lane: Lane) -> list[Finding]:
-    """Ids of another remainder are another shard's, or will be."""
+    """Find tags with the residues of another shard, which issue its ids too."""
     astray = [tag for tag in tags if tag.lane != lane]
     if not astray:
         return []
     shown = few(f"{tag.name!r} has offset {tag.lane.offset} and step {tag.lane.step}" for tag in astray)
-    ours = "this database is alone" if lane == ALL else f"this shard has offset {lane.offset} and step {lane.step}"
+    ours = "this database is no shard" if lane == ALL else f"this shard has offset {lane.offset} and step {lane.step}"
     return [
         Finding(
             "tag-of-another-lane",
             DANGER,
-            f"{shown}, and {ours}",
-            f"stop what draws these tags, write shard_offset {lane.offset} and shard_step {lane.step} into their rows "
-            "of allocator_segment, and raise them above every id in use with: allocator tags set TAG --start-after N",
+            f"{shown}, but {ours}",
+            f"stop all processes that use these tags, set shard_offset {lane.offset} and shard_step {lane.step} in "
+            "their rows of allocator_segment, and raise them above every id in use with: allocator tags set TAG "
+            "--start-after N",
         )
     ]
 
@@ -79,17 +80,17 @@ def of_limits(tags: Iterable[Tag]) -> list[Finding]:
         Finding(
             "tag-near-limit",
             OUTAGE,
-            f"tags are used up to {100 * WARN_FROM:.0f} % and more: {shown}",
-            f"raise the limit if the column that takes the ids is wide enough, to at most {MAX_ID}: "
+            f"tags have used {100 * WARN_FROM:.0f} % or more of their limit: {shown}",
+            f"if the column of the ids is wide enough, raise the limit, to at most {MAX_ID}: "
             f"allocator tags set {ending[0].name} --limit N",
         )
     ]
 
 
 def of_gaps(tags: Iterable[Tag], elsewhere: Container[str], has_standby: bool) -> list[Finding]:
-    """What a failover would do, or did: `elsewhere` are the server runs that are not this one.
+    """Check the failover gaps. `elsewhere` are the runs of other servers.
 
-    has_standby: there is a server that may be promoted without the last commits.
+    has_standby: whether a standby follows asynchronously, and would lack the latest commits if promoted.
     """
     tags = list(tags)
     waiting = [tag.name for tag in tags if tag.failover_gap == REFUSE and tag.server_run in elsewhere]
@@ -99,20 +100,20 @@ def of_gaps(tags: Iterable[Tag], elsewhere: Container[str], has_standby: bool) -
         Finding(
             "server-replaced",
             OUTAGE,
-            f"{few(waiting)} wait for an operator since the database moved to another server",
+            f"{few(waiting)} issue no ids: the database server changed, and their failover_gap is 'refuse'",
             "when nothing uses the old server any more: allocator tags repair TAG",
         ),
         Finding(
             "failover-gap-zero",
             DANGER if has_standby else NOTE,
-            f"{few(bare)} skip nothing after a failover or a restore: ids that the new server forgot are given again"
+            f"{few(bare)} skip no ids after a failover or a restore: ids that the new server lacks are issued again"
             + (", and a replica follows asynchronously" if has_standby else ""),
             "allocator tags set TAG --failover-gap auto",
         ),
         Finding(
             "failover-gap-near-limit",
             OUTAGE,
-            f"after a failover tags may have no id left: {few(narrow)}",
+            f"after a failover, tags would stop, with too few ids left to skip: {few(narrow)}",
             "raise the limit (allocator tags set TAG --limit N), or lower --max-step or a fixed --failover-gap",
         ),
     ]
@@ -132,8 +133,8 @@ def of_nodes(greatest: int, layout: Layout = METEOR) -> list[Finding]:
         Finding(
             "nodes-run-out",
             OUTAGE,
-            f"{greatest} of {limit} node numbers of the layout {layout} are used, one for each start",
-            "choose a layout with more bits for the node and an epoch later than every id in use: "
+            f"{greatest} of {limit} node numbers of the layout {layout} are used; each process start uses one",
+            "choose a layout with more bits for the node, and an epoch later than every id in use: "
             "MeteorSettings(layout=…, epoch=…)",
         )
     ]
@@ -148,16 +149,16 @@ def of_workers(workers: Sequence[Worker], now: float) -> list[Finding]:
             Finding(
                 "worker-formats-differ",
                 OUTAGE,
-                f"workers were leased for several formats: {shown}",
-                "let all processes use one SnowflakeSettings; if no id of the other form is in use, stop them all and "
-                "empty allocator_worker",
+                f"workers are leased for different formats: {shown}",
+                "use the same SnowflakeSettings in all processes; if no id of the other format is in use, stop them "
+                "all and empty allocator_worker",
             )
         ]
     return [finding for name, epoch in formats for finding in of_leases(workers, layout_of(name), epoch, now)]
 
 
 def layout_of(name: str) -> Layout:
-    """The layout of a snowflake that was written down as its widths."""
+    """Parse the stored widths of a snowflake layout."""
     widths = re.findall(r"\d+", name)
     return Layout(**dict(zip(SNOWFLAKE.widths, map(int, widths), strict=True)))
 
@@ -171,17 +172,16 @@ def of_leases(workers: Sequence[Worker], layout: Layout, epoch: int, now: float)
             Finding(
                 "workers-run-out",
                 OUTAGE,
-                f"{leased} of {size} workers of the layout {layout} are leased at the moment",
-                "run fewer processes that draw snowflakes, or shorten SnowflakeSettings(lease=…), which is for how "
-                "long "
-                "a process that ended keeps its worker",
+                f"{leased} of {size} workers of the layout {layout} are leased now",
+                "run fewer processes that draw snowflakes, or shorten SnowflakeSettings(lease=…): an ended process "
+                "keeps its worker until its lease ends",
             )
         )
     return found
 
 
 def of_end(name: str, field: str, layout: Layout, epoch: float, per_second: int, now: float) -> list[Finding]:
-    """Of a field of time that counts from `epoch`, in seconds since 1970 as `now`."""
+    """Warn of the end of a time field; `epoch` and `now` are in seconds since 1970."""
     end = layout.runs_out(field, epoch, per_second)
     if end - moment(now) > SOON:
         return []
@@ -189,19 +189,16 @@ def of_end(name: str, field: str, layout: Layout, epoch: float, per_second: int,
         Finding(
             name,
             OUTAGE,
-            f"the field {field!r} of the layout {layout} with the epoch {moment(epoch):%Y-%m-%d} ends {day(end)}",
-            "plan a layout with more bits for it or a later epoch; ids of the new form must not meet those of the "
-            "old one",
+            f"the field {field!r} of the layout {layout} with the epoch {moment(epoch):%Y-%m-%d} ends on "
+            f"{end:%Y-%m-%d}",
+            "plan a layout with more bits for it, or a later epoch; new ids must not collide with those of the old "
+            "format",
         )
     ]
 
 
-def day(at: datetime) -> str:
-    return f"on {at:%Y-%m-%d}"
-
-
 def of_formats(meteor: MeteorSettings, snowflake: SnowflakeSettings, now: float) -> list[Finding]:
-    """Of the formats that a process asks for."""
+    """Check the formats of an allocator."""
     return [
         *of_end("meteor-runs-out", "second", meteor.layout, meteor.epoch, 1, now),
         *of_end("snowflake-runs-out", "timestamp", snowflake.layout, snowflake.epoch / 1000, 1000, now),
@@ -209,17 +206,17 @@ def of_formats(meteor: MeteorSettings, snowflake: SnowflakeSettings, now: float)
 
 
 def of_clocks(ahead: float, lease: float) -> list[Finding]:
-    """By how many seconds this machine's clock is ahead of the database's; `lease` is that of a snowflake worker."""
+    """Check the clock skew. `ahead` is this clock minus the database's, `lease` that of snowflakes, in seconds."""
     apart = abs(ahead)
     if apart <= CLOCK_SECONDS:
         return []
-    which = "ahead of" if ahead > 0 else "behind"
+    direction = "ahead of" if ahead > 0 else "behind"
     return [
         Finding(
             "clocks-differ",
             OUTAGE if apart > lease else NOTE,
-            f"this machine's clock is {apart:.0f} s {which} the database's: snowflakes and meteors tell a wrong time, "
-            "and workers look leased that are free",
-            "let both follow the same NTP servers (chronyc tracking, timedatectl)",
+            f"this machine's clock is {apart:.0f} s {direction} the database's: snowflakes and meteors contain a wrong "
+            "time, and free workers may look leased",
+            "synchronize both with the same NTP servers (check with chronyc tracking, timedatectl)",
         )
     ]

@@ -1,4 +1,4 @@
-"""Which process got an id, and when: out of a log of claims, and for meteors out of the registered nodes."""
+"""Trace an id to its process: by a log of claims, and for meteors by the registered nodes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from allocator.schemes.leases import Node
 from allocator.schemes.meteor import RANDOMS, MeteorSettings
 
 APART = timedelta(minutes=1)
-"""By how much the clocks of a process and of its database may differ."""
+"""Tolerated difference between the clocks of a process and of its database."""
 
 
 class Traced(NamedTuple):
-    """`node`: who drew the id, if it is a meteor of the format `meteor`.
+    """The trace of an id that may be a meteor.
 
-    `at`: the time in it then, which goes up with the ids drawn and may be ahead of the clock.
-    `silent`: why shards that did not answer said nothing; another one may know more.
+    node: the node that drew it, if it is a meteor of the format `meteor`.
+    silent: the errors of shards that did not answer; they may know the node.
+    at: the time in the meteor, which may be ahead of the clock.
     """
 
     node: Node | None
@@ -32,7 +33,7 @@ class Traced(NamedTuple):
 
 
 def claims_of(value: object, log: Iterable[str], tag: str | None = None) -> list[Claimed]:
-    """The claims in the lines of a log that hold an id, of one tag or of all. Raises `InvalidId` and `InvalidTag`."""
+    """Find the claims in a log that contain an id, of one tag or of all. Raises `InvalidId` and `InvalidTag`."""
     number = number_of(value)
     if tag is not None:
         check_tag(tag)
@@ -41,9 +42,9 @@ def claims_of(value: object, log: Iterable[str], tag: str | None = None) -> list
 
 
 def trace(databases: Fleet, value: object, meteor: MeteorSettings | None = None) -> Traced:
-    """Ask which node drew an id, if it is a meteor. Raises `DatabaseUnavailable` where no shard answers.
+    """Find the node that drew an id, if it is a meteor. Raises `DatabaseUnavailable` if no shard answers.
 
-    meteor: the format of the meteors, where it is not the usual one; a number does not say of which it is.
+    meteor: the format of the meteors, if not the default; it cannot be seen from an id.
     """
     number = number_of(value)
     form = (meteor or MeteorSettings()).checked()
@@ -55,7 +56,7 @@ def trace(databases: Fleet, value: object, meteor: MeteorSettings | None = None)
     for database in shards:
         try:
             database.check_sound()
-            # Nodes are registered by the first of a fleet alone; of the others, none is found.
+            # Only the first shard of a fleet registers nodes.
             node = node or (registered(database, fields["node"], at) if fields["random"] < RANDOMS else None)
         except DatabaseUnavailable as error:
             silent.append(error)
@@ -75,12 +76,12 @@ def number_of(value: object) -> int:
     text = str(value).strip()
     digits = text.lstrip("0")
     if not digits.isascii() or not digits.isdecimal() or len(digits) > len(str(MAX_ID)) or int(digits) > MAX_ID:
-        raise InvalidId(f"a claimed id is a whole number from 1 to {MAX_ID}, got {ascii(text)[:60]}")
+        raise InvalidId(f"the id must be a whole number from 1 to {MAX_ID}, got {ascii(text)[:60]}")
     return int(digits)
 
 
 def registered(database: Any, number: int, at: datetime) -> Node | None:
-    """The node of this number, if it was registered by then."""
+    """The node of this number, if it was registered before `at`."""
     from allocator.database.verbs import nodes  # imports SQLAlchemy
 
     node: Node | None = database.run(nodes.fetch, number)

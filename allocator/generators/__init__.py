@@ -1,1 +1,1 @@
-"""Ids in this process: segments in memory, batches of claims, meteors, snowflakes, ObjectIds."""
+"""The generators of ids in this process, with the I/O that the pure schemes need."""

@@ -1,4 +1,4 @@
-"""Where ids come from: each verb that a database, a fleet, a service or a test in memory must have, stated once."""
+"""The protocol of a backend: a fleet of databases, a service, or memory in a test."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from allocator.schemes.tag import Tag
 
 @runtime_checkable
 class Backend(Protocol):
-    """Blocking, and safe to use from several threads. Nothing is opened before the first call.
+    """The source of ids. Blocking, safe to use from several threads, and opens nothing before the first call.
 
-    Each call may be repeated at any time: what the first one claimed is a gap then.
+    Every call may be repeated; the ids that the first one claimed become a gap.
     """
 
     @property
@@ -25,39 +25,39 @@ class Backend(Protocol):
         """The URL or URLs without passwords."""
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
-        """The settings of a tag. A missing tag is made like `template` where `create` allows it."""
+        """Fetch a tag; if it is missing and `create`, create it from `template`. Raises `UnknownTag`."""
 
     def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
-        """The same for several tags, of as many as are there."""
+        """Fetch or create several tags; may return fewer."""
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
-        """`size` ids above those `seen`; fewer, if no more remain and they need not be `exact`."""
+        """Claim `size` ids above those in `seen`; fewer if fewer are left, unless `exact`."""
 
     def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
-        """Segments of as many of these tags as can be claimed at once; never the error of one tag alone."""
+        """Claim segments of several tags together; may return fewer. Never raises for a single tag."""
 
     def ticket(self, kind: str, end: float) -> int:
-        """The next ticket of a type, before `end` on the monotonic clock."""
+        """Draw a ticket of a type, before `end` on the monotonic clock."""
 
     def register_node(self) -> int:
-        """A new node number."""
+        """Register a new node number."""
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         """Lease a worker, or renew `claim.lease`."""
 
     def tags(self, template: Tag) -> Any:
-        """The `Tags` of `allocator.fleet.tags`: their administration."""
+        """The `Tags` of `allocator.fleet.tags`, for administration."""
 
     def ping(self) -> None:
-        """Raise what a claim would raise now, as far as one round trip tells."""
+        """Raise the error that a claim would raise now, as far as one round trip shows."""
 
     def create_tables(self) -> None:
         """Bring the schema up to date."""
 
     def troubles(self) -> Sequence[AllocatorError | None]:
-        """Of each shard, why it is left alone, if it is; nothing where there are none."""
+        """The error of each shard that is skipped, None for the others; empty without shards."""
 
     def close(self) -> None: ...
 
     def abandon(self) -> None:
-        """After a fork, in the child."""
+        """Forget the parent's connections in a forked child, without closing them."""

@@ -1,9 +1,8 @@
-"""Refills of several tags of one process that come at one moment are claimed together.
+"""Claim the segments of several tags in one batch, when their claims arrive together.
 
-Whoever is free takes all that wait. So one refill alone goes at once, and when the threads are busy, or many tags reach
-low water together, what has gathered meanwhile becomes one claim. What that does not bring, as when its row is locked,
-is gathered again, and claimed alone in the end: many processes that start at one moment would otherwise wait for each
-other's rows one by one.
+A free thread takes all waiting claims. So a single claim starts at once, and claims that gather while the threads are
+busy become one batch. A tag that the batch did not get, as when its row is locked, joins another batch, and is claimed
+alone in the end. Otherwise many processes that start together would wait for each other's rows one by one.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ from allocator.generators.supply import Request
 from allocator.runtime.worker_pool import Background
 
 MAX_BATCH = 200
-"""Tags that are claimed together at most: while that takes place, nobody else can claim of them."""
+"""The most tags in a batch: its transaction locks all their rows."""
 
 TRIES = 2
-"""How often a tag that was left out is gathered again."""
+"""How many more batches a skipped tag joins before it is claimed alone."""
 
 STRIKES = 3
-"""After so many claims in a row that failed only because they were of several tags, each is claimed alone: an older
-server, or one that is merely like it, does not know the words."""
+"""After 3 batches in a row that failed although single claims work, stop batching: an old or merely compatible server
+may not support the statement."""
 
 
 Waiting = tuple[Sequence, Request]
 
 
 class Batching:
-    """Gathers the claims of all tags of an allocator."""
+    """The batches of an allocator: collects the claims of all its tags."""
 
     def __init__(self, backend: Backend, background: Background) -> None:
         self._background = background
@@ -42,7 +41,7 @@ class Batching:
         self.renew()
 
     def renew(self) -> None:
-        """In a forked child: what waits is the parent's."""
+        """Drop the waiting claims in a forked child: they belong to the parent."""
         self._waiting: deque[Waiting] = deque()
         self._strikes = 0
 
@@ -87,8 +86,8 @@ class Batching:
         for sequence, request in batch:
             if sequence.tag in segments and by_tag[sequence.tag][1] is request:
                 continue
-            if segments and request.left_out < TRIES:
-                request.left_out += 1
+            if segments and request.skipped < TRIES:
+                request.skipped += 1
                 self.add(sequence, request)
             else:
                 self._background.submit(sequence._run, request)
@@ -105,7 +104,7 @@ class Batching:
         return self._backend.claim_segments(claims) if len(claims) > 1 else {}
 
     def _claim_one_first(self, first: Waiting, *rest: Waiting) -> None:
-        """They could not be claimed together: one that is claimed alone shows whether the database is at fault."""
+        """After a failed batch, claim one tag alone, to tell whether the database is at fault or the batch."""
         sequence, request = first
         sequence._run(request)
         error = request.ended.result(0) if request.ended.done() else None

@@ -1,4 +1,4 @@
-"""`inspect_id`: the clock for `schemes.readings`."""
+"""`inspect_id`: `schemes.readings` with the clock."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from allocator.schemes.readings import Inspection, inspect
 def inspect_id(
     value: object, *, scheme: str | None = None, epoch: int | None = None, layout: str | Layout | None = None
 ) -> Inspection:
-    """Take an id of any scheme apart: a number, 24 hex digits, a UUID, a TSID, a ULID, or an object of these.
+    """Inspect an id of any scheme: a number, 24 hex digits, a UUID, a TSID, a ULID, or a UUID or ObjectId object.
 
-    scheme: only this reading; one of segment, meteor, snowflake, objectid, objectid-machine, uuid, tsid, ulid.
-    epoch: where it is not the default one: in seconds for ids that count seconds, in milliseconds for others.
-    layout: only the reading of a number by this layout: meteor, snowflake, twitter, discord, instagram, tsid, baidu,
-        sonyflake, sonyflake-v2, cosid, cosid-second; such a name and widths, as in "baidu:1/29/21/13"; or a `Layout`
-        with the fields of one of these.
+    scheme: return only this reading: segment, meteor, snowflake, objectid, objectid-machine, uuid, tsid, ulid.
+    epoch: a non-default epoch: in seconds for ids that count seconds, in milliseconds for others.
+    layout: return only the reading of a number by this layout: meteor, snowflake, twitter, discord, instagram, tsid,
+        baidu, sonyflake, sonyflake-v2, cosid, cosid-second; such a name with widths, as in "baidu:1/29/21/13"; or a
+        `Layout` with the fields of one of these.
 
-    Raises `InvalidId` for what is no id, or not of that scheme.
+    Raises `InvalidId` if the value is no id, or not of that scheme.
     """
     return inspect(value, time(), scheme, epoch, layout)

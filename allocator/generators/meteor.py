@@ -1,4 +1,4 @@
-"""Meteor, driven: alone with a node number that the caller brings, or under nodes that the database registers."""
+"""Meteor generators: with a node number from the caller, or under nodes registered in the database."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def fresh_seed() -> int:
 
 
 class Meteor(Uncopyable):
-    """Ids of one node. The node number must be new for every start, and never used again: see `Allocator.meteor`.
+    """Meteor ids of one node. Each start needs a node number that was never used; `Allocator.meteor` registers one.
 
     node: 0 to 1048575 in the default layout.
-    second: seconds since the epoch to begin with; by default those that have passed.
-    seed: of the random fields, 1 to 65535; by default a random one.
+    second: the second field to start with, in seconds since the epoch; by default now.
+    seed: seed of the random fields, 1 to 65535; by default random.
     epoch: seconds since 1970, by default 2020-12-10T00:00:00Z.
 
-    Safe to use from several threads. Raises `InvalidSetting` for a value out of its field.
+    Safe to use from several threads. Raises `InvalidSetting` for a value that does not fit its field.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Meteor(Uncopyable):
         forks.register(self)
 
     def next_id(self) -> int:
-        """The next id, greater than the one before. Raises `Exhausted` after the field's last second."""
+        """The next id, greater than the last. Raises `Exhausted` when the second field has reached its end."""
         try:
             return next(self._values)
         except StopIteration:
@@ -79,11 +79,13 @@ class Meteor(Uncopyable):
         check_entry(self._lock, "this meteor")
         with self._lock:
             try:
-                return next(self._values)  # another thread was here first
+                return next(self._values)  # another thread refilled first
             except StopIteration:
                 pass
             if self._forked:
-                raise NotCopyable("this generator was made before a fork, and its node is the parent's: make a new one")
+                raise NotCopyable(
+                    "a Meteor cannot be used after a fork, since the parent uses its node; create one with a new node"
+                )
             served = iterator(self._blocks.take())
             first = next(served)
             self._values = served
@@ -96,7 +98,7 @@ class Meteor(Uncopyable):
 
 
 class MeteorSupply(Supply):
-    """Registers a node when the first id is asked for, and when one has come to its end."""
+    """The meteors of an allocator. Registers a node for the first id, and when a node has used its last second."""
 
     __slots__ = ("_settings",)
 
@@ -123,7 +125,7 @@ class MeteorSupply(Supply):
 
     def _work(self, claim: NodeClaim) -> MeteorBlocks:
         settings = self._settings
-        second = begin(time(), settings.epoch, settings.layout)  # before a number is used up for nothing
+        second = begin(time(), settings.epoch, settings.layout)  # first: an error here must not waste a node number
         node = self._backend.register_node()
         if warning := check_node(node, settings.layout):
             log.warning("meteor: %s", warning)

@@ -1,4 +1,4 @@
-"""ObjectId as a value, and made from nothing."""
+"""The value type `ObjectId`, and the generator of new ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of,
 
 
 class Generator:
-    """The ObjectIds of this process. `values` may be used until `end`, in seconds since 1970."""
+    """The generator of this process. `values` may be used until `end`, in seconds since 1970."""
 
     __slots__ = ("_blocks", "_clock", "_lock", "end", "values")
 
@@ -35,19 +35,19 @@ class Generator:
         if catch_up():
             return generator.refill()
         if is_held_here(self._lock):
-            return new_generator().refill()  # in a signal handler or destructor that interrupted this very place
+            return new_generator().refill()  # a signal handler or destructor interrupted this method
         while True:
             with self._lock:
                 now = self._clock()
-                found = self._decide(now)
-            if found is not None:
-                return found
-            sleep(max(0.001, int(now) + 1 - now))  # 2**24 ids in this second
+                raw = self._decide(now)
+            if raw is not None:
+                return raw
+            sleep(max(0.001, int(now) + 1 - now))  # all 2**24 ids of this second are used
 
     def _decide(self, now: float) -> bytes | None:
         if now < self.end:
             try:
-                return next(self.values)  # another thread was here first
+                return next(self.values)  # another thread refilled first
             except StopIteration:
                 pass
         values: Iterator[bytes] | None = self._blocks.take(int(now))
@@ -67,7 +67,7 @@ generator = new_generator()
 
 
 def renew() -> None:
-    """A forked child is another process: other random bytes, another counter."""
+    """Give a forked child its own random bytes and counter."""
     global generator
     generator = new_generator()
 
@@ -82,19 +82,19 @@ class ObjectId:
         ObjectId()                                new
         ObjectId("4df2dcec2cdcd20936a8b817")      from 24 hex digits, 12 bytes, or another library's ObjectId
 
-    `str()` gives the hex digits and `bytes()` the bytes, as bson's does. Raises `InvalidId` for anything else.
-    PyMongo takes it as one of its own: in documents and queries, in `bson.ObjectId(...)`, and in comparisons.
-    Unlike the other schemes this one needs no database, and promises no more than 40 random bits do.
+    `str()` returns the hex digits and `bytes()` the bytes, as with bson. Raises `InvalidId` for anything else.
+    PyMongo accepts it in place of its own: in documents and queries, in `bson.ObjectId(...)`, and in comparisons.
+    Unlike the other schemes it needs no database, and only 40 random bits keep processes apart.
     """
 
     __slots__ = ("_binary",)
 
     _type_marker = 7
-    """By this number bson writes a value as an ObjectId."""
+    """bson encodes values with this marker as ObjectIds."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """bson's own class once bson is imported: its constructor and its comparisons ask `isinstance`."""
+        """bson's ObjectId class once bson is imported: its constructor and its comparisons check `isinstance`."""
         return getattr(sys.modules.get("bson.objectid"), "ObjectId", type(self))
 
     def __init__(self, value: object = None) -> None:
@@ -109,17 +109,17 @@ class ObjectId:
 
     @classmethod
     def from_parts(cls, seconds: int, process: bytes, counter: int) -> ObjectId:
-        """From seconds since 1970, five bytes, and a counter up to 0xFFFFFF."""
+        """Build one from seconds since 1970, five bytes, and a counter up to 0xFFFFFF."""
         return cls(build(seconds, process, counter))
 
     @classmethod
     def from_datetime(cls, at: datetime) -> ObjectId:
-        """The least ObjectId of a second, for range queries; a time without a zone is UTC. Not unique."""
+        """The smallest ObjectId of a second, for range queries; a time without a zone is UTC. Not unique."""
         return cls(build(timestamp(at), bytes(5), 0))
 
     @classmethod
     def is_valid(cls, value: object) -> bool:
-        """Whether an ObjectId can be made from this value."""
+        """Whether `ObjectId(value)` would succeed."""
         try:
             parse(value)
         except InvalidId:
@@ -133,7 +133,7 @@ class ObjectId:
 
     @property
     def generation_time(self) -> datetime:
-        """When it was made, in UTC, to the second."""
+        """The time of its creation, in UTC, to the second."""
         return time_of(self._binary)
 
     @property

@@ -1,4 +1,4 @@
-"""The ids of one tag, and which tags of an allocator stay in memory."""
+"""The ids of one tag, and the tags that an allocator keeps in memory."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class Sequence(Supply):
-    """The ids of one tag, for a caller that uses it often. Made by `Allocator.sequence`.
+    """The handle of one tag, from `Allocator.sequence`.
 
-    Safe to use from several threads; each thread sees increasing ids.
+    Safe to use from several threads; the ids that one thread draws increase.
     """
 
     __slots__ = ("__weakref__", "_batching", "_column", "_opened", "_sequences", "_template", "tag")
@@ -62,17 +62,17 @@ class Sequence(Supply):
         super().__init__(backend, background, terms, owner)
 
     def next_id(self) -> int:
-        """The next id. Errors as of `Allocator.next_id`."""
+        """The next id. Raises what `Allocator.next_id` raises."""
         try:
             return next(self._values)
         except StopIteration:
             return self._next()
 
     def __call__(self, context: Any = None, /) -> int:
-        """The next id, so that a sequence can be the default of a column: `Column(default=ids.sequence("order"))`.
+        """The next id, so that a sequence can be a column default: `Column(default=ids.sequence("order"))`.
 
-        SQLAlchemy calls it with the context of the statement, once for each row. Errors as of `next_id`, and
-        `InvalidSetting` for an UPDATE and an INSERT from a SELECT; under an `AsyncSession` what would block is awaited.
+        SQLAlchemy calls it with the context of the statement, once for each row; under an `AsyncSession` it awaits
+        instead of blocking. Raises what `next_id` raises, and `InvalidSetting` for UPDATE and INSERT from SELECT.
         """
         if context is None:
             return self.next_id()
@@ -80,18 +80,18 @@ class Sequence(Supply):
             compiled = context.compiled
             if compiled.statement.select is None and not compiled.update_prefetch and not compiled.ctes:
                 return next(self._values)
-        except (AttributeError, StopIteration):  # or a context of another kind
+        except (AttributeError, StopIteration):  # or an unknown kind of context
             pass
         check_each_row(context, self._name())
         return self._next_in(context.root_connection, context.current_column)
 
     @property
     def __func__(self) -> Callable[[object], int]:
-        """Where SQLAlchemy looks for how many arguments a default takes: it would not pass its context otherwise."""
+        """SQLAlchemy counts the arguments of this function to decide whether to pass the context."""
         return default_signature()
 
     def _next_in(self, connection: Any, column: Any) -> int:
-        """The next id, for a row that is written to a column by this connection, both of SQLAlchemy's."""
+        """The next id for a column, in a statement of a SQLAlchemy connection."""
         try:
             return next(self._values)
         except StopIteration:
@@ -100,28 +100,28 @@ class Sequence(Supply):
             return self._next()
 
     def next_ids(self, count: int) -> list[int]:
-        """The next 1 to 10000 ids, increasing. Errors as of `Allocator.next_id`, and `InvalidCount`.
+        """The next 1 to 10000 ids, increasing. Raises what `Allocator.next_id` raises, and `InvalidCount`.
 
-        When an error comes in the middle, the ids drawn before it are burnt.
+        If an error occurs midway, the ids drawn before it are burnt.
         """
         check_count(count)
         core = self._core
         ids = list(islice(self._values, count))
         while len(ids) < count:
             ids.append(self._next())
-            if core is not self._core:  # forked while it waited, as in a signal handler: the ids are the parent's too
+            if core is not self._core:  # forked in a signal handler while it waited: the parent has these ids too
                 return self.next_ids(count)
             ids += islice(self._values, count - len(ids))
         return ids
 
     def reserve(self, count: int) -> range:
-        """One block of 1 to 10 million ids, claimed by this call: contiguous, or with shards of their step."""
+        """One block of 1 to 10 million ids, claimed by this call. With shards, its step is their number."""
         return wait_for(lambda: self._start_reserve(count), self._background, self._terms.timeout, self._overdue)
 
     def __iter__(self) -> Iterator[int]:
-        """Ids without end: `for id in sequence`.
+        """Endless ids: `for id in sequence`.
 
-        Several loops may run at once; one iterator is for one thread, and as of any generator an error is its end.
+        Several loops may run at once, each with an iterator of its own thread. An error ends the iterator.
         """
         while True:
             for value in self._values:  # noqa: UP028 - a tenth faster than `yield from`
@@ -146,7 +146,7 @@ class Sequence(Supply):
 
     def _more(self, now: float) -> int | None:
         try:
-            return next(self._values)  # another thread may have brought a piece meanwhile
+            return next(self._values)  # another thread may have refilled meanwhile
         except StopIteration:
             piece = self._core.take()
             return self._publish(piece) if piece else None
@@ -165,13 +165,13 @@ class Sequence(Supply):
         return self._backend.claim_segment(self.tag, self._resized(claim).size, claim.seen)
 
     def _resized(self, claim: Claim) -> Claim:
-        """The claim with the size that the tag's settings want."""
+        """The claim, with the size corrected by the tag's settings."""
         with self._lock:
             self._core.resize(claim)
         return claim
 
     def _open(self) -> None:
-        """Once: read the tag's settings, and make its row if that may be."""
+        """Fetch the tag's settings once; create its row if the allocator may."""
         if not self._opened:
             self._configure(self._backend.open_segment(self._template, self._terms.create_missing))
 
@@ -182,15 +182,15 @@ class Sequence(Supply):
         if tag.limit > self._column.limit:
             limit, name = self._column.limit, self._column.name
             log.warning(
-                "tag %r gives ids up to %d, but %s holds none above %d: INSERT will fail there; lower the limit: "
-                "allocator tags set %s --limit %d",
+                "tag %r has the limit %d, but %s holds ids only up to %d: INSERT will fail above; lower the "
+                "limit: allocator tags set %s --limit %d",
                 *(self.tag, tag.limit, name, limit, self.tag, limit),
             )
 
     def _fit(self, column: Column) -> None:
-        """The ids go into this column: a tag that is made from now on ends where the column does.
+        """Limit the tag to this column: if it is created from now on, its limit is the column's.
 
-        The row of a tag that exists is read again, so that `_configure` sees whether its limit fits.
+        The row of an existing tag is read again, so that `_configure` can compare its limit.
         """
         if column.limit < self._column.limit:
             with self._lock:
@@ -201,16 +201,16 @@ class Sequence(Supply):
     def _granted(self, claim: Claim, result: range, now: float) -> None:
         self._sequences.keep(self)
         self._core.committed(claim, result, now)
-        self._stop_serving_what_went_back()
+        self._clear_if_stopped()
 
     def _refused(self, claim: Claim, error: AllocatorError, now: float) -> None:
         super()._refused(claim, error, now)
         if isinstance(error, UnknownTag):
             self._opened = False
         self._sequences.keep_until_retry(self, now)
-        self._stop_serving_what_went_back()
+        self._clear_if_stopped()
 
-    def _stop_serving_what_went_back(self) -> None:
+    def _clear_if_stopped(self) -> None:
         if self._core.stopped:
             self._sequences.keep(self)
             self._publish(())
@@ -223,7 +223,7 @@ class Sequence(Supply):
         return self._background.submit(self._claim_beside, count, {}, True)
 
     def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Future[range]:
-        """For another process, which has `seen` ids too: a segment of its size, within the bounds of the tag."""
+        """Start a claim for a client process that has seen the ids `seen`; see `Host.claim`."""
         if exact:
             check_reserve(size)
         return self._background.submit(self._claim_beside, size, seen, exact)
@@ -246,12 +246,12 @@ class Sequence(Supply):
             block = self._backend.claim_segment(self.tag, size, seen, exact=exact)
         except AllocatorError as error:
             if isinstance(error, MaxValueWentBack) and others:
-                raise  # as another process has it; whether it went back for us too shows at our next claim
+                raise  # of the client's ids; our next claim shows whether it concerns ours
             with self._lock:
                 now = monotonic()
                 self._core.refused(error, now)
                 self._sequences.keep_until_retry(self, now)
-                self._stop_serving_what_went_back()
+                self._clear_if_stopped()
             raise
         self._sequences.keep(self)
         with self._lock:
@@ -259,7 +259,7 @@ class Sequence(Supply):
         return block
 
     def _in_memory(self) -> int:
-        """How many ids can be served without the database."""
+        """The number of ids that can be served without the database."""
         with self._lock:
             return length_hint(self._values) + self._core.held
 
@@ -279,7 +279,7 @@ class Sequence(Supply):
         return super()._change(backend, core)
 
     def _renew(self) -> None:
-        """In a forked child: only the watermark is still true."""
+        """Reset in a forked child, and keep only the greatest ids seen."""
         seen = self._core.seen
         self._opened = False
         self._sequences.serving.pop(self.tag, None)
@@ -288,10 +288,10 @@ class Sequence(Supply):
 
 
 class Sequences(dict[str, Sequence]):
-    """The sequences of an allocator whose tags gave ids.
+    """The sequences of an allocator, by tag. It keeps those that have issued ids.
 
-    Any other one is found here as long as somebody holds it, or until its retry is due: a name that the database
-    refused takes no memory. `serving` is for each tag what is being served, the shortest way to an id.
+    Others stay only while a caller holds them, or until their retry is due, so that invalid names use no memory.
+    `serving` holds the iterator of each tag, the fast path to an id.
     """
 
     def __init__(self, make: Callable[[str], Sequence]) -> None:
@@ -312,10 +312,10 @@ class Sequences(dict[str, Sequence]):
         check_not_ending()
         with self._lock:
             if name in self._making:
-                raise reentrant_call(f"tag {name!r}")  # a second one would escape whoever renews or ends the first
+                raise reentrant_call(f"tag {name!r}")  # a second object would be missed by `close` and by forks
             try:
                 self._making.add(name)
-                self._forget_what_is_due(monotonic())
+                self._forget_due(monotonic())
                 found = self.get(name) or self._others.get(name)
                 if found is None:
                     found = self._others[name] = self._make(name)
@@ -327,12 +327,12 @@ class Sequences(dict[str, Sequence]):
         self.setdefault(sequence.tag, sequence)
 
     def keep_until_retry(self, sequence: Sequence, now: float) -> None:
-        """Otherwise the next call for this tag, by another handle, would not know that it must wait."""
-        self._forget_what_is_due(now)
+        """Keep a failing sequence until its retry is due: a new object would not know that it must wait."""
+        self._forget_due(now)
         if sequence._core.pace.failing and sequence.tag not in self:
             self._failing.append((now + RETRY_PAUSE, sequence))
 
-    def _forget_what_is_due(self, now: float) -> None:
+    def _forget_due(self, now: float) -> None:
         with suppress(IndexError):  # another thread may take the last one
             while self._failing[0][0] <= now:
                 self._failing.popleft()

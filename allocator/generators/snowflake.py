@@ -1,4 +1,4 @@
-"""Snowflake, driven: alone with numbers that the caller brings, or under workers that the database leases."""
+"""Snowflake generators: with datacenter and worker from the caller, or under workers leased from the database."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ NEVER = float("inf")
 
 
 class Snowflake(Uncopyable):
-    """Ids of one datacenter and worker, which nobody else may use at the same time: see `Allocator.snowflake`.
+    """Snowflake ids of one datacenter and worker. No other generator may use them at the same time.
+
+    `Allocator.snowflake` leases a worker from the database instead.
 
     datacenter, worker: 0 to 31 each in the default layout.
     epoch: milliseconds since 1970, by default 2010-11-04T01:42:54.657Z.
-    on_clock_back: "refuse" raises `ClockWentBack` until the clock has caught up; "wait" waits for that.
-    clock, sleep: where the time in seconds since 1970 comes from, and how to wait.
+    on_clock_back: "refuse" raises `ClockWentBack` until the clock has caught up; "wait" waits instead.
+    clock, sleep: functions for the time, in seconds since 1970, and to wait.
 
-    Safe to use from several threads; 4096 ids a millisecond, and the next one is waited for.
+    Safe to use from several threads. After 4096 ids in a millisecond it waits for the next one.
     """
 
     def __init__(
@@ -64,11 +66,11 @@ class Snowflake(Uncopyable):
         now = int(clock() * 1000)
         if now < epoch:
             raise InvalidSetting(f"epoch must not be in the future, got {epoch}")
-        self._blocks.last = now  # another one of this worker may have made ids in this very millisecond
+        self._blocks.last = now  # another generator of this worker may have used this millisecond
         forks.register(self)
 
     def next_id(self) -> int:
-        """The next id, greater than the one before. Raises `ClockWentBack`, or `Exhausted` when the timestamps end."""
+        """The next id, greater than the last. Raises `ClockWentBack`, or `Exhausted` after the last timestamp."""
         if self._begin <= self._clock() < self._end:
             try:
                 return next(self._values)
@@ -81,15 +83,17 @@ class Snowflake(Uncopyable):
         check_entry(self._lock, "this snowflake")
         while True:
             with self._lock:
-                found, pause = self._decide(self._clock())
-            if found is not None:
-                return found
-            self._sleep(min(pause, 1.0))  # a clock that went back may be mended meanwhile
+                value, pause = self._decide(self._clock())
+            if value is not None:
+                return value
+            self._sleep(min(pause, 1.0))  # in steps: the clock may be corrected meanwhile
 
     def _decide(self, now: float) -> tuple[int | None, float]:
-        """The next id, or for how long to wait, in seconds."""
+        """The next id, or None and the seconds to wait."""
         if self._forked:
-            raise NotCopyable("this generator was made before a fork, and its worker is the parent's: make a new one")
+            raise NotCopyable(
+                "a Snowflake cannot be used after a fork: the parent uses its worker; create one with another worker"
+            )
         millisecond = int(now * 1000)
         last = self._blocks.last
         if millisecond < last and self._waits:
@@ -113,7 +117,7 @@ class Snowflake(Uncopyable):
 
 
 class SnowflakeSupply(Supply):
-    """Leases a worker. `end` is the monotonic second until which `_values` may be used."""
+    """The snowflakes of an allocator, under a leased worker. `_values` may be used until `end` (monotonic seconds)."""
 
     __slots__ = ("_settings", "end")
 

@@ -1,7 +1,7 @@
-"""Ids in this process, of whatever scheme: a pure core, driven. Shared by both faces.
+"""The supply of ids of one kind in this process: runs the pure core of a scheme, for the blocking and the asyncio API.
 
-The fast path is `next(_values)`, of what is being served: one C call, no lock. Everything else happens at its end:
-`_advance` decides under a lock and returns what to do without it.
+The fast path is `next(_values)`: one C call, no lock. When the iterator is empty, `_advance` decides under a lock, and
+returns the next id or what to wait for without the lock.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from allocator.schemes.retry import RETRY_PAUSE, Pace, Wait
 log = logging.getLogger("allocator")
 
 Ended = Future[AllocatorError | None]
-"""Done when a request has ended, with the error if it failed. Whoever waits for it asks again."""
+"""The end of a request: its error, or None. A waiting caller then tries again."""
 
 LOST_AFTER = 12
-"""A request that has not ended after so many times the timeout is given up; its result is burnt."""
+"""A request is given up after 12 times the timeout; its result is burnt."""
 
 WAIT_SLICE = 1.0
-"""Seconds after which a waiting call looks round: a signal may come just before it waits, and is seen after it."""
+"""A waiting call wakes up once a second: Python handles a signal that came just before the wait only afterwards."""
 
-NOT_LOOKED = object()
+UNREAD = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How an allocator serves; durations in seconds."""
+    """Settings of an allocator; durations in seconds."""
 
     create_missing: bool
     runway: float
@@ -57,40 +57,40 @@ class Terms:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """What a supply claims from the database. `in_advance`: nobody waits for it, since ids are left in memory."""
+    """A claim for the database. `in_advance`: no caller waits for it, since ids are left in memory."""
 
     claim: Any
     ended: Ended
     in_advance: bool
-    left_out: int = 0
-    """How often a batch was claimed without it."""
+    skipped: int = 0
+    """The number of batches that did not get it."""
 
 
-def unforeseen(found: BaseException) -> AllocatorError:
-    """Ctrl-C passes, and the next call may try again; anything else is a defect, and trying again is no remedy."""
-    kind = DatabaseRefused if isinstance(found, Exception) else DatabaseUnavailable
-    error = kind(f"a claim ended with {type(found).__name__}: {found}")
-    error.__cause__ = found
+def unexpected(cause: BaseException) -> AllocatorError:
+    """The error for an exception that is no `AllocatorError`. Only after Ctrl-C and the like may a call be retried."""
+    kind = DatabaseRefused if isinstance(cause, Exception) else DatabaseUnavailable
+    error = kind(f"a claim failed with {type(cause).__name__}: {cause}")
+    error.__cause__ = cause
     return error
 
 
 class Supply(Uncopyable):
     """Serves ids of one kind. Safe to use from several threads and from asyncio at the same time.
 
-    A subclass says what its pure core is: that decides what to claim, `_work` claims it, and the core is told how that
-    went. `owner` is kept alive, since its at-fork hook renews this.
+    A subclass provides the pure core, which decides what to claim and is informed of the outcome, and `_work`, which
+    carries out the claim. It holds a reference to `owner`, whose at-fork hook resets this supply.
     """
 
     __slots__ = (
-        "_asking",
         "_backend",
         "_background",
         "_core",
         "_failing",
+        "_forked_unseen",
         "_lock",
         "_owner",
         "_serves",
-        "_spoilt",
+        "_submitter",
         "_terms",
         "_under_way",
         "_values",
@@ -106,19 +106,19 @@ class Supply(Uncopyable):
         self._terms = terms
         self._owner = owner
         self._values = iter(())
-        self._serves = self._spoilt = False
+        self._serves = self._forked_unseen = False
         self._core = self._new_core()
         self._reset()
 
     def _reset(self) -> None:
         self._lock = threading.RLock()
         self._failing = False
-        self._asking = 0
+        self._submitter = 0
         self._under_way = self._background.idle
         self._serve(())
 
     def _serve(self, values: Iterable[int]) -> int | None:
-        """Let everybody draw from `values`, but the first of them, which is the caller's."""
+        """Return the first of `values` to the caller, and serve the rest to all threads."""
         exhaust(self._values)
         served = iterator(values)
         first = next(served, None)
@@ -126,7 +126,7 @@ class Supply(Uncopyable):
         self._serves = first is not None
         return first
 
-    # -- what a scheme says
+    # -- the hooks of a scheme
 
     @abstractmethod
     def _new_core(self) -> Any: ...
@@ -138,22 +138,22 @@ class Supply(Uncopyable):
 
     @abstractmethod
     def _name(self) -> str:
-        """For messages."""
+        """The beginning of messages."""
 
     @abstractmethod
     def _more(self, now: float) -> int | None:
-        """Under the lock: the next id in memory, after what is being served was used up."""
+        """Under the lock: the next id in memory, once `_values` is used up; None if there is none."""
 
     def _want(self, now: float) -> Any:
         """Under the lock: a claim to make, a `Wait`, or None."""
         return self._core.want(now)
 
     def _passing(self, now: float) -> Wait | None:
-        """Under the lock: for how long to wait, where nothing but time is needed."""
+        """Under the lock: how long to wait if only time is needed, no claim."""
         return None
 
     def _stopped(self) -> AllocatorError | None:
-        """Under the lock: why there will be no more ids, ever."""
+        """Under the lock: the error if no more ids will ever come."""
         return None
 
     @abstractmethod
@@ -165,15 +165,15 @@ class Supply(Uncopyable):
         """Under the lock: the claim was committed."""
 
     def _refused(self, claim: Any, error: AllocatorError, now: float) -> None:
-        """Under the lock: the claim failed, or nobody knows whether it did."""
+        """Under the lock: the claim failed, or its outcome is unknown."""
         self._core.failed(claim, error, now)
 
     # -- deciding, under the lock
 
     def _advance(self) -> int | Ended | Wait:
-        """The next id, or what to wait for before asking again; a signal handler may raise or fork in it."""
+        """The next id, or what to wait for before the next attempt. A signal handler may raise or fork in here."""
         self._check_entry()
-        process, known, claim = self._background.closed, NOT_LOOKED, None
+        process, known, claim = self._background.closed, UNREAD, None
         try:
             with self._lock:
                 known = self._pace.under_way
@@ -181,13 +181,13 @@ class Supply(Uncopyable):
                 ended = self._under_way
             if claim is not None:
                 self._submit(Request(claim, ended, isinstance(answer, int)))
-                self._asking = 0
+                self._submitter = 0
         except BaseException:
             self._withdraw(claim, known)
             raise
         finally:
             if process is not self._background.closed:
-                self._renew()  # a handler forked: what was decided is the parent's
+                self._renew()  # a signal handler forked: the decision belongs to the parent
         return answer if process is self._background.closed else self._advance()
 
     def _check_entry(self) -> None:
@@ -195,8 +195,8 @@ class Supply(Uncopyable):
         check_entry(self._lock, self._name())
 
     def _withdraw(self, claim: Any, known: Any) -> None:
-        """A call was interrupted after it had decided on a claim, which nobody else would ever end."""
-        if claim is None and known is NOT_LOOKED:
+        """Take back the claim of a call that was interrupted before it submitted it: it would never end."""
+        if claim is None and known is UNREAD:
             return
         with self._lock:
             begun = self._pace.under_way
@@ -204,20 +204,20 @@ class Supply(Uncopyable):
                 claim = begun
             if claim is None or not self._pace.withdraw(claim):
                 return
-            ended, self._asking = self._under_way, 0
+            ended, self._submitter = self._under_way, 0
             self._forget(ended)
         if not ended.done():
             ended.set_result(None)
 
     def _decide(self, now: float) -> tuple[int | Ended | Wait, Any]:
         self._check_usable()
-        found = self._more(now)
+        value = self._more(now)
         want = self._want(now)
         claim = None if isinstance(want, Wait) else want
         if claim is not None:
-            self._under_way, self._asking = Future(), threading.get_ident()
-        if found is not None:
-            return found, claim
+            self._under_way, self._submitter = Future(), threading.get_ident()
+        if value is not None:
+            return value, claim
         if stopped := self._stopped():
             raise stopped.again()
         if passing := self._passing(now):
@@ -226,14 +226,14 @@ class Supply(Uncopyable):
             if want.error is not None and not isinstance(want.error, DatabaseUnavailable):
                 raise want.error.again()
             return want, None
-        if claim is None and self._asking == threading.get_ident():
-            raise reentrant_call(self._name())  # it would wait for what the interrupted call is about to ask for
+        if claim is None and self._submitter == threading.get_ident():
+            raise reentrant_call(self._name())  # the interrupted call has yet to submit the claim to wait for
         return self._under_way, claim
 
     def _check_usable(self) -> None:
         if self._background.closed.is_set():
             raise AllocatorClosed
-        if self._spoilt:
+        if self._forked_unseen:
             raise forked_unseen(self._name())
 
     # -- doing, without the lock
@@ -262,22 +262,22 @@ class Supply(Uncopyable):
             self._end(request, None)
 
     def _fail(self, request: Request, cause: BaseException) -> None:
-        error = cause if isinstance(cause, AllocatorError) else unforeseen(cause)
+        error = cause if isinstance(cause, AllocatorError) else unexpected(cause)
         with self._lock:
             self._refused(request.claim, error, monotonic())
             self._forget(request.ended)
         self._end(request, error)
 
     def _end(self, request: Request, error: AllocatorError | None) -> None:
-        """Log the first failure of a series that nobody waits for; whoever waits gets the error."""
-        with suppress(Exception):  # a logging filter of the user's that fails must not keep claims from ending
+        """Finish a request. Logs the first failure of a series if no caller waits; waiting callers get the error."""
+        with suppress(Exception):  # a failing logging filter of the user must not block the claim
             self._log(error, request.in_advance)
         self._failing = error is not None and (request.in_advance or self._failing)
         if not request.ended.done():
             request.ended.set_result(error)
 
     def _forget(self, ended: Ended) -> None:
-        """A future is large, and most tags are idle."""
+        """Release the future of an ended request, since futures are large and most tags are idle."""
         if self._under_way is ended:
             self._under_way = self._background.idle
 
@@ -285,14 +285,14 @@ class Supply(Uncopyable):
         if error is None and self._failing:
             log.warning("%s: the database answers again", self._name())
         elif isinstance(error, LeaseLost):
-            log.warning("%s: %s; another one is leased", self._name(), error)
+            log.warning("%s: %s; leasing another worker", self._name(), error)
         elif error is not None and in_advance and not self._failing:
-            log.warning("%s: ids go on from memory while they last, since a claim failed: %s", self._name(), error)
+            log.warning("%s: a claim failed; ids come from memory until it is used up: %s", self._name(), error)
 
     # -- waiting and ending
 
     def _next(self) -> int:
-        """The next id after what was being served: from memory, or else from the database within the timeout."""
+        """The next id, once `_values` is used up: from memory, or within the timeout from the database."""
         end = monotonic() + self._terms.timeout
         while True:
             step = self._advance()
@@ -311,12 +311,12 @@ class Supply(Uncopyable):
             self._raise_unless_passing(error)
 
     def _raise_unless_passing(self, error: AllocatorError | None) -> None:
-        """After a request ended: its error concerns whoever waited, but for one that may pass within the deadline."""
+        """Raise the error of an ended request, unless a retry within the deadline may succeed."""
         if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
             raise error.again()
 
     def _overdue(self, step: Ended | Wait | None = None) -> AllocatorError:
-        """The error for a caller whose time is over: why the last request failed, though another one is under way."""
+        """The error of a call that reached its timeout: that of the last failed request, if it is recent."""
         recent = self._terms.timeout + RETRY_PAUSE
         with self._lock:
             error = step.error if isinstance(step, Wait) else self._pace.trouble(monotonic(), recent)
@@ -327,7 +327,7 @@ class Supply(Uncopyable):
         )
 
     def _retire(self) -> None:
-        """The allocator is closed."""
+        """Drop the ids and end waiting calls: the allocator is closed."""
         with self._lock:
             self._serve(())
             ended = self._under_way
@@ -335,8 +335,10 @@ class Supply(Uncopyable):
             ended.set_result(AllocatorClosed())
 
     def _change(self, backend: Backend, core: Any = None) -> Any:
-        """Serve from another backend, by this core or a new one. Returns the one before, which has what was in memory
-        but for the piece that was being served."""
+        """Switch to another backend, with `core` or a new one.
+
+        Returns the former core with the ids in memory, except the piece that was being served.
+        """
         with self._lock:
             before, self._backend = self._core, backend
             self._core = core or self._new_core()
@@ -344,7 +346,7 @@ class Supply(Uncopyable):
         return before
 
     def _renew(self) -> None:
-        """In a forked child: what is in memory is the parent's."""
-        self._spoilt = self._spoilt or (forks.unseen and self._serves)
+        """Reset in a forked child: the ids in memory belong to the parent."""
+        self._forked_unseen = self._forked_unseen or (forks.unseen and self._serves)
         self._core = self._new_core()
         self._reset()

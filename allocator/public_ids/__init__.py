@@ -1,4 +1,4 @@
-"""Public ids: what the outside sees of an id, so that nobody reads a day's volume, or the order, from ids."""
+"""Public ids: texts for outsiders, which reveal neither the number of ids nor their order."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from allocator.schemes.encodings import Base62, Crockford, Digits
 KEY_BYTES = range(16, 65)
 NEW_KEY_BYTES = 32
 DIGITS = re.compile(rb"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{64}|[0-9A-Fa-f]{128})")
-"""Of a key of 16, 32 or 64 bytes. As bytes, by a chance of less than 10**-34, they are a key that was drawn."""
+"""Hexadecimal digits of a key of 16, 32 or 64 bytes. A random key looks like this with a chance below 10**-34."""
 CHECK = 26
-"""Bits of the check by default: the most that the 16 characters of base62 have room for."""
+"""The default bits of the check: the most that fit into 16 characters of base62."""
 MAX_CHECK = 48
 MIN_CHECK_OF_SEVERAL = 20
-"""With several keys the check alone says which one made a text."""
+"""With several keys, only the check tells which key made a text."""
 PREFIX = re.compile(r"[A-Za-z0-9._~-]{0,32}", re.ASCII)
 TEXTS = ("base62", "crockford")
 
@@ -29,28 +29,27 @@ Text = Literal["base62", "crockford"]
 
 
 class PublicIds:
-    """A one-to-one mapping of ids to numbers or texts that tell nothing, and back, under a secret key.
+    """A one-to-one mapping of ids to opaque numbers or texts, and back, under a secret key.
 
         public = PublicIds(key, prefix="ord_")
         public.encode(1)                    "ord_" and 16 characters
         public.decode(public.encode(1))     1
 
-    key: 16 to 64 bytes, or the hexadecimal digits of as many as text (such digits as bytes are refused);
-        `PublicIds.new_key()` makes one. Keep it: without it no text can be read again.
-    prefix: stands before each text: up to 32 of A-Z a-z 0-9 . _ ~ -. Every prefix has its own mapping, so that order 1
-        and customer 1 have nothing in common.
-    text: "base62", or "crockford" (Base 32, for people who read aloud).
-    check: bits of a check that only the key can make, 0 to 48. A text that was altered, made up, or made with another
-        key is taken for an id by a chance of 2**-check, and never where one character was replaced or two neighbours
-        swapped.
-    limit: the greatest id, from 1000000; `JAVASCRIPT_MAX_ID` where browsers read the number of `permute`.
-    old_keys: keys used before, whose texts are still read.
+    key: 16 to 64 bytes, or their hexadecimal digits as str (digits as bytes are refused), as from
+        `PublicIds.new_key()`. Keep it: without it no text can be decoded.
+    prefix: the beginning of each text: up to 32 of A-Z a-z 0-9 . _ ~ -. Each prefix has its own mapping, so order 1 and
+        customer 1 get unrelated texts.
+    text: "base62", or "crockford" (Base 32, easier to read aloud).
+    check: bits of a check that needs the key, 0 to 48. A text that was altered, made up, or made with another key
+        decodes with a chance of 2**-check, and never if one character was replaced or two neighbours were swapped.
+    limit: the greatest id, at least 1000000; `JAVASCRIPT_MAX_ID` where browsers read the numbers of `permute`.
+    old_keys: former keys, whose texts can still be decoded.
 
-    One key and prefix are for one format. Text and check do not enter what is derived from the key, so that a text with
-    a long check tells the short check of the same id: whoever has it could make the text of the other format.
+    Use one key and prefix with one format only. The derived keys do not depend on `text` and `check`, so a text with a
+    long check reveals the shorter check of the same id, and with it the text of the other format.
 
-    Prefix, text, check and limit belong to the format, as the key does: others make other texts. It is version 1, and
-    no release will change it. Immutable; safe to use from several threads. Raises `InvalidSetting`.
+    Key, prefix, text, check and limit define the format: a change of one changes the texts. The format is version 1,
+    and no release will change it. Immutable; safe to use from several threads. Raises `InvalidSetting`.
     """
 
     __slots__ = ("_form", "_length", "_limit", "_old", "_prefix", "_seal", "_text")
@@ -82,11 +81,11 @@ class PublicIds:
         return token_hex(NEW_KEY_BYTES)
 
     def encode(self, id_: int) -> str:
-        """The text of an id from 1 to the limit, always of the same length. Raises `InvalidId`."""
+        """The text of an id from 1 to the limit; all texts have the same length. Raises `InvalidId`."""
         return self._prefix + self._form.format(self._seal.seal(self._check_id(id_)))
 
     def decode(self, text: str) -> int:
-        """The id of a text. Raises `InvalidId` for what `encode` never makes."""
+        """The id of a text. Raises `InvalidId` for a text that `encode` never returns."""
         if not isinstance(text, str) or len(text) != self._length or not text.startswith(self._prefix):
             raise InvalidId(self._describe_format(text))
         sealed = self._form.parse(text[len(self._prefix) :])
@@ -96,22 +95,22 @@ class PublicIds:
         return id_
 
     def _open(self, sealed: int) -> int | None:
-        """By the first key that takes it, the one in use before the old ones."""
+        """The id by the first key whose check fits, the present key first."""
         opened = (seal.open(sealed) for seal in (self._seal, *self._old))
         return next((id_ for id_ in opened if id_ is not None), None)
 
     def permute(self, id_: int) -> int:
-        """Another number from 1 to the limit for an id. It bears no check: any number is that of some id."""
+        """Another number from 1 to the limit for an id. It has no check: every number stands for some id."""
         return self._seal.permute(self._check_id(id_))
 
     def restore(self, number: int) -> int:
-        """The id of a number from `permute`, under the key in use; old keys are for texts only."""
+        """The id of a number from `permute`, under the present key; old keys apply to texts only."""
         return self._seal.restore(self._check_id(number))
 
     def __get_pydantic_core_schema__(self, source: object, _: object) -> Any:
-        """For Pydantic and FastAPI: `Annotated[int, public]` reads texts and is the id, and is a text again in JSON.
+        """For Pydantic and FastAPI: `Annotated[int, public]` decodes a text to the id, and encodes it in JSON.
 
-        `Annotated[str, public]` stays the text, once it is checked. Plain numbers are refused.
+        `Annotated[str, public]` only checks the text. Plain numbers are refused.
         """
         from pydantic_core import core_schema
 
@@ -122,7 +121,7 @@ class PublicIds:
             return core_schema.chain_schema([read, core_schema.int_schema()], serialization=shown)
         if source is str:
             return core_schema.no_info_after_validator_function(self._checked, text)
-        raise InvalidSetting(f"public ids are Annotated[int, …] or Annotated[str, …], got {source!r}")
+        raise InvalidSetting(f"public ids must be Annotated[int, …] or Annotated[str, …], got {source!r}")
 
     def _checked(self, text: str) -> str:
         self.decode(text)
@@ -133,24 +132,26 @@ class PublicIds:
 
     def _describe_format(self, got: object) -> str:
         before = f"{self._prefix!r} and " if self._prefix else ""
-        found = f"{len(got)} characters: {ascii(got)[:60]}" if isinstance(got, str) else type(got).__name__
-        return f"a public id is {before}{self._form.length} characters of {self._form.characters}, got {found}"
+        received = f"{len(got)} characters: {ascii(got)[:60]}" if isinstance(got, str) else type(got).__name__
+        return f"a public id is {before}{self._form.length} characters of {self._form.characters}, got {received}"
 
     def __repr__(self) -> str:
         return f"<PublicIds {self._prefix}… in {self._text}, {self._length} characters>"
 
 
 def check_key(key: object) -> bytes:
-    """The bytes of a key, which no message may show."""
+    """The bytes of a key. No message may contain the key."""
     if isinstance(key, str):
         key = parse_digits(key)
     elif not isinstance(key, bytes):
-        raise InvalidSetting(f"a key is bytes, or hexadecimal digits as text, got {type(key).__name__}")
-    elif DIGITS.fullmatch(key):  # they would be another key than the same digits as text
-        raise InvalidSetting(f"a key of {len(key)} hexadecimal digits as bytes; decode them, or give them as text")
+        raise InvalidSetting(f"a key must be bytes, or hexadecimal digits as str, got {type(key).__name__}")
+    elif DIGITS.fullmatch(key):  # a different key than the same digits as str
+        raise InvalidSetting(
+            f"got a key of {len(key)} hexadecimal digits as bytes; pass the digits as str, or decode them"
+        )
     if len(key) not in KEY_BYTES:
         raise InvalidSetting(
-            f"a key has {KEY_BYTES[0]} to {KEY_BYTES[-1]} bytes, got {len(key)}; make one with PublicIds.new_key()"
+            f"a key must be {KEY_BYTES[0]} to {KEY_BYTES[-1]} bytes, got {len(key)}; make one with PublicIds.new_key()"
         )
     return key
 
@@ -160,21 +161,23 @@ def parse_digits(key: str) -> bytes:
         return bytes.fromhex(key)
     except ValueError:
         raise InvalidSetting(
-            f"a key as text is hexadecimal digits, got {len(key)} characters that are not; give bytes, or make one "
-            "with PublicIds.new_key()"
+            f"a key as str must be hexadecimal digits, got {len(key)} characters that are not; pass bytes, or make "
+            "a key with PublicIds.new_key()"
         ) from None
 
 
 def check_old_keys(keys: object) -> list[object]:
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
-        raise InvalidSetting(f"old_keys is a list of keys, got {type(keys).__name__}")
+        raise InvalidSetting(f"old_keys must be a list of keys, got {type(keys).__name__}")
     return list(keys)
 
 
 def check_prefix(prefix: object) -> str:
     if isinstance(prefix, str) and (match := PREFIX.fullmatch(prefix)):
         return match.group()
-    raise InvalidSetting(f"a prefix is up to 32 of the characters A-Z a-z 0-9 . _ ~ -, got {quoted(prefix, 60, ascii)}")
+    raise InvalidSetting(
+        f"prefix must be up to 32 of the characters A-Z a-z 0-9 . _ ~ -, got {quoted(prefix, 60, ascii)}"
+    )
 
 
 def form_of(text: object, greatest: int) -> Digits:

@@ -1,13 +1,13 @@
-"""What one key makes of an id for the outside: another number, and a check that only this key can make.
+"""Seal an id under one key: permute it, and append a check that needs the key.
 
     key, prefix, limit  ->  two keys, so that no two prefixes share numbers
     id  ->  number = permutation(id)  ->  number << bits | tag(number)
 
-The permutation alone takes every number for an id. So a tag of so many bits follows: the front of a keyed hash of the
-number. What was altered, made up, or made with another key or prefix has the right one by a chance of 2**-bits.
+The permutation alone maps every number to some id. So a tag follows, the first `bits` bits of a keyed hash of the
+number. A text that was altered, made up, or made with another key or prefix has the right tag with a chance of
+2**-bits.
 
-Version 1. The ids in the URLs of customers outlive every release: nothing here may change what it makes, and the tests
-hold known answers.
+Version 1. Users' URLs hold these ids, so the output must never change; tests compare known answers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TAG_BITS = 64
 
 
 class Seal:
-    """Of one key, for one prefix and limit; `bits` is the width of the tag, 0 to 64."""
+    """The sealing of ids under one key, prefix and limit; `bits` is the width of the tag, 0 to 64."""
 
     __slots__ = ("_bits", "_new_tag", "_permutation", "_spare", "permute", "restore")
 
@@ -39,7 +39,7 @@ class Seal:
         return number << self._bits | self._tag(number)
 
     def open(self, sealed: int) -> int | None:
-        """The id, or None for what `seal` never makes."""
+        """The id, or None for a number that `seal` never returns."""
         number = sealed >> self._bits
         if not 1 <= number <= self._permutation.limit or sealed != number << self._bits | self._tag(number):
             return None

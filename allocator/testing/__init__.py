@@ -1,9 +1,9 @@
-"""For the tests of applications: the allocator in memory, with ids that are the same in every run.
+"""An allocator in memory for the tests of applications, with the same ids in every run.
 
     with MemoryAllocator() as ids:
         ids.next_id("order")        1
 
-No database, driver or thread has a part in it. As a fixture of pytest: `memory_allocator`, `async_memory_allocator`.
+It uses no database, driver or thread. The pytest fixtures are `memory_allocator` and `async_memory_allocator`.
 """
 
 from __future__ import annotations

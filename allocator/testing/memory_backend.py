@@ -1,4 +1,4 @@
-"""Where the ids of a `MemoryAllocator` come from: what a database does, in memory, without a clock or randomness."""
+"""The backend of a `MemoryAllocator`: the verbs of a database in memory, without a clock or randomness."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, settle, unknown
 
 FIELDS = {column: name for name, column in COLUMNS.items() if name == "limit"}
-"""Of `Tag`, where the columns are called otherwise."""
+"""Fields of `Tag` by the name of their column, where the names differ."""
 
 
 class MemoryBackend:
-    """Fulfils `Backend`, and what `Tags` asks of a `Database`.
+    """Implements `Backend`, and the part of `Database` that `Tags` uses.
 
-    `failure` is of every call for ids, `is_away` of what asks the database.
+    failure: raised by every call for ids.
+    is_away: whether calls that need the database fail.
     """
 
     shown = "memory"
@@ -43,18 +44,18 @@ class MemoryBackend:
         self._forked = False
 
     def check(self) -> None:
-        """Raise what every call for ids raises at present, also where memory could serve it."""
+        """Raise `failure` if it is set, even where ids are in memory."""
         if self.failure is not None:
             raise self.failure.again()
 
     @contextmanager
     def _table(self) -> Iterator[dict[str, Tag]]:
-        """The rows, for one statement at a time."""
+        """Lock the rows for one statement."""
         if self._forked:
-            raise NotCopyable("ids in memory are of one process, and this one was forked: make a new MemoryAllocator")
+            raise NotCopyable("a MemoryAllocator cannot be used after a fork: create a new one in the child")
         self.check()
         if self.is_away:
-            raise DatabaseUnavailable("the database is away, as the test wants it")
+            raise DatabaseUnavailable("the database does not answer: the test called go_away()")
         with self._lock:
             yield self.rows
 
@@ -69,7 +70,7 @@ class MemoryBackend:
             return rows[template.name]
 
     def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
-        return []  # each is opened alone
+        return []  # the caller then opens each alone
 
     def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
         return {}
@@ -100,7 +101,7 @@ class MemoryBackend:
             return self._nodes
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
-        """There is nobody else: worker 0, for the whole of the time."""
+        """Lease worker 0 for the requested time."""
         with self._table():
             return Lease(0, "memory", claim.now, claim.until)
 
@@ -109,13 +110,13 @@ class MemoryBackend:
             pass
 
     def create_tables(self) -> None:
-        """There are none."""
+        """Do nothing: there are no tables."""
 
     def troubles(self) -> list[AllocatorError | None]:
         return []
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     def abandon(self) -> None:
         self._forked = True
@@ -123,7 +124,7 @@ class MemoryBackend:
     # -- as a database
 
     def check_sound(self) -> None:
-        """Tables are always as they should be."""
+        """Do nothing: the tables are always sound."""
 
     def fetch_tag(self, name: str) -> Tag | None:
         with self._table() as rows:
@@ -144,7 +145,7 @@ class MemoryBackend:
             return rows.setdefault(tag.name, tag) is tag
 
     def change_tag(self, name: str, changes: Mapping[str, int]) -> bool:
-        """False where the row is missing. That the changes fit, `Tags` has seen."""
+        """Change a row that `Tags` has validated; False if it is missing."""
         with self._table() as rows:
             if name not in rows:
                 return False
@@ -158,7 +159,7 @@ class MemoryBackend:
             rows[tag.name] = replace(tag, max_value=repaired(tag, above, plain(tag.server_run, "memory")))
 
     def fetch_shard(self) -> None:
-        """It is no shard of a fleet."""
+        """None: memory is no shard of a fleet."""
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:
-        raise SchemaOutOfDate(f"there is no table {table} in memory, with a column {column}")
+        raise SchemaOutOfDate(f"a MemoryAllocator has no tables, so it cannot read the column {table}.{column}")

@@ -1,7 +1,7 @@
-"""The supplies of a `MemoryAllocator`: those of an `Allocator`, at once and without the clock.
+"""The supplies of a `MemoryAllocator`: those of an `Allocator`, synchronous and without the clock.
 
-Work is done by whoever asks for it and on no other thread. An error comes at once, where an `Allocator` would try again
-until its timeout; and the next call asks again. Times begin at a fixed moment, and go on as ids are drawn.
+Work runs in the calling thread. An error is raised immediately, where an `Allocator` would retry until its timeout, and
+the next call tries again. Time starts at a fixed moment and advances as ids are drawn.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 START = 1_767_225_600
-"""2026-01-01T00:00:00Z, when a test begins; in seconds since 1970."""
+"""2026-01-01T00:00:00Z, the start of a test, in seconds since 1970."""
 SEED = 1
 
 
 def since(epoch: int, start: int, limit: int) -> int:
-    """How long after an epoch a test begins; 1 where its layout has no room for that."""
+    """The time field at the start of a test; 1 if the layout cannot hold it."""
     return start - epoch if 1 <= start - epoch <= limit else 1
 
 
-class AtOnce(Background):
-    """Work is done where it is asked for, before the call returns."""
+class SynchronousBackground(Background):
+    """A worker pool that runs work in `submit`, before it returns."""
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         if self.closed.is_set():
@@ -48,8 +48,8 @@ class AtOnce(Background):
         return work.future
 
 
-class Watched(LockedIterator[int]):
-    """Ids in memory, of which none can be drawn while every call is to fail."""
+class FailingIterator(LockedIterator[int]):
+    """Ids in memory that cannot be drawn while `fail` is in effect."""
 
     __slots__ = ("_backend",)
 
@@ -63,7 +63,7 @@ class Watched(LockedIterator[int]):
 
 
 class Immediate(Supply):
-    """Mixed into a supply whose owner has a `MemoryBackend`."""
+    """Mixin of the supplies of a `MemoryAllocator`: no waiting, no retry pause."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class Immediate(Supply):
 
     def _serve(self, values: Iterable[int]) -> int | None:
         first = super()._serve(values)
-        self._values: Iterator[int] = Watched(self._values, self._backend)
+        self._values: Iterator[int] = FailingIterator(self._values, self._backend)
         return first
 
     def _raise_unless_passing(self, error: AllocatorError | None) -> None:
@@ -80,10 +80,10 @@ class Immediate(Supply):
 
     def _forget(self, ended: Ended) -> None:
         super()._forget(ended)
-        self._ask_again()
+        self._allow_retry()
 
-    def _ask_again(self) -> None:
-        """No pause after a failure: a test does not wait for it."""
+    def _allow_retry(self) -> None:
+        """Skip the pause after a failure, since a test must not wait."""
         if self._pace.under_way is None:
             self._pace.clear()
 
@@ -95,7 +95,7 @@ class MemorySequence(Immediate, Sequence):
         self._backend.check()
         future = super()._start_reserve(count)
         with self._lock:
-            self._ask_again()
+            self._allow_retry()
         return future
 
 
@@ -110,7 +110,7 @@ class MemoryMeteors(Immediate, MeteorSupply):
 
 
 class SteadySnowflake(LeasedSnowflake):
-    """Each millisecond is used up before the next one begins, whatever the clock says."""
+    """A snowflake whose time advances to the next millisecond only when the ids of one are used up."""
 
     __slots__ = ()
 

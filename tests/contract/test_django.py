@@ -113,8 +113,8 @@ def test_a_tag_ends_where_its_column_does(story, kind):
     assert found["types"][0] == found["types"][1]
     assert found["said"] == [
         (
-            "tag 'older' gives ids up to 9223372036854775807, but older.id (IntegerField) holds none above 2147483647: "
-            "INSERT will fail there; lower the limit: allocator tags set older --limit 2147483647"
+            "tag 'older' has the limit 9223372036854775807, but older.id (IntegerField) holds ids only up to 2147483647"
+            ": INSERT will fail above; lower the limit: allocator tags set older --limit 2147483647"
         )
     ] * (kind != "sqlite")
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from allocator import Allocator, AllocatorError
 from allocator.rules.fleet import STATEMENTS
 from allocator.testing import MemoryAllocator
-from allocator.testing.supplies import AtOnce
+from allocator.testing.supplies import SynchronousBackground
 
 
 class AtOnceAllocator(Allocator):
     """On a database, with its claims made where they are asked for: when they are made is no accident then."""
 
     __slots__ = ()
-    _background_type = AtOnce
+    _background_type = SynchronousBackground
 
 
 Call = Callable[[Allocator], Any]

@@ -201,7 +201,7 @@ def test_a_failure_nobody_waits_for_is_logged_once(caplog: pytest.LogCaptureFixt
     source.gate.set()
     ended.result(5)
 
-    assert caplog.messages == ["tag 'order': ids go on from memory while they last, since a claim failed: away"]
+    assert caplog.messages == ["tag 'order': a claim failed; ids come from memory until it is used up: away"]
 
 
 def test_an_unknown_tag_is_refused_until_somebody_makes_it():
@@ -221,7 +221,7 @@ def test_the_last_id_is_the_limit_and_then_nothing_for_ever():
 
     assert list(range(1, 251)) == ids.next_ids(250)
     for _ in range(2):
-        with pytest.raises(Exhausted, match="its last id, 250"):
+        with pytest.raises(Exhausted, match="its last id: its limit is 250"):
             ids.next_id()
 
 
@@ -548,7 +548,7 @@ def test_a_raised_limit_is_noticed():
     source = MemorySource(limit=3)
     ids = sequence(source)
     ids.next_ids(3)
-    with pytest.raises(Exhausted, match="raise its limit"):
+    with pytest.raises(Exhausted, match="its limit is 3; raise it with"):
         ids.next_id()
     source.rows["order"] = replace(source.rows["order"], limit=10)
     ids._core.pace.clear()

@@ -89,8 +89,8 @@ def test_a_generator_of_its_own_is_refused_when_the_table_is_made(ids, found, op
         Table("orders", MetaData(), Column("id", Integer, primary_key=True, default=ids.sequence("order"), **options))
 
     assert str(refused.value) == (
-        f"orders.id has two generators, which would give the same ids: tag 'order' and {found}; write "
-        "autoincrement=False, and no Identity() or server_default"
+        f"orders.id has two generators, which would issue the same ids: tag 'order' and {found}; set "
+        "autoincrement=False, and remove Identity() and server_default"
     )
 
 

@@ -90,7 +90,7 @@ def test_the_same_offset_twice_is_refused():
 def test_a_shard_is_usable_on_the_server_that_wrote_it_and_once_it_has_joined():
     (_, row), *_ = fleet()
     check_usable("db1", row, "server")
-    with pytest.raises(ShardMisconfigured, match=r"runs on server other.*written on server.*shards trust db1"):
+    with pytest.raises(ShardMisconfigured, match=r"is now on server other, not server.*shards trust db1"):
         check_usable("db1", row, "other")
     with pytest.raises(DatabaseUnavailable, match="run: allocator shards grow"):
         check_usable("db1", replace(row, generation=JOINING), "server")

@@ -110,7 +110,7 @@ def test_all_remainders_are_needed():
     assert last(tinyid([tiny(10 * n, 3, n) for n in range(3)])) == 20
     said = message(tinyid([tiny(10, 3, 0), tiny(30, 3, 2)]))
     assert said.startswith("order: the databases have only 2 of 3 remainders; name all databases with --from")
-    assert "after 30 or later" in said
+    assert "--start-after 30 or more" in said
     assert "the databases have only 1 of 1000000000000 remainders" in message(tinyid([tiny(10, 10**12, 5)]))
 
 

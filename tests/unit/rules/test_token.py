@@ -78,7 +78,7 @@ def test_validity_ends_at_the_very_moment():
         ({"verbs": ()}, "the verbs of a token must be of draw, read, administer, got ''"),
         ({"verbs": ("fly",)}, "got 'fly'"),
         ({"tags": ()}, "needs a pattern of tags or a scheme"),
-        ({"tags": ("x" * 60,) * 20}, "at most 1000 characters together, got 1221"),
+        ({"tags": ("x" * 60,) * 20}, "at most 1000 characters in all, got 1221"),
         ({"schemes": ("uuid",)}, "the schemes of a token must be of meteor, snowflake, objectid, got 'uuid'"),
         ({"ids_rate": 0}, "ids_rate must be 1 to"),
         ({"requests_rate": MAX_RATE + 1}, "requests_rate must be 1 to"),

@@ -106,7 +106,7 @@ def test_a_child_refuses_the_parents_node():
     said = os.read(reader, 1000).decode()
     os.close(reader), os.close(writer)
 
-    assert "made before a fork" in said
+    assert "a Meteor cannot be used after a fork" in said
     with pytest.raises(NotCopyable):
         pickle.dumps(ids)
 

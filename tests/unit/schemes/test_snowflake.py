@@ -121,7 +121,7 @@ def test_a_child_refuses_the_parents_worker():
     ids.next_id()
     ids.after_fork()
 
-    with pytest.raises(NotCopyable, match="made before a fork"):
+    with pytest.raises(NotCopyable, match="a Snowflake cannot be used after a fork"):
         ids.next_id()
     with pytest.raises(NotCopyable):
         pickle.dumps(ids)
