@@ -450,4 +450,4 @@ def test_an_id_of_which_nothing_is_on_record(url):
 
     assert told.exit_code == 1
     assert "nothing is known of 100000000000000000: " in told.stderr
-    assert run("trace", "abc", url=url).stderr.startswith("error: a claimed id is a whole number from 1 to")
+    assert run("trace", "abc", url=url).stderr.startswith("error: the id must be a whole number from 1 to")

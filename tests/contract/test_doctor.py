@@ -108,10 +108,10 @@ def spoilt(patients: Callable[[str], Patient]) -> Callable[[str], dict[str, Find
     ("name", "severity", "words"),
     [
         ("tag-near-limit", OUTAGE, "'ends' has 5 of 100 ids left"),
-        ("tag-of-another-lane", DANGER, "'astray' has offset 2 and step 3, and this database is alone"),
-        ("failover-gap-zero", NOTE, "bare skip nothing"),
+        ("tag-of-another-lane", DANGER, "'astray' has offset 2 and step 3, but this database is no shard"),
+        ("failover-gap-zero", NOTE, "bare skip no ids after a failover"),
         ("failover-gap-near-limit", OUTAGE, "'ends' has 5 ids left"),
-        ("server-replaced", OUTAGE, "waiting wait for an operator since the database moved"),
+        ("server-replaced", OUTAGE, "waiting issue no ids: the database server changed"),
         ("nodes-run-out", OUTAGE, "900000 of 1048575 node numbers"),
         ("worker-formats-differ", OUTAGE, "layout 1/40/5/6/12, epoch 5, layout 1/41/5/5/12"),
     ],
@@ -402,7 +402,7 @@ def test_an_allocator_of_either_face_an_engine_and_a_list_are_examined_alike(pat
 def test_what_is_no_database_is_refused():
     with Allocator("http://127.0.0.1:1") as ids, pytest.raises(InvalidSetting, match="is a service"):
         examine(ids)
-    with MemoryAllocator() as ids, pytest.raises(InvalidSetting, match="this allocator keeps its rows in memory"):
+    with MemoryAllocator() as ids, pytest.raises(InvalidSetting, match="this allocator has no database, only memory"):
         examine(ids)
     with pytest.raises(InvalidDatabase):
         examine("not a url")

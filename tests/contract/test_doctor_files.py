@@ -41,7 +41,7 @@ def test_a_file_on_a_network_file_system(patient, file, monkeypatch, tmp_path_fa
     found = patient.found()["network-file-system"]
 
     assert found.severity == DANGER
-    assert f"{file} is on a file system of the kind nfs4" in found.found
+    assert f"{file} is on a network file system (nfs4)" in found.found
 
 
 def test_a_file_with_two_names(patient, file):
@@ -92,7 +92,7 @@ def test_what_may_not_be_written(open_folder, barred):
         found = patient.found()["file-not-writable"]
 
     assert found.severity == OUTAGE
-    assert found.found.startswith(f"{file if barred == 'file' else open_folder} cannot be written to")
+    assert found.found.startswith(f"the current user cannot write {file if barred == 'file' else open_folder}")
 
 
 class as_nobody:  # noqa: N801
@@ -125,7 +125,7 @@ def test_a_database_in_memory():
 @pytest.mark.parametrize(
     ("name", "words", "old", "new"),
     [
-        ("numbering-lost", "allocator_node is without AUTOINCREMENT", "PRIMARY KEY AUTOINCREMENT", "PRIMARY KEY"),
+        ("numbering-lost", "allocator_node lacks AUTOINCREMENT", "PRIMARY KEY AUTOINCREMENT", "PRIMARY KEY"),
         ("column-type", "allocator_node.process is VARCHAR", "process BIGINT", "process VARCHAR(9)"),
     ],
 )

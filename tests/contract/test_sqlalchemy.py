@@ -357,7 +357,7 @@ def test_one_file_for_ids_and_rows_is_refused_while_a_transaction_holds_it(fresh
     with engine.begin() as connection:
         table = table_of(ids, engine)
         connection.execute(base.Order.__table__.delete().where(base.Order.id == 0))
-        with pytest.raises(StatementError, match="give the allocator a file of its own"):
+        with pytest.raises(StatementError, match="use a separate file for the allocator"):
             connection.execute(insert(table), ROWS)
     engine.dispose()
 

@@ -180,7 +180,7 @@ def test_one_file_is_refused_under_an_event_loop_too(fresh, ids):
         made = create_async_engine(async_url("sqlite", fresh))
         async with AsyncSession(made) as session:
             session.add(base.Order(name="a", items=[base.Item()]))
-            with pytest.raises(InvalidDatabase, match="give the allocator a file of its own"):
+            with pytest.raises(InvalidDatabase, match="use a separate file for the allocator"):
                 await session.commit()
         await made.dispose()
 

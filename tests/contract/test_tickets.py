@@ -403,11 +403,11 @@ def test_in_a_growth_that_was_interrupted_every_call_says_so(face, shards, monke
         monkeypatch.setattr(rules, "turning", interrupted)
         with pytest.raises(KeyboardInterrupt):
             growth.grow(100)
-    with pytest.raises(FleetGrowing, match="go on with: allocator shards grow"):
+    with pytest.raises(FleetGrowing, match="resume an interrupted growth with: allocator shards grow"):
         while True:  # what is in memory comes first
             drawn.append(ids.next_id("order"))
     for call in (lambda: ids.next_id("order"), lambda: ids.reserve("order", 5)):
-        with pytest.raises(FleetGrowing, match="go on with: allocator shards grow"):
+        with pytest.raises(FleetGrowing, match="resume an interrupted growth with: allocator shards grow"):
             call()
 
 

@@ -85,9 +85,9 @@ def test_a_shard_that_is_away_is_named_and_the_others_are_asked(shards):
 
 def test_nonsense_is_refused(url):
     for nonsense in ("", "abc", "-1", "0", str(2**63), "1.5", "4df2dcec2cdcd20936a8b817", "٣", "0" * 29 + "19" * 30):
-        with pytest.raises(InvalidId, match="a claimed id is a whole number from 1 to 9223372036854775807, got"):
+        with pytest.raises(InvalidId, match="the id must be a whole number from 1 to 9223372036854775807, got"):
             traced(url, nonsense)
-        with pytest.raises(InvalidId, match="a claimed id is a whole number from 1 to 9223372036854775807, got"):
+        with pytest.raises(InvalidId, match="the id must be a whole number from 1 to 9223372036854775807, got"):
             claims_of(nonsense, [])
 
 
