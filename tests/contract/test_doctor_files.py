@@ -49,7 +49,7 @@ def test_a_file_with_two_names(patient, file):
     found = patient.found()["file-linked-twice"]
 
     assert found.severity == DANGER
-    assert "has 2 names" in found.found
+    assert "has 2 hard links" in found.found
 
 
 def test_the_wal_mode_and_a_version_that_loses_commits_in_it(patient):

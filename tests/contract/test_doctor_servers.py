@@ -230,7 +230,7 @@ def variables(url: str, **values: str) -> Iterator[None]:
         ("several-writers", DANGER, "is 2 and auto_increment_offset 1", {"auto_increment_increment": "2"}),
         ("server-read-only", OUTAGE, "read_only is ON", {"read_only": "ON"}),
         ("sql-mode-not-strict", NOTE, "sql_mode is ''", {"sql_mode": "''"}),
-        ("connections-few", OUTAGE, "by max_connections", {"max_connections": "12"}),
+        ("connections-few", OUTAGE, "max_connections leaves room for", {"max_connections": "12"}),
     ],
 )
 def test_settings_of_mysql(patient, name, severity, words, values):

@@ -38,7 +38,7 @@ from allocator.generators.backend_protocol import Backend
 from allocator.runtime.iterators import LockedIterator, exhaust
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
 from allocator.testing.memory_backend import MemoryBackend
-from allocator.testing.supplies import Watched
+from allocator.testing.supplies import FailingIterator
 
 AWAY = DatabaseUnavailable("the server is being moved")
 
@@ -310,7 +310,7 @@ def test_after_the_end_nothing_is_given():
 
 
 def test_what_a_loop_still_holds_is_taken_from_it_also_without_the_gil():
-    values = Watched(LockedIterator(range(5)), MemoryBackend())
+    values = FailingIterator(LockedIterator(range(5)), MemoryBackend())
     assert next(values) == 0
     exhaust(values)
 
