@@ -87,7 +87,7 @@ def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = Fals
         raise damaged(name, f"max_value is {tag.max_value!r} and limit {tag.limit!r}")
     if tag.remaining == 0:
         raise Exhausted(
-            f"tag {name!r} has issued its last id: its limit is {tag.limit}; raise it with: "
+            f"tag {name!r} has issued its last id, {tag.limit}; raise its limit with: "
             f"allocator tags set {name} --limit N"
         )
     if exact and tag.remaining < size:
