@@ -183,8 +183,8 @@ class Allocator(Uncopyable):
     def meteor(self) -> int:
         """The next meteor id. The first call registers a node in the database.
 
-        Ids of one node increase; when its second field runs out, a new node is registered. Raises what `next_id`
-        raises, and `NodeIdsExhausted` when no node number is left.
+        Ids of one node increase; when its second field runs out, a new node is registered. Raises the errors of
+        `next_id`, and `NodeIdsExhausted` when no node number is left.
         """
         try:
             return next(self._meteor._values)
@@ -194,8 +194,8 @@ class Allocator(Uncopyable):
     def snowflake(self) -> int:
         """The next snowflake id. The first call leases a worker and a range of time from the database.
 
-        Ids of one process increase. The lease is renewed in the background while ids are drawn. Raises what `next_id`
-        raises, and `NodeIdsExhausted` when all workers are leased.
+        Ids of one process increase. The lease is renewed in the background while ids are drawn. Raises the errors of
+        `next_id`, and `NodeIdsExhausted` when all workers are leased.
         """
         supply = self._snowflake
         if monotonic() < supply.end:
@@ -209,7 +209,7 @@ class Allocator(Uncopyable):
         """The next ticket of a type: one row's auto-increment value, drawn from the database by this call.
 
         kind: the type, spelled like a tag. Shard r of n issues r, r + n, r + 2n, and so on. Shards are used in turn;
-        one that fails is skipped until it answers again. Raises what `next_id` raises, and `ShardMisconfigured`. The
+        one that fails is skipped until it answers again. Raises the errors of `next_id`, and `ShardMisconfigured`. The
         scheme is that of Flickr's ticket servers.
         """
         return wait_for(lambda: self._start_ticket(kind), self._background, self._terms.timeout, self._overdue)
@@ -229,7 +229,7 @@ class Allocator(Uncopyable):
     def ping(self) -> None:
         """Check that ids can be drawn, without drawing one: for readiness checks, or before the first request.
 
-        One round trip. Of several shards, one answer is enough. Raises what `next_id` raises.
+        One round trip. Of several shards, one answer is enough. Raises the errors of `next_id`.
         """
         wait_for(self._start_ping, self._background, self._terms.timeout, self._overdue)
 

@@ -145,7 +145,7 @@ def may_write(path: Path) -> bool:
 
 
 def networked(path: Path) -> str:
-    """The kind of the file system, if it is one of a network; empty where it is not, or where that cannot be told."""
+    """The type of a network file system; empty for a local one, or if /proc/mounts cannot be read."""
     try:
         mount = mount_of(str(path), mounts_of(MOUNTS.read_text()))
     except OSError:

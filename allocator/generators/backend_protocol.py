@@ -49,7 +49,7 @@ class Backend(Protocol):
         """The `Tags` of `allocator.fleet.tags`, for administration."""
 
     def ping(self) -> None:
-        """Raise the error that a claim would raise now, as far as one round trip shows."""
+        """Raise the error that a claim would raise now, in one round trip."""
 
     def create_tables(self) -> None:
         """Bring the schema up to date."""

@@ -62,7 +62,7 @@ class Sequence(Supply):
         super().__init__(backend, background, terms, owner)
 
     def next_id(self) -> int:
-        """The next id. Raises what `Allocator.next_id` raises."""
+        """The next id. Raises the errors of `Allocator.next_id`."""
         try:
             return next(self._values)
         except StopIteration:
@@ -72,7 +72,7 @@ class Sequence(Supply):
         """The next id, so that a sequence can be a column default: `Column(default=ids.sequence("order"))`.
 
         SQLAlchemy calls it with the context of the statement, once for each row; under an `AsyncSession` it awaits
-        instead of blocking. Raises what `next_id` raises, and `InvalidSetting` for UPDATE and INSERT from SELECT.
+        instead of blocking. Raises the errors of `next_id`, and `InvalidSetting` for UPDATE and INSERT from SELECT.
         """
         if context is None:
             return self.next_id()
@@ -100,7 +100,7 @@ class Sequence(Supply):
             return self._next()
 
     def next_ids(self, count: int) -> list[int]:
-        """The next 1 to 10000 ids, increasing. Raises what `Allocator.next_id` raises, and `InvalidCount`.
+        """The next 1 to 10000 ids, increasing. Raises the errors of `Allocator.next_id`, and `InvalidCount`.
 
         If an error occurs midway, the ids drawn before it are burnt.
         """

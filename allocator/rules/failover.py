@@ -154,7 +154,7 @@ def has_room(tag: Tag, reach: int) -> bool:
 
 
 def gap(tag: Tag, reach: int, at: int) -> int:
-    """The numbers to skip now, as far as they fit below the limit."""
+    """The numbers to skip now: the reach, and the part for the time if that fits below the limit."""
     moment = (at - tag.claimed_at) % PERIOD_MS if at > tag.claimed_at else 0
     further = reach * moment // PERIOD_MS
     return reach + further if reach + further <= tag.limit - tag.max_value else reach

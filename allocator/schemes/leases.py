@@ -68,7 +68,7 @@ def check_same(workers: Sequence[Worker], layout: Layout, epoch: int) -> None:
 def choose_worker(workers: Sequence[Worker], layout: Layout, epoch: int, now: int, pick: int) -> Worker | int:
     """Choose a number that was never leased, or else a worker whose lease has ended; `pick` is a random number.
 
-    Raises what `check_same` raises, and `NodeIdsExhausted` when all workers are leased.
+    Raises the errors of `check_same`, and `NodeIdsExhausted` when all workers are leased.
     """
     check_same(workers, layout, epoch)
     size = 1 << layout.widths["datacenter"] + layout.widths["worker"]

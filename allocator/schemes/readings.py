@@ -36,7 +36,7 @@ GREGORIAN = 12_219_292_800
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An id read as one of a scheme. `why` gives the reason why it is `likely`, or is not."""
+    """An id read as one of a scheme; `why` is the reason why it is `likely` or not."""
 
     scheme: str
     fields: dict[str, int | str]

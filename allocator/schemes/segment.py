@@ -183,7 +183,7 @@ class Segments:
         self.seen = without_the_outgrown(self.seen)
 
     def stop(self, error: MaxValueWentBack) -> None:
-        """Stop the tag for good, and drop its ids: another process may have them too."""
+        """Stop the tag until a restart, and drop its ids: another process may have them too."""
         self.stopped = error
         self.pace.clear()
         self._left = self._spare = NOTHING
