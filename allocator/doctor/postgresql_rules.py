@@ -58,8 +58,8 @@ RULES = (
         "synchronous-commit-off",
         DANGER,
         lambda facts: facts.get("synchronous_commit") == "off",
-        "synchronous_commit is off for {role} in {database}: a server crash may lose changes by operators (a repaired "
-        "tag, a token); claims, tickets, nodes and leases are durable anyway",
+        "synchronous_commit is off for {role} in {database}: a crash of any server process may lose changes by "
+        "operators (a repaired tag, a token); claims, tickets, nodes and leases are durable anyway",
         "ALTER ROLE {role} IN DATABASE {database} SET synchronous_commit = on",
     ),
     Rule(
