@@ -63,7 +63,7 @@ def of_lanes(tags: Iterable[Tag], lane: Lane) -> list[Finding]:
         Finding(
             "tag-of-another-lane",
             DANGER,
-            f"{shown}, but {ours}",
+            f"tags have the residues of another shard: {shown}, but {ours}",
             f"stop all processes that use these tags, set shard_offset {lane.offset} and shard_step {lane.step} in "
             "their rows of allocator_segment, and raise them above every id in use with: allocator tags set TAG "
             "--start-after N",
