@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import AllocatorError, InvalidCount, InvalidSetting
-from allocator.service.parameters import MAX_QUERY, choice, flag, number, read_body, read_query
+from allocator.service.parameters import MAX_QUERY, choice, flag, number, read_body, read_query, required
 
 FIELDS = (
     number("count", 1, 10, "", error=InvalidCount),
     flag("exact", ""),
     choice("scheme", ("a", "b"), ""),
-    number("needed", 0, 5, "", required=True),
+    required(number("needed", 0, 5, ""), 1),
 )
 
 
