@@ -93,7 +93,7 @@ def examine_tables(database: Database, done: Examination) -> None:
         try:
             database.run(query, done)
         except AllocatorError as error:
-            done.findings.append(unchecked(subject, str(error), "GRANT SELECT on all tables allocator_…"))
+            done.findings.append(unchecked(subject, str(error), "let the role read all tables allocator_…"))
 
 
 def shape(connection: Connection, dialect: Dialect, done: Examination) -> None:

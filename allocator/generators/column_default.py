@@ -81,8 +81,8 @@ def check_inserted(compiled: Any, name: str) -> None:
     """Raise `InvalidSetting` where a sequence is the `onupdate` of a column."""
     if getattr(compiled, "update_prefetch", None) and not compiled.insert_prefetch:
         raise InvalidSetting(
-            f"{name}: a sequence cannot be the onupdate of a column, since all rows of an UPDATE would get the same "
-            "id; draw an id for each row, and update the rows one by one"
+            f"{name}: a sequence cannot be the onupdate of a column, since all rows of a statement would get the same "
+            "id; draw an id for each row, and change the rows one by one"
         )
 
 

@@ -15,7 +15,7 @@ from allocator.schemes.ticket import Numbering
 
 DEFAULT_FLEET = "main"
 REPLACE, COUNT = STATEMENTS = ("replace", "count")
-"""The ticket statements: `REPLACE INTO`, as in the original scheme, or a counter that is only incremented."""
+"""The ticket statements: that of the original scheme, or a counter that is only incremented."""
 ALONE, BEGUN = 1, 2
 """The first revision of a row: of a single database, as the schema upgrade writes it, or of a fleet. They differ so
 that a process that knows a row as the former cannot draw from it as the latter."""

@@ -92,7 +92,9 @@ class AsyncMemoryAllocator(AsyncAllocator):
 
     def __init__(self, memory: MemoryAllocator | None = None, **settings: Unpack[Settings]) -> None:
         if memory is not None and not isinstance(memory, MemoryAllocator):
-            raise InvalidDatabase(f"an AsyncMemoryAllocator can only share a MemoryAllocator, got {quoted(memory)}")
+            raise InvalidDatabase(
+                f"an AsyncMemoryAllocator can only share a MemoryAllocator, got {type(memory).__name__}"
+            )
         if memory is None:
             super().__init__(MemoryAllocator(**settings))
         else:

@@ -279,7 +279,7 @@ def test_an_update_is_refused_also_while_ids_are_in_memory(engine, ids, drawn):
         for rows in (None, [{}, {}]):
             with pytest.raises(
                 StatementError,
-                match="cannot be the onupdate of a column, since all rows of an UPDATE would get the same id",
+                match="cannot be the onupdate of a column, since all rows of a statement would get the same id",
             ) as refused:
                 connection.execute(change, rows)
             assert isinstance(refused.value.orig, InvalidSetting)
