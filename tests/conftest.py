@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ from allocator.database.tables import metadata
 
 os.environ["SSL_CERT_FILE"] = os.devnull
 """Where it names all that a system trusts, PyMySQL reads that for each connection: 20 ms, and nothing here needs it."""
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+"""Images often set it. Each process that a test starts would then compile SQLAlchemy, for longer than the test takes."""
 
 DATABASES = ("sqlite", *KINDS)
 numbers = itertools.count(1)
