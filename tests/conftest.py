@@ -26,7 +26,7 @@ os.environ["SSL_CERT_FILE"] = os.devnull
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-"""Images often set it. Each process that a test starts would then compile SQLAlchemy, for longer than the test takes."""
+"""Images often set it. Each process that a test starts would then compile SQLAlchemy, which takes a second."""
 
 DATABASES = ("sqlite", *KINDS)
 numbers = itertools.count(1)
