@@ -86,6 +86,6 @@ def connection_of(given: Any) -> Connection:
         found: Connection = given.connection()
         return found
     raise InvalidDatabase(
-        "numbers are drawn in your own transaction: give the Session or Connection of SQLAlchemy that has it, got "
-        f"{type(given).__name__}"
+        "numbers are drawn in your own transaction: give the Session or Connection of SQLAlchemy that has it, or "
+        f"django.db.connection, got {type(given).__name__}"
     )

@@ -9,6 +9,7 @@ from typing import Any, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from allocator.database.caller import Borrowed, Caller
+from allocator.database.django_caller import DjangoCaller
 from allocator.database.verbs import numbers as rows
 from allocator.database.verbs.numbers import Row
 from allocator.errors import InvalidArgument, InvalidCount, InvalidId, InvalidSetting
@@ -77,7 +78,8 @@ class Numbers:
     def next(self, session: Any, scope: Scope = "", at: At = None, count: int | None = None) -> Number | list[Number]:
         """Draw the next number of a scope, or a list of the next `count`, in the transaction of the caller.
 
-        session: a `Session` or `Connection` of SQLAlchemy; with asyncio, `await session.run_sync(numbers.next, scope)`.
+        session: a `Session` or `Connection` of SQLAlchemy; with asyncio, `await session.run_sync(numbers.next, scope)`;
+            or `django.db.connection`, inside of `atomic`.
         scope: whose numbers these are: a tenant, a shop, a journal; text as of a tag, an int or a UUID.
         at: a date, or a datetime with a tzinfo, that is booked; now by default.
         count: 1 to 10000.
@@ -86,12 +88,12 @@ class Numbers:
         is to be run again, `Exhausted` above 2**63 - 1, `SchemaOutOfDate` where the table is missing, and
         `DatabaseRefused` on a replica.
         """
-        drawn = self._next(Borrowed(session), scope, at, 1 if count is None else count)
+        drawn = self._next(caller_of(session), scope, at, 1 if count is None else count)
         return drawn[0] if count is None else drawn
 
     def peek(self, session: Any, scope: Scope = "", at: At = None) -> Number | None:
         """The newest number, as this transaction sees it; None before the first. Another may be given at any time."""
-        return self._peek(Borrowed(session), scope, at)
+        return self._peek(caller_of(session), scope, at)
 
     def set(self, session: Any, n: int, *, scope: Scope = "", at: At = None) -> Number:
         """Go on after `n`, where numbers were given by other means before; part of the caller's transaction.
@@ -99,7 +101,7 @@ class Numbers:
         n: the newest number that is in use, 1 to 2**63 - 1. Raises `InvalidArgument` where a greater one was given
         here: it would be given again.
         """
-        return self._set(Borrowed(session), n, scope, at)
+        return self._set(caller_of(session), n, scope, at)
 
     def void(self, session: Any, number: Number, reason: str) -> bool:
         """Keep a row that says why a number is not used, so that an auditor finds every one.
@@ -107,7 +109,7 @@ class Numbers:
         number: as `next` or `parse` returned it. reason: 1 to 255 characters.
         True if it was not void before; the first reason stays. Raises `InvalidId` for a number that was not given.
         """
-        return self._void(Borrowed(session), number, reason)
+        return self._void(caller_of(session), number, reason)
 
     def parse(self, text: str, scope: Scope = "", period: str = "") -> Number:
         """The number that a text names; scope and period are needed where the format does not hold them.
@@ -168,6 +170,10 @@ class Numbers:
         if last is None or number.n > last:
             raise InvalidId(f"{number.text} was not given: the newest number of {place(*row)} is {last or 'none yet'}")
         return rows.void(caller, self.rule.name, number, reason)
+
+
+def caller_of(given: Any) -> Caller:
+    return DjangoCaller(given) if hasattr(given, "in_atomic_block") else Borrowed(given)
 
 
 def zone_of(timezone: object) -> tzinfo:

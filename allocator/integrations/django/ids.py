@@ -12,6 +12,7 @@ from django.core.exceptions import ImproperlyConfigured  # type: ignore[import-u
 from django.core.signals import setting_changed  # type: ignore[import-untyped]
 from django.db import DEFAULT_DB_ALIAS, Error, connections, models, router, transaction  # type: ignore[import-untyped]
 
+from allocator.database.django_caller import make_tables
 from allocator.database.django_settings import IN_MEMORY, is_same_file, url_of
 from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
@@ -126,10 +127,13 @@ def own_databases() -> list[Any]:
 
 
 def upgrade(**signal: Any) -> None:
-    """Make the tables, or bring them to the revision that this version needs."""
+    """Make the tables, or upgrade them to the revision that is needed; those of numbers stand beside Django's rows."""
     for one in own_databases():
         with closing(Database(one, UPGRADE_TIMEOUT)) as database:
             database.upgrade_schema()
+    alias = signal.get("using", DEFAULT_DB_ALIAS)
+    if router.allow_migrate(alias, "allocator"):
+        make_tables(connections[alias])
 
 
 def greatest_of(model: Any, column: str) -> int:
