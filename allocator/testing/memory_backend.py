@@ -55,7 +55,7 @@ class MemoryBackend:
             raise NotCopyable("a MemoryAllocator cannot be used after a fork: create a new one in the child")
         self.check()
         if self.is_away:
-            raise DatabaseUnavailable("the database does not answer: the test called go_away()")
+            raise DatabaseUnavailable("the database does not answer, since the test called go_away()")
         with self._lock:
             yield self.rows
 
