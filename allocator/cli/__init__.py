@@ -16,6 +16,7 @@ from allocator.cli.imports import import_counters
 from allocator.cli.inspect import inspect_command
 from allocator.cli.next import next_ids
 from allocator.cli.nodes import nodes
+from allocator.cli.number_commands import numbers
 from allocator.cli.output import Group
 from allocator.cli.public import public
 from allocator.cli.serve import serve
@@ -70,6 +71,7 @@ for command in (
     trace_command,
     public,
     tags,
+    numbers,
     import_counters,
     nodes,
     shards,

@@ -20,7 +20,7 @@ ANY = "..."
 
 SHELL = re.compile(r"[|&;<>()$`*?\[\]{}~]")
 QUOTED = re.compile(r"'[^']*'")
-REFUSED = re.compile(r"^(error:|Error:|danger |outage |curl: )", re.MULTILINE)
+REFUSED = re.compile(r"^(error:|Error:|danger |outage |gap |curl: )", re.MULTILINE)
 DEFAULT_FILE = re.compile(
     r"^(note: |\{\"note\": \"|[-0-9:, ]+ WARNING )(created|creating|using) .*/allocator\.db, because .*\n", re.MULTILINE
 )

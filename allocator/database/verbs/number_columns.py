@@ -1,0 +1,120 @@
+"""The counters of numbers without gaps, and the rows of a host's own table that hold such numbers. All is only read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    NullPool,
+    Select,
+    column,
+    create_engine,
+    func,
+    null,
+    select,
+    table,
+)
+from sqlalchemy.exc import SQLAlchemyError
+
+from allocator.database.address import Address
+from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import translate
+from allocator.database.tables import number, number_void
+
+T = TypeVar("T")
+
+BATCH = 5_000
+"""Rows in memory at a time."""
+PATIENCE = 3600.0
+"""Seconds for an answer: the database may have to sort the whole table first."""
+
+
+class Counter(NamedTuple):
+    """A row of `allocator_number`: n is the newest number."""
+
+    name: str
+    scope: str
+    period: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A column that holds numbers, and the columns beside it; "" for one that is not there.
+
+    order: the column that says which row came first. is_text: the numbers are text, in which 10 is before 9.
+    """
+
+    table: str
+    column: str
+    scope: str = ""
+    period: str = ""
+    order: str = ""
+    is_text: bool = False
+
+    def count(self) -> Select[Any]:
+        return self._rows(func.count())
+
+    def select(self) -> Select[Any]:
+        """Number, scope and period of each row that has a number; sorted, so that each follows the one before."""
+        n: ColumnElement[Any] = column(self.column)
+        by: list[ColumnElement[Any]] = [column(name) for name in (self.scope, self.order) if name]
+        beside = [column(name) if name else null() for name in (self.scope, self.period)]
+        return self._rows(n, *beside).order_by(*by, *([func.length(n)] if self.is_text else []), n)
+
+    def _rows(self, *what: Any) -> Select[Any]:
+        schema, _, bare = self.table.rpartition(".")
+        return select(*what).select_from(table(bare, schema=schema or None)).where(column(self.column).is_not(None))
+
+
+class Read(NamedTuple):
+    """All at one moment, for as long as it is looked at."""
+
+    counters: Sequence[Counter]
+    void: Sequence[Counter]
+    total: int
+    rows: Iterator[Sequence[Any]]
+
+
+def fetch_counters(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[Counter]:
+    """All, or those of a name."""
+    return counters_in(connection, number, name)
+
+
+def counters_in(connection: Connection, source: Any, name: str) -> Sequence[Counter]:
+    key = (source.c.name, source.c.scope, source.c.period, source.c.n)
+    wanted = select(*key).where(source.c.name == name) if name else select(*key)
+    return [Counter(*row) for row in connection.execute(wanted.order_by(*key))]
+
+
+def read_column(address: Address, source: Source, name: str, judge: Callable[[Read], T]) -> T:
+    """What `judge` makes of a column and its counters, in one snapshot: numbers that are drawn meanwhile are not there.
+
+    On an engine of its own that waits for long. Raises what the database's errors mean.
+    """
+    engine = engine_for(address)
+    try:
+        with engine.connect() as connection:
+            if address.dialect.embedded:
+                connection.exec_driver_sql("BEGIN")
+            counters, void = (counters_in(connection, one, name) for one in (number, number_void))
+            total = connection.scalar(source.count()) or 0
+            with connection.execution_options(yield_per=BATCH).execute(source.select()) as rows:
+                return judge(Read(counters, void, total, iter(rows)))
+    except SQLAlchemyError as error:
+        raise translate(error, address.dialect, address.shown, PATIENCE) from error
+    finally:
+        engine.dispose()
+
+
+def engine_for(address: Address) -> Engine:
+    driver = address.url.get_driver_name()
+    given = {} if address.dialect.embedded else address.dialect.connect_args(driver, PATIENCE)
+    args = {name: value for name, value in given.items() if name not in address.url.query and name != "autocommit"}
+    level = "SERIALIZABLE" if address.dialect.embedded else "REPEATABLE READ"
+    return create_engine(address.url, poolclass=NullPool, isolation_level=level, connect_args=args)

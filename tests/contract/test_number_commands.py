@@ -1,0 +1,192 @@
+"""`allocator numbers list|set|audit`, on every database, over tables with planted faults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import date
+from itertools import count
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlalchemy import BigInteger, Column, Date, Engine, MetaData, String, Table, create_engine, delete, insert, update
+
+from allocator import Numbers
+from allocator.cli import main
+
+invoices = Numbers("invoice", format="INV-{year}-{n:03}", reset="year")
+cases = Numbers("case")
+MARCH = date(2026, 3, 9)
+
+rows = Table(
+    "invoice",
+    MetaData(),
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("tenant", String(64)),
+    Column("booked", Date),
+    Column("number", String(64)),
+    Column("n", BigInteger),
+)
+keys = count(1)
+
+
+@pytest.fixture
+def shop(fresh: str) -> Iterator[Engine]:
+    """An application's engine, on the database with the allocator's tables."""
+    engine = create_engine(fresh)
+    rows.metadata.create_all(engine)
+    yield engine
+    engine.dispose()
+
+
+def run(shop: Engine, *words: str) -> Result:
+    url = shop.url.render_as_string(hide_password=False)
+    return CliRunner().invoke(main, ["numbers", *words], env={"ALLOCATOR_DATABASE_URL": url})
+
+
+def add(shop: Engine, tenant: str, times: int = 1, at: date = MARCH) -> None:
+    with shop.begin() as connection:
+        for number in invoices.next(connection, tenant, at, count=times):
+            values = {"tenant": tenant, "booked": at, "number": number.text, "n": number.n}
+            connection.execute(insert(rows).values(id=next(keys), **values))
+
+
+def remove(shop: Engine, tenant: str, *numbers: int) -> None:
+    with shop.begin() as connection:
+        connection.execute(delete(rows).where(rows.c.tenant == tenant, rows.c.n.in_(numbers)))
+
+
+BY_TEXT = ("audit", "invoice.number", "--name", "invoice", "--format", "INV-{year}-{n:03}", "--scope-column", "tenant")
+BY_NUMBER = ("audit", "invoice.n", "--name", "invoice", "--scope-column", "tenant", "--period-column", "booked")
+
+
+def found(shop: Engine, *words: str) -> list[tuple[object, ...]]:
+    done = run(shop, *words, "--json")
+    told = json.loads(done.stdout)
+    assert done.exit_code == (1 if told["findings"] else 0)
+    return [(one["kind"], one["scope"], one["period"], one["first"], one["last"]) for one in told["findings"]]
+
+
+def test_numbers_are_listed_and_raised(shop):
+    assert json.loads(run(shop, "list", "--json").stdout) == []
+    add(shop, "a", 3)
+    assert run(shop, "set", "case", "41").stdout == "the next number of 'case' is 42\n"
+    raised = run(shop, "set", "invoice", "7", "--scope", "a", "--period", "2026")
+    assert raised.stdout == "the next number of 'invoice' of scope 'a' in 2026 is 8\n"
+
+    assert [line.split() for line in run(shop, "list").stdout.splitlines()] == [
+        ["name", "scope", "period", "newest"],
+        ["case", "41"],
+        ["invoice", "a", "2026", "7"],
+    ]
+    assert json.loads(run(shop, "list", "case", "--json").stdout) == [
+        {"name": "case", "scope": "", "period": "", "newest": "41"}
+    ]
+    with shop.connect() as connection:
+        assert cases.next(connection).n == 42
+        assert invoices.next(connection, "a", MARCH).text == "INV-2026-008"
+
+
+def test_numbers_are_never_lowered(shop):
+    add(shop, "a", 3)
+    refused = run(shop, "set", "invoice", "2", "--scope", "a", "--period", "2026")
+
+    assert refused.exit_code == 1
+    assert "'invoice' of scope 'a' in 2026 is at 3 already" in refused.stderr
+    assert run(shop, "set", "invoice", "2", "--period", "2026-3").exit_code == 2
+    with shop.connect() as connection:
+        assert invoices.peek(connection, "a", MARCH).n == 3
+
+
+def test_a_sound_column_has_no_findings(shop):
+    assert run(shop, *BY_TEXT).stdout == "0 rows: nothing was found\n"
+    add(shop, "a", 1100)
+    add(shop, "b", 12)
+    add(shop, "a", 9, date(2027, 1, 1))
+    with shop.begin() as connection:
+        connection.execute(insert(rows).values(id=next(keys), tenant="a", booked=MARCH))  # a draft
+
+    for words in (BY_TEXT, BY_NUMBER):
+        done = run(shop, *words)
+        assert (done.exit_code, done.stdout) == (0, "1121 rows: nothing was found\n"), done.stdout
+
+
+def test_planted_faults_are_found(shop):
+    add(shop, "a", 20)
+    add(shop, "b", 5)
+    add(shop, "b", 4, date(2027, 1, 1))
+    remove(shop, "a", 4, 5, 20)
+    remove(shop, "b", 5)
+    with shop.begin() as connection:
+        twice = {"tenant": "a", "booked": MARCH, "number": "INV-2026-007", "n": 7}
+        ahead = {"tenant": "b", "booked": date(2027, 5, 1), "number": "INV-2027-006", "n": 6}
+        for values in (twice, ahead):
+            connection.execute(insert(rows).values(id=next(keys), **values))
+        number = invoices.parse("INV-2026-005", "a")
+        invoices.void(connection, number, "the customer left")
+
+    planted = [
+        ("duplicate", "a", "2026", "7", "7"),
+        ("gap", "a", "2026", "4", "4"),
+        ("gap", "a", "2026", "20", "20"),
+        ("gap", "b", "2026", "5", "5"),
+        ("gap", "b", "2027", "5", "5"),
+        ("ahead", "b", "2027", "5", "6"),
+    ]
+    assert found(shop, *BY_TEXT) == planted
+    assert found(shop, *BY_NUMBER) == planted
+    lines = run(shop, *BY_TEXT).stdout.splitlines()
+    assert "gap         'invoice' of scope 'a' in 2026: no row has 4" in lines
+    assert lines[-1] == "27 rows: 1 ahead, 1 duplicate, 4 gap"
+
+
+def test_disorder_is_by_a_column(shop):
+    add(shop, "a", 5)
+    with shop.begin() as connection:
+        connection.execute(update(rows).where(rows.c.n == 2).values(booked=date(2026, 4, 1)))
+
+    assert found(shop, *BY_TEXT) == []
+    assert found(shop, *BY_TEXT, "--order-column", "booked") == [("disorder", "a", "2026", "2", "5")]
+
+
+def test_texts_of_another_format_are_told(shop):
+    add(shop, "a", 2)
+    with shop.begin() as connection:
+        connection.execute(insert(rows).values(id=next(keys), tenant="a", booked=MARCH, number="RE-1", n=0))
+    done = run(shop, *BY_TEXT)
+
+    assert done.exit_code == 1
+    assert "unreadable  'invoice' of scope 'a': 'RE-1' is no number of the format" in done.stdout
+    assert [one[0] for one in found(shop, *BY_NUMBER)] == ["unreadable"]
+
+
+def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
+    add(shop, "a", 2)
+
+    assert "restart each year: give --period-column" in run(shop, *BY_NUMBER[:-2]).stderr
+    assert "have scopes: give --scope-column" in run(shop, *BY_TEXT[:-2]).stderr
+    assert run(shop, "audit", "number", "--name", "invoice").exit_code == 1
+    missing = run(shop, "audit", "invoice.nothing", *BY_NUMBER[2:])
+    assert missing.exit_code == 1
+    assert "nothing" in missing.stderr
+
+
+def test_another_start_and_reset_than_the_counters_say(shop):
+    with shop.begin() as connection:
+        for n in (100, 101, 103):
+            connection.execute(insert(rows).values(id=next(keys), tenant="a", booked=MARCH, n=n))
+    words = (*BY_NUMBER, "--reset", "month", "--start", "100")
+
+    assert found(shop, *words) == [("gap", "a", "2026-03", "102", "102"), ("ahead", "a", "2026-03", "100", "103")]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+def test_only_the_first_findings_are_printed_and_all_are_counted(shop):
+    with shop.begin() as connection:
+        invoices.set(connection, 2200, scope="a", at=MARCH)
+        even = [{"id": next(keys), "tenant": "a", "booked": MARCH, "n": n} for n in range(2, 2201, 2)]
+        connection.execute(insert(rows), even)
+    lines = run(shop, *BY_NUMBER).stdout.splitlines()
+
+    assert lines[999].endswith("no row has 1999")
+    assert lines[1000:] == ["... and 100 more", "1100 rows: 1100 gap"]
