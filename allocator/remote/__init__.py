@@ -1,1 +1,1 @@
-"""A service as the source of ids: the client over HTTP."""
+"""The HTTP client: an allocator that draws its ids from a service."""

@@ -1,4 +1,4 @@
-"""The service as a source of ids for another process: segments, tickets, nodes, leases and tags over HTTP."""
+"""The backend over HTTP: segments, tickets, nodes, leases and tags from a service."""
 
 from __future__ import annotations
 
@@ -37,47 +37,52 @@ from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, damaged
 
-PAGE = "1000"
-"""Tags that are asked for at once: the most that a service gives."""
-NUMBERS = 10_000
-SEGMENTS = 100
-"""How many of its latest tickets and nodes, and of its latest segments, a process compares with what comes next."""
+PAGE_SIZE = "1000"
+"""Tags in one request, the most that a service allows."""
+MAX_NUMBERS = 10_000
+"""Tickets and node numbers that a process remembers, to detect a duplicate."""
+MAX_SEGMENTS = 100
+"""Segments that a process remembers, to detect an overlap."""
 
 
 class Received:
-    """What the servers gave to this process lately, so that nothing is taken from them twice."""
+    """The latest numbers and segments from the servers, to refuse a duplicate."""
 
     def __init__(self) -> None:
         self._numbers: OrderedDict[tuple[str, int], None] = OrderedDict()
-        self._segments: deque[tuple[str, range]] = deque(maxlen=SEGMENTS)
+        self._segments: deque[tuple[str, range]] = deque(maxlen=MAX_SEGMENTS)
         self.lock = threading.Lock()
 
-    def number(self, what: str, number: int) -> int:
+    def add_number(self, kind: str, number: int) -> int:
+        """Remember a number; refuse it if the process received it before."""
         with self.lock:
-            if (what, number) in self._numbers:
-                raise InvalidSetting(f"{what} {number} came before")
-            self._numbers[what, number] = None
-            if len(self._numbers) > NUMBERS:
+            if (kind, number) in self._numbers:
+                raise InvalidSetting(f"duplicate {kind} {number}")
+            self._numbers[kind, number] = None
+            if len(self._numbers) > MAX_NUMBERS:
                 self._numbers.popitem(last=False)
         return number
 
-    def segment(self, tag: str, segment: range) -> range:
-        """Marks of what was seen do not tell of a claim that was under way at the same time."""
+    def add_segment(self, tag: str, segment: range) -> range:
+        """Remember a segment; refuse it if it overlaps an earlier one.
+
+        The greatest id seen is not enough: another thread may have claimed at the same time.
+        """
         with self.lock:
             if any(name == tag and overlap(segment, known) for name, known in self._segments):
-                raise InvalidSetting(f"ids of {segment} came before")
+                raise InvalidSetting(f"ids of {segment} were received before")
             self._segments.append((tag, segment))
         return segment
 
 
 def overlap(one: range, other: range) -> bool:
-    """Whether they may share an id; those of two lanes of one fleet never do."""
-    beside = one.step == other.step and one[0] % one.step != other[0] % one.step
-    return not beside and one[0] <= other[-1] and other[0] <= one[-1]
+    """Tell whether two segments may share an id. Segments of two shards of one fleet never do."""
+    other_shard = one.step == other.step and one[0] % one.step != other[0] % one.step
+    return not other_shard and one[0] <= other[-1] and other[0] <= one[-1]
 
 
 class Service:
-    """The backend of an `Allocator` that was given the addresses of a service."""
+    """The backend of an `Allocator` whose source is a service."""
 
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
@@ -85,7 +90,7 @@ class Service:
         self._received = Received()
 
     def abandon(self) -> None:
-        """After a fork, in the child."""
+        """Replace the lock and the connections in the child of a fork."""
         self._received.lock = threading.Lock()
         self.servers.abandon()
 
@@ -94,19 +99,23 @@ class Service:
         return self.servers.shown
 
     def troubles(self) -> list[AllocatorError | None]:
-        return []  # an error of the service says itself what is wrong
+        return []  # each error of the service names its own cause
 
     def ping(self) -> None:
-        self.servers.ask("GET", "/readyz", read=lambda answer: str(answer["status"]))
+        self.servers.request("GET", "/readyz", read=lambda answer: str(answer["status"]))
 
     def create_tables(self) -> None:
-        raise InvalidSetting("the tables are made where the service has its database: allocator db upgrade")
+        raise InvalidSetting(
+            "a client of a service cannot create tables; run on the service's database: allocator db upgrade --url ..."
+        )
 
     # -- ids
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
-        """The tag's settings. One that is missing is made as ours where we may do that, and as the service makes tags
-        where its first claim does."""
+        """Read the tag's settings, and create a missing tag from `template`.
+
+        Without the right to administer, the first claim creates it with the settings of the service.
+        """
         try:
             return self.read_tag(template.name)
         except UnknownTag:
@@ -121,34 +130,34 @@ class Service:
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         def read(answer: Any) -> range:
-            found = segment_from_json(answer, name)
-            if len(found) > size or (exact and len(found) != size):
-                raise InvalidSetting(f"{size} ids were asked for, and {len(found)} came")
-            low = mark(seen, lane_of(found))
-            if found[0] <= low or is_outgrown(lane_of(found), seen):
-                raise damaged(name, f"a claim of {size} ids above {low} returned {found}")
-            return self._received.segment(name, found)
+            segment = segment_from_json(answer, name)
+            if len(segment) > size or (exact and len(segment) != size):
+                raise InvalidSetting(f"requested {size} ids, got {len(segment)}")
+            low = mark(seen, lane_of(segment))
+            if segment[0] <= low or is_outgrown(lane_of(segment), seen):
+                raise damaged(name, f"a claim of {size} ids above {low} returned {segment}")
+            return self._received.add_segment(name, segment)
 
         fields = {"size": str(size), "exact": str(exact).lower(), "seen": seen_to_text(seen)}
-        return self.servers.ask("POST", f"/v1/sequences/{name}/segments", fields, read=read)
+        return self.servers.request("POST", f"/v1/sequences/{name}/segments", fields, read=read)
 
     def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
-        return []  # the service gathers what its clients claim
+        return []  # the service batches the claims of its clients
 
     def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
         return {}
 
     def ticket(self, kind: str, end: float) -> int:
         def read(answer: Any) -> int:
-            return self._received.number(f"ticket of type {kind}:", ticket_from_json(answer, kind))
+            return self._received.add_number(f"ticket of type {kind}:", ticket_from_json(answer, kind))
 
-        return self.servers.ask("POST", f"/v1/tickets/{check_tag(kind)}", timeout=end - monotonic(), read=read)
+        return self.servers.request("POST", f"/v1/tickets/{check_tag(kind)}", timeout=end - monotonic(), read=read)
 
     def register_node(self) -> int:
         def read(answer: Any) -> int:
-            return self._received.number("node", whole("node", answer.get("node"), 1))
+            return self._received.add_number("node", whole("node", answer.get("node"), 1))
 
-        return self.servers.ask("POST", "/v1/nodes", read=read)
+        return self.servers.request("POST", "/v1/nodes", read=read)
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         workers = (layout.limit("datacenter") + 1) * (layout.limit("worker") + 1)
@@ -162,7 +171,7 @@ class Service:
             return check_lease(claim, lease_from_json(answer, workers))
 
         try:
-            return self.servers.ask(method, path, body=form, read=read)
+            return self.servers.request(method, path, body=form, read=read)
         except InvalidArgument as refused:
             if claim.lease is None:
                 raise
@@ -175,20 +184,20 @@ class Service:
 
     def read_tag(self, name: str) -> Tag:
         path = f"/v1/sequences/{check_tag(name)}"
-        return self.servers.ask("GET", path, read=lambda value: tag_named(name, value))
+        return self.servers.request("GET", path, read=lambda value: tag_named(name, value))
 
     def page_of_tags(self, after: str) -> tuple[list[Tag], str]:
-        """A page, and the `next` to ask for; empty at the end."""
+        """Fetch the tags after this name, and the name to continue from, empty at the end."""
 
         def read(answer: Any) -> tuple[list[Tag], str]:
-            found, following = [tag_from_json(one) for one in answer["sequences"]], answer.get("next", "")
-            names = [after, *(tag.name for tag in found)]
+            page, following = [tag_from_json(one) for one in answer["sequences"]], answer.get("next", "")
+            names = [after, *(tag.name for tag in page)]
             if following not in ("", *names[1:][-1:]) or any(one >= other for one, other in pairwise(names)):
-                raise InvalidSetting(f"these are not the tags that follow {after!r}, by name")
-            return found, following
+                raise InvalidSetting(f"the tags after {after!r} are not sorted by name")
+            return page, following
 
-        fields = {"limit": PAGE} | ({"after": after} if after else {})
-        return self.servers.ask("GET", "/v1/sequences", fields, read=read)
+        fields = {"limit": PAGE_SIZE} | ({"after": after} if after else {})
+        return self.servers.request("GET", "/v1/sequences", fields, read=read)
 
     def make_tag(self, tag: Tag) -> Tag:
         form: dict[str, object] = {
@@ -202,24 +211,24 @@ class Service:
 
     def put_tag(self, name: str, form: Mapping[str, object], headers: Mapping[str, str]) -> Tag:
         path = f"/v1/sequences/{check_tag(name)}"
-        return self.servers.ask("PUT", path, body=form, headers=headers, read=lambda value: tag_named(name, value))
+        return self.servers.request("PUT", path, body=form, headers=headers, read=lambda value: tag_named(name, value))
 
 
 def tag_named(name: str, value: Any) -> Tag:
     tag = tag_from_json(value)
     if tag.name != name:
-        raise InvalidSetting(f"this is about {tag.name!r}, and not {name!r}")
+        raise InvalidSetting(f"expected tag {name!r}, got {tag.name!r}")
     return tag
 
 
 def check_lease(claim: LeaseClaim, lease: Lease) -> Lease:
-    """The lease, if it is the one that was asked for; a longer one might be somebody else's before it ends."""
+    """Refuse a lease other than the requested one. The service may lease the worker again before a longer one ends."""
     before = claim.lease
     if before and (lease.number, lease.holder, lease.since) != (before.number, before.holder, before.since):
-        raise InvalidSetting(f"worker {before.number} was to be renewed, and the lease of another one came")
+        raise InvalidSetting(f"requested a renewal of worker {before.number}, got worker {lease.number}")
     begin = claim.now if before else lease.since
     if not claim.now <= begin <= lease.until <= begin + claim.until - claim.now:
-        raise InvalidSetting(f"a lease from {claim.now} to {claim.until} was asked for, got {begin} to {lease.until}")
+        raise InvalidSetting(f"requested a lease from {claim.now} to {claim.until}, got {begin} to {lease.until}")
     return lease
 
 
@@ -231,11 +240,11 @@ class ServedTags(Tags):
         self._service = service
 
     def list(self) -> list[Tag]:
-        found, following = self._service.page_of_tags("")
+        tags, following = self._service.page_of_tags("")
         while following:
-            more, following = self._service.page_of_tags(following)
-            found += more
-        return found
+            page, following = self._service.page_of_tags(following)
+            tags += page
+        return tags
 
     def count(self) -> int:
         return len(self.list())
@@ -247,7 +256,7 @@ class ServedTags(Tags):
         self._service.make_tag(fresh)
 
     def repair(self, tag: str, *, above: int | None = None) -> Tag:
-        raise InvalidSetting("repair needs the database itself: allocator tags repair --url ...")
+        raise InvalidSetting("a service repairs no tags; run on its database: allocator tags repair TAG --url ...")
 
     def _set(self, tag: str, given: dict[str, Any]) -> Tag:
         if "failover_gap" in given:
@@ -255,4 +264,4 @@ class ServedTags(Tags):
         return self._service.put_tag(tag, given, {"If-Match": "*"})
 
     def _column(self, name: str) -> Column:
-        raise InvalidSetting("start_after_column needs the database itself; create this tag where that can be reached")
+        raise InvalidSetting("start_after_column needs the URL of the database, not of a service")

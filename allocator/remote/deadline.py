@@ -1,7 +1,7 @@
-"""urllib3 with one deadline for a whole exchange, and a bound on all bytes of its answer.
+"""urllib3 with one deadline for a whole exchange and a maximum size of its response.
 
-urllib3's own time-out begins again with every piece that arrives, and for every address of a host. A server that
-drips its head, repeats `100 Continue` or never ends the extension of a chunk would hold a caller for ever.
+urllib3 restarts its timeout for every chunk and for every address of a host. A server that sends its head byte by
+byte, repeats `100 Continue` or never ends a chunk extension would block the caller for ever.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-MAX_ANSWER = 16 * 1024 * 1024
-"""Bytes; enough for the settings of a hundred thousand tags."""
+MAX_RESPONSE = 16 * 1024 * 1024
+"""Bytes: the settings of about 100,000 tags."""
 
 
-class Bounded(RawIOBase):
-    """What a socket receives until its present time-out, counted from now, is over."""
+class BoundedReader(RawIOBase):
+    """The bytes that a socket receives, with one deadline for all reads and a maximum size."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._end = monotonic() + (sock.gettimeout() or 0.0)
         self._raw = sock.makefile("rb", buffering=0)
-        self._left = MAX_ANSWER
+        self._left = MAX_RESPONSE
 
     def makefile(self, mode: str) -> BufferedReader:
         return BufferedReader(self)
@@ -40,12 +40,12 @@ class Bounded(RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int | None:
         seconds = self._end - monotonic()
         if seconds <= 0:
-            raise TimeoutError("the answer is too slow")
+            raise TimeoutError("the response is too slow")
         self._sock.settimeout(seconds)
         size = self._raw.readinto(buffer)
         self._left -= size or 0
         if self._left < 0:
-            raise OSError("the answer is too long")
+            raise OSError(f"the response is larger than {MAX_RESPONSE} bytes")
         return size
 
     def close(self) -> None:
@@ -53,22 +53,23 @@ class Bounded(RawIOBase):
         super().close()
 
 
-class Answer(http.client.HTTPResponse):
+class Response(http.client.HTTPResponse):
     def __init__(self, sock: Any, *args: Any, **options: Any) -> None:
-        super().__init__(Bounded(sock), *args, **options)  # type: ignore[arg-type]  # it only makes a file of it
+        # The base class only calls `makefile`.
+        super().__init__(BoundedReader(sock), *args, **options)  # type: ignore[arg-type]
 
 
-def connected(host: str, port: int, end: float) -> socket.socket:
-    """A connection to the first address of a host that accepts one; what is left of the time is its time-out."""
-    found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-    trouble: OSError = TimeoutError("the time was over before an address was tried")
-    for tried, (family, kind, protocol, _, address) in enumerate(found):
+def connect(host: str, port: int, end: float) -> socket.socket:
+    """Connect to the first address of a host that accepts. The socket's timeout is the time left until `end`."""
+    addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    trouble: OSError = TimeoutError("looking up the address took the whole timeout")
+    for tried, (family, kind, protocol, _, address) in enumerate(addresses):
         if (left := end - monotonic()) <= 0:
             break
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.settimeout(left / (len(found) - tried))
+            sock.settimeout(left / (len(addresses) - tried))
             sock.connect(address)
             sock.settimeout(max(0.001, end - monotonic()))
         except OSError as error:
@@ -79,23 +80,23 @@ def connected(host: str, port: int, end: float) -> socket.socket:
     raise trouble
 
 
-class Timely:
-    """What both kinds of connection differ in from urllib3's."""
+class WithDeadline:
+    """Mixin for urllib3's connections: one timeout for all addresses of the host."""
 
     timeout: float | None
     port: int
     _dns_host: str
 
     def _new_conn(self) -> socket.socket:
-        return connected(self._dns_host, self.port, monotonic() + (self.timeout or 0.0))
+        return connect(self._dns_host, self.port, monotonic() + (self.timeout or 0.0))
 
 
-class Plain(Timely, HTTPConnection):
-    response_class = Answer
+class Plain(WithDeadline, HTTPConnection):
+    response_class = Response
 
 
-class Encrypted(Timely, HTTPSConnection):
-    response_class = Answer
+class Encrypted(WithDeadline, HTTPSConnection):
+    response_class = Response
 
 
 class PlainPool(HTTPConnectionPool):
@@ -107,6 +108,6 @@ class EncryptedPool(HTTPSConnectionPool):
 
 
 def new_pool(servers: int, connections: int) -> PoolManager:
-    made = PoolManager(num_pools=max(10, servers), maxsize=connections)
-    made.pool_classes_by_scheme = {"http": PlainPool, "https": EncryptedPool}
-    return made
+    pool = PoolManager(num_pools=max(10, servers), maxsize=connections)
+    pool.pool_classes_by_scheme = {"http": PlainPool, "https": EncryptedPool}
+    return pool

@@ -1,7 +1,7 @@
-"""The servers of a service, asked over HTTP: each call asks one, and the next one when that cannot serve.
+"""The servers of a service over HTTP, with failover: when one server fails, the call tries the next one.
 
-The one that answered last is asked first. A request whose answer is lost is asked again and brings other ids: what it
-had claimed is burnt.
+A call begins with the server that answered last. A retry after a lost response draws other ids; those of the lost
+response are skipped.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CONNECTIONS = 8
-PIECE = 65_536
-MAX_SHOWN = 1000
-"""Characters of what a server says that stand in a message."""
+CHUNK = 65_536
+MAX_DETAIL = 1000
+"""Characters of a server's text that a message repeats."""
 PART_OF_TIMEOUT = 0.9
-"""For all servers together: the caller should learn why it failed before it gives up."""
+"""The requests share this part of the timeout, so that the caller gets their error and not its own timeout."""
 
-OF_THE_SERVER = (AllocatorClosed, DatabaseRefused, SchemaDamaged, SchemaOutOfDate, ShardMisconfigured)
-"""Troubles of one server, for which another one is tried, and the same one again later."""
+FAILOVER_ERRORS = (AllocatorClosed, DatabaseRefused, SchemaDamaged, SchemaOutOfDate, ShardMisconfigured)
+"""Errors of a single server, after which the call tries the next one. A later call may try this one again."""
 
 abandoned: list[object] = []
-"""Connections inherited by a fork belong to the parent: kept to the end, so that nothing here closes them."""
+"""Connections that a fork inherited belong to the parent. The references keep the child from closing them."""
 
 
 def addresses(given: object) -> list[str]:
-    """The servers that an argument names; none when it is about a database."""
+    """The addresses of a service in the first argument of an allocator; none if it names a database."""
     is_list = type(given) in {list, tuple, set, frozenset}  # and not a URL of SQLAlchemy, which is a tuple too
     several: list[object] = list(given) if is_list else [given]  # type: ignore[call-overload]
     named = [one for one in several if isinstance(one, str) and one.partition("://")[0].lower() in {"http", "https"}]
@@ -56,8 +56,8 @@ def addresses(given: object) -> list[str]:
         return []
     if len(named) < len(several) or not several:
         raise InvalidDatabase(
-            "a list in first place holds addresses that begin with https:// or http://, and nothing else; several "
-            "databases are given as shards="
+            "a list of servers may hold only addresses that begin with https:// or http://; pass several databases "
+            "as shards="
         )
     return [address_of(one) for one in named]
 
@@ -71,16 +71,16 @@ def address_of(text: str) -> str:
     if not usable or parts.query or parts.fragment:
         raise InvalidDatabase("an address looks like https://ids.example.org or http://localhost:8000, without a query")
     if parts.username is not None or parts.password is not None:
-        raise InvalidDatabase("an address holds no user and no password; give the service's token as token=")
+        raise InvalidDatabase("the address of a service may not hold a user or password; pass the token as token=")
     return text.rstrip("/")
 
 
 class Servers:
-    """Safe to use from several threads. Nothing is opened before the first call."""
+    """The addresses and connections of a service. Thread-safe; connects with the first call."""
 
     def __init__(self, addresses: list[str], token: str | None, timeout: float) -> None:
         if token is not None and (not isinstance(token, str) or not token.isascii() or not token.isprintable()):
-            raise InvalidSetting("a token is text of printable ASCII characters")
+            raise InvalidSetting("token must be a str of printable ASCII characters")
         self._addresses = addresses
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._timeout = timeout
@@ -92,7 +92,7 @@ class Servers:
     def shown(self) -> str:
         return ", ".join(self._addresses)
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -103,30 +103,31 @@ class Servers:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> T:
-        """What `read` makes of the JSON of the first server that answers; raises what the last one refused with.
+        """Send a request, to one server after another until one serves it. Raises the error of the last one.
 
-        An answer that `read` refuses is dropped as a whole, and the next server is asked.
+        read: converts the JSON of the response; when it raises, the call discards the response and tries the next
+        server.
         """
         end = monotonic() + PART_OF_TIMEOUT * (self._timeout if timeout is None else timeout)
         query = "&".join(f"{name}={quote(value)}" for name, value in (fields or {}).items())
         target = f"{path}?{query}" if query else path
         order = [*range(self._first, len(self._addresses)), *range(self._first)]
-        error: AllocatorError = DatabaseUnavailable(f"{self.shown} was not asked in time")
+        error: AllocatorError = DatabaseUnavailable(f"no time was left for a request to {self.shown}")
         for tried, number in enumerate(order):
             left = end - monotonic()
             if left <= 0:
                 break
             try:
                 seconds = left / (len(order) - tried)
-                answer = checked(read, self._send(number, method, target, body, headers or {}, seconds))
-            except (DatabaseUnavailable, DatabaseRefused) as its_own:
-                error = its_own
+                result = convert(read, self._send(number, method, target, body, headers or {}, seconds))
+            except (DatabaseUnavailable, DatabaseRefused) as failure:
+                error = failure
                 continue
             except AllocatorError:
-                self._first = number  # it answers, and another one would say the same
+                self._first = number  # this server works, and another one would give the same error
                 raise
             self._first = number
-            return answer
+            return result
         raise error
 
     def _send(
@@ -146,37 +147,37 @@ class Servers:
             raise AllocatorClosed
         server = self._addresses[number]
         data = None if body is None else json.dumps(body).encode()
-        sent = {**self._headers, **headers, **({"Content-Type": "application/json"} if data else {})}
+        all_headers = {**self._headers, **headers, **({"Content-Type": "application/json"} if data else {})}
         try:
-            answer = self._pool.request(
+            response = self._pool.request(
                 method,
                 server + target,
                 body=data,
-                headers=sent,
+                headers=all_headers,
                 timeout=Timeout(total=seconds),
                 retries=False,
                 redirect=False,
                 preload_content=False,
                 decode_content=False,
             )
-            content = content_of(answer)
+            content = content_of(response)
         except SSLError as error:
             raise DatabaseRefused(
-                f"the certificate of {server} is not trusted, or it speaks no TLS: {reason(error)}; for a certificate "
-                "of your own, let the variable SSL_CERT_FILE name its file"
+                f"TLS with {server} failed: {reason(error)}; if its certificate is self-signed, name the certificate "
+                "file in the environment variable SSL_CERT_FILE"
             ) from error
         except (HTTPError, OSError) as error:
             raise DatabaseUnavailable(f"{server} did not answer: {reason(error)}") from error
-        if answer.status not in {200, 201}:
-            raise refusal(server, answer.status, content)
-        return parsed(server, answer.status, content)
+        if response.status not in {200, 201}:
+            raise error_of(server, response.status, content)
+        return parse(server, response.status, content)
 
     def close(self) -> None:
         self._closed = True
         self._pool.clear()
 
     def abandon(self) -> None:
-        """After a fork, in the child."""
+        """Replace the connections in the child of a fork: the old ones belong to the parent."""
         abandoned.append(self._pool)
         self._pool = new_pool(len(self._addresses))
 
@@ -186,46 +187,50 @@ def new_pool(servers: int) -> PoolManager:
         from allocator.remote import deadline
     except ImportError as error:
         raise InvalidDatabase(
-            "a service is asked with urllib3, which is not installed; pip install 'segment-allocator[client]'"
+            "a service needs urllib3, which is not installed; pip install 'segment-allocator[client]'"
         ) from error
     return deadline.new_pool(servers, CONNECTIONS)
 
 
-def content_of(answer: BaseHTTPResponse) -> bytes:
-    """The body, in pieces: a length that the server only claims reserves no memory."""
+def content_of(response: BaseHTTPResponse) -> bytes:
+    """Read the body in chunks, so that a false Content-Length reserves no memory."""
     content = bytearray()
-    while piece := answer.read1(PIECE):
-        content += piece
-    answer.release_conn()
+    while chunk := response.read1(CHUNK):
+        content += chunk
+    response.release_conn()
     return bytes(content)
 
 
-def checked(read: Callable[[Any], T], answer: Any) -> T:
-    """What `read` makes of an answer; one that is not as agreed is a server of another kind."""
+def convert(read: Callable[[Any], T], value: Any) -> T:
+    """Call `read`, and refuse a response of another kind of server."""
     try:
-        return read(answer)
+        return read(value)
     except (InvalidArgument, AttributeError, KeyError, TypeError) as error:
-        raise DatabaseRefused(f"the server's answer is not that of this service: {printable(error)}") from error
+        raise DatabaseRefused(f"not a response of allocator serve: {printable(error)}") from error
 
 
-def parsed(server: str, status: int, content: bytes) -> Any:
+def parse(server: str, status: int, content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DatabaseUnavailable(f"{server} answered {status} without JSON: is it this service?") from error
+        raise DatabaseUnavailable(
+            f"{server} answered {status} without JSON; check that this is the address of allocator serve"
+        ) from error
 
 
-def refusal(server: str, status: int, content: bytes) -> AllocatorError:
-    """The error that the service raised, as its problem+json tells it."""
+def error_of(server: str, status: int, content: bytes) -> AllocatorError:
+    """Translate problem+json back into the error that the service raised."""
     try:
         problem = json.loads(content)
         name, detail = str(problem["error"]), printable(problem["detail"])
     except (ValueError, KeyError, TypeError, RecursionError):
         if status in {401, 403}:
             return AccessDenied(f"{server} answered {status}")
-        return DatabaseUnavailable(f"{server} answered {status}, and not as this service does")
+        return DatabaseUnavailable(
+            f"{server} answered {status} without problem+json; check that this is the address of allocator serve"
+        )
     kind = getattr(allocator.errors, name, None)
-    if kind in OF_THE_SERVER or (kind is None and status == 503):
+    if kind in FAILOVER_ERRORS or (kind is None and status == 503):
         return DatabaseUnavailable(f"{server} cannot serve now: {detail}")
     if isinstance(kind, type) and issubclass(kind, AllocatorError) and kind is not AllocatorError:
         return kind(detail)
@@ -233,12 +238,12 @@ def refusal(server: str, status: int, content: bytes) -> AllocatorError:
 
 
 def reason(error: BaseException) -> str:
-    """The last cause, which says it in the fewest words."""
+    """The innermost cause, as the shortest text."""
     inner = getattr(error, "reason", None) or error.__cause__ or error
     return f"{type(inner).__name__}: {printable(str(inner).rpartition(': ')[2])}"
 
 
 def printable(value: object) -> str:
-    """What a server says, for messages and logs: of a bounded length, without control characters."""
-    text = str(value)[:MAX_SHOWN]
+    """Text of a server, shortened and without control characters, for messages and logs."""
+    text = str(value)[:MAX_DETAIL]
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

@@ -1,12 +1,12 @@
-"""What the service and its clients say to each other, as JSON and text; ids are strings there, for JavaScript's sake.
+"""The wire format between the service and its clients: JSON and text. Ids are strings, because JavaScript rounds them.
 
     a segment      {"tag": "order", "start": "1", "stop": "1001", "step": "1"}
     a tag          {"tag": "order", "max_value": "1000", "step": 1000, "max_step": 1000000, "limit": "9223…",
                     "failover_gap": "auto"}, or "refuse", or a number
-    what was seen  1.1.1000,2.3.4001       of each lane the offset, the step and the greatest id
+    seen           1.1.1000,2.3.4001       offset, step and greatest id of each shard
     a lease        {"worker": 7, "holder": "…", "since": 1700000000000, "until": 1700000060000}
 
-Whatever arrives here comes from outside: it is checked, and refused with one sentence.
+The functions check their input, since it is untrusted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HOLDER = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
 def whole(name: str, value: object, low: int = 0, high: int = MAX_ID) -> int:
-    """A number, or the digits of one."""
+    """Check a whole number, given as a number or as digits."""
     if isinstance(value, str) and NUMBER.fullmatch(value):
         return check_whole(name, int(value), low, high)
     return check_whole(name, value, low, high)
@@ -42,9 +42,9 @@ def segment_to_json(tag: str, segment: range) -> dict[str, object]:
 
 
 def segment_from_json(value: Mapping[str, Any], tag: str) -> range:
-    """Raises `InvalidSetting` for what is no segment of this tag."""
+    """Raises `InvalidSetting` unless this is a segment of the tag."""
     if value.get("tag") != tag:
-        raise InvalidSetting(f"this is about {value.get('tag')!a:.80}, and not {tag!r}")
+        raise InvalidSetting(f"expected tag {tag!r}, got {value.get('tag')!a:.80}")
     start = whole("start", value.get("start"), 1)
     stop = whole("stop", value.get("stop"), start + 1, MAX_ID + MAX_STEP)
     segment = range(start, stop, whole("step", value.get("step"), 1, MAX_SHARDS))
@@ -54,7 +54,7 @@ def segment_from_json(value: Mapping[str, Any], tag: str) -> range:
 
 def ticket_from_json(value: Mapping[str, Any], kind: str) -> int:
     if value.get("type") != kind:
-        raise InvalidSetting(f"this is about {value.get('type')!a:.80}, and not {kind!r}")
+        raise InvalidSetting(f"expected ticket type {kind!r}, got {value.get('type')!a:.80}")
     return whole("id", value.get("id"), 1)
 
 
@@ -93,12 +93,12 @@ def seen_to_text(seen: Seen) -> str:
 def seen_from_text(text: str) -> dict[Lane, int]:
     parts = text.split(",") if text else []
     if len(parts) > MAX_LANES:
-        raise InvalidSetting(f"seen must name at most {MAX_LANES} lanes, got {len(parts)}")
+        raise InvalidSetting(f"seen must name at most {MAX_LANES} shards, got {len(parts)}")
     seen = {}
     for part in parts:
         numbers = part.split(".")
         if len(numbers) != 3:
-            raise InvalidSetting(f"seen is offset.step.id for each lane, as in 1.1.1000, got {part!a:.80}")
+            raise InvalidSetting(f"seen must be offset.step.id for each shard, such as 1.1.1000, got {part!a:.80}")
         offset, step, greatest = (whole("a number of seen", number) for number in numbers)
         seen[Lane(offset, step)] = greatest
     return seen
@@ -126,7 +126,7 @@ def lease_to_json(lease: Lease) -> dict[str, object]:
 
 
 def lease_from_json(value: Mapping[str, Any], workers: int) -> Lease:
-    """A lease of one of so many workers."""
+    """A lease of one of the worker numbers below `workers`."""
     return Lease(
         whole("worker", value.get("worker"), 0, workers - 1),
         holder_of(value.get("holder")),
@@ -138,4 +138,4 @@ def lease_from_json(value: Mapping[str, Any], workers: int) -> Lease:
 def holder_of(value: object) -> str:
     if isinstance(value, str) and HOLDER.fullmatch(value):
         return value
-    raise InvalidSetting(f"a holder is 32 hexadecimal digits, got {value!a:.80}")
+    raise InvalidSetting(f"holder must be 32 hexadecimal digits, got {value!a:.80}")
