@@ -1,8 +1,8 @@
 """The command line: a file for each group of commands.
 
-A command takes the databases by a decorator of `options.py`, and prints by `show` of `output.py`. An `AllocatorError`
-ends it with one sentence on stderr and exit code 1; so does output that cannot be written. What click does not
-understand is exit code 2.
+A command gets its databases from a decorator of `options.py` and prints with `show` of `output.py`. An
+`AllocatorError`, or output that cannot be written, ends it with one sentence on stderr and exit code 1. A usage error
+is exit code 2.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from allocator.cli.trace import trace_command
 
 ENVIRONMENT = """\b
 Environment:
-  ALLOCATOR_DATABASE_URL  the database; several with blanks between
-  ALLOCATOR_TOKEN         the token, where --url is that of a service
-  ALLOCATOR_PUBLIC_KEY    the key of public ids
-  ALLOCATOR_SHARD_HOSTS   more hosts of shards that may get the password
-  The first three can be in a file that another variable names, as in
-  ALLOCATOR_TOKEN_FILE=/run/secrets/token.
+  ALLOCATOR_DATABASE_URL  URL of the database; separate several by spaces
+  ALLOCATOR_TOKEN         token, if --url is a service
+  ALLOCATOR_PUBLIC_KEY    key of public ids
+  ALLOCATOR_SHARD_HOSTS   more shard hosts that may receive the password
+  To read one of the first three from a file, append _FILE to its name:
+  ALLOCATOR_TOKEN_FILE=/run/secrets/token
 
 \b
 Completion, in ~/.bashrc (or zsh_source in ~/.zshrc):
   eval "$(_ALLOCATOR_COMPLETE=bash_source allocator)"
 
-Exit codes: 0, 1 if refused, 2 if not understood.
+Exit codes: 0 success, 1 error, 2 wrong usage.
 """
 
 
@@ -50,18 +50,18 @@ def main() -> None:
     """Unique 64-bit ids out of the SQL database that you already run.
 
     \b
-    Try it, with nothing set up:
+    Try it without a server:
       allocator next order -n 5            five ids, from ./allocator.db
-      allocator next --scheme meteor       an id with a time and a node in it
-      allocator inspect 5016762319896585   what an id says
-    Then with a server:
+      allocator next --scheme meteor       an id that holds a time and a node
+      allocator inspect 5016762319896585   the fields of an id
+    With a database server:
       export ALLOCATOR_DATABASE_URL=postgresql+psycopg://user:password@host/ids
-      allocator db upgrade                 the tables, once per release
+      allocator db upgrade                 create the tables, once per release
       allocator next order -n 5
       allocator tags list
 
-    Every command takes --json, and those that need a database take --url, some
-    of them once for each shard.
+    Every command takes --json. Commands that need a database take --url, some
+    of them once per shard.
     """
 
 

@@ -11,7 +11,7 @@ from allocator.cli.options import database_options, fleet_options, only_one, ope
 from allocator.cli.output import REFUSED, confirm, show, table, yes_option
 
 UPGRADE_TIMEOUT = 600.0
-"""Seconds for an upgrade to wait for another one, and for a single statement."""
+"""Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
 
 NO_REVISION = "none"
 
@@ -22,14 +22,15 @@ def db() -> None:
 
 
 @db.command()
-@click.option("--sql", "as_sql", is_flag=True, help="Print the statements instead, for whoever may run them.")
-@click.option("--since", metavar="REVISION", help="With --sql: what the tables are at, see `allocator db current`.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL instead of running it.")
+@click.option("--since", metavar="REVISION", help="With --sql: the current revision of the tables.")
 @fleet_options
 def upgrade(urls: tuple[str, ...], as_sql: bool, since: str | None) -> None:
     """Create the tables, or bring them up to date.
 
-    Safe to run again, and from several machines at once. Nothing else ever changes the tables of a server. With --url
-    once for each shard, a fleet of these databases is made, which the role of an application may not do.
+    Safe to repeat, and to run on several machines at once. No other command changes the tables of a server.
+
+    With --url once per shard, it makes a fleet of these databases. This needs more rights than an application has.
     """
     from allocator.database import schema
     from allocator.fleet.bootstrap import Opening
@@ -55,8 +56,10 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, since: str | None) -> None:
 def downgrade(revision: str, sure: bool, url: str) -> None:
     """Go back to an older REVISION, or to none.
 
-    For an older version of this package. Stop all processes first. What came after REVISION is dropped, as the tokens
-    of the service; a downgrade that would forget ids in use is refused before its first step.
+    Needed before you install an older version of this package. Stop all processes first.
+
+    Drops tables and columns that are newer than REVISION, such as the tokens of the service. A downgrade that would
+    forget ids in use is refused before it changes anything.
     """
     from allocator.database import schema
     from allocator.database.tables import REVISIONS
@@ -66,7 +69,7 @@ def downgrade(revision: str, sure: bool, url: str) -> None:
     require_files(url)
     with open_database(url, UPGRADE_TIMEOUT) as database:
         where = database.address.shown
-        confirm(f"tables and columns of {where} that came after revision {revision} will be dropped", sure)
+        confirm(f"this drops all tables and columns of {where} that are newer than revision {revision}", sure)
         target = None if revision == NO_REVISION else revision
         database.run(schema.downgrade, where, UPGRADE_TIMEOUT, target)
     show({"revision": target}, f"{where} is at revision {revision}")
@@ -90,18 +93,17 @@ def history(url: str) -> None:
 @db.command()
 @fleet_options
 def restored(urls: tuple[str, ...]) -> None:
-    """Say that an older copy of the database was put back.
+    """Skip ids after you restored an older copy of the database.
 
-    A snapshot, a disk or old rows: the ids that it has forgotten are skipped.
-    Nothing tells such a database from one that was restarted. Run this before anything draws ids again; each tag then
-    skips a gap with its next claim, as after a failover. Safe to run twice.
+    Use it after a restored snapshot, disk or older rows, which look like a restart to the allocator. Run it before any
+    process draws ids. Each tag then skips its failover gap with its next claim. Safe to repeat.
     """
     require_files(*urls)
     with ExitStack() as stack:
         databases = [stack.enter_context(open_database(url)) for url in urls]
         for database in databases:
             database.forget_run()
-    lines = [f"{database.address.shown}: ids are skipped when they are next drawn" for database in databases]
+    lines = [f"{database.address.shown}: each tag skips its failover gap with its next claim" for database in databases]
     show({"restored": [database.address.shown for database in databases]}, "\n".join(lines))
 
 
@@ -111,7 +113,7 @@ def print_statements(url: str, as_sql: bool, since: str | None) -> None:
     from allocator.database.tables import REVISIONS
 
     if not as_sql:
-        raise click.UsageError("--since says where --sql begins, and needs it")
+        raise click.UsageError("--since needs --sql")
     if since is not None and since not in REVISIONS:
         raise click.UsageError(f"--since must be one of {', '.join(REVISIONS)}, got {since}")
     found = schema.statements(address_of(url), since)
@@ -121,7 +123,7 @@ def print_statements(url: str, as_sql: bool, since: str | None) -> None:
 @db.command()
 @database_options
 def current(url: str) -> None:
-    """Print the revision that the tables are at."""
+    """Print the revision of the tables."""
     from allocator.database import schema
 
     require_files(url)
@@ -134,7 +136,7 @@ def current(url: str) -> None:
 @db.command()
 @database_options
 def check(url: str) -> None:
-    """Say what is wrong with the tables; exit code 1 if anything is."""
+    """Check the tables; exit code 1 if they have a problem."""
     from allocator.database import schema
     from allocator.database.verbs import servers
     from allocator.errors import AllocatorError
@@ -142,9 +144,9 @@ def check(url: str) -> None:
     require_files(url)
     with open_database(url) as database:
         found, blind = database.run(schema.problems, database.address.shown), None
-        with suppress(AllocatorError):  # a standby has tables, and tells no run
+        with suppress(AllocatorError):  # the server run of a standby cannot be read
             blind = database.run(servers.fetch_blind)
-        lines = found or [f"{database.address.shown}: the tables are as needed"]
+        lines = found or [f"{database.address.shown}: the tables are correct"]
         guard = f"{blind.found}; {blind.mend}" if blind else ""
         show({"problems": found, **({"guard": guard} if guard else {})}, "\n".join([*lines, *filter(None, [guard])]))
     if found:
@@ -152,18 +154,19 @@ def check(url: str) -> None:
 
 
 @db.command()
-@click.option("--sql", "as_sql", is_flag=True, help="Print the statements; they are run by whoever may make triggers.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL (required).")
 @database_options
 def guard(url: str, as_sql: bool) -> None:
-    """Print triggers that keep tags from being set back.
+    """Print triggers that prevent tags from going back.
 
-    With them max_value never falls, and no tag is renamed or deleted.
-    Give them to the database's own client. The lines that begin with DROP take the guard away.
+    With these triggers, the database refuses to lower max_value and to rename or delete a tag.
+    Run the statements in the client of your database, as a user that may create triggers. The lines that begin with
+    DROP remove the triggers.
     """
     from allocator.database.address import address_of
     from allocator.database.guard import script, statements
 
     if not as_sql:
-        raise click.UsageError("the guard is made by hand; --sql prints the statements")
+        raise click.UsageError("this command only prints SQL, for the client of your database; add --sql")
     dialect = address_of(url).dialect
     show({"statements": statements(dialect)}, script(dialect))

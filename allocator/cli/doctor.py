@@ -26,25 +26,25 @@ ROLE = "allocator_service"
     is_flag=False,
     flag_value=ROLE,
     metavar="[ROLE]",
-    help=f"Print the least rights that a service needs, as SQL for this role ({ROLE}), and look at nothing.",
+    help=f"Only print SQL that grants a role ({ROLE}) the rights of a service.",
 )
 @fleet_options
 def doctor(role: str | None, urls: tuple[str, ...]) -> None:
-    """Say what could give an id twice or stop ids, and how to mend it. Changes nothing.
+    """Check for causes of duplicate ids and outages. Changes nothing.
 
     \b
-    danger    an id could be given twice
+    danger    an id could be issued twice
     outage    ids could stop
-    note      worth knowing; also what this user may not look at
+    note      worth knowing; also checks that this user has no right to run
 
-    The exit code is 1 when there is a danger or an outage, and 0 when there are notes alone.
+    The exit code is 1 if there is a danger or an outage, else 0.
     """
     if role:
         print_grants(role, urls)
         return
     mark_opened()
     found = examine(list(urls), timeout=TIMEOUT)
-    show({"findings": [finding_to_json(one) for one in found]}, "\n\n".join(map(text_of, found)) or "nothing was found")
+    show({"findings": [finding_to_json(one) for one in found]}, "\n\n".join(map(text_of, found)) or "no findings")
     if not is_healthy(found):
         sys.exit(REFUSED)
 
@@ -63,9 +63,9 @@ def print_grants(role: str, urls: tuple[str, ...]) -> None:
 
 def script_of(found: Rights) -> str:
     parts = (
-        ("what the service calls", found.service),
-        ("for allocator tokens, by another user", found.tokens),
-        ("for allocator db upgrade, by another user", found.upgrade),
+        ("for the service", found.service),
+        ("for allocator tokens, as another user", found.tokens),
+        ("for allocator db upgrade, as another user", found.upgrade),
     )
     return "\n\n".join("\n".join([f"-- {title}", *lines]) for title, lines in parts if lines)
 

@@ -24,7 +24,7 @@ from_option = click.option(
     "sources",
     multiple=True,
     metavar="URL",
-    help="A database with the table of the old server, and no replica of it; may be given again. Else those of --url.",
+    help="Database of the old server, not a replica; repeatable. Default: --url.",
 )
 
 
@@ -32,19 +32,19 @@ from_option = click.option(
 def import_counters() -> None:
     """Take over the counters of another id server.
 
-    Each becomes a tag, and goes on above the ids that were given.
+    Each counter becomes a tag that continues above the ids already issued.
 
-    Stop the old servers first. Or let them run only until all clients are switched, then import again and look at the
-    warnings: a segment in the memory of a server that runs stays valid, and the ids that it claims after the import
-    would be given twice. A tag that is ahead by then brings no warning, since it may have got there by ids of its own;
-    so where servers must run on, raise each tag before its first id is drawn, above whatever they will claim:
+    Stop the old servers first: ids that they claim after the import would be issued twice. If they must run until all
+    clients are switched, raise each tag above every id that they will claim, before its first use:
 
     \b
         allocator tags set order --start-after 9000000
 
-    Nothing is written to the tables of the old server. May be run again: a tag is only ever raised. Import into a fleet
-    before or after it grows, and not meanwhile. Names are compared byte by byte here, so that Order and order are two
-    tags, also where the old server took them for one.
+    Then import again and read the warnings. They are incomplete: a tag that is ahead of the old counter brings no
+    warning, since it may have issued ids of its own.
+
+    The import writes nothing to the old server. It is safe to repeat, since it never lowers a tag. Do not import while
+    a fleet grows. Tag names are case-sensitive, even if the old server ignored case.
     """
 
 
@@ -54,14 +54,13 @@ def import_counters() -> None:
 def leaf(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
     """Take over each biz_tag of Leaf as the tag of that name.
 
-    The tags are read from the table leaf_alloc:
+    Reads the table leaf_alloc:
 
     \b
         allocator import leaf --from mysql+pymysql://user:password@old/leaf --url mysql+pymysql://user:password@new/ids
 
-    Stop the Leaf servers first, or let them run only until all clients are switched, then import again and look at the
-    warnings: a segment in the memory of a server that runs stays valid, and ids that it claims after the import would
-    be given twice.
+    Stop the Leaf servers first: ids that they claim after the import would be issued twice. Or let them run until all
+    clients are switched, then import again and read the warnings (see: allocator import --help).
     """
     from allocator.fleet.import_counters import LEAF
 
@@ -74,16 +73,14 @@ def leaf(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
 def tinyid(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
     """Take over each biz_type of tinyid as the tag of that name.
 
-    The tags are read from the table tiny_id_info. Where several databases serve a biz_type, each with its remainder,
-    all of them are needed:
+    Reads the table tiny_id_info. If several databases serve a biz_type, each with its own remainder, name them all:
 
     \b
         allocator import tinyid --from mysql+pymysql://user:password@one/tinyid
             --from mysql+pymysql://user:password@two/tinyid --url mysql+pymysql://user:password@new/ids
 
-    Stop the tinyid servers and their clients first, or let them run only until all clients are switched, then import
-    again and look at the warnings: a segment in the memory of a server or client that runs stays valid, and ids that it
-    claims after the import would be given twice.
+    Stop the tinyid servers and their clients first: ids that they claim after the import would be issued twice. Or let
+    them run until all clients are switched, then import again and read the warnings (see: allocator import --help).
     """
     from allocator.fleet.import_counters import TINYID
 
@@ -92,17 +89,17 @@ def tinyid(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
 
 def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
     if urls == (DEFAULT_URL,):
-        raise click.UsageError("name the database that the tags are for, with --url or ALLOCATOR_DATABASE_URL")
+        raise click.UsageError("name the database to import into, with --url or ALLOCATOR_DATABASE_URL")
     outcomes: list[Imported | Refusal] = []
     try:
         for outcome in import_each(server, sources, urls):
             outcomes.append(outcome)
             report(outcome, server.table)
     finally:
-        if wants_json() and outcomes:  # also before an error: what was done is done
+        if wants_json() and outcomes:  # also before an error: these tags are imported
             show(to_json(outcomes), "")
     if not outcomes:
-        show(to_json([]), f"{server.table} is empty: there is nothing to import")
+        show(to_json([]), f"nothing to import: {server.table} is empty")
     if any(isinstance(outcome, Refusal) for outcome in outcomes):
         sys.exit(REFUSED)
 
@@ -117,7 +114,7 @@ def import_each(server: Server, sources: tuple[str, ...], urls: tuple[str, ...])
 
 
 def report(outcome: Imported | Refusal, table: str) -> None:
-    """Print it at once, since a warning that was missed is not given again."""
+    """Print the outcome at once: a second import would not repeat its warning."""
     if isinstance(outcome, Refusal):
         if not wants_json():
             click.echo(f"error: {outcome.message}", err=True)
@@ -134,14 +131,14 @@ def sentence_of(outcome: Imported) -> str:
         return first_id(outcome.tag)
     if outcome.state == "raised":
         return f"raised from {outcome.before}, {first_id(outcome.tag)}"
-    return f"is ahead already, at {outcome.before}"
+    return f"unchanged, already at {outcome.before}"
 
 
 def warning_of(outcome: Imported, table: str) -> str:
     return (
-        f"was at {outcome.before}, behind {table}: its server has claimed ids since the import, or the tag was used "
-        f"beside it, so ids up to {outcome.before} may exist twice if they were drawn here meanwhile; stop the old "
-        "server first, then import again"
+        f"was at {outcome.before}, behind {table}: the old server claimed ids after the last import, or both issued "
+        f"ids at the same time. Ids up to {outcome.before} may exist twice if they were drawn here; stop the old "
+        "server, then import again"
     )
 
 

@@ -13,14 +13,14 @@ from allocator.schemes.readings import SCHEMES, Reading
 
 @click.command("inspect", context_settings={"ignore_unknown_options": True})
 @click.argument("id_", metavar="ID")
-@click.option("--scheme", type=click.Choice(SCHEMES), help="Read it as this, and nothing else.")
-@click.option("--epoch", type=int, help="Its epoch: in seconds for ids that count seconds, else in milliseconds.")
-@click.option("--layout", metavar="NAME[:WIDTHS]", help=f"Read a number by this alone: {', '.join(FORMATS)}.")
+@click.option("--scheme", type=click.Choice(SCHEMES), help="Read the id only as this scheme.")
+@click.option("--epoch", type=int, help="Epoch of the id, in its unit: s or ms since 1970.")
+@click.option("--layout", metavar="NAME[:WIDTHS]", help=f"Read a number only as {', '.join(FORMATS)}.")
 @json_option
 def inspect_command(id_: str, scheme: str | None, epoch: int | None, layout: str | None) -> None:
     """Take ID apart: a number, 24 hex digits, a UUID, a TSID or a ULID.
 
-    A number alone does not say which scheme made it, so every one that fits is shown, the likely ones first.
+    A number does not tell its scheme, so all schemes that fit are shown, likely ones first.
 
     \b
     Examples:

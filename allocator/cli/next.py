@@ -18,16 +18,17 @@ TAGGED = ("segment", "ticket")
 
 @click.command("next")
 @click.argument("tag", required=False)
-@click.option("-n", "count", type=int, default=1, show_default=True, help="How many ids.")
-@click.option("--scheme", type=click.Choice(SCHEMES), default="segment", show_default=True, help="What kind of id.")
-@click.option("--no-create", is_flag=True, help="Refuse a tag that does not exist, instead of making it.")
+@click.option("-n", "count", type=int, default=1, show_default=True, help="Number of ids.")
+@click.option("--scheme", type=click.Choice(SCHEMES), default="segment", show_default=True, help="Scheme of the ids.")
+@click.option("--no-create", is_flag=True, help="Fail if the tag does not exist.")
 @fleet_options
 def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tuple[str, ...]) -> None:
-    """Print the next ids of TAG, one a line.
+    """Print the next ids of TAG, one per line.
 
-    Exactly as many as are asked for are claimed, and none is wasted. They are one contiguous block, or with several
-    shards one of their step. The other schemes have no TAG, but for a ticket, whose type it is; a meteor registers a
-    node, and a snowflake leases a worker.
+    Claims exactly this many ids, as one contiguous block. With several shards, the ids of the block are one step apart.
+
+    For a ticket, TAG is the ticket type. The other schemes take no TAG. A meteor registers a node, and a snowflake
+    leases a worker.
 
     \b
     Examples:
@@ -37,7 +38,9 @@ def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tu
         allocator next --scheme ticket invoice --url mysql+pymysql://… --url mysql+pymysql://…
     """
     if (tag is None) == (scheme in TAGGED):
-        raise click.UsageError("a TAG is needed" if tag is None else f"the scheme {scheme} has no TAG")
+        raise click.UsageError(
+            f"the scheme {scheme} needs a TAG" if tag is None else f"the scheme {scheme} takes no TAG"
+        )
     check_open()
     check_reserve(count)
     if scheme == "objectid":

@@ -11,14 +11,16 @@ from allocator.schemes.leases import Node
 
 @click.group()
 def nodes() -> None:
-    """Look at the registered nodes of meteor generators."""
+    """List the registered nodes of meteor generators."""
 
 
 @nodes.command("list")
-@click.option("--last", type=click.IntRange(1, 100_000), default=100, show_default=True, help="How many, newest first.")
+@click.option(
+    "--last", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of nodes, newest first."
+)
 @database_options
 def list_nodes(last: int, url: str) -> None:
-    """Print the newest nodes: a row for every start, with who started."""
+    """Print the newest nodes: one per start, with host and process."""
     from allocator.database.verbs import nodes as rows  # imports SQLAlchemy
 
     require_files(url)

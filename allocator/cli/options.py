@@ -1,4 +1,4 @@
-"""The options that commands share, and the databases that these name."""
+"""The options that commands share, and the databases that they name."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ HOSTS_VARIABLE = "ALLOCATOR_SHARD_HOSTS"
 HOSTS = "allocator.shard_hosts"
 
 BETWEEN_URLS = re.compile(r"\s+(?=[a-z]\w*(?:\+\w+)?://)")
-"""In the variable; a path may have blanks."""
+"""Splits the variable only before a URL, because a path may hold blanks."""
 
 TIMEOUT = 10.0
 
 
 def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator, in the order of --help."""
+    """Combine options into one decorator, in the order of --help."""
 
     def add(function: F) -> F:
         for option in reversed(decorators):
@@ -46,24 +46,24 @@ def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def from_environment(variable: str) -> str | None:
-    """The value of a variable, or of the file that the variable with `_FILE` behind its name names."""
+    """Read a variable, or the file named by the variable with `_FILE` appended."""
     path = os.environ.get(f"{variable}_FILE")
     if path is None:
         return os.environ.get(variable)
     if variable in os.environ:
-        raise click.UsageError(f"{variable} and {variable}_FILE exclude each other")
+        raise click.UsageError(f"{variable} and {variable}_FILE exclude each other; unset one")
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise click.UsageError(f"{variable}_FILE names {path}, which cannot be read: {error.strerror}") from None
+        raise click.UsageError(f"cannot read {path}, named by {variable}_FILE: {error.strerror}") from None
 
 
 def parse_urls(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     urls = tuple(filter(None, given))
     variable = from_environment(URL_VARIABLE)
     if not urls and variable is not None and not variable.strip():
-        # a deployment gone wrong, and no wish for a file in the current folder
-        raise click.UsageError(f"{URL_VARIABLE} is set and empty; give it a database, or unset it")
+        # More likely a broken deployment than a wish for a file in the current folder.
+        raise click.UsageError(f"{URL_VARIABLE} is empty; set it to the URL of a database, or unset it")
     return urls or tuple(BETWEEN_URLS.split(variable.strip()) if variable else [choose(context)])
 
 
@@ -74,7 +74,7 @@ def parse_url(context: click.Context, parameter: click.Parameter, given: tuple[s
 def only_one(urls: tuple[str, ...]) -> str:
     first, *more = urls
     if more:
-        raise click.UsageError(f"this needs one database, got {1 + len(more)}; give each its own command, with --url")
+        raise click.UsageError(f"this command takes one database, got {1 + len(more)}; run it once for each --url")
     return first
 
 
@@ -86,15 +86,15 @@ def keep_hosts(context: click.Context, parameter: click.Parameter, given: str | 
 
 
 def shard_hosts() -> Hosts:
-    """Those of the command that runs."""
+    """The --shard-hosts of the running command."""
     hosts: Hosts = click.get_current_context().meta.get(HOSTS, ())
     return hosts
 
 
 FALLBACKS = f"[env var: {URL_VARIABLE}; default: {DEFAULT_URL}]"
-"""Written by hand, since click would split the variable at every blank."""
-ONE_URL = f"The database, as a URL.  {FALLBACKS}"
-URLS = f"The database, as a URL; once for each shard.  {FALLBACKS}"
+"""Not by click, which would split the variable at every blank."""
+ONE_URL = f"URL of the database.  {FALLBACKS}"
+URLS = f"URL of the database; once per shard.  {FALLBACKS}"
 urls_option = click.option("--url", "urls", multiple=True, callback=parse_urls, help=URLS)
 hosts_option = click.option(
     "--shard-hosts",
@@ -103,13 +103,13 @@ hosts_option = click.option(
     metavar="PATTERNS",
     callback=keep_hosts,
     expose_value=False,
-    help="Hosts of shards without a --url that may get the same password, as in 'db-*.internal,10.0.0.?'.",
+    help="Other shard hosts that may receive the password, such as 'db-*.internal,10.0.0.?'.",
 )
 
 database_options = options(click.option("--url", multiple=True, callback=parse_url, help=ONE_URL), json_option)
-"""For a command on one database: `url`."""
+"""For a command on one database; passes `url`."""
 fleet_options = options(urls_option, hosts_option, json_option)
-"""For a command on databases that serve ids together: `urls`."""
+"""For a command on all databases of a fleet; passes `urls`."""
 
 
 def open_allocator(urls: tuple[str, ...], create_missing: bool = True) -> Allocator:
@@ -145,7 +145,7 @@ def is_service(url: str) -> bool:
 
 
 def require_files(*urls: str) -> None:
-    """Refuse a database file that is not there: a command that creates no ids creates no file."""
+    """Refuse a missing database file: a command that draws no ids creates no file."""
     from allocator.database.address import address_of
 
     mark_opened()
@@ -153,6 +153,6 @@ def require_files(*urls: str) -> None:
         file = None if is_service(url) else address_of(url).file
         if file is not None and not Path(file).exists():
             raise InvalidDatabase(
-                f"there is no file {Path(file).absolute()}, and this command creates none; draw ids to create it, or "
-                f"name another database with --url or {URL_VARIABLE}"
+                f"there is no file {Path(file).absolute()}; draw an id to create it, or name another database with "
+                f"--url or {URL_VARIABLE}"
             )

@@ -1,4 +1,4 @@
-"""What a command prints: text or JSON, a table, or why it refused in one sentence, with exit code 1."""
+"""The output of a command: text or JSON, tables, and errors in one sentence with exit code 1."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def keep_json(context: click.Context, parameter: click.Parameter, given: bool) -
 json_option = click.option(
     "--json",
     is_flag=True,
-    is_eager=True,  # before an option is refused
+    is_eager=True,  # so that an error in another option is printed as JSON too
     callback=keep_json,
     expose_value=False,
-    help="Print JSON; ids are strings there.",
+    help="Print JSON, with ids as strings.",
 )
 
 
 def wants_json() -> bool:
-    """Whether the command that runs has --json."""
+    """Tell whether the running command has --json."""
     return bool(click.get_current_context().meta.get(JSON))
 
 
@@ -44,7 +44,7 @@ def show(value: Any, text: str) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> str:
-    """Rows in columns, the first of them headings; those of `numbers` stand at the right."""
+    """Align rows in columns; the first row holds the headings. Columns in `numbers` are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 
     def aligned(column: int, cell: str) -> str:
@@ -55,22 +55,22 @@ def table(rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> str:
 
 def refuse(error: AllocatorError, as_json: bool, notes: Sequence[str] = ()) -> NoReturn:
     if as_json:
-        told: dict[str, object] = {"error": type(error).__name__, "message": str(error)}
-        click.echo(json.dumps(told | ({"notes": notes} if notes else {})), err=True)
+        fields: dict[str, object] = {"error": type(error).__name__, "message": str(error)}
+        click.echo(json.dumps(fields | ({"notes": notes} if notes else {})), err=True)
     else:
         click.echo(f"error: {error}", err=True)
-        say(notes)
+        print_notes(notes)
     sys.exit(REFUSED)
 
 
-def say(notes: Iterable[str]) -> None:
-    """Print notes beside the output."""
+def print_notes(notes: Iterable[str]) -> None:
+    """Print notes on stderr."""
     for note in notes:
         click.echo(json.dumps({"note": note}) if wants_json() else f"note: {note}", err=True)
 
 
 class Command(click.Command):
-    """Turns an `AllocatorError`, and output that cannot be written, into one sentence and exit code 1."""
+    """Turns an `AllocatorError` or a failed write of the output into one sentence and exit code 1."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -78,7 +78,7 @@ class Command(click.Command):
         except AllocatorError as error:
             refuse(error, wants_json(), take_notes(context, os.environ))
         finally:
-            say(take_notes(context, os.environ))
+            print_notes(take_notes(context, os.environ))
 
     def main(self, *args: Any, **options: Any) -> Any:
         try:
@@ -86,30 +86,28 @@ class Command(click.Command):
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python writes again at its end
-            words = (
-                f"the output cannot be written: {error.strerror}; what was drawn or made for it is not printed again"
-            )
-            refuse(InvalidSetting(words), "--json" in sys.argv)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python writes again when it exits
+            message = f"cannot write the output: {error.strerror}; ids or tokens made for it are lost"
+            refuse(InvalidSetting(message), "--json" in sys.argv)
 
 
 class Group(Command, click.Group):
     """The group of all commands."""
 
 
-yes_option = click.option("--yes", "sure", is_flag=True, help="Do it without asking.")
+yes_option = click.option("--yes", "sure", is_flag=True, help="Do not ask for confirmation.")
 
 
 def confirm(sentence: str, sure: bool) -> None:
-    """Ask before what cannot be undone; where nobody can answer, raise `InvalidSetting` unless --yes was given."""
+    """Ask before an irreversible change. Without a terminal, raise `InvalidSetting` unless --yes was given."""
     if sure:
         return
     if wants_json() or not sys.stdin.isatty():
-        raise InvalidSetting(f"{sentence}; to do it, add --yes")
-    click.confirm(f"{sentence}. Go on?", abort=True, err=True)
+        raise InvalidSetting(f"{sentence}; to confirm, add --yes")
+    click.confirm(f"{sentence}. Continue?", abort=True, err=True)
 
 
 def check_open() -> None:
-    """Raise `InvalidSetting` where nobody would see what is printed once."""
+    """Raise `InvalidSetting` if stdout is closed: ids and tokens are printed only once."""
     if sys.stdout is None:
-        raise InvalidSetting("the standard output is closed, so nothing was drawn or made; open it, as in > ids.txt")
+        raise InvalidSetting("nothing was drawn or made: stdout is closed; open it, as in > ids.txt")

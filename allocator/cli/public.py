@@ -16,10 +16,10 @@ KEY_VARIABLE = "ALLOCATOR_PUBLIC_KEY"
 
 
 format_options = options(
-    click.option("--prefix", default="", help="What stands before the text, as in ord_."),
-    click.option("--text", type=click.Choice(TEXTS), default="base62", show_default=True, help="The form."),
-    click.option("--check", type=int, default=CHECK, show_default=True, help="Bits of the check."),
-    click.option("--javascript", is_flag=True, help="Ids up to 2**53 - 1, and no further."),
+    click.option("--prefix", default="", help="Prefix of the text, such as ord_."),
+    click.option("--text", type=click.Choice(TEXTS), default="base62", show_default=True, help="Encoding of the text."),
+    click.option("--check", type=int, default=CHECK, show_default=True, help="Check bits."),
+    click.option("--javascript", is_flag=True, help="Only ids up to 2**53 - 1."),
     json_option,
 )
 
@@ -27,17 +27,17 @@ format_options = options(
 def public_ids(prefix: str, text: str, check: int, javascript: bool) -> PublicIds:
     keys = (from_environment(KEY_VARIABLE) or "").split()
     if not keys:
-        raise click.UsageError(f"{KEY_VARIABLE} is not set; make a key with: allocator public new-key")
+        raise click.UsageError(f"{KEY_VARIABLE} is not set; create a key with: allocator public new-key")
     limit = JAVASCRIPT_MAX_ID if javascript else MAX_ID
     return PublicIds(keys[0], prefix=prefix, text=cast(Text, text), check=check, limit=limit, old_keys=keys[1:])
 
 
 @click.group()
 def public() -> None:
-    """Turn ids into texts that tell no volume and no order.
+    """Turn ids into texts that reveal neither volume nor order.
 
-    The key is read from ALLOCATOR_PUBLIC_KEY, in hexadecimal digits; older ones, whose texts are still read, may follow
-    it after a blank. The options must be those of the application.
+    ALLOCATOR_PUBLIC_KEY holds the key in hexadecimal digits. Older keys, which still decode, may follow after a blank.
+    The options must be those of the application.
     """
 
 
@@ -69,7 +69,7 @@ def encode(ids: tuple[str, ...], prefix: str, text: str, check: int, javascript:
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @format_options
 def decode(texts: tuple[str, ...], prefix: str, text: str, check: int, javascript: bool) -> None:
-    """Print the id of each TEXT; refuse what the key did not make.
+    """Print the id of each TEXT; refuse a text of another key.
 
     \b
     Examples:
@@ -82,5 +82,5 @@ def decode(texts: tuple[str, ...], prefix: str, text: str, check: int, javascrip
 
 def number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_ID))):
-        raise InvalidId(f"an id is 1 to {MAX_ID} in digits, got {ascii(text)[:60]}")
+        raise InvalidId(f"an id must be a number from 1 to {MAX_ID}, got {ascii(text)[:60]}")
     return int(text)

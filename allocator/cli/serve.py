@@ -23,13 +23,18 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     chosen = tuple(name.strip() for name in given.split(",") if name.strip())
     for name in chosen:
         if name not in COMPATIBLE:
-            raise click.UsageError(f"--compat knows {' and '.join(COMPATIBLE)}, got {name!r}")
+            raise click.UsageError(f"--compat must be {' or '.join(COMPATIBLE)}, got {name!r}")
     return chosen
 
 
 @click.command()
 @click.option(
-    "--host", envvar="ALLOCATOR_HOST", show_envvar=True, default="127.0.0.1", show_default=True, help="Where to listen."
+    "--host",
+    envvar="ALLOCATOR_HOST",
+    show_envvar=True,
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on.",
 )
 @click.option(
     "--port",
@@ -38,7 +43,7 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     type=click.IntRange(0, 65535),
     default=8000,
     show_default=True,
-    help="0 for any that is free.",
+    help="Port to listen on; 0 for any free one.",
 )
 @click.option(
     "--workers",
@@ -47,10 +52,10 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     type=click.IntRange(1, MAX_WORKERS),
     default=1,
     show_default=True,
-    help="Processes that answer; each has segments of its own.",
+    help="Number of processes; each claims its own segments.",
 )
 @click.option(
-    "--no-create", envvar="ALLOCATOR_NO_CREATE", show_envvar=True, is_flag=True, help="Refuse tags that do not exist."
+    "--no-create", envvar="ALLOCATOR_NO_CREATE", show_envvar=True, is_flag=True, help="Do not create tags on first use."
 )
 @click.option(
     "--max-tags",
@@ -59,7 +64,7 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     type=click.IntRange(0),
     default=10_000,
     show_default=True,
-    help="Stop creating tags on first use once this many exist; the same for ticket types.",
+    help="Stop creating tags and ticket types on first use once this many exist.",
 )
 @click.option(
     "--timeout",
@@ -77,7 +82,7 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     default="",
     callback=names,
     metavar="leaf,tinyid",
-    help="Answer the routes of these servers too.",
+    help="Also serve the routes of these servers.",
 )
 @click.option(
     "--open",
@@ -85,28 +90,26 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     envvar="ALLOCATOR_OPEN",
     show_envvar=True,
     is_flag=True,
-    help="Until a token is made, serve this machine without.",
+    help="Serve this machine without a token until one is created.",
 )
 @click.option(
-    "--no-console", envvar="ALLOCATOR_NO_CONSOLE", show_envvar=True, is_flag=True, help="No pages for people at /."
+    "--no-console", envvar="ALLOCATOR_NO_CONSOLE", show_envvar=True, is_flag=True, help="Do not serve the console at /."
 )
 @click.option(
     "--certificate",
     envvar="ALLOCATOR_CERTIFICATE",
     show_envvar=True,
     type=Path,
-    help="For https: the file of the chain.",
+    help="For HTTPS: file of the certificate chain.",
 )
-@click.option(
-    "--key", envvar="ALLOCATOR_KEY", show_envvar=True, type=Path, help="For https: the file of its private key."
-)
+@click.option("--key", envvar="ALLOCATOR_KEY", show_envvar=True, type=Path, help="For HTTPS: file of the private key.")
 @click.option(
     "--logs",
     envvar="ALLOCATOR_LOGS",
     show_envvar=True,
     type=click.Choice(["json", "text"]),
     show_default="text on a terminal, else json",
-    help="For a machine or for a person.",
+    help="Format of the logs.",
 )
 @fleet_options
 def serve(
@@ -121,9 +124,9 @@ def serve(
 ) -> None:
     """Serve ids over HTTP.
 
-    The routes are described at /docs, and a console for people is at /. Callers need a token; --open serves this
-    machine alone, until one is made. The URL of the database can also be in a file that ALLOCATOR_DATABASE_URL_FILE
-    names.
+    The API is documented at /docs, and a web console is at /. Clients need a token. With --open, clients on this
+    machine need none until one is created. ALLOCATOR_DATABASE_URL_FILE may name a file that holds the URL of the
+    database.
 
     \b
     Examples:
@@ -135,7 +138,7 @@ def serve(
     from allocator.service.settings import ServeSettings
 
     if (certificate is None) != (key is None):
-        raise click.UsageError("--certificate and --key belong together")
+        raise click.UsageError("--certificate and --key need each other")
     settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
     settings["shard_hosts"] = shard_hosts()
     settings["logs"] = logs or ("text" if sys.stderr.isatty() else "json")

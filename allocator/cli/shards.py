@@ -24,12 +24,10 @@ headroom_option = click.option(
     type=click.IntRange(0, 10**12),
     default=HEADROOM,
     show_default=True,
-    help="How many tickets of each shard are skipped, to be safe.",
+    help="Tickets to skip on each shard.",
 )
 
-without_option = click.option(
-    "--without", metavar="URL", multiple=True, help="A shard that is lost for good; may be repeated."
-)
+without_option = click.option("--without", metavar="URL", multiple=True, help="A permanently lost shard; repeatable.")
 
 
 @click.group()
@@ -40,8 +38,9 @@ def shards() -> None:
     From one database to two, while clients draw ids:
         allocator shards add  mysql+pymysql://user:password@new/ids --url mysql+pymysql://user:password@old/ids
         allocator shards grow --url mysql+pymysql://user:password@old/ids
-    Give --url once for each shard, or for one of them where all have the same user and password and are on its
-    host, or on those of --shard-hosts.
+
+    Give --url once per shard. One --url is enough if all shards share its user and password, and are on its host or on
+    one of --shard-hosts.
     """
 
 
@@ -73,7 +72,7 @@ def list_shards(urls: tuple[str, ...]) -> None:
 @without_option
 @fleet_options
 def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...]) -> None:
-    """Let the empty database URL join the fleet. It gives no ids before `grow`; may be run again."""
+    """Add the empty database URL to the fleet. It issues no ids before `grow`. Safe to repeat."""
     from allocator.database.store import Database
 
     with growing(urls, without) as growth:
@@ -85,10 +84,10 @@ def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...]) -> None
 
 @shards.command("grow")
 @headroom_option
-@click.option("--statement", type=click.Choice(["replace", "count"]), help="Draw tickets by this one from now on.")
-@click.option("--take-back", is_flag=True, help="Undo what was added or begun, as long as that can be done.")
+@click.option("--statement", type=click.Choice(["replace", "count"]), help="Statement that draws tickets from now on.")
+@click.option("--take-back", is_flag=True, help="Undo the growth, until the first shard has switched.")
 @without_option
-@click.option("--above", type=click.IntRange(0), help="Number above which the lost shards gave no ticket and no id.")
+@click.option("--above", type=click.IntRange(0), help="A number no id or ticket of a lost shard exceeds.")
 @fleet_options
 def grow_fleet(
     headroom: int,
@@ -98,41 +97,41 @@ def grow_fleet(
     above: int | None,
     urls: tuple[str, ...],
 ) -> None:
-    """Take the fleet to the shards that were added, while ids are drawn.
+    """Start using the added shards, while clients draw ids.
 
-    All shards must answer, but for those that are lost for good (--without). Interrupted at any point, run it again.
-    Clients follow without a restart.
+    All shards must answer, except those named by --without. If it is interrupted, run it again. Clients follow without
+    a restart.
     """
     if above is not None and not without:
-        raise click.UsageError("--above says how far the ids of a lost shard went, and needs --without URL")
+        raise click.UsageError("--above is about a lost shard, and needs --without URL")
     with growing(urls, without) as growth:
         if take_back:
             done = growth.take_back()
-            show({"taken_back": done}, "taken back" if done else "there was nothing to take back")
+            show({"taken_back": done}, "growth undone" if done else "no growth to undo")
             return
         lead = growth.grow(headroom, statement, above)
     step, floor = lead.numbering.step, lead.numbering.floor
     show(
         {"shards": step, "generation": lead.generation, "floor": str(floor)},
-        f"{step} shards, generation {lead.generation}: tickets go on from {floor}",
+        f"{step} shards, generation {lead.generation}: tickets continue from {floor}",
     )
 
 
 @shards.command("trust")
 @click.argument("shard", metavar="URL")
 @headroom_option
-@click.option("--above", type=click.IntRange(0), help="Above which number nothing was given out, where none can tell.")
+@click.option("--above", type=click.IntRange(0), help="A number no issued ticket exceeds, if the shards do not know.")
 @fleet_options
 def trust_shard(shard: str, headroom: int, above: int | None, urls: tuple[str, ...]) -> None:
     """Let a shard continue after a failover or a restore.
 
-    The shard URL goes on above what any shard has given.
-    Only when nothing draws from the old server any more. Segments are raised with: allocator tags set.
+    The tickets of the shard URL continue above those of every shard. First make sure that no process uses the old
+    server. To raise a tag, use: allocator tags set TAG --start-after N
     """
     with growing((*urls, shard)) as growth, open_database(shard) as database:
         row = growth.trust(database, headroom, above)
     floor = row.numbering.following(0)
-    show({"floor": str(floor)}, f"{database.address.shown} goes on from {floor}")
+    show({"floor": str(floor)}, f"{database.address.shown} continues from {floor}")
 
 
 def to_row(one: Found) -> tuple[str, ...]:

@@ -21,8 +21,8 @@ from allocator.schemes.tag import Tag
 if TYPE_CHECKING:
     from allocator.fleet.tags import Tags
 
-GAP = "Ids to skip after a failover or a restore; auto: in proportion to what the tag gave; refuse: stop instead."
-COLUMN = "... and than every value of this column, whose type sets the limit."
+GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
+COLUMN = "Start after the greatest value of this column; its type sets the limit."
 HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "failover_gap", "used")
 
 ORDERS: dict[str, Callable[[Tag], Any]] = {
@@ -47,26 +47,28 @@ def parse_gap(context: click.Context, parameter: click.Parameter, given: str | N
     try:
         return int(given)
     except ValueError:
-        raise click.BadParameter(f"a number of ids, auto or refuse; got {given!r}") from None
+        raise click.BadParameter(f"must be a number of ids, auto or refuse, got {given!r}") from None
 
 
 settings_options = options(
-    click.option("--step", type=int, help="Least ids a claim takes."),
-    click.option("--max-step", type=int, help="Most ids a claim takes, at a high rate."),
-    click.option("--limit", type=int, help="The greatest id the tag will ever give."),
-    click.option("--javascript", is_flag=True, help=f"Same as --limit {JAVASCRIPT_MAX_ID}, for ids browsers read."),
+    click.option("--step", type=int, help="Smallest number of ids per claim."),
+    click.option("--max-step", type=int, help="Largest number of ids per claim, at a high rate."),
+    click.option("--limit", type=int, help="Greatest id of the tag."),
+    click.option("--javascript", is_flag=True, help=f"Same as --limit {JAVASCRIPT_MAX_ID}, for browsers."),
     click.option("--failover-gap", callback=parse_gap, metavar="N|auto|refuse", help=GAP),
 )
 
 
 @tags.command("list")
 @click.argument("pattern", default="*")
-@click.option("--sort", type=click.Choice(list(ORDERS)), default="tag", show_default=True, help="Greatest first.")
+@click.option(
+    "--sort", type=click.Choice(list(ORDERS)), default="tag", show_default=True, help="Sort key; numbers descend."
+)
 @fleet_options
 def list_tags(pattern: str, sort: str, urls: tuple[str, ...]) -> None:
-    """Print tags, and how far each is used up.
+    """Print tags, and how much of each is used.
 
-    PATTERN chooses by name, as in 'order-*'; without it, every tag is printed.
+    PATTERN selects tags by name, such as 'order-*'. Without it, all tags are printed.
     """
     require_files(*urls)
     with open_allocator(urls) as ids:
@@ -78,7 +80,7 @@ def list_tags(pattern: str, sort: str, urls: tuple[str, ...]) -> None:
 @click.argument("tag")
 @fleet_options
 def show_tag(tag: str, urls: tuple[str, ...]) -> None:
-    """Print TAG: its settings, what remains, its last claim."""
+    """Print TAG: settings, remaining ids and last claim."""
     require_files(*urls)
     with open_allocator(urls) as ids:
         found = ids.tags.get(tag)
@@ -92,14 +94,16 @@ def show_tag(tag: str, urls: tuple[str, ...]) -> None:
 @tags.command("create")
 @click.argument("tag")
 @settings_options
-@click.option("--start-after", type=int, default=0, show_default=True, help="The first id is greater than this.")
+@click.option("--start-after", type=int, default=0, show_default=True, help="The first id is above this.")
 @click.option("--start-after-column", metavar="TABLE.COLUMN", help=COLUMN)
 @fleet_options
 def create_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...], **settings: Any) -> None:
-    """Create TAG. Needed only to choose its settings: a tag is made when it is first used.
+    """Create TAG.
+
+    Only needed to choose its settings: the first use of a tag creates it too.
 
     \b
-    To take over from an auto-increment column, stop what inserts there, then:
+    To take over an auto-increment column, stop all inserts into it, then:
         allocator tags create order --start-after-column orders.id
     """
     with open_allocator(urls) as ids:
@@ -111,13 +115,13 @@ def create_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, .
 @tags.command("set")
 @click.argument("tag")
 @settings_options
-@click.option("--start-after", type=int, help="Claims go on above this value; it is never lowered.")
+@click.option("--start-after", type=int, help="Claim only ids above this; never goes back.")
 @fleet_options
 def set_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...], **settings: Any) -> None:
-    """Change TAG.
+    """Change the settings of TAG.
 
-    A limit and --start-after hold for what is claimed from now on; what processes have in memory is still given out, so
-    start them anew where it must not be. A step they learn of then, too.
+    --limit and --start-after apply to the next claim. Processes still issue the ids in their memory; restart them if
+    they must not. They use a new --step after a restart.
     """
     require_files(*urls)
     with open_allocator(urls) as ids:
@@ -127,16 +131,16 @@ def set_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...]
 
 @tags.command("repair")
 @click.argument("names", metavar="[TAG]...", nargs=-1)
-@click.option("--all", "of_all", is_flag=True, help="Every tag there is.")
-@click.option("--above", type=int, help="No id in use is greater; else the failover gap of the tag is skipped.")
+@click.option("--all", "of_all", is_flag=True, help="Repair all tags.")
+@click.option("--above", type=int, help="Greatest id in use. Default: skip the failover gap.")
 @fleet_options
 def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[str, ...]) -> None:
     """Let tags continue after a failover or a restore.
 
-    They go on above every id that the database may have forgotten.
+    The tags continue above all ids that the database may have lost.
 
-    First make sure that nothing uses the old server any more. Processes that say that a tag waits to be repaired go on
-    by themselves; start those anew that say that it is stopped.
+    First make sure that no process uses the old server. Processes with the error ServerReplaced continue by themselves.
+    Restart those with the error MaxValueWentBack.
 
     \b
         allocator tags repair order
@@ -144,7 +148,7 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
         allocator tags repair order --above 9000000
     """
     if bool(names) == of_all:
-        raise click.UsageError("name the tags, or give --all")
+        raise click.UsageError("name the tags or pass --all, not both")
     require_files(*urls)
     with open_allocator(urls, create_missing=False) as ids:
         chosen = [tag.name for tag in ids.tags.list()] if of_all else names
@@ -162,29 +166,29 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
 @yes_option
 @fleet_options
 def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
-    """Delete TAG. Its ids can come again if the name is used again.
+    """Delete TAG. If its name is used again, its ids repeat.
 
-    A tag that never gave an id is deleted at once. For any other you are asked first, or give --yes: a deleted tag is
-    made anew by its next use, and begins at 1. Processes that still draw from it stop with an error.
+    Asks for confirmation if the tag has issued ids: its next use would create it again, from 1. Processes that still
+    draw from it stop with an error.
 
     \b
-    To stop a tag and keep its ids from coming again, lower its limit instead:
+    To stop a tag for ever, lower its limit instead:
         allocator tags set order --limit LAST
     """
     require_files(*urls)
     with open_allocator(urls, create_missing=False) as ids:
         databases = ids.tags.databases()
         if not databases:
-            raise InvalidSetting("a service deletes no tags; give the URL of its database")
+            raise InvalidSetting("a service deletes no tags; pass the URL of its database as --url")
         if last := last_claimed(databases, tag):
-            confirm(f"tag {tag!r} has given ids up to {last}, and gives them again if its name is used again", sure)
+            confirm(f"tag {tag!r} has issued ids up to {last}; they repeat if its name is used again", sure)
         delete(databases, tag, last)
     again = f"; to use the name again: allocator tags create {tag} --start-after {last}" if last else ""
     show({"deleted": tag, "last": str(last)}, f"deleted {tag}{again}")
 
 
 def repair_each(tags: Tags, names: Iterable[str], above: int | None) -> tuple[list[Tag], list[AllocatorError]]:
-    """One that does not fit leaves the others to be repaired."""
+    """Repair each tag; an error of one does not stop the others."""
     repaired, refused = [], []
     for name in names:
         try:
@@ -195,7 +199,7 @@ def repair_each(tags: Tags, names: Iterable[str], above: int | None) -> tuple[li
 
 
 def first_id(tag: Tag) -> str:
-    return f"the first id is {tag.max_value + 1}" if tag.remaining else "it has no ids, since it starts at its limit"
+    return f"the first id is {tag.max_value + 1}" if tag.remaining else "it has no ids, because it starts at its limit"
 
 
 def limit_follows(tag: Tag) -> str:

@@ -31,20 +31,27 @@ def open_tokens(urls: tuple[str, ...]) -> Iterator[Tokens]:
 @tokens.command()
 @click.argument("name")
 @click.option(
-    "--may", "verbs", multiple=True, type=click.Choice(VERBS), default=(DRAW,), show_default=True, help="What for."
+    "--may",
+    "verbs",
+    multiple=True,
+    type=click.Choice(VERBS),
+    default=(DRAW,),
+    show_default=True,
+    help="Permitted action; repeatable.",
 )
-@click.option("--tags", multiple=True, help="Which tags, as in 'order-*'. Without --tags and --schemes: everything.")
-@click.option("--schemes", multiple=True, type=click.Choice(SCHEMES), help="Which ids and numbers without a tag.")
-@click.option("--ids-rate", type=int, metavar="N", help="Ids a second at most.")
-@click.option("--requests-rate", type=int, metavar="N", help="Requests a second at most.")
-@click.option("--days", type=float, help="After how many days it expires; never, if not given.")
+@click.option("--tags", multiple=True, help="Permitted tags, such as 'order-*'; repeatable.")
+@click.option("--schemes", multiple=True, type=click.Choice(SCHEMES), help="Permitted schemes; repeatable.")
+@click.option("--ids-rate", type=int, metavar="N", help="Maximum ids per second.")
+@click.option("--requests-rate", type=int, metavar="N", help="Maximum requests per second.")
+@click.option("--days", type=float, help="Days until it expires. Default: never.")
 @fleet_options
 def create(name: str, tags: tuple[str, ...], schemes: tuple[str, ...], urls: tuple[str, ...], **settings: Any) -> None:
-    """Make a token and print it.
+    """Create a token and print its secret.
 
-    It is stored nowhere, and cannot be shown again.
-    Two of one name may be valid at a time: see `rotate`. The token with the name `anonymous` says what may be done
-    without one, and its secret is of no use.
+    The secret is stored nowhere and cannot be shown again. Without --tags and --schemes, the token covers all of them.
+
+    Two tokens of one name may be valid at a time: see `rotate`. The rights of a token named `anonymous` apply to
+    requests without a token; its secret has no use.
 
     \b
     Examples:
@@ -64,9 +71,9 @@ def create(name: str, tags: tuple[str, ...], schemes: tuple[str, ...], urls: tup
 @click.argument("number", type=int)
 @fleet_options
 def rotate(number: int, urls: tuple[str, ...]) -> None:
-    """Make a token with the rights of an older one.
+    """Create a new secret with the rights of token NUMBER.
 
-    NUMBER is the older one. Give the new one to its callers, then revoke the older one.
+    Give the new secret to the clients, then revoke token NUMBER.
     """
     check_open()
     require_files(*urls)
@@ -78,7 +85,7 @@ def rotate(number: int, urls: tuple[str, ...]) -> None:
 @tokens.command("list")
 @fleet_options
 def list_tokens(urls: tuple[str, ...]) -> None:
-    """Print the tokens that were not revoked."""
+    """Print all tokens that are not revoked."""
     require_files(*urls)
     with open_tokens(urls) as found:
         rows = found.list()
@@ -89,10 +96,7 @@ def list_tokens(urls: tuple[str, ...]) -> None:
 @click.argument("number", type=int)
 @fleet_options
 def revoke(number: int, urls: tuple[str, ...]) -> None:
-    """Revoke a token.
-
-    Services that run know within seconds.
-    """
+    """Revoke token NUMBER. Running services follow within seconds."""
     require_files(*urls)
     with open_tokens(urls) as found:
         found.revoke(number)
@@ -100,7 +104,7 @@ def revoke(number: int, urls: tuple[str, ...]) -> None:
 
 
 def print_secret(secret: str, token: Token, tokens: Tokens) -> None:
-    """The secret alone on stdout, for a pipe; what a person should know beside it."""
+    """Print the secret on stdout, alone for a pipe, and the rest on stderr."""
     show(to_json(token) | {"secret": secret}, secret)
     if not wants_json():
         click.echo(f"This is token {token.number}, {token.name!r}, in {tokens.shown}; it is not shown again.", err=True)

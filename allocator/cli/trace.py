@@ -16,19 +16,17 @@ from allocator.rules.claim_log import Claimed
 from allocator.schemes.layout import layout_from_text
 from allocator.schemes.meteor import EPOCH, METEOR, MeteorSettings
 
-NOTHING = "nothing is known of {0}: no registered node drew it as a meteor"
-NO_LOG = "; give the log of claims with --log FILE for an id of a tag"
+NOTHING = "no trace of {0}: it is no meteor of a registered node"
+NO_LOG = "; for an id of a tag, add --log FILE"
 NOT_IN_LOG = ", and no claim in this log holds it"
 
 
 @click.command("trace")
 @click.argument("id_", metavar="ID")
-@click.option(
-    "--log", type=click.File(errors="replace"), help="A log with the records of allocator.claims; - is stdin."
-)
-@click.option("--tag", help="An id of this tag; else of any, since each tag has ids of its own.")
-@click.option("--epoch", type=int, help="The epoch of the meteors in seconds, where it is not the default one.")
-@click.option("--layout", metavar="WIDTHS", help="Their layout, the default one is 1/29/20/11/3.")
+@click.option("--log", type=click.File(errors="replace"), help="Log with records of allocator.claims; - is stdin.")
+@click.option("--tag", help="Tag of the id. Default: search all tags.")
+@click.option("--epoch", type=int, help="Epoch of the meteors, in seconds since 1970.")
+@click.option("--layout", metavar="WIDTHS", help="Layout of the meteors. Default: 1/29/20/11/3.")
 @fleet_options
 def trace_command(
     id_: str,
@@ -38,11 +36,12 @@ def trace_command(
     layout: str | None,
     urls: tuple[str, ...],
 ) -> None:
-    """Say which process got ID, and when.
+    """Print which process drew ID, and when.
 
-    For an id of a tag, give the log that holds the records of the logger allocator.claims (one for each claim, at the
-    level DEBUG). A meteor is found by its node in the database, as of the usual format unless --epoch or --layout
-    name another. The exit code is 1 when nothing is known. A shard that does not answer is named on stderr.
+    For an id of a tag, pass a log of your application with the records of the logger allocator.claims, at level DEBUG.
+    A meteor needs no log: the database knows its node.
+
+    The exit code is 1 if there is no trace. Shards that do not answer are named on stderr.
 
     \b
     Examples:
@@ -57,7 +56,7 @@ def trace_command(
         with open_fleet(urls) as databases:
             found = trace(databases, id_, settings_of(epoch, layout))
         for why in found.silent:
-            click.echo(f"one shard did not answer: {why}", err=True)
+            click.echo(f"warning: a shard did not answer: {why}", err=True)
     lines = [*map(line_of, claims), *(lines_of_node(found) if found else ())]
     if not lines and not wants_json():
         click.echo(NOTHING.format(id_) + (NOT_IN_LOG if log else NO_LOG), err=True)
@@ -81,7 +80,7 @@ def to_json(claims: list[Claimed], found: Traced | None) -> dict[str, object]:
 
 
 def reading_of(found: Traced) -> dict[str, object]:
-    """What the number was taken for."""
+    """The id read as a meteor."""
     form = found.meteor
     return {
         "layout": str(form.layout),
@@ -122,11 +121,11 @@ def lines_of_node(found: Traced) -> list[str]:
     node = found.node
     if node is None:
         return []
-    ahead = f"; its time lies in the future, {found.at:%Y-%m-%d %H:%M:%S} UTC" if is_ahead(found) else ""
-    whose = f"it is of node {node.number}, registered at {node.started_at:%Y-%m-%d %H:%M:%S} UTC"
+    ahead = f"; its time is in the future, {found.at:%Y-%m-%d %H:%M:%S} UTC" if is_ahead(found) else ""
+    origin = f"node {node.number}, registered at {node.started_at:%Y-%m-%d %H:%M:%S} UTC"
     by = f"by process {node.process} on {node.host}, allocator {node.version}"
-    return [f"read as a meteor of {words_of(found.meteor)}, {whose} {by}{ahead}"]
+    return [f"as a meteor of {describe(found.meteor)}: {origin} {by}{ahead}"]
 
 
-def words_of(form: MeteorSettings) -> str:
-    return "the usual format" if form == MeteorSettings() else f"layout {form.layout} and epoch {form.epoch}"
+def describe(form: MeteorSettings) -> str:
+    return "the default format" if form == MeteorSettings() else f"layout {form.layout} and epoch {form.epoch}"

@@ -78,7 +78,7 @@ def test_an_output_that_cannot_be_written_is_one_sentence(here, words):
 
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert "the output cannot be written: No space left on device" in done.stderr
+    assert "cannot write the output: No space left on device" in done.stderr
     assert done.stderr.startswith('{"error"' if "--json" in words else "error: ")
 
 
@@ -383,7 +383,7 @@ def test_an_id_leads_to_its_process(fresh, claims):
     )
     assert (found["claims"][0]["first"], found["claims"][0]["last"], found["node"]) == ("1", "100", None)
     assert re.match(
-        r"read as a meteor of the usual format, it is of node 1, registered at .* UTC by process \d+ on [^;]*\n$",
+        r"as a meteor of the default format: node 1, registered at .* UTC by process \d+ on [^;]*\n$",
         run("trace", str(meteor), url=fresh).output,
     )
 
@@ -406,10 +406,8 @@ def test_a_meteor_is_read_as_of_the_format_that_is_said_and_a_time_in_the_future
     told = run("trace", str(other), *settings, url=fresh).output
     found = json.loads(run("trace", str(other), *settings, "--json", url=fresh).output)["node"]
 
-    assert "; its time lies in the future, 2037-12-14 " in run("trace", str(later), url=fresh).output
-    assert told.startswith(
-        "read as a meteor of layout 1/31/18/11/3 and epoch 1735689600, it is of node 1, registered at"
-    )
+    assert "; its time is in the future, 2037-12-14 " in run("trace", str(later), url=fresh).output
+    assert told.startswith("as a meteor of layout 1/31/18/11/3 and epoch 1735689600: node 1, registered at")
     assert (found["layout"], found["epoch"], found["in_the_future"]) == ("1/31/18/11/3", 1735689600, True)
 
 
@@ -441,7 +439,7 @@ def test_a_shard_that_is_away_is_missing_from_the_answer(shards):
     told = [run("trace", meteor, "--url", urls[0], "--url", away, *more) for more in ((), ("--json",))]
 
     assert [one.exit_code for one in told] == [0, 0], told
-    assert "one shard did not answer: " in told[0].stderr
+    assert "a shard did not answer: " in told[0].stderr
     assert len(json.loads(told[1].stdout)["not_asked"]) == 1
 
 
@@ -449,5 +447,5 @@ def test_an_id_of_which_nothing_is_on_record(url):
     told = run("trace", str(10**17), url=url)
 
     assert told.exit_code == 1
-    assert "nothing is known of 100000000000000000: " in told.stderr
+    assert "no trace of 100000000000000000: " in told.stderr
     assert run("trace", "abc", url=url).stderr.startswith("error: the id must be a whole number from 1 to")

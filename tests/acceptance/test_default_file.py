@@ -72,8 +72,8 @@ def test_what_only_reads_makes_no_file_and_says_so(here, words, url):
 
     assert (done.exit_code, done.stdout, list(here.iterdir())) == (1, "", [])
     assert done.stderr == (
-        f"error: there is no file {here}/{'other' if url else 'allocator'}.db, and this command creates none; draw "
-        "ids to create it, or name another database with --url or ALLOCATOR_DATABASE_URL\n"
+        f"error: there is no file {here}/{'other' if url else 'allocator'}.db; draw an "
+        "id to create it, or name another database with --url or ALLOCATOR_DATABASE_URL\n"
     )
 
 
@@ -89,7 +89,7 @@ def test_what_looks_at_a_missing_file_answers_without_making_it(here, words):
 def test_a_variable_that_is_misspelt_is_named_and_its_value_is_not(name):
     drawn, refused = run("next order", **{name: "s3cret"}), run("tags list --url sqlite:///no.db", **{name: "s3cret"})
 
-    assert f"note: {name} is set, but is not read: the variable is called ALLOCATOR_DATABASE_URL\n" in drawn.stderr
+    assert f"note: {name} is ignored; the variable is called ALLOCATOR_DATABASE_URL\n" in drawn.stderr
     assert "s3cret" not in drawn.stderr
     assert f"{name} is set" not in refused.stderr
 
@@ -104,7 +104,7 @@ def test_a_refusal_names_it_too(here):
 
 def test_the_variable_of_a_platform_is_a_hint():
     assert (
-        'DATABASE_URL is set, but is not read: give it as --url "$DATABASE_URL"'
+        'DATABASE_URL is ignored; to use it, add --url "$DATABASE_URL"'
         in run("next order", DATABASE_URL="postgresql://u:s3cret@h/x").stderr
     )
 

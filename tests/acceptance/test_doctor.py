@@ -29,7 +29,7 @@ def sound(tmp_path, new_database) -> str:
 def test_nothing_is_found_and_the_exit_code_is_0(sound):
     done = doctor("--url", sound)
 
-    assert (done.exit_code, done.output) == (0, "nothing was found\n")
+    assert (done.exit_code, done.output) == (0, "no findings\n")
     assert json.loads(doctor("--url", sound, "--json").output) == {"findings": []}
 
 
@@ -78,10 +78,10 @@ def test_the_grants_are_sql_and_nothing_is_looked_at(fresh, kind):
 
     assert done.exit_code == 0
     if kind == "sqlite":
-        assert done.output.startswith("-- what the service calls\n-- a file has no users")
+        assert done.output.startswith("-- for the service\n-- a file has no users")
         return
     lines = done.output.splitlines()
-    assert lines[0] == "-- what the service calls"
+    assert lines[0] == "-- for the service"
     assert all(line.startswith(("-- ", "GRANT ")) for line in lines if line)
     assert any("INSERT, UPDATE ON" in line and "allocator_segment" in line and "billing" in line for line in lines)
     # By the user that serves ids only where REPLACE cannot do without it, and by the one that changes the schema.

@@ -66,7 +66,7 @@ def test_a_new_key_is_good_for_use():
         (["decode", PublicIds(OTHER).encode(1)], "or made with another key"),
         (["encode", "0"], "error: an id must be 1 to 9223372036854775807, got 0"),
         (["encode", "1", "--check", "99"], "error: check must be 0 to 48, got 99"),
-        (["encode", "x"], "error: an id is 1 to 9223372036854775807 in digits, got 'x'"),
+        (["encode", "x"], "error: an id must be a number from 1 to 9223372036854775807, got 'x'"),
         (["encode", "1" * 20], "error: an id is 1 to 9223372036854775807 in digits"),
         (["encode", "٣"], "error: an id is 1 to 9223372036854775807 in digits"),
     ],

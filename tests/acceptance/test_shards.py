@@ -42,7 +42,7 @@ def test_several_urls_may_come_from_the_environment(files):
 
     assert done.output == "1\n2\n3\n"
     refused = CliRunner().invoke(main, ["db", "current"], env={"ALLOCATOR_DATABASE_URL": " ".join(files)})
-    assert (refused.exit_code, "this needs one database, got 3" in refused.output) == (2, True)
+    assert (refused.exit_code, "this command takes one database, got 3" in refused.output) == (2, True)
 
 
 def test_a_fleet_is_listed(files):
@@ -66,7 +66,7 @@ def test_a_fleet_grows_and_is_told_what_comes_next(files):
     assert "joining: run allocator shards grow" in run("shards", "list", urls=files[:1]).output
     assert run("shards", "add", files[2], urls=files[:1]).exit_code == 0
     grown = run("shards", "grow", "--headroom", "10", urls=files[:1])
-    assert (grown.exit_code, grown.output.startswith("3 shards, generation 2: tickets go on from ")) == (0, True)
+    assert (grown.exit_code, grown.output.startswith("3 shards, generation 2: tickets continue from ")) == (0, True)
     after = tickets(files, 9)
 
     assert min(after) > max(before)
@@ -77,9 +77,9 @@ def test_a_fleet_grows_and_is_told_what_comes_next(files):
 
 def test_what_was_added_can_be_taken_back(files):
     tickets(files[:1], 1)
-    assert run("shards", "grow", "--take-back", urls=files[:1]).output == "there was nothing to take back\n"
+    assert run("shards", "grow", "--take-back", urls=files[:1]).output == "no growth to undo\n"
     run("shards", "add", files[1], urls=files[:1])
-    assert run("shards", "grow", "--take-back", urls=files[:1]).output == "taken back\n"
+    assert run("shards", "grow", "--take-back", urls=files[:1]).output == "growth undone\n"
     assert run("shards", "grow", urls=files[:1]).exit_code == 1
     run("shards", "add", files[1], urls=files[:1])
 
@@ -94,14 +94,14 @@ def test_a_shard_that_is_lost_is_left_out(files, tmp_path):
         waits = run("shards", "grow", *words, urls=files[:1])
         assert (waits.exit_code, "there is no file" in waits.stderr) == (1, True), waits.output
     without = ["shards", "grow", "--without", files[1]]
-    assert run(*without, "--take-back", urls=files[:1]).output == "taken back\n"
+    assert run(*without, "--take-back", urls=files[:1]).output == "growth undone\n"
     assert run("shards", "add", files[2], urls=files[:1]).exit_code == 1
     assert run("shards", "add", files[2], "--without", files[1], urls=files[:1]).exit_code == 0
     asks = run(*without, urls=files[:1])
     assert (asks.exit_code, "with: --above N" in asks.stderr, len(asks.stderr.splitlines())) == (1, True, 1)
     done = run(*without, "--above", "5000", "--headroom", "10", urls=files[:2])
 
-    assert done.output == "3 shards, generation 2: tickets go on from 5011\n"
+    assert done.output == "3 shards, generation 2: tickets continue from 5011\n"
     assert min(tickets([files[0], files[2]], 4)) > 5010
     alone = run("shards", "grow", "--above", "5000", urls=files[:1])
     assert (alone.exit_code, "needs --without URL" in alone.stderr) == (2, True)
@@ -111,7 +111,7 @@ def test_a_shard_is_trusted(files):
     tickets(files[:2], 4)
     done = run("shards", "trust", files[1], "--headroom", "10", urls=files[:1])
 
-    assert (done.exit_code, done.output.endswith("goes on from 26\n")) == (0, True)
+    assert (done.exit_code, done.output.endswith("continues from 26\n")) == (0, True)
     assert tickets(files[:2], 2) == [5, 26]
 
 

@@ -80,8 +80,7 @@ def test_a_tag_that_gave_ids_is_deleted_only_with_yes_and_the_last_id_is_said(fr
 
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == (
-        "error: tag 'order' has given ids up to 7, and gives them again if its name is used again; "
-        "to do it, add --yes\n"
+        "error: tag 'order' has issued ids up to 7; they repeat if its name is used again; to confirm, add --yes\n"
     )
     assert run("next", "order", url=fresh).stdout == "8\n"
     done = run("tags", "delete", "order", "--yes", url=fresh)
@@ -117,7 +116,7 @@ def test_on_a_terminal_it_asks(fresh, answer, code, left):
     os.close(theirs)
 
     assert process.returncode == code
-    assert "has given ids up to 1, and gives them again if its name is used again. Go on? [y/N]" in said
+    assert "has issued ids up to 1; they repeat if its name is used again. Continue? [y/N]" in said
     assert (run("tags", "show", "order", url=fresh).exit_code == 0) == left
 
 
@@ -182,7 +181,7 @@ def test_the_history_names_the_revision_in_use(fresh):
 def test_a_downgrade_is_done_only_with_yes(fresh):
     refused = run("db", "downgrade", "0003", url=fresh)
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "that came after revision 0003 will be dropped; to do it, add --yes" in refused.stderr
+    assert "that are newer than revision 0003; to confirm, add --yes" in refused.stderr
 
     done = run("db", "downgrade", "0003", "--yes", url=fresh)
     assert done.stdout.endswith("is at revision 0003\n"), done.output

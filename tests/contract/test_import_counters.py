@@ -308,7 +308,7 @@ def test_it_may_be_run_again(fresh, theirs):
     ours = drawn(fresh, "order")
     again = import_counters("leaf", fresh, old)
 
-    assert again.stdout.startswith("order: is ahead already, at ")
+    assert again.stdout.startswith("order: unchanged, already at ")
     assert (again.exit_code, again.stderr) == (0, "")
     check_unique(given, ours, drawn(fresh, "order"))
 
@@ -323,7 +323,9 @@ def test_a_tag_that_fell_behind_is_raised_with_a_warning(fresh, theirs):
 
     assert done.exit_code == 0
     assert done.stdout == "order: raised from 30, the first id is 51 (the last was 50 in leaf_alloc)\n"
-    assert done.stderr.startswith("warning: order was at 30, behind leaf_alloc: its server has claimed ids since")
+    assert done.stderr.startswith(
+        "warning: order was at 30, behind leaf_alloc: the old server claimed ids after the last import"
+    )
     assert "stop the old server first" in done.stderr
     check_unique(given, drawn(fresh, "order"))
     assert imported("leaf", fresh, old) == {"order": ("ahead", "50")}
@@ -440,7 +442,7 @@ def test_an_empty_table_is_nothing_to_import(fresh, theirs):
         ("tinyid", "tiny_id_info", theirs().tinyid()),
     ):
         done = import_counters(server, fresh, old)
-        assert (done.exit_code, done.output) == (0, f"{table} is empty: there is nothing to import\n")
+        assert (done.exit_code, done.output) == (0, f"nothing to import: {table} is empty\n")
         as_json = import_counters(server, fresh, old, as_json=True)
         assert (as_json.exit_code, json.loads(as_json.output)) == (0, {"imported": [], "refused": []})
 
@@ -717,5 +719,5 @@ def test_the_help_says_what_must_be_stopped(words):
     said = " ".join(CliRunner().invoke(main, [*words, "--help"]).output.split())
 
     assert "Stop the " in said
-    assert "import again and look at the warnings" in said
-    assert "claims after the import would be given twice" in said
+    assert "import again and read the warnings" in said
+    assert "claim after the import would be issued twice" in said
