@@ -1,4 +1,4 @@
-"""What one worker is made of, and how it begins and ends."""
+"""The parts of one worker, its start and its shutdown."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSett
 from allocator.service.sources import Sources
 from allocator.service.tokens import Tokens
 
-PATIENCE = 60.0
+MAX_START_DELAY = 60.0
+"""Seconds that a replacement worker waits for the database before it accepts connections."""
 
 
 def application(settings: ServeSettings) -> Front:
@@ -51,14 +52,14 @@ def application(settings: ServeSettings) -> Front:
     async def life(app: Starlette) -> AsyncIterator[None]:
         running = [book.keep_fresh(), watch.run(), *([console.run()] if console else [])]
         tasks = [asyncio.create_task(one) for one in running]
-        await until_useful(book, Path(settings.folder))
+        await wait_for_database(book, Path(settings.folder))
         yield
         for task in tasks:
             task.cancel()
         if console:
             console.close()
         with suppress(Exception):
-            watch.look()  # what was given since it looked last
+            watch.look()  # counts the ids issued since the last second
         await ids.close()
 
     home = console.routes() if console else [Route("/", pages.to_docs)]
@@ -67,14 +68,16 @@ def application(settings: ServeSettings) -> Front:
         exception_handlers={HTTPException: dispatch.of_framework, Exception: dispatch.of_framework},
         lifespan=life,
     )
-    framework.router.redirect_slashes = False  # a POST that is sent elsewhere may be sent twice
+    framework.router.redirect_slashes = False  # a client may send a redirected POST twice
     return Front(framework, book, refusals)
 
 
-async def until_useful(book: Book, folder: Path) -> None:
-    """Let a worker that replaces another one wait for the database, before it takes connections from those that have
-    ids in memory. The first of a service begin at once, so that they can be asked how they are."""
-    end, served, stopping = monotonic() + PATIENCE, folder / SERVED, folder / STOPPING
+async def wait_for_database(book: Book, folder: Path) -> None:
+    """Wait for the database in a replacement worker, before it takes connections from workers with ids in memory.
+
+    The first workers of a service start at once, so that /readyz answers.
+    """
+    end, served, stopping = monotonic() + MAX_START_DELAY, folder / SERVED, folder / STOPPING
     while served.exists() and not stopping.exists() and not book.loaded and monotonic() < end:
         await asyncio.sleep(0.05)
     served.touch()

@@ -1,7 +1,7 @@
-"""Who is asking: from the header of a request to what may be done.
+"""Authentication and authorization: from the Authorization header to the rights of its token.
 
-The tokens are read again every few seconds, and while the database is away those that were read last stay good: ids
-go on. A new token is good at once, since one that is not known is looked for, and a revoked one for some seconds more.
+A worker reads the tokens every few seconds. While the database is away, the last ones stay valid and ids are served.
+A new token works at once, because an unknown token triggers a read. A revoked token works for a few more seconds.
 """
 
 from __future__ import annotations
@@ -28,33 +28,34 @@ log = logging.getLogger("allocator.service")
 
 REFRESH = 2.0
 AT_ONCE = 1.0
-"""Seconds between two readings of the tokens; the short one for a token that is not known, or a database away."""
+"""Seconds between two reads of the tokens; the shorter one after an unknown token or a failed read."""
 
 EVERYTHING = Token(0, "open", "", VERBS, ("*",), None, None, datetime.fromtimestamp(0, UTC), None, SCHEMES)
 
-OURS = PREFIX.encode()
-NONE_YET = (
-    "no token was made yet; make one, with: allocator tokens create NAME; or serve the service's own machine alone, "
+SECRET_PREFIX = PREFIX.encode()
+NONE_EXISTS = (
+    "no token exists; create one with: allocator tokens create NAME; or serve only this machine, without tokens, "
     "with: allocator serve --open"
 )
-HOW = "it is sent as Authorization: Bearer allocator_SECRET, by clients as token= or ALLOCATOR_TOKEN"
+HOW = "send it as Authorization: Bearer allocator_SECRET (clients: token= or ALLOCATOR_TOKEN)"
 
 RARE_RATE, RARE_BURST = 1.0, 20
-"""Nodes and workers a second and token: a million node numbers then last for twelve days of an attack."""
+"""Nodes and workers per second and token: an attacker needs twelve days for a million node numbers."""
 
 LOCAL = (b"localhost", b"127.0.0.1", b"[::1]")
-"""What a browser on this machine may call us; any other name may be a foreign page's, pointed here."""
-OF_ITSELF = (b"none", b"same-origin")
-HANDED_ON = frozenset(
+"""Accepted values of the Host header. Any other name may belong to a website whose DNS points here (DNS rebinding)."""
+OWN_SITES = (b"none", b"same-origin")
+"""Accepted values of Sec-Fetch-Site: typed by the user, or sent by one of our own pages."""
+PROXY_HEADERS = frozenset(
     (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
 )
-"""A proxy on this machine says so by one of these, and who stands behind it may be anywhere."""
+"""One of these headers means that a proxy on this machine forwards a client, which may be anywhere."""
 
 
 class Grant:
-    """One token, as it is used: `ready` maps the path of a hot route to what it gives, once that was allowed.
+    """A token in use, with its rates. Each worker may use its share of them.
 
-    Each of the workers may use its share of the token's rates.
+    ready: maps the path of an allowed hot route to its source of ids.
     """
 
     __slots__ = ("_ids", "_rare", "_requests", "digest", "expires", "limited", "ready", "token")
@@ -73,13 +74,13 @@ class Grant:
         if not self.token.may(verb, name):
             raise self._refused(verb if name is None else f"{verb} {name!r}")
 
-    def _refused(self, what: str) -> AccessDenied:
+    def _refused(self, action: str) -> AccessDenied:
         if self.token.name == ANONYMOUS:
-            return Unauthorized(f"without a token one may not {what}; {HOW}")
-        return AccessDenied(f"this token may not {what}")
+            return Unauthorized(f"without a token you may not {action}; {HOW}")
+        return AccessDenied(f"this token may not {action}")
 
-    def let_in(self, verb: str | None, name: str | None, scheme: str | None = None) -> None:
-        """What every request begins with: it counts, also where it is refused then."""
+    def authorize(self, verb: str | None, name: str | None, scheme: str | None = None) -> None:
+        """Count a request and check the rights of the token. A refused request counts too."""
         self.admit()
         if scheme is not None and not self.token.may_draw(scheme):
             raise self._refused(f"{DRAW} the scheme {scheme!r}")
@@ -87,31 +88,31 @@ class Grant:
             self.check(verb, name)
 
     def wait(self) -> float:
-        """Count a request; or, uncounted, for how many seconds it must wait."""
+        """Count a request, or return the seconds that it must wait, uncounted."""
         wait = max(self._ids.wait() if self._ids else 0.0, self._requests.wait() if self._requests else 0.0)
         if self._requests and not wait:
             self._requests.use()
         return wait
 
     def admit(self) -> None:
-        """Count a request; raise `TooManyRequests` where the token's rates do not let it pass now."""
+        """Count a request; raise `TooManyRequests` if the rates of the token are used up."""
         if wait := self.wait():
-            raise used_up(wait)
+            raise too_many(wait)
 
     def charge(self, ids: int) -> None:
-        """Count ids that were given."""
+        """Count issued ids."""
         if self._ids:
             self._ids.use(ids)
 
     def admit_rare(self) -> None:
-        """As `admit`, for what there is little of: nodes and workers. Counted by each process, for every token."""
+        """Count a request for a node or worker, whose numbers are scarce. Each process limits every token."""
         if wait := self._rare.wait():
-            raise used_up(wait)
+            raise too_many(wait)
         self._rare.use()
 
 
-def used_up(wait: float) -> TooManyRequests:
-    return TooManyRequests(f"the rate of this token is used up; try again in {wait:.1f} seconds", wait)
+def too_many(wait: float) -> TooManyRequests:
+    return TooManyRequests(f"the rate limit of this token is reached; retry in {wait:.1f} seconds", wait)
 
 
 class Book:
@@ -126,11 +127,11 @@ class Book:
         self._anonymous: Grant | None = None
         self._lock = asyncio.Lock()
         self._tried_at = -REFRESH
-        self.failure: AllocatorError | None = DatabaseUnavailable("the tokens were not read yet")
+        self.failure: AllocatorError | None = DatabaseUnavailable("the service has not read its tokens yet")
         self.loaded = False
 
     def quick(self, headers: Mapping[bytes, bytes]) -> Grant | None:
-        """Whose request this is, if that is known without waiting."""
+        """Find the token of a request in memory."""
         if self._open:
             return self._open if self.loaded and is_local(headers) else None
         value = headers.get(b"authorization")
@@ -141,33 +142,34 @@ class Book:
         return self._with_digest(sha256(secret).digest()) if is_bearer(scheme) else None
 
     def _with_digest(self, digest: bytes) -> Grant | None:
-        """The token with this digest, while it is valid."""
+        """Find a valid token in memory."""
         grant = self._grants.get(digest)
         if grant is None or not compare_digest(grant.digest, digest):
             return None
         return grant if not grant.expires or grant.token.is_valid(datetime.now(UTC)) else None
 
     async def of_digest(self, digest: bytes) -> Grant | None:
-        """As `quick`; one that is not known is looked for, since another worker may have read it before us."""
+        """Find a valid token; read the tokens again if it is unknown, since another worker may know it already."""
         if digest not in self._grants:
             await self._read_since(monotonic())
         return self._with_digest(digest)
 
     async def of(self, headers: Mapping[bytes, bytes]) -> Grant:
-        """Whose request this is. Raises what a caller without a right to anything is told."""
+        """Find the token of a request. Raises `Unauthorized` if it has none that is valid."""
         secret = headers.get(b"authorization", b"").partition(b" ")[2]
-        found = self.quick(headers)
-        if found is None and (secret.startswith(OURS) or not self.loaded):
+        grant = self.quick(headers)
+        if grant is None and (secret.startswith(SECRET_PREFIX) or not self.loaded):
             await self._read_since(monotonic())
-            found = self.quick(headers)
-        if found is None and not self.loaded:
-            raise DatabaseUnavailable("the tokens could not be read yet")
-        if found is None:
-            raise Unauthorized(f"a valid token is needed; {HOW}" if self._were_made or self._open else NONE_YET)
-        return found
+            grant = self.quick(headers)
+        if grant is None and not self.loaded:
+            raise DatabaseUnavailable("the service could not read its tokens yet")
+        if grant is None:
+            needs_token = self._were_made or self._open
+            raise Unauthorized(f"this request needs a valid token; {HOW}" if needs_token else NONE_EXISTS)
+        return grant
 
     async def of_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Grant:
-        """As `of`, for a secret that is sent elsewhere than it should be."""
+        """Find the token of a request that sends its secret in a form or query."""
         return await self.of({**headers, b"authorization": b"Bearer " + secret})
 
     # -- reading
@@ -176,9 +178,9 @@ class Book:
         while True:
             try:
                 await self.refresh()
-            except Exception as error:  # as when the system has no more threads: what was read last would stay good
-                log.exception("the tokens could not be read")
-                self.failure = DatabaseUnavailable(f"the tokens could not be read: {error}")
+            except Exception as error:  # such as no free thread: this loop must go on, or revoked tokens stay valid
+                log.exception("cannot read the tokens")
+                self.failure = DatabaseUnavailable(f"cannot read the tokens: {error}")
             await asyncio.sleep(AT_ONCE if self.failure else REFRESH)
 
     async def refresh(self) -> None:
@@ -186,7 +188,7 @@ class Book:
             await self._read()
 
     async def _read_since(self, moment: float) -> None:
-        """Once a second at most, however many ask: who guesses tokens waits, and the database does not notice."""
+        """Read the tokens again if that was not done since `moment`; at most once a second, to slow down guesses."""
         async with self._lock:
             if self._tried_at < moment:
                 await asyncio.sleep(max(0.0, self._tried_at + AT_ONCE - monotonic()))
@@ -198,13 +200,13 @@ class Book:
             tokens, were_made = await asyncio.to_thread(self._load)
         except AllocatorError as error:
             if self.loaded and self.failure is None:
-                log.warning("the tokens could not be read, and those that were read last stay good: %s", error)
+                log.warning("cannot read the tokens; the last ones stay valid: %s", error)
             self.failure = error
             return
         self._take(tokens)
         self._were_made = were_made
         if were_made:
-            self._open = None  # for good: whoever revokes the last token does not mean to let everybody in
+            self._open = None  # for ever: an operator who revokes the last token does not want to open the service
         self.failure, self.loaded = None, True
 
     def _take(self, tokens: list[Token]) -> None:
@@ -215,8 +217,8 @@ class Book:
             grants[fresh.digest] = known if known and known.token == token else fresh
         self._grants = grants
         now = datetime.now(UTC)
-        public = [one for one in grants.values() if one.token.name == ANONYMOUS and one.token.is_valid(now)]
-        self._anonymous = public[-1] if public else None
+        anonymous = [one for one in grants.values() if one.token.name == ANONYMOUS and one.token.is_valid(now)]
+        self._anonymous = anonymous[-1] if anonymous else None
 
 
 def is_bearer(scheme: bytes) -> bool:
@@ -224,8 +226,8 @@ def is_bearer(scheme: bytes) -> bool:
 
 
 def is_local(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a request may come from this machine, and from no page of the web that a browser here has opened."""
-    if headers.get(b"sec-fetch-site", b"none") not in OF_ITSELF or not HANDED_ON.isdisjoint(headers):
+    """Tell whether a request comes from this machine, and not from a website in a browser on it."""
+    if headers.get(b"sec-fetch-site", b"none") not in OWN_SITES or not PROXY_HEADERS.isdisjoint(headers):
         return False
     origin = headers.get(b"origin")
     return is_here(headers.get(b"host", b"")) and (origin is None or is_here(origin.partition(b"://")[2]))
@@ -236,5 +238,5 @@ def is_here(host: bytes) -> bool:
 
 
 def mark(scope: MutableMapping[str, Any], grant: Grant) -> None:
-    """Note the number of the token, for the log."""
+    """Store the number of the token in the request, for the log."""
     scope[NUMBER] = None if grant.token is EVERYTHING else grant.token.number

@@ -1,4 +1,4 @@
-"""From a request to its handler, and back: the way of every route that is not hot, and of the first hot request."""
+"""Calls the handler of a request. Serves every route that is not hot, and the first request of a hot one."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ BODY_SECONDS = 10.0
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-SENTENCES = {404: "there is no such path; the paths are described at /docs", 500: "the service made a mistake"}
+MESSAGES = {
+    404: "there is no such path; see /docs for all paths",
+    500: "internal error; the operator of the service finds a traceback in the log",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request that is allowed, and what it holds."""
+class Call:
+    """An authorized request, with its checked query and body."""
 
     request: Request
     grant: Grant
@@ -41,16 +44,18 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`verb` is what a token must be good for, on the tag or type in the path; where a `scheme` is named, on that.
+    """One method of one path. The docstring of `handler` describes it in OpenAPI.
 
-    A token is needed also without a verb. `created`: it may answer 201. `group`: under which heading it is described;
-    the docstring of `handler` describes it.
+    group: its heading in OpenAPI.
+    verb: the right that the token needs, on the tag or ticket type in the path. Without it any token will do.
+    scheme: the scheme that the token must cover instead.
+    created: the response may be 201.
     """
 
     group: str
     method: str
     path: str
-    handler: Callable[[Asked], Awaitable[Response]]
+    handler: Callable[[Call], Awaitable[Response]]
     answer: Mapping[str, Any]
     verb: str | None = None
     scheme: str | None = None
@@ -67,7 +72,7 @@ class Dispatch:
         self._refusals = refusals
 
     def on_paths(self, table: Sequence[Route]) -> list[routing.BaseRoute]:
-        """One route for all methods of a path, so that a method which is not allowed is told of all that are."""
+        """Make one Starlette route for all methods of a path, so that a 405 lists all allowed methods."""
         methods: dict[str, dict[str, Route]] = {}
         for route in table:
             methods.setdefault(route.path, {})[route.method] = route
@@ -76,48 +81,48 @@ class Dispatch:
     def _endpoint(self, by_method: Mapping[str, Route]) -> Endpoint:
         async def answer(request: Request) -> Response:
             route = by_method["GET" if request.method == "HEAD" else request.method]
-            return await route.handler(await self._asked(route, request))
+            return await route.handler(await self._call(route, request))
 
         return self.guarded(answer)
 
     def guarded(self, answer: Endpoint) -> Endpoint:
-        """An endpoint of which every error becomes a problem."""
+        """Wrap an endpoint so that its errors become problem+json."""
 
         async def run(request: Request) -> Response:
             try:
                 response = await answer(request)
             except AllocatorError as error:
-                return self._refusal(error, request)
+                return self._problem(error, request)
             response.headers["x-request-id"] = request_name(headers_of(request))
             return response
 
         return run
 
-    async def _asked(self, route: Route, request: Request) -> Asked:
+    async def _call(self, route: Route, request: Request) -> Call:
         names = request.path_params
         grant = await self.grant_of(request)
-        grant.let_in(route.verb, names.get("tag") or names.get("type"), route.scheme)
+        grant.authorize(route.verb, names.get("tag") or names.get("type"), route.scheme)
         query = read_query(request.scope["query_string"], route.query)
-        return Asked(request, grant, query, read_body(await body_within(request), route.body))
+        return Call(request, grant, query, read_body(await body_within(request), route.body))
 
     async def grant_of(self, request: Request) -> Grant:
         grant = await self._book.of(headers_of(request))
         mark(request.scope, grant)
         return grant
 
-    def _refusal(self, error: AllocatorError, request: Request) -> Response:
-        status, headers, body = self._refusals.tell(error, request.scope)
+    def _problem(self, error: AllocatorError, request: Request) -> Response:
+        status, headers, body = self._refusals.report(error, request.scope)
         return Response(body, status, headers)
 
     async def of_framework(self, request: Request, error: Exception) -> Response:
-        """What the framework refuses, and mistakes of ours, whose traceback it logs."""
+        """Answer an error of Starlette, or an unexpected exception, whose traceback Starlette logs."""
         status, headers = 500, {}
         if isinstance(error, HTTPException):
             status, headers = error.status_code, dict(error.headers or {})
-        sentence = SENTENCES.get(status, "the request was refused")
+        message = MESSAGES.get(status, "the request was refused")
         if status == 405:
-            sentence = f"{request.method} is not allowed here; allowed are {headers.get('Allow', 'no others')}"
-        return self._refusal(HttpRefusal(status, sentence, **headers), request)
+            message = f"{request.method} is not allowed here; allowed: {headers.get('Allow', 'none')}"
+        return self._problem(HttpRefusal(status, message, **headers), request)
 
 
 def headers_of(request: Request) -> dict[bytes, bytes]:
@@ -125,8 +130,8 @@ def headers_of(request: Request) -> dict[bytes, bytes]:
 
 
 async def body_within(request: Request, most: int = MAX_BODY) -> bytes:
-    """The body, if it is neither too large nor too slow."""
-    too_large = HttpRefusal(413, f"a body has at most {most} bytes", Connection="close")
+    """Read the body; refuse one that is too large or too slow."""
+    too_large = HttpRefusal(413, f"the body may have at most {most} bytes", Connection="close")
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and int(length[:20]) > most:
         raise too_large
@@ -140,11 +145,11 @@ async def body_within(request: Request, most: int = MAX_BODY) -> bytes:
     except TimeoutError:
         raise HttpRefusal(408, f"the body must arrive within {BODY_SECONDS:g} seconds", Connection="close") from None
     except ClientDisconnect:
-        raise HttpRefusal(400, "the body did not arrive as a whole") from None
+        raise HttpRefusal(400, "the client disconnected before the end of the body") from None
     return bytes(raw)
 
 
 def json_response(body: Any, status: int = 200) -> Response:
-    """Of bytes that are JSON already, or of what becomes JSON."""
+    """Make a response of encoded JSON (bytes), or of a value to encode."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return Response(content, status, dict(NO_STORE), "application/json")

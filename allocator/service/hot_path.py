@@ -1,7 +1,7 @@
-"""The hot routes, in front of the framework: a token that is known, a path that was asked for before, and ids.
+"""The hot path: an ASGI application in front of the framework that answers repeated requests for ids.
 
-Whatever is not as simple as that takes the long way through the framework: the first request of a path, a body, a
-parameter that is not `count`, a token that is unknown or whose rate is used up.
+The framework serves all others: the first request of a path, a request with a body or another parameter than `count`,
+an unknown token, and a token whose rate limit is reached.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Pairs = list[tuple[bytes, bytes]]
 COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_IDS_A_CALL + 1)}
 
 FIXED = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-ONCE = (b"host", b"authorization")
+UNIQUE_HEADERS = (b"host", b"authorization")
 SHORT = 200
 LENGTHS = [[*FIXED, (b"content-length", b"%d" % length)] for length in range(SHORT)]
 
 
 class Front:
-    """An ASGI application. Flat, since each call of a function costs as much as an id."""
+    """The ASGI application. It has few functions, since each call costs as much as an id."""
 
     def __init__(self, framework: Application, book: Book, refusals: Refusals) -> None:
         self._framework = framework
@@ -44,7 +44,7 @@ class Front:
         pairs = scope["headers"]
         headers = dict(pairs)
         if len(headers) < len(pairs) and (name := repeated(pairs)):
-            return await self._refuse(HttpRefusal(400, f"the header {name} is given twice"), scope, headers, send)
+            return await self._refuse(HttpRefusal(400, f"the header {name} occurs twice"), scope, headers, send)
         ready = None
         if scope["method"] == "POST" and (count := COUNTS.get(scope["query_string"], 0)):
             ready = self._ready(scope["path"], headers)
@@ -57,12 +57,12 @@ class Front:
             return await self._refuse(error, scope, headers, send)
         if grant.limited:
             grant.charge(count)
-        await send({"type": "http.response.start", "status": 200, "headers": told(headers, len(body))})
+        await send({"type": "http.response.start", "status": 200, "headers": response_headers(headers, len(body))})
         await send({"type": "http.response.body", "body": body})
         return None
 
     def _ready(self, path: str, headers: Headers) -> tuple[Source, Grant] | None:
-        """Where to take ids from, and for whom, if nothing speaks against it."""
+        """Find the source of ids and the token, if the hot path may serve this request."""
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
             return None
         grant = self._book.quick(headers)
@@ -76,20 +76,20 @@ class Front:
     async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
         if grant := self._book.quick(headers):
             mark(scope, grant)
-        status, said, body = self._refusals.tell(error, scope)
-        pairs = [(name.encode(), value.encode()) for name, value in said.items()]
+        status, fields, body = self._refusals.report(error, scope)
+        pairs = [(name.encode(), value.encode()) for name, value in fields.items()]
         pairs.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": pairs})
         await send({"type": "http.response.body", "body": body})
 
 
-def told(headers: Headers, length: int) -> Pairs:
-    """The headers of an answer so long, with the name of the request."""
+def response_headers(headers: Headers, length: int) -> Pairs:
+    """The headers of a response, with the id of the request."""
     pairs = LENGTHS[length] if length < SHORT else [*FIXED, (b"content-length", b"%d" % length)]
     return [*pairs, (b"x-request-id", request_name(headers).encode())]
 
 
 def repeated(pairs: Pairs) -> str | None:
-    """A header that must stand there once: a proxy before us may have gone by the other one."""
+    """Find a repeated header that must be unique: a proxy in front may have checked the other value."""
     names = [name for name, _ in pairs]
-    return next((name.decode() for name in ONCE if names.count(name) > 1), None)
+    return next((name.decode() for name in UNIQUE_HEADERS if names.count(name) > 1), None)

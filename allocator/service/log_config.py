@@ -1,4 +1,4 @@
-"""Logs as JSON, a line for each event; what came from outside stands in it escaped, and tokens are masked."""
+"""Logs as JSON, one line per event. Input of callers is escaped, and tokens are masked."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, NamedTuple, TextIO
 from allocator.rules.token import PREFIX
 
 SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{24,}}")
-"""A token, also one that was cut off, wherever a caller has put it. Shorter names may be those of tables."""
+"""A token, even a truncated one. Shorter matches may be names of tables."""
 
 REFUSED, SERVER = "allocator.service.refusal_log", "uvicorn.error"
-"""The loggers of lines that callers cause, as many as they like."""
+"""The loggers that callers can flood."""
 LINES = 20
-"""How many of one kind are written in a second."""
+"""Maximum lines of one kind per second."""
 
 NUMBER = "allocator.token"
-"""Where a request holds the number of its token, once that is known."""
+"""The key of the token's number in the scope of a request."""
 
 MAX_ADDRESS = 64
 
@@ -28,16 +28,16 @@ FIELDS = "%(levelname)s %(name)s %(message)s"
 
 
 def config_of(form: str) -> dict[str, Any]:
-    """For `logging.config.dictConfig`: "json" for a machine, "text" for a person."""
-    from pythonjsonlogger.core import RESERVED_ATTRS  # not there without the extra, of which `server` tells
+    """The settings for `logging.config.dictConfig`; `form` is "json" or "text"."""
+    from pythonjsonlogger.core import RESERVED_ATTRS  # needs the extra, which `server` checks first
 
     formats: dict[str, Any] = {
         "json": {
             "()": "pythonjsonlogger.json.JsonFormatter",
             "fmt": FIELDS,
-            "reserved_attrs": [*RESERVED_ATTRS, "color_message"],  # uvicorn's, for terminals
+            "reserved_attrs": [*RESERVED_ATTRS, "color_message"],  # uvicorn's colored copy for terminals
             "rename_fields": {"levelname": "level", "name": "logger"},
-            "timestamp": "time",  # of UTC, and says so: lines of several machines are read together
+            "timestamp": "time",  # with the UTC offset, to merge the logs of several machines
         },
         "text": {"format": "%(asctime)s %(levelname)s %(message)s"},
     }
@@ -52,7 +52,7 @@ def config_of(form: str) -> dict[str, Any]:
 
 
 class Caller(NamedTuple):
-    """Who sent a request: the number of the token, of whose secret nothing is written."""
+    """The sender of a request: its address and the number of its token. The secret is never logged."""
 
     address: str
     token: int | None
@@ -62,7 +62,7 @@ class Caller(NamedTuple):
 
 
 def caller_of(scope: Mapping[str, Any]) -> Caller:
-    """A proxy on this machine names the address for whom it asks: that is text which anybody may have sent."""
+    """The sender of a request. Behind a proxy, the address is a header's text: escape and shorten it."""
     client = scope.get("client")
     address = ascii(client[0])[1:-1][:MAX_ADDRESS] if client else "an unknown address"
     return Caller(address, scope.get(NUMBER))
@@ -72,42 +72,42 @@ def masked(text: str) -> str:
     return SECRET.sub(f"{PREFIX}***", text)
 
 
-class Bound:
-    """At most `LINES` a second of each kind; the first of a later second is told how many were left out."""
+class LineLimit:
+    """At most `LINES` per second of each kind; the first line of a later second reports the number dropped."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._second = 0
         self._written: Counter[str] = Counter()
-        self._left_out: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter()
 
     def admit(self, kind: str) -> int | None:
-        """How many of this kind were left out before; None to leave this one out too."""
+        """The number of lines of this kind dropped before; None to drop this one too."""
         if (second := int(self._clock())) != self._second:
             self._second = second
             self._written.clear()
         self._written[kind] += 1
         if self._written[kind] <= LINES:
-            return self._left_out.pop(kind, 0)
-        self._left_out[kind] += 1
+            return self._dropped.pop(kind, 0)
+        self._dropped[kind] += 1
         return None
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Writes no token, and of what callers cause no more than a disk holds."""
+    """Masks tokens, and limits the lines that callers cause, so that they cannot fill the disk."""
 
-    def __init__(self, bound: Bound | None = None) -> None:
+    def __init__(self, limit: LineLimit | None = None) -> None:
         super().__init__()
-        self._bound = bound or Bound()
+        self._limit = limit or LineLimit()
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name not in {REFUSED, SERVER} or not isinstance(record.args, tuple):
             return True
-        left_out = self._bound.admit(f"{record.levelno} {record.msg}")
-        if left_out:
-            record.msg = f"{record.msg} (%d more like this were not written)"
-            record.args = (*record.args, left_out)
-        return left_out is not None
+        dropped = self._limit.admit(f"{record.levelno} {record.msg}")
+        if dropped:
+            record.msg = f"{record.msg} (%d more like this were dropped)"
+            record.args = (*record.args, dropped)
+        return dropped is not None
 
     def format(self, record: logging.LogRecord) -> str:
         return masked(super().format(record))

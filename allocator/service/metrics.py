@@ -1,6 +1,6 @@
-"""The figures of the service, for Prometheus. The workers write theirs into files, and any of them answers for all.
+"""Metrics of the service, for Prometheus. Workers write theirs to files, so that any worker can report for all.
 
-However many tags callers make up, there are at most `MAX_TAGS` series of each kind: later tags count as one.
+At most `MAX_TAGS` tags have series of their own, since callers can make up tags. All others share one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from allocator.service.settings import FIGURES
 MAX_TAGS = 1000
 OTHERS = "(others)"
 OF_TAG = "tag "
-"""What a series is about that has no label for a tag begins so."""
+"""Prefix of the label `what` in a series about a tag."""
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
@@ -27,28 +27,30 @@ class Figures:
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         self._tags: set[str] = set()
-        self._told: dict[tuple[str, str], int] = {}
-        self.ids = Counter("allocator_ids", "Ids given out", ["scheme", "tag"], registry=registry)
+        self._counted: dict[tuple[str, str], int] = {}
+        self.ids = Counter("allocator_ids", "Ids issued", ["scheme", "tag"], registry=registry)
         self.refusals = Counter("allocator_refusals", "Requests refused", ["status", "error"], registry=registry)
         self.claims = Histogram(
             "allocator_claim_seconds",
-            "Words with the database: what was asked for, and how that ended",
+            "Duration of a call to the database, by kind and outcome",
             ["what", "outcome"],
             buckets=SECONDS,
             registry=registry,
         )
         gauge = self._gauge
-        self.in_memory = gauge("allocator_ids_in_memory", "Ids of a tag that need no database", "livesum", "tag")
-        self.lasting = gauge("allocator_seconds_in_memory", "How long they last at the rate seen", "livemin", "tag")
-        self.refill = gauge(
-            "allocator_refill_seconds", "How long the last claim of a tag took", "livemostrecent", "tag"
+        self.in_memory = gauge("allocator_ids_in_memory", "Ids of a tag in memory", "livesum", "tag")
+        self.lasting = gauge(
+            "allocator_seconds_in_memory", "Seconds until these run out, at the current rate", "livemin", "tag"
         )
-        self.days = gauge("allocator_days_left", "Until a tag or field runs out, at the rate seen", "livemin", "what")
-        self.shards = gauge("allocator_shard_up", "1 for a shard that is in use", "livemin", "shard")
+        self.refill = gauge("allocator_refill_seconds", "Duration of the last claim of a tag", "livemostrecent", "tag")
+        self.days = gauge(
+            "allocator_days_left", "Days until a tag or field runs out, at the current rate", "livemin", "what"
+        )
+        self.shards = gauge("allocator_shard_up", "1 if the shard is in use", "livemin", "shard")
         self.lease = gauge(
-            "allocator_lease_seconds", "How long the lease of a snowflake worker lasts", "livemin", "worker"
+            "allocator_lease_seconds", "Seconds until the lease of a snowflake worker ends", "livemin", "worker"
         )
-        self.ready = gauge("allocator_ready", "1 when ids can be served for the next seconds", "livemin")
+        self.ready = gauge("allocator_ready", "1 if the worker can serve ids for the next seconds", "livemin")
 
     def _gauge(self, name: str, about: str, mode: str, *labels: str) -> Gauge:
         return Gauge(name, about, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]
@@ -62,17 +64,17 @@ class Figures:
         self.refusals.labels(str(status), error).inc()
 
     def series(self, tag: str) -> str:
-        """The name under which a tag is shown."""
+        """The label for a tag."""
         if tag in self._tags or len(self._tags) < MAX_TAGS:
             self._tags.add(tag)
             return tag
         return OTHERS
 
     def count(self, scheme: str, tag: str, total: int) -> None:
-        """So many ids were given in all."""
-        more = total - self._told.get((scheme, tag), 0)
+        """Set the number of ids issued since the start."""
+        more = total - self._counted.get((scheme, tag), 0)
         if more:
-            self._told[scheme, tag] = total
+            self._counted[scheme, tag] = total
             self.ids.labels(scheme, self.series(tag)).inc(more)
 
     def count_all(self, scheme: str, totals: Mapping[str, int]) -> None:
@@ -80,7 +82,7 @@ class Figures:
             self.count(scheme, tag, total)
 
     def collect(self) -> Iterable[Metric]:
-        """The figures of all workers."""
+        """The metrics of all workers."""
         folder = os.environ.get(FIGURES)
         if folder is None:
             return self._registry.collect()
@@ -88,7 +90,7 @@ class Figures:
         return MultiProcessCollector(None, folder).collect()  # type: ignore[no-untyped-call, no-any-return]
 
     def text(self, sees: Callable[[str], bool]) -> bytes:
-        """The figures of all workers, in the format of Prometheus; those of a tag or type only if a token `sees` it."""
+        """The metrics of all workers in Prometheus format. Those of a tag or type only if the token `sees` it."""
         return generate_latest(seen(self, sees))
 
 
@@ -109,13 +111,13 @@ class Seen(Collector):
 
 
 def tag_of(labels: Mapping[str, str]) -> str:
-    """The tag that a series is about; empty for none."""
+    """The tag of a series, or an empty string."""
     what = labels.get("what", "")
     return labels.get("tag", "") or (what.removeprefix(OF_TAG) if what.startswith(OF_TAG) else "")
 
 
 def forget_the_dead(folder: Path, alive: Callable[[int], bool]) -> None:
-    """The gauges of a worker that is gone; what it had counted stays counted."""
+    """Remove the gauges of dead workers. Their counters stay."""
     found = {path.stem.rpartition("_")[2] for path in folder.glob("gauge_live*.db")}
     for process in found:
         if process.isdecimal() and not alive(int(process)):

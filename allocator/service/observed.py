@@ -1,4 +1,4 @@
-"""A backend that reports how long each call of the database took, and how it ended."""
+"""A backend that reports the duration and outcome of each call to the database."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from allocator.errors import AllocatorError
 from allocator.generators.backend_protocol import Backend
 
 Report = Callable[[str, str, float, Collection[str]], None]
-"""What was asked for, "ok" or the name of the error, the seconds it took, and the tags that were claimed.
+"""Called with the kind of call, "ok" or the name of the error, the seconds, and the claimed tags.
 
-Called on the threads of the claims."""
+Runs on the threads of the claims."""
 
 VERBS = {
     "open_segment": "tag",
@@ -27,32 +27,32 @@ VERBS = {
 
 
 class Observed:
-    """Passes everything on to `backend`, and times the verbs."""
+    """Forwards all calls to `backend`, and times the verbs."""
 
     def __init__(self, backend: Backend, report: Report) -> None:
         self._report = report
         self._backend = backend
-        for verb, what in VERBS.items():
-            setattr(self, verb, partial(self._timed, what, getattr(backend, verb)))
+        for verb, kind in VERBS.items():
+            setattr(self, verb, partial(self._timed, kind, getattr(backend, verb)))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    def _timed(self, what: str, work: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    def _timed(self, kind: str, work: Callable[..., Any], *args: Any, **options: Any) -> Any:
         began, outcome = perf_counter(), "ok"
         tags: Collection[str] = ()
         try:
             result = work(*args, **options)
-            if what == "segment":
+            if kind == "segment":
                 tags = result if isinstance(result, dict) else args[:1]
             return result
         except AllocatorError as error:
             outcome = type(error).__name__
             raise
         finally:
-            self._report(what, outcome, perf_counter() - began, tags)
+            self._report(kind, outcome, perf_counter() - began, tags)
 
 
 def observed(backend: Backend, report: Report) -> Backend:
-    """The backend, with its calls reported."""
+    """Wrap a backend to report its calls."""
     return cast("Backend", Observed(backend, report))

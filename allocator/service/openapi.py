@@ -1,4 +1,4 @@
-"""The description of the service, written from the table of routes; and the page that shows it."""
+"""The OpenAPI document, generated from the table of routes, and the page that shows it."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from allocator.service.routes import CLIENTS, IDS, INSPECT, PATHS, TAGS
 from allocator.service.schemas import PROBLEM
 
 GROUPS = (
-    (IDS, "Ids to use at once. Each request gets other ids, also when it is repeated."),
-    (CLIENTS, "Ranges and numbers that a client library keeps in memory, to make ids itself."),
-    (INSPECT, "What an id says: its scheme, its time, its fields."),
-    (TAGS, "A tag is one sequence of ids. Its settings, and how far it is used up."),
+    (IDS, "Ids to use at once. Each request returns new ids, even a repeated one."),
+    (CLIENTS, "Segments and numbers from which a client library makes ids in memory."),
+    (INSPECT, "The scheme, time and fields of an id."),
+    (TAGS, "A tag is one sequence of ids. Its settings and its last claimed id."),
 )
-"""The headings of the page, and what is below each."""
+"""The headings of the page, with their texts."""
 PATH_NAME = re.compile(r"\{(\w+)\}")
 ALWAYS = {
-    400: "Something in the request is not as it must be",
-    401: "A token is needed that is valid here",
-    403: "The token is not good for this",
-    404: "There is no such path or tag",
+    400: "The request is invalid",
+    401: "The request needs a valid token",
+    403: "The token does not allow this",
+    404: "The path or tag does not exist",
     408: "The request did not arrive in time",
-    409: "The tag exists already, or the lease was lost",
-    410: "The tag has given its last id",
+    409: "The tag exists already, the lease was lost, or the database lost ids that the client has seen",
+    410: "The tag has issued its last id",
     413: "The body is too large",
-    414: "The query is too large",
-    429: "The rate of the token is used up; Retry-After says for how long",
-    503: "The database is away, or must be mended; Retry-After says when to ask again",
+    414: "The query is too long",
+    429: "The rate limit of the token is reached; retry after the seconds in Retry-After",
+    503: "The database is unavailable or needs repair; retry after the seconds in Retry-After",
 }
-"""What any route may refuse with; which error means which is in `problems`."""
+"""The error statuses of every route; `problems` maps errors to them."""
 ABOUT = (
-    "Unique 64-bit ids. They are text in JSON, since a browser reads 9007199254740993 as 9007199254740992. A request "
-    "that is repeated brings other ids: a gap is free, a duplicate never happens."
+    "Unique 64-bit ids. JSON holds them as strings, since a browser reads the number 9007199254740993 as "
+    "9007199254740992. A repeated request returns new ids: gaps are harmless, duplicates never happen."
 )
 
 
@@ -135,11 +135,11 @@ POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' d
 
 
 VENDOR = Path(__file__).parent / "vendor"
-"""What comes from other projects, in the versions of `versions.json`."""
+"""Files of other projects, in the versions of `versions.json`."""
 ASSETS = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
-"""What the page needs of Swagger UI; the page that it brings itself loads its example from another host."""
+"""The files of Swagger UI for our own page; its page loads an example from another host."""
 
 
 def asset(name: str) -> bytes:
-    """A file of Swagger UI, which is served from here, since a page must work without internet."""
+    """Read a file of Swagger UI. The service serves it itself, so that the page works without internet."""
     return (VENDOR / "swagger-ui-dist" / name).read_bytes()

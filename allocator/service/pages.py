@@ -1,4 +1,4 @@
-"""What is not about ids: health, figures, and the description of the service."""
+"""The routes of health, readiness, metrics and documentation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIGURES_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figures: Figures) -> list[BaseRoute]:
-    gate = Gate("the figures")
+    gate = Gate("the metrics")
 
     async def healthy(request: Request) -> Response:
         return json_response({"status": "alive"})
@@ -36,7 +36,7 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
 
     async def metrics(request: Request) -> Response:
         grant = await dispatch.grant_of(request)
-        grant.let_in(READ, None)
+        grant.authorize(READ, None)
         text = partial(figures.text, lambda name: grant.token.may(READ, name))
 
         async def written() -> bytes:
@@ -64,7 +64,7 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
 
 
 async def to_docs(request: Request) -> Response:
-    """What stands at / where no console does, and for who wants no page."""
+    """Answer / without a console, or for a client that accepts JSON only."""
     return RedirectResponse("/docs")
 
 

@@ -1,4 +1,4 @@
-"""What a request may hold, each field with its check and its description in OpenAPI: one cannot lie about the other."""
+"""The fields of queries and bodies. A field holds its check and its OpenAPI description, so that they agree."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from allocator.service.problems import HttpRefusal
 
 MAX_BODY = 65_536
 MAX_FORM = 4096
-"""Of a body that is read before its token is known, from anybody and on as many connections as there may be."""
+"""Bytes of a form, which is read before its token is checked, so from anybody and on many connections."""
 MAX_QUERY = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a query or body: `read` makes its value of what was sent, or raises an `InvalidArgument`."""
+    """One field of a query or body. `read` converts its value, or raises an `InvalidArgument`."""
 
     name: str
     read: Callable[[Any], Any]
@@ -37,7 +37,7 @@ def required(field: Field, example: object) -> Field:
 def number(
     name: str, low: int, high: int, about: str, *, error: type[AllocatorError] = InvalidSetting, example: object = None
 ) -> Field:
-    """A whole number, or its digits as text."""
+    """A field for a whole number, or its digits as text."""
 
     def read(value: object) -> int:
         try:
@@ -49,7 +49,7 @@ def number(
 
 
 def long_number(name: str, low: int, high: int, about: str, example: object = None) -> Field:
-    """A number that JavaScript cannot hold, and may better be sent as text."""
+    """A field for a number above 2**53, which JavaScript clients must send as text."""
     plain = number(name, low, high, about)
     as_text = {"type": "string", "pattern": "^[0-9]{1,19}$"}
     return replace(plain, schema={"oneOf": [dict(plain.schema), as_text]}, example=example)
@@ -70,7 +70,7 @@ def choice(name: str, known: Sequence[str], about: str) -> Field:
 
 def flag(name: str, about: str) -> Field:
     def read(value: object) -> bool:
-        if value not in ("true", "false"):  # what cannot be hashed comes here too
+        if value not in ("true", "false"):  # not a set: a JSON list cannot be hashed
             raise InvalidSetting(f"{name} must be true or false, got {value!a:.80}")
         return value == "true"
 
@@ -78,30 +78,30 @@ def flag(name: str, about: str) -> Field:
 
 
 def read_query(raw: bytes, fields: Sequence[Field]) -> dict[str, Any]:
-    """The fields of a query string; one that is not known, or stands there twice, is refused."""
+    """Read a query string; refuse an unknown or repeated field."""
     if len(raw) > MAX_QUERY:
-        raise HttpRefusal(414, f"a query has at most {MAX_QUERY} bytes, got {len(raw)}")
+        raise HttpRefusal(414, f"the query may have at most {MAX_QUERY} bytes, got {len(raw)}")
     pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=None)
     given: dict[str, Any] = {}
     for name, value in pairs:
         if name in given:
-            raise InvalidSetting(f"{name!a:.80} is given twice")
+            raise InvalidSetting(f"parameter {name!a:.80} occurs twice")
         given[name] = value
     return read_fields(given, fields)
 
 
 def read_body(raw: bytes, fields: Sequence[Field]) -> dict[str, Any]:
-    """The fields of a JSON object. Where none are expected, a body that says nothing does no harm."""
+    """Read a JSON object. A route without fields accepts an empty one."""
     if not fields and raw.strip() in {b"", b"{}"}:
         return {}
     if not fields:
-        raise HttpRefusal(400, "this takes no body; its parameters stand in the query")
+        raise HttpRefusal(400, "this route takes no body; send parameters in the query")
     try:
         given = json.loads(raw)
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
-        raise HttpRefusal(400, f"the body must be a JSON object, of {', '.join(field.name for field in fields)}")
+        raise HttpRefusal(400, f"the body must be a JSON object with {', '.join(field.name for field in fields)}")
     return read_fields(given, fields)
 
 
@@ -109,9 +109,9 @@ def read_fields(given: Mapping[str, Any], fields: Sequence[Field]) -> dict[str, 
     known = {field.name: field for field in fields}
     for name in given:
         if name not in known:
-            others = f"there are {', '.join(known)}" if known else "there are none"
-            raise InvalidSetting(f"there is no parameter {name!a:.80} here; {others}")
+            allowed = f"allowed: {', '.join(known)}" if known else "this route takes none"
+            raise InvalidSetting(f"unknown parameter {name!a:.80}; {allowed}")
     missing = [field.name for field in fields if field.required and field.name not in given]
     if missing:
-        raise InvalidSetting(f"{missing[0]} is missing")
+        raise InvalidSetting(f"parameter {missing[0]} is missing")
     return {name: known[name].read(value) for name, value in given.items()}

@@ -1,9 +1,9 @@
-"""Which HTTP status an error has, and how it is told: application/problem+json (RFC 9457), in one sentence.
+"""The HTTP status of each error, and its application/problem+json (RFC 9457).
 
     {"type": "urn:allocator:UnknownTag", "title": "Not Found", "status": 404, "error": "UnknownTag",
      "detail": "tag 'order' does not exist; …", "request": "5f1c-2a"}
 
-What an operator must know, and nobody else, goes to the log: the reason why a database is away names hosts and users.
+Errors of the database may name hosts and users: their text goes only to the log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CONTENT_TYPE = "application/problem+json"
 
 
 class HttpRefusal(AllocatorError):
-    """What is refused for its form, before any id is asked for."""
+    """An invalid HTTP request, refused before it draws an id."""
 
     def __init__(self, status: int, detail: str, **headers: str) -> None:
         super().__init__(detail)
@@ -57,18 +57,18 @@ class HttpRefusal(AllocatorError):
 
 
 class Busy(HttpRefusal):
-    """Too many wait for the same costly work."""
+    """Too many requests wait for the same expensive work."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(503, detail)
 
 
 class Unauthorized(AccessDenied):
-    """No token, or one that is not known, was revoked or has expired."""
+    """The token is missing, unknown, revoked or expired."""
 
 
-class SaysWentBack(MaxValueWentBack):
-    """A client has seen more than the database has; whether that is so for others too shows at their own claims."""
+class ClientIsAhead(MaxValueWentBack):
+    """A client has seen higher ids than the database knows. Other clients may not have, so only its call fails."""
 
 
 IN_THE_LOG = "; the operator of the service finds the reason in the log"
@@ -80,27 +80,27 @@ PROBLEMS: tuple[tuple[type[AllocatorError], int, str], ...] = (
     (UnknownTag, 404, ""),
     (TagExists, 409, ""),
     (LeaseLost, 409, ""),
-    (SaysWentBack, 409, ""),
+    (ClientIsAhead, 409, ""),
     (Exhausted, 410, ""),
     (TooManyRequests, 429, ""),
     (MaxValueWentBack, 503, ""),
     (ClockWentBack, 503, ""),
-    (FleetGrowing, 503, "more databases are being added just now; trying again in a moment is safe"),
-    (DatabaseUnavailable, 503, "the database cannot be reached just now; trying again is safe"),
+    (FleetGrowing, 503, "the operator is adding databases; retry in a moment"),
+    (DatabaseUnavailable, 503, "the database is unavailable; it is safe to retry"),
     (DatabaseRefused, 503, "the database refuses the service" + IN_THE_LOG),
-    (SchemaOutOfDate, 503, "the tables are not those that the service needs" + IN_THE_LOG),
-    (SchemaDamaged, 503, "the tables were altered" + IN_THE_LOG),
-    (ShardMisconfigured, 503, "the databases do not fit together" + IN_THE_LOG),
-    (NodeIdsExhausted, 503, "no node or worker number is free just now" + IN_THE_LOG),
-    (AllocatorClosed, 503, "the service is being stopped; another one may answer"),
-    (AllocatorError, 503, "the service cannot do this just now" + IN_THE_LOG),
+    (SchemaOutOfDate, 503, "the tables do not match this version of the service" + IN_THE_LOG),
+    (SchemaDamaged, 503, "somebody altered the tables" + IN_THE_LOG),
+    (ShardMisconfigured, 503, "the databases do not belong together" + IN_THE_LOG),
+    (NodeIdsExhausted, 503, "no node or worker number is free" + IN_THE_LOG),
+    (AllocatorClosed, 503, "this server is shutting down; retry on another one"),
+    (AllocatorError, 503, "the service cannot do this now" + IN_THE_LOG),
 )
-"""The status of an error, and what callers learn instead of its own words, which may name hosts and users.
+"""The status of each error, and the detail for callers. The first row that matches applies.
 
-The first that fits. Without a sentence the message is about the request, and callers learn that."""
+Without a detail, callers get the message of the error, since it is only about their request."""
 
-SOON, WHEN_MENDED = 1, 30
-"""Seconds after which to ask again."""
+SOON, AFTER_REPAIR = 1, 30
+"""Seconds in Retry-After, for an error that passes by itself and for one that an operator must repair."""
 
 
 def status_of(error: AllocatorError) -> int:
@@ -108,15 +108,15 @@ def status_of(error: AllocatorError) -> int:
 
 
 def detail_of(error: AllocatorError) -> str:
-    sentence = "" if isinstance(error, HttpRefusal) else row_of(error)[1]
-    if not sentence and "://" in str(error):
-        sentence = PROBLEMS[-1][2]
-    return sentence or str(error)
+    detail = "" if isinstance(error, HttpRefusal) else row_of(error)[1]
+    if not detail and "://" in str(error):  # the message names a database
+        detail = PROBLEMS[-1][2]
+    return detail or str(error)
 
 
 def row_of(error: AllocatorError) -> tuple[int, str]:
-    """The status and the sentence."""
-    return next((status, sentence) for kind, status, sentence in PROBLEMS if isinstance(error, kind))
+    """The status and the detail."""
+    return next((status, detail) for kind, status, detail in PROBLEMS if isinstance(error, kind))
 
 
 def name_of(error: AllocatorError) -> str:
@@ -140,7 +140,7 @@ def headers_of(error: AllocatorError) -> dict[str, str]:
 def retry_after(error: AllocatorError) -> int:
     if isinstance(error, TooManyRequests):
         return max(1, ceil(error.seconds))
-    return SOON if isinstance(error, DatabaseUnavailable | Busy) else WHEN_MENDED
+    return SOON if isinstance(error, DatabaseUnavailable | Busy) else AFTER_REPAIR
 
 
 def body_of(error: AllocatorError, request: str) -> bytes:
@@ -156,10 +156,10 @@ def body_of(error: AllocatorError, request: str) -> bytes:
     return json.dumps(problem).encode()
 
 
-# -- one refusal: a problem for the caller, a line in the log, and a figure
+# -- one error: a problem for the caller, a line in the log, and a metric
 
 NO_STORE = {"cache-control": "no-store"}
-"""A cached answer would be a duplicate."""
+"""A cached response would issue its ids twice."""
 
 REQUEST_NAME = re.compile(rb"[A-Za-z0-9_.:/+=-]{1,128}")
 
@@ -168,21 +168,21 @@ numbers = count(1)
 
 
 def request_name(headers: Mapping[bytes, bytes]) -> str:
-    """The caller's name for this request, if it is a decent one, or a new one."""
+    """The id of a request: the caller's X-Request-Id if it is well-formed, else a new one."""
     given = headers.get(b"x-request-id", b"")
     return given.decode() if REQUEST_NAME.fullmatch(given) else f"{prefix}-{next(numbers):x}"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """`counted` is told the status and the name of every error."""
+    """Reports errors to callers, to the log and to `count`, with their status and name."""
 
-    counted: Callable[[int, str], None]
+    count: Callable[[int, str], None]
 
-    def tell(self, error: AllocatorError, scope: Mapping[str, Any]) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body. What the caller must not see stands in the log alone."""
+    def report(self, error: AllocatorError, scope: Mapping[str, Any]) -> tuple[int, dict[str, str], bytes]:
+        """Log an error; return its status, headers and body. Only the log has its full text."""
         request, status, name = request_name(dict(scope["headers"])), status_of(error), name_of(error)
-        self.counted(status, name)
+        self.count(status, name)
         method, caller = scope["method"], caller_of(scope)
         about = {
             "request": request,
@@ -195,5 +195,5 @@ class Refusals:
         }
         level = logging.WARNING if status >= 500 else logging.INFO
         log.log(level, "%d %s %s [%s] from %s: %s", status, method, about["path"], request, caller, error, extra=about)
-        told = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
-        return status, told, body_of(error, request)
+        headers = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
+        return status, headers, body_of(error, request)

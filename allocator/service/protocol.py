@@ -1,8 +1,8 @@
-"""uvicorn's protocol with bounds on connections, and on the lines, bytes and seconds of a request's head.
+"""uvicorn's protocol with limits on connections, and on the lines, bytes and seconds of a request's head.
 
-uvicorn has no setting for these: it waits for ever for the rest of a head and keeps every header, and its
-`limit_concurrency` refuses honest requests while unfinished ones stay. A sweep once a second looks at all connections
-instead of a timer for each, so that a request costs next to nothing more.
+uvicorn has no such settings. It waits for ever for the rest of a head and keeps every header, and its
+`limit_concurrency` refuses honest requests while slow ones stay. One sweep per second checks all connections. It costs
+less than a timer for each.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from allocator.service.problems import CONTENT_TYPE, Busy, HttpRefusal, body_of,
 
 MAX_HEAD = 16_384
 MAX_LINES = 100
-"""Header lines of a request; each costs some two hundred bytes, however short it is."""
-PIECE = 4096
+"""Header lines of a request; even a short one takes about 200 bytes of memory."""
+CHUNK = 4096
 MAX_UNENDED = MAX_BODY + 262_144
-"""What one read of the event loop brings comes on top of a body, so that the application can still refuse it."""
+"""A body plus one read of the event loop, so that the application can still answer a body that is too large."""
 MAX_SECONDS = 15.0
 MAX_CONNECTIONS = 10_000
-"""Of one worker; an idle one costs four kilobytes."""
+"""Per worker; an idle connection takes 4 KB."""
 MAX_PARTIAL = 500
-"""Connections of one worker that have sent a part of a head. An honest head arrives in one or two pieces."""
-FAREWELL = 1.0
-"""Seconds for a client to answer that a connection is closed: over TLS the loop would wait for half a minute."""
+"""Connections per worker with an incomplete head. An honest head arrives in one or two chunks."""
+CLOSE_SECONDS = 1.0
+"""Seconds that a client has to confirm a close. Over TLS, the event loop would wait for half a minute."""
 SWEEP = 1.0
 
 
 def closing(status: int, detail: str) -> bytes:
-    """A whole answer, for where there is no request yet that could be answered."""
+    """Encode a whole response for a connection without a complete request."""
     refusal = Busy(detail) if status == 503 else HttpRefusal(status, detail)
     body = body_of(refusal, "")
     headers = {"content-type": CONTENT_TYPE, "connection": "close", **headers_of(refusal), "content-length": len(body)}
@@ -46,59 +46,59 @@ def closing(status: int, detail: str) -> bytes:
 
 
 SLOW = closing(408, f"a request must arrive within {MAX_SECONDS:g} seconds")
-LARGE = closing(431, f"the head of a request has at most {MAX_HEAD} bytes and {MAX_LINES} header lines")
-CROWDED = closing(503, "too many requests arrive in pieces; send this one again")
+LARGE = closing(431, f"the head of a request may have at most {MAX_HEAD} bytes and {MAX_LINES} header lines")
+CROWDED = closing(503, "too many connections have sent only a part of a request; retry")
 MALFORMED = closing(400, "this is not HTTP/1.1")
 
 connection_numbers = count()
 
 
 @cache
-def most_connections() -> int:
-    """As many as there may be; fewer where this process may not open so many files."""
+def max_connections() -> int:
+    """`MAX_CONNECTIONS`, or less if this process may open fewer files."""
     try:
         import resource
-    except ImportError:  # not on this system
+    except ImportError:  # on Windows
         return MAX_CONNECTIONS
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, files * 3 // 4)
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection; `cycle` is uvicorn's, one for each request whose head has arrived."""
+    """A connection. `cycle` is uvicorn's object for a request whose head has arrived."""
 
     sweeper: asyncio.TimerHandle | None = None
     partial: ClassVar[dict[BoundedProtocol, None]] = {}
-    """Connections of this worker that have sent a part of a head, the oldest first."""
+    """Connections of this worker with an incomplete head, oldest first."""
 
     number = 0
-    """Greater than those of older connections."""
+    """Increases with each connection."""
     in_head = False
-    """A head has begun and is not complete."""
+    """Whether the head of a request is incomplete."""
     unended = 0
-    """Bytes of the request that came last: of its head, and of its body."""
+    """Bytes of the latest request, head and body."""
     since: float | None = None
-    """When the sweep first saw that this connection makes no headway."""
-    headway: Any = None
-    """What it had come to by then."""
+    """Time of the first sweep that found no progress."""
+    progress: Any = None
+    """The state at that sweep."""
     closing: float | None = None
-    """When the sweep first saw that this connection was closed here."""
+    """Time of the first sweep that found this connection closed by us."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.begun: deque[Any] = deque()
-        """All requests that are not answered yet, of which uvicorn knows the last alone."""
+        """All unanswered requests; uvicorn knows only the latest."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.number = next(connection_numbers)
-        if len(self.connections) > most_connections():
+        if len(self.connections) > max_connections():
             self.make_room()
         if BoundedProtocol.sweeper is None:
             self.sweep_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """An answer that is still written to a closed connection would be a mistake of the service's."""
+        """Mark all requests as disconnected: writing a response to a closed connection would log an error."""
         self.partial.pop(self, None)
         super().connection_lost(exc)
         for cycle in self.begun:
@@ -106,19 +106,19 @@ class BoundedProtocol(HttpToolsProtocol):
             cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
-        for start in range(0, len(data), PIECE):  # so that not all of a long head is parsed before it is refused
-            super().data_received(data[start : start + PIECE])
-            self.unended += PIECE if start + PIECE < len(data) else len(data) - start
+        for start in range(0, len(data), CHUNK):  # to refuse a long head before all of it is parsed
+            super().data_received(data[start : start + CHUNK])
+            self.unended += CHUNK if start + CHUNK < len(data) else len(data) - start
             if self.in_head or self.partial:
                 self.bound_head()
             if self.transport.is_closing():
                 return
         if self.unended > (MAX_HEAD if self.in_head or not self.is_answering() else MAX_UNENDED):
-            # The rest of a body after its answer: whatever is said would be read as that of the next request.
+            # After the response, send nothing: the client would take it for the response to its next request.
             self.end(LARGE if self.in_head or self.cycle is None else b"")
 
     def bound_head(self) -> None:
-        """Of unfinished heads, end one of too many lines, and the oldest of too many."""
+        """End a head with too many lines, and the oldest of too many incomplete heads."""
         if not self.in_head:
             self.partial.pop(self, None)
         elif len(self.headers) > MAX_LINES:
@@ -133,7 +133,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.in_head, self.unended = True, 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Leave out trailers: uvicorn appends them to the headers, without a bound, where one could be a token."""
+        """Ignore trailers. uvicorn would append them to the headers, without a limit, and one could be a token."""
         if self.in_head:
             super().on_header(name, value)
 
@@ -150,7 +150,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.end(LARGE if len(self.headers or ()) > MAX_LINES else MALFORMED)
 
     def make_room(self) -> None:
-        """End the oldest hundredth of the connections, those first that never sent a request."""
+        """Close the oldest hundredth of the idle connections, first those that never sent a request."""
         others = [one for one in self.connections if isinstance(one, BoundedProtocol) and one is not self]
         waiting = [one for one in others if not one.is_answering()]
         waiting.sort(key=lambda one: (one.cycle is not None, one.number))
@@ -161,7 +161,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def end(self, answer: bytes) -> None:
-        """Say why, unless an answer is under way, and hang up."""
+        """Close the connection with `answer`, or without it while a response is in progress."""
         self.partial.pop(self, None)
         if self.is_answering() or self.transport.get_write_buffer_size():
             self.transport.abort()
@@ -184,20 +184,20 @@ class BoundedProtocol(HttpToolsProtocol):
             self.sweep_later()
 
     def look(self, now: float) -> None:
-        """End what waits too long: for the rest of a request, for its answer to be read, for a farewell."""
+        """Close a connection that waits too long: for a request, for its response to be read, for the close."""
         unread = self.transport.get_write_buffer_size()
         idle = self.timeout_keep_alive_task is not None
         if not unread and self.transport.is_closing():
-            self.await_farewell(now)
+            self.await_close(now)
         elif not unread and (idle or self.is_answering()):
             self.since = None
-        elif self.since is None or self.headway != (self.cycle, unread):
-            self.since, self.headway = now, (self.cycle, unread)
+        elif self.since is None or self.progress != (self.cycle, unread):
+            self.since, self.progress = now, (self.cycle, unread)
         elif now - self.since > MAX_SECONDS:
             self.end(SLOW)
 
-    def await_farewell(self, now: float) -> None:
+    def await_close(self, now: float) -> None:
         if self.closing is None:
             self.closing = now
-        elif now - self.closing >= FAREWELL:
+        elif now - self.closing >= CLOSE_SECONDS:
             self.transport.abort()

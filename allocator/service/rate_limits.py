@@ -1,4 +1,4 @@
-"""A rate, as one worker counts it; and costly work, which waits for its turn."""
+"""The rate limit of one worker, and a queue for expensive work."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from allocator.service.problems import Busy
 
 T = TypeVar("T")
 
-MOST_WAITING = 16
-PAUSES = 3
-"""How much longer than the work the pause after it is: the work takes a quarter of one core at most."""
-LONGEST_PAUSE = 0.2
-"""Seconds; work that waits for a database takes no core."""
+MAX_WAITING = 16
+PAUSE_FACTOR = 3
+"""Length of the pause after work, in times of the work: the work takes at most a quarter of one core."""
+MAX_PAUSE = 0.2
+"""Seconds. Long work mostly waits for a database and uses no core."""
 
 
 class Rate:
-    """So many a second, of which `burst` seconds may be used at once; nobody waits for a lock."""
+    """A rate limit per second, without a lock; `burst` seconds of it may be used at once."""
 
     __slots__ = ("_burst", "_full_at", "_rate")
 
@@ -29,27 +29,27 @@ class Rate:
         self._full_at = 0.0
 
     def wait(self) -> float:
-        """For how many seconds to wait before using it."""
+        """Seconds to wait before the next use."""
         return pause(self._full_at, monotonic(), self._burst)
 
     def use(self, cost: int = 1) -> None:
-        """What is more than the rate is paid for by waiting, afterwards."""
+        """Use the rate. Excess delays later uses."""
         self._full_at = used(self._full_at, monotonic(), cost, self._rate)
 
 
 class Gate:
-    """Costly work of readers, one at a time and with pauses, so that ids come meanwhile. Used by one event loop."""
+    """Runs expensive reads one at a time, with pauses for the requests for ids. Used by one event loop."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._lock = asyncio.Lock()
         self._waiting = 0
         self._next_at = 0.0
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """What the work brings; raises `Busy` where too many wait for theirs."""
-        if self._waiting >= MOST_WAITING:
-            raise Busy(f"{MOST_WAITING} requests wait for {self._what} already; try again")
+        """Run the work and return its result. Raises `Busy` if too many wait."""
+        if self._waiting >= MAX_WAITING:
+            raise Busy(f"{MAX_WAITING} requests already wait for {self._name}; retry")
         self._waiting += 1
         try:
             await self._lock.acquire()
@@ -62,6 +62,6 @@ class Gate:
                 return await work()
             finally:
                 now = monotonic()
-                self._next_at = now + min(PAUSES * (now - began), LONGEST_PAUSE)
+                self._next_at = now + min(PAUSE_FACTOR * (now - began), MAX_PAUSE)
         finally:
             self._lock.release()

@@ -1,4 +1,4 @@
-"""What a worker looks at once a second and once a minute: its figures, and whether it can serve."""
+"""The metrics and the readiness of a worker, updated every second and every minute."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ log = logging.getLogger("allocator.service")
 SECOND, MINUTE = 1.0, 60.0
 
 SMOOTHING = 0.2
-"""How much of a rate is that of the last second."""
+"""Weight of the last second in a rate."""
 IDLE = 0.01
-"""Ids a second that are none."""
+"""Ids per second that count as none."""
 
 ENOUGH = 3.0
-"""Seconds that the ids in memory must last for a service without its database to be called ready."""
+"""Seconds that the ids in memory must last for readiness without a database."""
 
 
 class Watch:
@@ -42,10 +42,10 @@ class Watch:
         self._horizons: dict[str, Horizon] = {}
         self._measured_at = monotonic()
         self.days: dict[str, float] = {}
-        """Until a tag runs out, as far as that can be told by now."""
+        """Days until a tag runs out, as far as known."""
 
     async def run(self) -> None:
-        """Until it is cancelled. Nothing that goes wrong here may stop it, or the ids."""
+        """Update the metrics until cancelled. No error here may stop this loop or the ids."""
         minute = -inf
         while True:
             try:
@@ -54,10 +54,10 @@ class Watch:
                     minute = monotonic()
                     await self.look_far()
             except AllocatorError as error:
-                log.info("figures are not complete: %s", error)
+                log.info("cannot update all metrics: %s", error)
             except Exception:
-                log.exception("figures are not complete")
-            await asyncio.sleep(SECOND - time() % SECOND)  # all workers at once, so that their totals belong together
+                log.exception("cannot update all metrics")
+            await asyncio.sleep(SECOND - time() % SECOND)  # all workers at the same time, so that their totals match
 
     # -- every second, out of memory
 
@@ -76,10 +76,10 @@ class Watch:
         figures.ready.set(int(self.trouble() is None))
 
     def _look_at_memory(self) -> None:
-        """How long the ids of a tag last at the rate of the last seconds; for ever where nobody draws them."""
+        """Measure how long the ids of each tag last at the current rate; without draws, for ever."""
         found: dict[str, tuple[int, float]] = {}
         passed = monotonic() - self._measured_at
-        if passed >= SECOND / 2:  # and not at every question for the figures
+        if passed >= SECOND / 2:  # not on every request for the metrics
             self._measure(passed)
         for source in self._service.sources.tags.values():
             held, name = source.buffer.count(), self._figures.series(source.tag)
@@ -97,15 +97,15 @@ class Watch:
             source.rate += (used / passed - source.rate) * SMOOTHING
 
     def trouble(self) -> str | None:
-        """Why ids cannot be served for the next seconds; None when they can, with the database or without.
+        """The reason why the worker cannot serve ids for the next seconds, or None.
 
-        It names no tag: whoever reaches the port may read it. The figures do."""
+        The reason names no tag, since /readyz needs no token. The metrics do."""
         sources = [source for source in self._service.sources.tags.values() if source.given]
         for source in sources:
             if is_failing(source) and not lasts(source):
-                return f"the database does not answer, and the ids of a tag do not last {ENOUGH:g} seconds"
+                return f"the database does not answer, and the ids of a tag last less than {ENOUGH:g} seconds"
         if self._book.failure is not None and (not self._book.loaded or not any(map(lasts, sources))):
-            return "the database does not answer, and nothing is in memory"
+            return "the database does not answer, and no ids are in memory"
         return None
 
     # -- every minute, out of the database
@@ -138,10 +138,10 @@ class Watch:
 
 
 def is_failing(source: TagSource) -> bool:
-    """Whether the last claim failed, in a way that may pass."""
+    """Tell whether the last claim failed with a temporary error."""
     return isinstance(source.buffer.trouble(), DatabaseUnavailable)
 
 
 def lasts(source: TagSource) -> bool:
-    """Whether the ids in memory last long enough, at the rate of the last seconds."""
+    """Tell whether the ids in memory last long enough at the current rate."""
     return source.buffer.count() > ENOUGH * source.rate

@@ -1,4 +1,4 @@
-"""The table of all routes, from which requests are routed, checked and allowed, and OpenAPI is written."""
+"""The table of all routes: the source of routing, checks, rights and OpenAPI."""
 
 from __future__ import annotations
 
@@ -23,61 +23,61 @@ from allocator.service.sources import METEOR, OBJECTID, SNOWFLAKE
 TAG_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$"
 MAX_MILLISECOND = 2**53
 
-COUNT = number("count", 1, MAX_IDS_A_CALL, "How many ids; 1 if it is not given.", error=InvalidCount, example=2)
+COUNT = number("count", 1, MAX_IDS_A_CALL, "Number of ids; default 1.", error=InvalidCount, example=2)
 SIZE = number(
     "size",
     1,
     MAX_STEP,
-    "How many ids, the tag's step if not given; fewer may come.",
+    "Number of ids; default the tag's step. The response may have fewer.",
     error=InvalidCount,
     example=1000,
 )
-EXACT = flag("exact", "Exactly so many ids, or none.")
+EXACT = flag("exact", "true: exactly `size` ids, or an error.")
 SEEN = text(
     "seen",
     seen_from_text,
     r"^([0-9]+\.[0-9]+\.[0-9]+(,[0-9]+\.[0-9]+\.[0-9]+)*)?$",
-    "The greatest id that came from each lane so far, as offset.step.id, so that none comes twice after a restore.",
+    "The greatest id received from each shard, as offset.step.id; the segment is above it even after a restore.",
 )
 PAGES = (
-    text("after", check_tag, TAG_PATTERN, "Begin after this tag: the `next` of the page before."),
-    number("limit", 1, MAX_PAGE, f"How many tags; {PAGE} if it is not given."),
+    text("after", check_tag, TAG_PATTERN, "Start after this tag: the `next` of the previous page."),
+    number("limit", 1, MAX_PAGE, f"Number of tags; default {PAGE}."),
 )
-SCHEME = choice("scheme", SCHEMES, "Read it as this alone.")
-EPOCH = number("epoch", 0, MAX_ID, "Where it is another one: in seconds if the ids count these, else milliseconds.")
+SCHEME = choice("scheme", SCHEMES, "Read the id only as this scheme.")
+EPOCH = number("epoch", 0, MAX_ID, "Epoch of the id, in its unit: seconds or milliseconds since 1970.")
 LAYOUT = text(
     "layout",
     str,
     f"^({'|'.join(FORMATS)})(:[0-9]+(/[0-9]+)+)?$",
-    "Read a number by this layout alone: a name, or a name and widths, as meteor:1/31/18/11/3.",
+    "Read a number only by this layout: a name, or a name and widths, such as meteor:1/31/18/11/3.",
 )
 widths = partial(layout_from_text, like=SNOWFLAKE_LAYOUT)
 SETTINGS = (
-    number("step", 1, MAX_STEP, "The least number of ids a claim takes.", example=1000),
-    number("max_step", 1, MAX_STEP, "The greatest number of ids a claim takes.", example=100_000),
-    long_number("limit", 1, MAX_ID, "The greatest id the tag will ever give.", str(JAVASCRIPT_MAX_ID)),
+    number("step", 1, MAX_STEP, "Smallest number of ids per claim.", example=1000),
+    number("max_step", 1, MAX_STEP, "Largest number of ids per claim.", example=100_000),
+    long_number("limit", 1, MAX_ID, "Greatest id of the tag.", str(JAVASCRIPT_MAX_ID)),
     long_number(
-        "start_after", 0, MAX_ID, "Claims go on above this; never lowered. What is in memory is still given out."
+        "start_after", 0, MAX_ID, "Claim only ids above this; never goes back. Ids already in memory are still issued."
     ),
     Field(
         "failover_gap",
         gap_from_json,
         {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^([0-9]{1,19}|auto|refuse)$"}]},
-        'How many ids to skip after a failover or a restore; "auto": in proportion; "refuse": stop instead.',
+        'Ids to skip after a failover or a restore. "auto": by the ids issued so far. "refuse": stop the tag.',
         example="auto",
     ),
 )
 LEASED = schemas.LEASE["examples"][0]
 LEASE = (
-    required(text("layout", widths, "^[0-9]+(/[0-9]+){4}$", "The widths of fields, as 1/41/5/5/12."), "1/41/5/5/12"),
-    required(number("epoch", 0, MAX_MILLISECOND, "Of the ids, in milliseconds since 1970."), 1288834974657),
+    required(text("layout", widths, "^[0-9]+(/[0-9]+){4}$", "Widths of the fields, such as 1/41/5/5/12."), "1/41/5/5/12"),
+    required(number("epoch", 0, MAX_MILLISECOND, "Epoch of the ids, in milliseconds since 1970."), 1288834974657),
     required(number("now", 0, MAX_MILLISECOND, "The client's clock, in milliseconds since 1970."), LEASED["since"]),
-    required(number("until", 0, MAX_MILLISECOND, "When the lease ends, by the same clock."), LEASED["until"]),
+    required(number("until", 0, MAX_MILLISECOND, "End of the lease, by the same clock."), LEASED["until"]),
 )
 RENEWAL = (
     *LEASE,
-    required(text("holder", holder_of, "^[0-9a-f]{32}$", "What the lease was answered with."), LEASED["holder"]),
-    required(number("since", 0, MAX_MILLISECOND, "What the lease was answered with."), LEASED["since"]),
+    required(text("holder", holder_of, "^[0-9a-f]{32}$", "The holder in the response to the lease."), LEASED["holder"]),
+    required(number("since", 0, MAX_MILLISECOND, "The since in the response to the lease."), LEASED["since"]),
 )
 
 

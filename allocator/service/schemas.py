@@ -7,7 +7,7 @@ from typing import Any
 Shape = dict[str, Any]
 
 NUMBER: Shape = {"type": "string", "pattern": "^[0-9]{1,19}$"}
-"""An id is text, since a browser reads 9007199254740993 as 9007199254740992."""
+"""An id is a string, since a browser reads the number 9007199254740993 as 9007199254740992."""
 WHOLE: Shape = {"type": "integer", "minimum": 0}
 TEXT: Shape = {"type": "string"}
 
@@ -54,7 +54,7 @@ ORDER = {
 TAG = shown(record(tag=TEXT, max_value=NUMBER, step=WHOLE, max_step=WHOLE, limit=NUMBER, failover_gap=GAP), **ORDER)
 TAGS = shown(record(sequences=many(TAG)), sequences=[ORDER])
 TAGS["properties"]["next"] = TEXT
-"""Only where the page is full."""
+"""Only on a full page."""
 READING = record(
     scheme=TEXT,
     likely={"type": "boolean"},

@@ -1,4 +1,4 @@
-"""The tags of the service: which ones there are, and segments of them for clients that serve from memory."""
+"""The tags of the service: list, settings, creation on first use, and segments for clients."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from allocator.service.sources import Sources, TagSource
 
 T = TypeVar("T")
 Pages = Callable[[str, int], list[Tag]]
-"""The first tags after a name, so many at most."""
+"""Fetches the tags after a name, up to a number."""
 
 MAX_PAGE = 1000
-"""Tags that are read at once."""
+"""Tags in one query."""
 
 log = logging.getLogger("allocator.service")
 
 
 class Sequences:
-    """`create`: whether a tag is made by its first use, as one of `newcomers`."""
+    """`create`: whether the first use of a tag creates it, within the limit of `newcomers`."""
 
     def __init__(self, ids: Host, sources: Sources, create: bool, newcomers: Newcomers) -> None:
         self._ids = ids
         self._sources = sources
         self._create = create
         self.newcomers = newcomers
-        self._gate = Gate("the list of the tags")
+        self._gate = Gate("the list of tags")
         self.blocks: dict[str, int] = {}
-        """How many ids of a tag went to clients as segments, for the figures."""
+        """Ids sent to clients as segments, by tag, for the metrics."""
 
     async def source(self, tag: str, create: bool = True) -> TagSource:
-        """The ids of a tag that exists, or that may be made. Raises `InvalidTag` or `UnknownTag`."""
+        """The source of a tag; create a missing tag if allowed. Raises `InvalidTag` or `UnknownTag`."""
         name = check_tag(tag)
         if name not in self._sources.tags:
-            await self._registered(name, create and self._create)
+            await self._open(name, create and self._create)
             self._sources.tags.setdefault(name, TagSource(self._ids, name))
         return self._sources.tags[name]
 
-    async def _registered(self, name: str, create: bool) -> None:
-        """Before anything in memory is made for a name that a caller may have made up."""
+    async def _open(self, name: str, create: bool) -> None:
+        """Make sure that the tag exists before a name that may be made up takes memory."""
         try:
             await self._ids.open_tag(name)
         except UnknownTag:
@@ -61,38 +61,42 @@ class Sequences:
             await self.newcomers.make("tag", name, self._ids.count_tags, make)
 
     async def claim(self, tag: str, size: int | None, seen: Seen, *, exact: bool, create: bool = True) -> range:
-        """A segment that belongs to the caller alone, above whatever anybody here has seen."""
+        """Claim a segment for a client, above all ids that the client or this process has seen."""
         await self.source(tag, create)
         segment = await self._ids.claim(tag, size, seen, exact)
         self.blocks[tag] = self.blocks.get(tag, 0) + len(segment)
         return segment
 
     async def read(self, work: Callable[[Pages], T]) -> T:
-        """What a reader of many tags brings, on a thread: one at a time, beside the claims."""
+        """Run a read of many tags on a thread, one at a time."""
         return await self._gate.run(partial(self._ids.run, work, self._ids.page_of_tags))
 
     async def all(self) -> list[Tag]:
-        """Every tag, page after page, for the console."""
-        found = page = await self.read(partial(page_of, after="", limit=MAX_PAGE))
+        """Read all tags page by page, for the console."""
+        tags = page = await self.read(partial(page_of, after="", limit=MAX_PAGE))
         while len(page) == MAX_PAGE:
             page = await self.read(partial(page_of, after=page[-1].name, limit=MAX_PAGE))
-            found = [*found, *page]
-        return found
+            tags = [*tags, *page]
+        return tags
 
     async def get(self, tag: str) -> Tag:
-        """As all shards together have it; while one is away as another one does, so that clients can start."""
+        """Read a tag from all shards, or from one while another is away, so that clients can start."""
         try:
             return await self._ids.tags.get(tag)
         except DatabaseUnavailable:
             return await self._ids.open_tag(tag)
 
     async def put(self, tag: str, form: dict[str, Any], caller: Caller, *, new: bool, old: bool) -> tuple[Tag, bool]:
-        """Create a tag (`new`), change one (`old`), or whichever is needed; whether it was created. Logs who did."""
-        found, created = await self._put(tag, form, new=new, old=old)
-        what, said = "created" if created else "changed", ", ".join(f"{name}={value}" for name, value in form.items())
-        about = {"tag": tag, "change": what, "caller": caller.address, "token": caller.token}
-        log.info("tag %r was %s by %s: %s", tag, what, caller, said or "as it is by default", extra=about)
-        return found, created
+        """Create or change a tag; with `new` only create it, with `old` only change it. Logs the caller.
+
+        Returns the tag, and whether it was created.
+        """
+        result, created = await self._put(tag, form, new=new, old=old)
+        change = "created" if created else "changed"
+        settings = ", ".join(f"{name}={value}" for name, value in form.items()) or "default settings"
+        about = {"tag": tag, "change": change, "caller": caller.address, "token": caller.token}
+        log.info("tag %r was %s by %s: %s", tag, change, caller, settings, extra=about)
+        return result, created
 
     async def _put(self, tag: str, form: dict[str, Any], *, new: bool, old: bool) -> tuple[Tag, bool]:
         if new and old:
@@ -111,26 +115,25 @@ def anything(name: str) -> bool:
 
 
 def page_of(pages: Pages, after: str, limit: int, sees: Callable[[str], bool] = anything) -> list[Tag]:
-    """The first `limit` tags after this one, of those that a caller `sees`. Blocking."""
-    found: list[Tag] = []
+    """The first `limit` tags after this one that a caller `sees`. Blocking."""
+    page: list[Tag] = []
     most = limit
     while True:
         rows = pages(after, most)
-        found += [tag for tag in rows if sees(tag.name)]
-        if len(found) >= limit or len(rows) < most:
-            return found[:limit]
+        page += [tag for tag in rows if sees(tag.name)]
+        if len(page) >= limit or len(rows) < most:
+            return page[:limit]
         after, most = rows[-1].name, MAX_PAGE
 
 
-# -- names that callers make up
+# -- creation on first use
 
 
 class Newcomers:
-    """Tags and ticket types that are made by their first use, up to a number that the database counts.
+    """Creates tags and ticket types on first use, until the database holds `most` of them.
 
-    One at a time, so that requests which arrive together cannot exceed `most` between the count and the use.
-
-    Each worker of a service has its own, so that there may be as many more as there are other workers.
+    Creates one at a time, so that concurrent requests cannot exceed the limit between the count and the use. Workers do
+    not wait for each other: W workers may exceed the limit by W - 1.
     """
 
     def __init__(self, most: int, seconds: float) -> None:
@@ -139,18 +142,19 @@ class Newcomers:
         self._lock = asyncio.Lock()
 
     async def make(
-        self, what: str, name: str, count: Callable[[], Awaitable[int | None]], make: Callable[[], Awaitable[T]]
+        self, kind: str, name: str, count: Callable[[], Awaitable[int | None]], make: Callable[[], Awaitable[T]]
     ) -> T:
-        """What `make` brings; `count` says how many there are, or None where this one exists by now."""
+        """Call `make` and return its result. `count` returns the number of names, or None if this one exists by now."""
         try:
             await asyncio.wait_for(self._lock.acquire(), self._seconds)
         except TimeoutError:
-            raise DatabaseUnavailable(f"{what} {name!r} is not made yet: others are made first") from None
+            raise DatabaseUnavailable(f"{kind} {name!r} was not created: others waited first; retry") from None
         try:
             number = await count()
             if number is not None and number >= self.most:
                 raise UnknownTag(
-                    f"{what} {name!r} does not exist, and is not made, since there are {self.most} {what}s already"
+                    f"{kind} {name!r} does not exist, and {self.most} {kind}s is the maximum for creation on first use "
+                    "(allocator serve --max-tags)"
                 )
             return await make()
         finally:
@@ -158,7 +162,7 @@ class Newcomers:
 
 
 def ticket_types(databases: Fleet, kind: str) -> int | None:
-    """How many types have tickets, of shards in the one that has most; None where this one does. Blocking."""
+    """Count the ticket types, on the shard that has most; None if this type has tickets. Blocking."""
     databases.open()
     found: list[int] = []
     error: AllocatorError | None = None
@@ -167,8 +171,8 @@ def ticket_types(databases: Fleet, kind: str) -> int | None:
             if trouble is not None:
                 raise trouble.again()
             number = database.run(tickets.count_types, kind)
-        except AllocatorError as its_own:
-            error = its_own
+        except AllocatorError as failure:
+            error = failure
             continue
         if number is None:
             return None

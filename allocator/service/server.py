@@ -1,4 +1,4 @@
-"""Start the service: one socket, and as many processes as wanted that answer on it."""
+"""Starts the service: one socket, and the worker processes that serve it."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ NEEDED = (
 
 FILES = 65_536
 GRACE = 10
-"""Seconds for requests under way, once the service was told to stop."""
+"""Seconds for running requests to finish when the service stops."""
 WORKER_SILENCE = 30
-"""Seconds after which a worker that does not answer is replaced: a busy machine takes many to import everything."""
+"""Seconds after which a silent worker is replaced. The imports at the start can take many on a busy machine."""
 KEEP_ALIVE = 75
-"""Seconds; longer than common balancers keep a connection, so that it is they who close it."""
+"""Seconds. Longer than common load balancers keep a connection, so that they close it and not we."""
 
 
 def serve(given: ServeSettings, notes: Sequence[str] = ()) -> None:
-    """Serve until SIGTERM or SIGINT: then what is under way is answered, and nothing more is accepted.
+    """Serve until SIGTERM or SIGINT, then finish the running requests and accept no more.
 
-    notes: logged first, in the form of the other lines.
+    notes: logged first.
     """
     if any(addresses(url) for url in given.urls):
-        raise InvalidSetting("a service stands before databases, and not before another service")
+        raise InvalidSetting("--url must be a database; a service cannot run in front of another service")
     check_installed()
     dictConfig(config_of(given.logs))
     for note in notes:
         log.warning("%s", note)
-    check_entry(given)
+    check_access(given)
     allow_many_files()
     with TemporaryDirectory(prefix="allocator-") as folder:
         figures = Path(folder) / "figures"
         figures.mkdir()
         os.environ[FIGURES] = str(figures)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, ignored)  # uvicorn has its own while it serves, and raises it again afterwards
+            signal.signal(number, ignore)  # uvicorn raises the signal again after its own shutdown
         run(replace(given, folder=folder, console_key=token_bytes(32)))
 
 
@@ -79,10 +79,10 @@ def check_installed() -> None:
 
 
 def allow_many_files() -> None:
-    """A connection is a file, of which a process may have 1024 by default: too few for many idle clients."""
+    """Raise the limit of open files: the usual 1024 are too few for many idle connections."""
     try:
         import resource
-    except ImportError:  # not on this system
+    except ImportError:  # on Windows
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
@@ -90,8 +90,8 @@ def allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def ignored(number: int, frame: object) -> None:
-    """The end is near anyway."""
+def ignore(number: int, frame: object) -> None:
+    """Ignore a signal."""
 
 
 def run(settings: ServeSettings) -> None:
@@ -122,7 +122,7 @@ def run(settings: ServeSettings) -> None:
         listening = config.bind_socket()
     except SystemExit:
         place = f"{settings.host}:{settings.port}"
-        raise InvalidSetting(f"{place} cannot be listened on; the line above says why") from None
+        raise InvalidSetting(f"cannot listen on {place}; the line above has the reason") from None
     if settings.workers == 1:
         uvicorn.Server(config).run(sockets=[listening])
     else:
@@ -134,27 +134,27 @@ def supervise(config: uvicorn.Config, listening: socket, stopping: Path) -> None
 
     class Supervisor(Multiprocess):
         def keep_subprocess_alive(self) -> None:
-            """The worker's end of the pipe is open here too: it hides that a worker is gone, for five seconds."""
+            """Close our copies of the workers' pipe ends, which would hide a dead worker for five seconds."""
             for process in self.processes:
                 process.child_conn.close()
             super().keep_subprocess_alive()
 
         def terminate_all(self) -> None:
-            stopping.touch()  # for those that have not begun yet, and hear no signal
+            stopping.touch()  # for workers that are still starting and handle no signal yet
             super().terminate_all()
 
     Supervisor(config, sockets=[listening]).run()
 
 
-# -- who may come in
+# -- authentication
 
 
-def check_entry(settings: ServeSettings) -> None:
-    """Without any token nobody may come in, but with --open this machine alone."""
+def check_access(settings: ServeSettings) -> None:
+    """Refuse to start without any token, unless --open serves this machine only."""
     is_local = is_loopback(settings.host)
     if settings.is_open and not is_local:
         raise InvalidSetting(
-            f"--open serves this machine alone, and cannot listen on {settings.host}; leave it out, and create a "
+            f"--open serves this machine only, and cannot listen on {settings.host}; leave it out, and create a "
             "token with: allocator tokens create NAME"
         )
     with databases_at(settings.urls, settings.timeout, settings.shard_hosts) as databases:
@@ -162,10 +162,10 @@ def check_entry(settings: ServeSettings) -> None:
         try:
             made = Tokens(databases.lead).were_made()
         except DatabaseUnavailable as error:
-            log.warning("the database cannot say yet whether a token was made: %s", error)
+            log.warning("cannot check yet whether a token exists: %s", error)
             return
         if not made and not settings.is_open:
-            alone = "; or serve this machine alone, without tokens, with: allocator serve --open" if is_local else ""
+            alone = "; or serve only this machine, without tokens, with: allocator serve --open" if is_local else ""
             raise InvalidSetting(
                 f"no token exists in {databases.shown}, so nobody could use the service on {settings.host}; create "
                 f"one with: allocator tokens create NAME{alone}"

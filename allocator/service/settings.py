@@ -1,4 +1,4 @@
-"""The settings of the service, as they are handed to its workers."""
+"""The settings of the service, which it passes to its workers."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from allocator.rules.hosts import Hosts
 
 FIGURES = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable that names the folder of the workers' figures; prometheus-client looks at it when it is imported."""
+"""The variable with the folder of the workers' metrics. prometheus-client reads it on import."""
 
 SERVED, STOPPING = "served", "stopping"
-"""Files in the folder of a run, that are there once a worker has begun, and once all are to end."""
+"""Marker files in the folder of a run: a worker has started, and all are stopping."""
 
 LEAF, TINYID = COMPATIBLE = ("leaf", "tinyid")
 
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """`urls` hold passwords, so they are shown nowhere.
+    """The options of `allocator serve`. `urls` hold passwords, so `repr` omits them.
 
-    create, max_tags: whether a tag is made when it is first used, and how many tags there may be for that.
-    is_open: everybody on this machine may do everything until a token is made.
-    folder: of this run, for what the workers share: the figures.
-    console, console_key: whether there are pages for people, and the key of their sessions, drawn by each run.
+    create, max_tags: create tags on first use, until this many exist.
+    is_open: requests from this machine may do everything until a token exists.
+    folder: shared by the workers of this run, for their metrics.
+    console, console_key: serve the console, and the key of its sessions, new for each run.
     """
 
     urls: tuple[str, ...] = field(repr=False)

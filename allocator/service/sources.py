@@ -1,4 +1,4 @@
-"""Where the hot routes take ids from: a source for each tag and scheme."""
+"""The sources of ids of the hot routes, one per tag and scheme."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ def nothing() -> None:
 
 
 class Source:
-    """Ids of one kind, as the text of JSON.
+    """Ids of one tag or scheme, encoded as JSON.
 
-    next_ids: brings so many, 1 to 10000. buffered: one that is in memory, or None.
-    `given` counts the ids, for the metrics.
+    next_ids: draws 1 to 10000 ids.
+    buffered: takes one id from memory, or None.
+    given: ids issued so far, for the metrics.
     """
 
     __slots__ = ("_before", "_buffered", "_next_ids", "given", "scheme", "tag")
@@ -39,34 +40,34 @@ class Source:
         self._before = f'{{"tag":"{tag}","ids":["'.encode() if tag else b'{"ids":["'
 
     async def take(self, count: int) -> list[Any]:
-        """So many ids, 1 to 10000."""
+        """Draw 1 to 10000 ids."""
         check_count(count)
         await self.check_remaining(count)
         return await self.take_part(count)
 
     async def take_part(self, count: int) -> list[Any]:
-        """As `take`, for a part of what was checked."""
+        """Draw ids without checks, as a part of a larger checked batch."""
         ids = await self._next_ids(count)
         self.given += count
         return ids
 
     def single(self, count: int) -> bytes | None:
-        """One id as JSON, if that is all that is wanted and nothing has to be waited for."""
+        """One id from memory as JSON; None if that is impossible without waiting."""
         if count != 1 or (number := self._buffered()) is None:
             return None
         self.given += 1
         return b'%b%d"]}' % (self._before, number)
 
     async def check_remaining(self, count: int) -> None:
-        """Raise what so many ids would end with, before any of them is taken and lost by that."""
+        """Raise an error if fewer ids remain, before any of them is drawn and lost."""
 
     def body(self, ids: list[Any]) -> bytes:
-        """The ids as JSON; what stands in them needs no escape."""
+        """Encode ids as JSON. They hold no character that needs an escape."""
         return b'%b%b"]}' % (self._before, '","'.join(map(str, ids)).encode())
 
 
 class TagSource(Source):
-    """The ids of a tag. `rate` is how many were given a second lately, `counted` what the metrics know of."""
+    """The ids of a tag. `rate` is the recent number per second, `counted` the number already in the rate."""
 
     __slots__ = ("_ids", "buffer", "counted", "rate")
 
@@ -77,16 +78,16 @@ class TagSource(Source):
         self.counted, self.rate = 0, 0.0
 
     async def check_remaining(self, count: int) -> None:
-        """A batch that is larger than memory asks the database first how it is, and how many ids there are left."""
+        """Before a batch larger than memory, read from the database how many ids remain."""
         if count == 1 or (held := self.buffer.count()) >= count:
             return
         left = held + (await self._ids.tags.get(self.tag)).remaining
         if 0 < left < count:
-            raise InvalidCount(f"count must be at most {left}, all that remain of tag {self.tag!r} here, got {count}")
+            raise InvalidCount(f"count must be at most {left}, all that remain of tag {self.tag!r}, got {count}")
 
 
 class Sources:
-    """All of one worker: those of the schemes, and of each tag that was used here."""
+    """All sources of one worker: one per scheme, and one per tag in use."""
 
     def __init__(self, ids: Host) -> None:
         self.meteor = Source(METEOR, each(ids.meteor), ids.meteor_buffer.next)
@@ -99,7 +100,7 @@ class Sources:
 
 
 def each(call: Callable[[], Awaitable[int]]) -> Callable[[int], Awaitable[list[int]]]:
-    """Several ids of a scheme, one call each."""
+    """Draw several ids with one call each."""
 
     async def next_ids(count: int) -> list[int]:
         return [await call() for _ in range(count)]

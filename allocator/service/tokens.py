@@ -1,4 +1,4 @@
-"""Administration of the service's tokens: create, rotate, list, revoke. Blocking."""
+"""Creates, rotates, lists and revokes tokens. Blocking."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAY = 86_400.0
 
 
 class Tokens:
-    """The tokens of a database; of a fleet, they stand in the shard that is first."""
+    """The tokens of a database. A fleet keeps them in its first shard."""
 
     def __init__(self, database: Callable[[], Database]) -> None:
         self._database = database
@@ -40,7 +40,10 @@ class Tokens:
         requests_rate: int | None = None,
         days: float | None = None,
     ) -> tuple[str, Token]:
-        """A new secret, which is stored nowhere, and the token. Raises `InvalidSetting` when two of that name are."""
+        """Create a token; return its secret, which is stored nowhere, and the token.
+
+        Raises `InvalidSetting` if two valid tokens have this name.
+        """
         secret = PREFIX + token_urlsafe(RANDOM_BYTES)
         digest = digest_of(secret.encode())
         now = datetime.now(UTC).replace(microsecond=0)
@@ -50,20 +53,20 @@ class Tokens:
         if len(valid) >= MAX_VALID:
             oldest = valid[0].number
             raise InvalidSetting(
-                f"{len(valid)} tokens are called {name!r}, and {MAX_VALID} may be valid at a time; revoke the one that "
-                f"was replaced, with: allocator tokens revoke {oldest}"
+                f"{len(valid)} valid tokens are named {name!r}, the maximum is {MAX_VALID}; revoke the oldest with: "
+                f"allocator tokens revoke {oldest}"
             )
         self._run(tokens.add, fresh)
         number = next(token.number for token in self.list() if token.digest == digest)
         return secret, replace(fresh, number=number)
 
     def state(self) -> tuple[list[Token], bool]:
-        """As `list`, and whether any was ever made."""
+        """The tokens, and whether any was ever created."""
         found = self.list()
         return found, bool(found) or self.were_made()
 
     def list(self) -> list[Token]:
-        """Those that were not revoked, oldest first; some may have expired."""
+        """All tokens that are not revoked, oldest first; some may have expired."""
         return self._run(tokens.fetch_all)
 
     def _run(self, verb: Callable[..., T], *arguments: Any) -> T:
@@ -73,15 +76,15 @@ class Tokens:
 
     @property
     def shown(self) -> str:
-        """The database, for a person."""
+        """The URL of the database, without its password."""
         return self._database().address.shown
 
     def were_made(self) -> bool:
-        """Whether any was ever made, also one that was revoked since."""
+        """Tell whether a token was ever created, even one revoked since."""
         return self._run(tokens.any_made)
 
     def rotate(self, number: int) -> tuple[str, Token]:
-        """A new token that is good for the same as this one, which stays good until it is revoked."""
+        """Create a token with the rights of this one, which stays valid until it is revoked."""
         old = next((token for token in self.list() if token.number == number), None)
         if old is None:
             raise none_such(number)
@@ -90,7 +93,7 @@ class Tokens:
         return self.create(old.name, verbs=old.verbs, tags=old.tags, schemes=old.schemes, days=lasting, **rates)
 
     def revoke(self, number: int) -> None:
-        """Raises `InvalidSetting` when there is no such token."""
+        """Raises `InvalidSetting` if there is no such token."""
         if not self._run(tokens.revoke, number, datetime.now(UTC).replace(microsecond=0)):
             raise none_such(number)
 
@@ -103,5 +106,5 @@ def expiry(now: datetime, days: float | None) -> datetime | None:
     if days is None:
         return None
     if not 0 < days <= MAX_DAYS:
-        raise InvalidSetting(f"a token expires after more than 0 and at most {MAX_DAYS} days, got {days:g}")
+        raise InvalidSetting(f"days must be above 0 and at most {MAX_DAYS}, got {days:g}")
     return (now + timedelta(days=days)).replace(microsecond=0)

@@ -129,7 +129,7 @@ def test_a_token_that_is_not_known_is_refused_in_words(seat):
     answer = seat.sign_in("allocator_no-such")
 
     assert answer.status == 401
-    assert "not known here" in answer.body.decode()
+    assert "this token is unknown" in answer.body.decode()
     assert "Set-Cookie" not in answer.headers
 
 
@@ -213,7 +213,7 @@ def test_the_first_page_stands_where_a_number_in_the_database_is_none(tmp_path):
         execute(url, "UPDATE allocator_segment SET max_value = 1007.5")
         page = Seat(service).text("/")
 
-    assert "The tags could not be read again." in page
+    assert "The tags could not be read." in page
 
 
 def test_every_page_has_its_headers(admin):

@@ -147,7 +147,7 @@ def test_a_lesser_token_is_refused(visits, place):
     page.goto("/console/new")
     assert "This token may not administer" in page.get_by_role("main").inner_text()
     visit.trouble.remove(next(one for one in visit.trouble if "403" in one))
-    page.get_by_role("link", name="To the tags").click()
+    page.get_by_role("link", name="Show tags").click()
     page.get_by_role("button", name="Sign out").click()
     page.get_by_label("Token").wait_for()
 
@@ -213,5 +213,5 @@ def test_the_description_is_shown_under_its_headings(visits):
     assert page.locator(".opblock").count() == 13
     page.get_by_role("button", name="POST /v1/meteor").first.click()
     page.get_by_role("button", name="Try it out").click()
-    page.get_by_text("How many ids; 1 if it is not given.").wait_for()
+    page.get_by_text("Number of ids; default 1.").wait_for()
     assert page.locator(".errors-wrapper").count() == 0

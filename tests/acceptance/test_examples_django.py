@@ -110,7 +110,7 @@ def test_the_command_line_cannot_use_an_allocator_that_is_an_object(tmp_path):
 
     assert (
         done.stderr
-        == "CommandError: the setting ALLOCATOR is an object, which has no URL; run allocator with --url instead\n"
+        == "CommandError: the setting ALLOCATOR is an object without a URL; run allocator with --url instead\n"
     )
 
 
@@ -175,13 +175,13 @@ def test_a_table_whose_name_is_no_tag_is_an_error_of_a_check(tmp_path):
     said = wrong(tmp_path, "INSTALLED_APPS += ['tagless']")
 
     assert "tagless.Tagless.id: (allocator.E001)" in said
-    assert "cannot be the tag of ids: a tag is 1 to 64" in said
+    assert "cannot be a tag: a tag is 1 to 64" in said
     assert "AllocatedBigAutoField(tag='order')" in said
 
 
 SETTINGS = {
     "'nothing'": "this is not a database URL",
-    "{'steps': 5}": "ALLOCATOR holds what Allocator does not take: .*steps",
+    "{'steps': 5}": "ALLOCATOR holds an invalid argument of Allocator: .*steps",
     "{'step': 0}": "step must be",
 }
 CHECKED = """

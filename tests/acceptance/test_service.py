@@ -186,12 +186,12 @@ def test_a_service_that_starts_without_its_database_gets_ready_when_it_is_there(
         with Served(wire.url, options=("--timeout", "1"), ready=False, is_open=False) as service:
             assert service.get("/readyz").status == 503
             assert service.post(f"/v1/sequences/{tag}/ids").status == 503
-            assert "the database cannot say yet whether a token was made" in service.log()
+            assert "cannot check yet whether a token exists" in service.log()
             wire.accept()
             assert until(lambda: service.get("/readyz").status == 200)
             refused = service.post(f"/v1/sequences/{tag}/ids")
             assert refused.status == 401
-            assert refused.json["detail"].startswith("no token was made yet; make one, with: allocator tokens")
+            assert refused.json["detail"].startswith("no token exists; create one with: allocator tokens")
 
 
 SECRET = "postgresql+psycopg://u:s3cret@127.0.0.1:1/x"
@@ -209,7 +209,7 @@ SECRET = "postgresql+psycopg://u:s3cret@127.0.0.1:1/x"
         (["--compat", "twitter"], "--compat knows leaf and tinyid, got 'twitter'"),
         (["--certificate", "x"], "belong together"),
         (["--timeout", "0"], "timeout must be"),
-        (["--url", "https://ids.example.org"], "a service stands before databases"),
+        (["--url", "https://ids.example.org"], "--url must be a database"),
         (["--url", "nonsense"], "this is not a database URL"),
     ],
 )

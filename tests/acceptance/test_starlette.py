@@ -123,7 +123,7 @@ def test_two_things_of_one_name_are_refused(url):
     async def own(app: Any) -> AsyncIterator[dict[str, str]]:
         yield {"ids": "mine"}
 
-    with pytest.raises(InvalidSetting, match="the state of a request has 'ids' already"):
+    with pytest.raises(InvalidSetting, match="sets the state 'ids' too"):
         asyncio.run(visit(starlette_app(lifespan=lifespan(url, own))))
 
 

@@ -287,7 +287,7 @@ def test_a_token_is_sent_and_a_wrong_one_said(face, tmp_path, tag):
         with pytest.raises(AccessDenied, match="may not administer"):
             ids.tags.set(tag, step=5)
         for wrong in (None, "allocator_wrong"):
-            with pytest.raises(AccessDenied, match="a valid token is needed"):
+            with pytest.raises(AccessDenied, match="this request needs a valid token"):
                 face(service.address, token=wrong).next_id(tag)
     database.close()
 

@@ -165,7 +165,5 @@ print(used(at("m2"))[0])
         here,
     ).splitlines()
 
-    assert found[0].startswith(
-        "InvalidSetting ids up to 2147483648 were given, and keys_order.id (AutoField) holds none"
-    )
+    assert found[0].startswith("InvalidSetting ids up to 2147483648 exist, but keys_order.id (AutoField) holds none")
     assert int(found[1]) < 2**31

@@ -140,7 +140,7 @@ def test_a_name_that_is_no_tag_is_refused_when_the_class_is_mapped(ids):
     class Base(DeclarativeBase):
         pass
 
-    with pytest.raises(InvalidTag, match=r"table 'order items' cannot name its tag: .* primary_key\(ids, tag="):
+    with pytest.raises(InvalidTag, match=r"the name of table 'order items' cannot be a tag: .* primary_key\(ids, tag="):
 
         class Wrong(Base):
             __tablename__ = "order items"

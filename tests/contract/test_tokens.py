@@ -57,9 +57,7 @@ def test_two_of_one_name_are_valid_at_a_time(tokens):
     make = lambda **settings: tokens.create("billing", verbs=("draw",), tags=("*",), **settings)  # noqa: E731
     _, first = make()
     make(days=1)
-    with pytest.raises(
-        InvalidSetting, match=f"revoke the one that was replaced, with: allocator tokens revoke {first.number}"
-    ):
+    with pytest.raises(InvalidSetting, match=f"revoke the oldest with: allocator tokens revoke {first.number}"):
         make()
     tokens.create("other", verbs=("draw",), tags=("*",))
     tokens.revoke(first.number)
@@ -390,7 +388,7 @@ def test_who_has_no_token_may_do_what_anonymous_may(tmp_path):
         assert until(lambda: service.post("/v1/sequences/public/ids").status == 200)
         refused = service.post("/v1/sequences/private/ids")
         assert (refused.status, refused.json["error"]) == (401, "AccessDenied")
-        assert "without a token one may not draw 'private'" in refused.json["detail"]
+        assert "without a token you may not draw 'private'" in refused.json["detail"]
         assert service.post("/v1/sequences/public/ids", token="allocator_wrong").status == 401
     guarded.database.close()
 
@@ -451,7 +449,7 @@ def test_open_is_for_this_machine_alone(tmp_path):
     refused = started(tmp_path, "--open", "--host", "0.0.0.0")
 
     assert refused.returncode == 1
-    assert "--open serves this machine alone, and cannot listen on 0.0.0.0" in refused.stderr
+    assert "--open serves this machine only, and cannot listen on 0.0.0.0" in refused.stderr
     assert "create a token with: allocator tokens create NAME" in refused.stderr
     with Served(f"sqlite:///{tmp_path}/ids.db", is_open=False, ALLOCATOR_OPEN="1") as service:
         first, second = (line["message"] for line in service.lines()[:2])

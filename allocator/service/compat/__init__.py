@@ -1,1 +1,1 @@
-"""Routes for clients that were written for other id servers."""
+"""The routes of other id servers, for their clients."""

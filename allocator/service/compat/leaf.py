@@ -1,10 +1,10 @@
-"""The routes of Leaf, for clients that were written for it.
+"""The routes of Leaf, for its clients.
 
     GET /api/segment/get/{key}      the next id of a tag, as text
     GET /api/snowflake/get/{key}    a snowflake id, whatever the key
 
-What fails is answered with status 500 and a number below zero in `message`, as its server does: -2 for a key that is
-unknown, -3 for a database that is away. A key is never made by asking for it. Source: Leaf, LeafController.
+Errors have status 500 and a negative number in `message`, as in Leaf: -2 for an unknown key, -3 for an unavailable
+database. A request never creates a key. Source: Leaf, LeafController.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
         return ids.sources.snowflake
 
     def routes_of(path: str, source_of: Callable[[str], Awaitable[Source]], scheme: str | None = None) -> list[Route]:
-        """With a slash behind or without one: its framework does not tell them apart."""
+        """The routes with and without a trailing slash, which Leaf's framework treats alike."""
 
         async def answer(request: Request) -> Response:
             key = request.path_params["key"]
             grant = await dispatch.grant_of(request)
-            grant.let_in(DRAW, key, scheme)
+            grant.authorize(DRAW, key, scheme)
             try:
                 (number,) = await (await source_of(key)).take(1)
             except AllocatorError as error:

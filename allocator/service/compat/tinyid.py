@@ -1,13 +1,13 @@
-"""The routes of tinyid, for clients that were written for it; by GET or POST, with a query or a form.
+"""The routes of tinyid, for its clients. They take GET and POST, with a query or a form.
 
     /tinyid/id/nextId               {"data": [1, 2], "code": 200, "message": ""}
     /tinyid/id/nextIdSimple         1,2
     /tinyid/id/nextSegmentId        {"data": {"maxId": …}, "code": 200, "message": ""}
     /tinyid/id/nextSegmentIdSimple  currentId,loadingId,maxId,delta,remainder
 
-The status is 200 also for what fails: code 5 for a token, 6 for the rest, and an empty text for the simple ones. A
-segment holds the ids of `(currentId, maxId]` that leave `remainder` when divided by `delta`; at `loadingId` a client
-asks for the next. Source: tinyid, IdContronller and SegmentId.
+Errors have status 200 too: code 5 for a token, 6 for others, and an empty text on the simple routes. A segment holds
+the ids of `(currentId, maxId]` with `id % delta == remainder`; at `loadingId` a client requests the next segment.
+Source: tinyid, IdContronller and SegmentId.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ METHODS = ["GET", "POST"]
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
 LOADING_PERCENT = 20
 MAX_BATCH = 100_000
-"""The greatest `batch.size.max` of its own configurations; whoever asks for more is given so many there too."""
+"""The greatest `batch.size.max` in tinyid's own configurations. Like tinyid, lower a greater batchSize to it."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 Fields = Mapping[str, str]
@@ -70,7 +70,7 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
         return dispatch.guarded(answer)
 
     def routes_of(name: str, act: Act, as_text: Callable[[Any], str] | None) -> list[Route]:
-        """With a slash behind or without one: its framework does not tell them apart."""
+        """The routes with and without a trailing slash, which tinyid's framework treats alike."""
         answer = answering(act, as_text)
         return [Route(f"/tinyid/id/{name}{slash}", answer, methods=METHODS) for slash in ("", "/")]
 
@@ -90,12 +90,12 @@ async def granted(book: Book, fields: Fields, headers: dict[bytes, bytes]) -> Gr
     if not tag or not token:
         raise AccessDenied("bizType and token are needed")
     grant = await book.of_secret(token.encode(), headers)
-    grant.let_in(DRAW, tag)
+    grant.authorize(DRAW, tag)
     return grant
 
 
 async def fields_of(request: Request) -> Fields:
-    """The query first, as a servlet does."""
+    """The fields of the query and the form. As in a servlet, the query wins."""
     form = parse_qsl((await body_within(request, MAX_FORM)).decode("latin-1"))
     return dict([*form, *parse_qsl(request.scope["query_string"].decode("latin-1"))])
 
@@ -110,7 +110,7 @@ def batch_size(fields: Fields) -> int:
 
 
 async def taken(source: Source, count: int) -> list[int]:
-    """So many ids, or none."""
+    """Draw `count` ids, or none."""
     await source.check_remaining(count)
     found: list[int] = []
     while len(found) < count:
@@ -119,7 +119,7 @@ async def taken(source: Source, count: int) -> list[int]:
 
 
 def segment_id(segment: range) -> dict[str, int]:
-    """As its clients count: they add `delta` before they use an id."""
+    """Encode a segment for tinyid's clients, which add `delta` before they use an id."""
     current, last = segment.start - segment.step, segment[-1]
     return {
         "maxId": last,

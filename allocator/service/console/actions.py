@@ -1,4 +1,4 @@
-"""Changes, by POST: tags are created and changed, and the doctor examines again."""
+"""Changes by POST: create and change tags, run the doctor again."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ class Actions:
 
 
 def settings_of(form: Mapping[str, str]) -> dict[str, Any]:
-    """Fields that were filled in and differ from what the form showed: a change by somebody else meanwhile stays."""
+    """The fields that the user filled in or changed. Others stay as they are, even if somebody else changed them."""
     names = [field.name for field in SETTINGS if form.get(field.name)]
     return read_fields({name: form[name] for name in names if form[name] != form.get(f"was_{name}")}, SETTINGS)

@@ -1,6 +1,6 @@
-"""Answers of the databases, kept for a while: however many pages ask, there is one question at a time.
+"""A cache for results of the databases: however many pages need one, one task loads it at a time.
 
-While the databases are away, the last answer stays, with its age and the reason.
+While the databases are away, pages get the last value with its age and the error.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from allocator.errors import AllocatorError, DatabaseUnavailable
 
 T = TypeVar("T")
 
-PATIENCE = 2.0
+MAX_WAIT = 2.0
 """Seconds that a page waits for the databases."""
 RETRY_AFTER = 1.0
-"""Seconds after a failure."""
+"""Seconds between two attempts to load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cached(Generic[T]):
-    """`value` is None until the first answer; `age` is in seconds; `error` says why it is not newer."""
+    """A value, None before the first success; its age in seconds; and the error of the last attempt."""
 
     value: T | None
     age: float
@@ -32,7 +32,7 @@ class Cached(Generic[T]):
 
 
 class Cache(Generic[T]):
-    """`load` is called at most each `lifetime` seconds. Used by one event loop."""
+    """Calls `load` at most every `lifetime` seconds. Used by one event loop."""
 
     def __init__(
         self, load: Callable[[], Awaitable[T]], lifetime: float, clock: Callable[[], float] = monotonic
@@ -46,10 +46,10 @@ class Cache(Generic[T]):
         self._failure: AllocatorError | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def get(self, patience: float = PATIENCE, lifetime: float | None = None) -> Cached[T]:
-        """The value, newer than `lifetime` seconds if that can be had within `patience`.
+    async def get(self, max_wait: float = MAX_WAIT, lifetime: float | None = None) -> Cached[T]:
+        """Get the value, newer than `lifetime` seconds if it loads within `max_wait` seconds.
 
-        While the databases fail nobody waits for them, except for the next try to begin.
+        After a failure, callers get the old value at once while a new attempt runs.
         """
         now, most = self._clock(), self._lifetime if lifetime is None else lifetime
         is_old = self._changes != self._changes_loaded or now - self._loaded_at >= most
@@ -57,16 +57,16 @@ class Cache(Generic[T]):
             self._tried_at = now
             self._task = asyncio.create_task(self._read())
         if self._task is not None:
-            await asyncio.wait([self._task], timeout=0.0 if self._failure and self._value is not None else patience)
+            await asyncio.wait([self._task], timeout=0.0 if self._failure and self._value is not None else max_wait)
         return Cached(self._value, self._clock() - self._loaded_at, self._failure, self._task is not None)
 
     def invalidate(self) -> None:
-        """It was changed: the next caller loads it again. Until then the old value stays, with its age."""
+        """Let the next caller load the value again. Until then the old one stays, with its age."""
         self._changes += 1
         self._tried_at = -float("inf")
 
     def recent_failure(self, seconds: float) -> AllocatorError | None:
-        """Of a try within so many seconds: an older one says nothing."""
+        """The failure of an attempt in the last `seconds`."""
         return self._failure if self._clock() - self._failed_at < seconds else None
 
     async def _read(self) -> None:
@@ -76,7 +76,7 @@ class Cache(Generic[T]):
             self._loaded_at, self._changes_loaded, self._failure = began, changes, None
         except AllocatorError as error:
             self._fail(error)
-        except Exception as error:  # as when the system has no more threads: a page says so and goes on
+        except Exception as error:  # such as no free thread: the page shows it
             self._fail(DatabaseUnavailable(f"{type(error).__name__}: {error}"))
         finally:
             self._task = None

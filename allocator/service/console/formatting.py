@@ -1,4 +1,4 @@
-"""Numbers and ids as people read them. Pure."""
+"""Formats numbers and ids for people. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from allocator.schemes.formats import FORMATS
 from allocator.schemes.readings import Reading
 
 THIN = "\u202f"
-"""A space that does not break, between thousands."""
+"""A narrow no-break space, between thousands."""
 NONE = "\u2013"
 
 MINUTE, HOUR, DAY, YEAR = 60.0, 3600.0, 86_400.0, 365.25
@@ -22,7 +22,7 @@ def count(number: int | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Ids a second."""
+    """Format ids per second."""
     if value is None or value < 0.005:
         return NONE
     if value < 10:
@@ -39,7 +39,7 @@ def latency(seconds: float | None) -> str:
 
 
 def lasting(seconds: float | None) -> str:
-    """For how long something lasts; for ever where nobody draws."""
+    """Format how long ids in memory last; infinite without draws."""
     if seconds is None:
         return NONE
     return "idle" if isinf(seconds) else duration(seconds)
@@ -66,7 +66,7 @@ def ago(seconds: float) -> str:
 
 
 def days(value: float | None) -> str:
-    """Until a limit."""
+    """Format the days until a limit."""
     if value is None:
         return NONE
     if value > CENTURY:
@@ -77,7 +77,7 @@ def days(value: float | None) -> str:
 
 
 def part(value: int, limit: int) -> str:
-    """How much of a limit is used, in percent."""
+    """Format the used share of a limit, in percent."""
     share = 100 * value / limit
     if share == 0:
         return f"0{THIN}%"
@@ -85,7 +85,7 @@ def part(value: int, limit: int) -> str:
 
 
 class Bits(NamedTuple):
-    """A field of an id: `width` bits, the first of which is bit `left` counted from the sign."""
+    """A field of an id: `width` bits from bit `left`, counted from the sign."""
 
     name: str
     left: int
@@ -93,7 +93,7 @@ class Bits(NamedTuple):
 
 
 def bits_of(reading: Reading) -> list[Bits]:
-    """Where the fields of an id are; empty for a scheme without bits to show."""
+    """The positions of the fields; empty for a scheme without a bit layout."""
     form = FORMATS.get(reading.scheme)
     widths = form.layout.widths if form else {}
     ends = accumulate(widths.values())

@@ -1,6 +1,6 @@
-"""Rates and refills of the last minutes, from the metrics that all workers of the service write.
+"""Rates and refills of the last minutes, from the metrics of all workers.
 
-A worker reads their totals once a second: always if it is the only one, else while somebody looks at its pages.
+A worker reads the totals once a second: always if it is the only one, else while somebody views its pages.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from allocator.service.metrics import OTHERS, Figures
 log = logging.getLogger("allocator.service")
 
 ALL = ""
-"""The name of all ids together, which is no tag."""
+"""The name of the series of all ids; no tag has it."""
 
 ALL_SECONDS, TAG_SECONDS = 900, 180
 MEAN_SECONDS = 5
-"""Over which the current rate is taken."""
-LONGEST = 10
-"""Seconds between two readings; after a longer pause the history starts again."""
+"""Window of the current rate."""
+MAX_PAUSE = 10
+"""Seconds between two reads; a longer pause clears the history."""
 WATCHED_SECONDS = 180.0
-"""How long after the last look at a page a worker goes on reading."""
+"""Seconds that a worker continues to read after the last view of a page."""
 QUIET = (0.0, 0.0)
 
 
 class Sample(NamedTuple):
-    """refill: how long the last claim of that second took; 0 if there was none."""
+    """refill: seconds of the last claim in that second; 0 for none."""
 
     second: int
     rate: float
@@ -43,8 +43,10 @@ class Sample(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """By tag: ids since the service started (of every kind under `ALL`), ids in memory and how many seconds they last,
-    seconds of the last claim."""
+    """Totals by tag: ids since the start, ids in memory, seconds that these last, seconds of the last claim.
+
+    `ids[ALL]` counts ids of every scheme.
+    """
 
     ids: dict[str, float]
     held: dict[str, float]
@@ -71,7 +73,7 @@ def totals_of(metrics: Iterable[Metric]) -> Totals:
 
 
 class History:
-    """Rates and refills between successive readings. A tag without any in its window takes no memory."""
+    """Rates and refills between reads. An idle tag takes no memory."""
 
     def __init__(self) -> None:
         self._totals = Totals({}, {}, {}, {})
@@ -80,12 +82,12 @@ class History:
         self._series: dict[str, deque[tuple[float, float]]] = {}
 
     def add(self, totals: Totals, second: int) -> None:
-        """Totals of a full second, counted from 1970."""
+        """Add the totals at a full second since 1970."""
         before, passed = self._totals, second - self._second
         if passed == 0:
             return
         self._totals, self._second = totals, second
-        if not 0 < passed <= LONGEST:  # nobody looked, or the clock was set
+        if not 0 < passed <= MAX_PAUSE:  # nobody viewed a page, or the clock was set
             self._seconds.clear()
             self._series.clear()
             return
@@ -117,7 +119,7 @@ class History:
         return sum(series[-at][0] for at in range(1, known + 1)) / known if series and known else 0.0
 
     def figures(self) -> dict[str, Figure]:
-        """Of every tag in memory somewhere."""
+        """The figures of every tag in the memory of a worker."""
         _, held, lasting, refill = self._totals
         return {
             tag: Figure(self.rate(tag), int(held[tag]), lasting.get(tag, inf), refill.get(tag, 0.0)) for tag in held
@@ -135,7 +137,7 @@ class LiveRates:
         self._history = History()
 
     async def run(self) -> None:
-        """Until it is cancelled. The workers write their totals at full seconds; read them half a second later."""
+        """Read until cancelled, half a second after the workers write their totals at full seconds."""
         while True:
             await asyncio.sleep(1.0 - (time() + 0.5) % 1.0)
             if self._is_wanted():
@@ -145,7 +147,7 @@ class LiveRates:
         return self._is_alone or monotonic() < self._watched_until
 
     async def _try_to_read(self) -> None:
-        """Nothing that fails here, as a thread that the system refuses, may stop the readings that follow."""
+        """Read, and log any error, such as no free thread, so that later reads still happen."""
         try:
             await asyncio.to_thread(self._read)
         except Exception:
@@ -158,7 +160,7 @@ class LiveRates:
             self._history.add(totals, second)
 
     async def watch(self) -> None:
-        """Somebody looks: go on reading, and read at once if that was not done lately."""
+        """Note a view of a page; read at once if the worker was not reading."""
         was_wanted, self._watched_until = self._is_wanted(), monotonic() + WATCHED_SECONDS
         if not was_wanted:
             await self._try_to_read()

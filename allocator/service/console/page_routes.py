@@ -1,4 +1,4 @@
-"""The paths of the console, and what runs beside them."""
+"""The paths of the console, and its background task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from allocator.service.settings import ServeSettings
 
 
 class Console:
-    """Of one worker. `run` keeps the rates up to date until it is cancelled."""
+    """The console of one worker. `run` updates the rates until cancelled."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Pages from templates, with their headers; static files; and how a refusal looks.
+"""Renders pages with their headers, static files and error pages.
 
-Static files have names that change with their content, so that a browser asks for each once. They are served from
-memory, compressed once. Those in `static/vendor` come from other projects, in the versions of `versions.json`.
+The path of a static file holds a hash of its content, so browsers cache it for ever. Memory holds all files,
+compressed. Files in `static/vendor` belong to other projects, in the versions of `versions.json`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HEADERS = NO_STORE | {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # with no-referrer, browsers would not say where a form comes from
+    "referrer-policy": "same-origin",  # with no-referrer, browsers would send forms with Origin: null
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "vary": "cookie, hx-request",
@@ -65,7 +65,7 @@ class Asset:
 
 
 def load_assets() -> dict[str, Asset]:
-    """By their paths in `static`."""
+    """Load the static files, by their paths in `static`."""
     assets = {}
     for path in (one for one in STATIC.rglob("*") if one.suffix in MEDIA_TYPES):
         body = path.read_bytes()
@@ -90,18 +90,18 @@ class Pages:
         )
         jinja.globals |= {"asset": self._asset_url, "words": formatting, "when": format_time}
         jinja.globals["version"] = allocator.__version__
-        # compiled at the start, so that no request waits for it
+        # Compile now, so that no request waits for it.
         self._templates = {name: jinja.get_template(name) for name in jinja.list_templates()}
 
     def render(self, request: Request, user: User | None, page: str, status: int = 200, **values: Any) -> Response:
-        """For htmx the part of the page that changes, if it has one."""
+        """Render a page; for htmx only its live part, if it has one."""
         part = self._templates.get(f"{page}_live.html") if "hx-request" in request.headers else None
         values |= {"user": user, "path": request.scope["path"], "is_away": self._book.failure is not None}
         text = (part or self._templates[f"{page}.html"]).render(values, is_part=part is not None)
         return HTMLResponse(text, status, dict(HEADERS))
 
     def guarded(self, endpoint: Endpoint) -> Endpoint:
-        """An endpoint whose errors become pages; who has to sign in is sent to that page."""
+        """Wrap an endpoint: errors become pages, or a redirect to the sign-in page."""
 
         async def run(request: Request) -> Response:
             try:
@@ -121,7 +121,7 @@ class Pages:
         return redirect(SIGN_IN if here == "%2F" else f"{SIGN_IN}?next={here}")
 
     def _refuse(self, request: Request, error: AllocatorError) -> Response:
-        status, headers, _ = self._refusals.tell(error, request.scope)
+        status, headers, _ = self._refusals.report(error, request.scope)
         values = {"detail": detail_of(error), "request_name": headers["x-request-id"]}
         answer = self.render(request, None, "refused", status, **values)
         for name in ("retry-after", "x-request-id", "connection"):
@@ -143,12 +143,12 @@ class Pages:
 
 
 def redirect(path: str) -> Response:
-    """By 303, so that a reload does not send a form again."""
+    """Redirect with 303, so that a reload does not submit the form again."""
     return RedirectResponse(path, 303, HEADERS)
 
 
 def refusal_of(error: AllocatorError) -> tuple[str, int]:
-    """The text beside the fields of a form, and the status of the page; raises what the form cannot mend."""
+    """The message for a form, and the status of its page. Raises errors that other input cannot solve."""
     status = status_of(error)
     if status >= 500 or isinstance(error, HttpRefusal | Unauthorized):
         raise error
@@ -156,6 +156,6 @@ def refusal_of(error: AllocatorError) -> tuple[str, int]:
 
 
 def format_time(moment: datetime | float) -> str:
-    """Numbers are seconds since 1970."""
+    """Format a time; a number is seconds since 1970."""
     at = moment if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC)
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"

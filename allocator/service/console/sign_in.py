@@ -1,11 +1,11 @@
-"""Who uses the console: sessions, signing in and out, and whether a change comes from one of our own pages.
+"""Users of the console: sessions, sign-in, sign-out, and protection of forms against other sites (CSRF).
 
-A browser sends no bearer token by itself. So the sign-in page takes a token once and answers with a cookie, signed by
-`itsdangerous`: the digest of the token, a nonce, when it was made, HMAC-SHA256 of these. Each start of the service
-draws the key and hands it to its workers, so that all of them accept the cookie, and no other service does.
+The sign-in page exchanges a token for a session cookie, since browsers send no bearer tokens. The cookie, signed by
+`itsdangerous`, holds the digest of the token, a nonce, a timestamp and the HMAC-SHA256 of these. Each start of the
+service makes a new key for its workers, so all of them accept the cookie, and no other service does.
 
-Whoever steals the cookie has a session of this console for `LIFETIME` seconds at most. It draws no id, since the API
-accepts bearer tokens alone, and it ends when the token is revoked. docs/console.md lists what is guarded against.
+A stolen cookie is a session of this console for at most `LIFETIME` seconds. It draws no ids, since the API accepts
+only bearer tokens, and it ends when the token is revoked. docs/console.md lists the threats and the defences.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from allocator.service.parameters import MAX_FORM
 from allocator.service.problems import Unauthorized
 
 LIFETIME = 8 * 3600
-"""Seconds of a session, whatever is done in it."""
+"""Seconds of a session; activity does not extend it."""
 ALL_TAGS = "*"
 MAX_FIELDS = 30
 
 
 class Sessions:
-    """Cookies and form proofs under one key."""
+    """Signs and verifies session cookies and the proofs of forms."""
 
     def __init__(self, key: bytes) -> None:
         self._cookies = TimestampSigner(key, salt=b"allocator session", digest_method=sha256)
         self._proofs = Signer(key, salt=b"allocator form", digest_method=sha256)
 
     def issue(self, digest: bytes) -> str:
-        """The cookie of a new session. The nonce gives two sessions of one token different proofs."""
+        """Make the cookie of a new session. Its nonce gives two sessions of one token different proofs."""
         return self._cookies.sign(f"{digest.hex()}.{token_urlsafe(16)}").decode()
 
     def digest(self, cookie: str) -> bytes | None:
-        """The digest of the token that the session was made with, while it lasts."""
+        """The digest of the session's token, or None for an invalid or expired cookie."""
         try:
             value, issued = self._cookies.unsign(cookie.encode(errors="replace"), return_timestamp=True)
         except BadSignature:
             return None
-        # Not by `max_age`, which refuses a session of the future too: a clock that is set back would sign people out.
+        # Not `max_age`: it also refuses cookies from the future, so a clock set back would sign people out.
         is_over = time() >= issued.timestamp() + LIFETIME
         return None if is_over else bytes.fromhex(value.decode().partition(".")[0])
 
     def proof(self, cookie: str) -> str:
-        """The hidden field of a form, good for this session alone."""
+        """The hidden field of a form, valid only in this session."""
         return self._proofs.get_signature(cookie).decode()
 
     def is_proof(self, given: str, cookie: str) -> bool:
@@ -66,7 +66,7 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """`session` is the cookie, empty where there is none; `proof` is what a form must hold."""
+    """The user of a request. `session` is the cookie or empty; `proof` is the hidden field of its forms."""
 
     grant: Grant
     session: str
@@ -88,7 +88,7 @@ class User:
 
     @property
     def is_operator(self) -> bool:
-        """May see what names hosts and databases: shards, nodes, leases, and the doctor's findings."""
+        """Whether the user may see names of hosts and databases: shards, nodes, leases, findings of the doctor."""
         return self.sees_all and ADMINISTER in self.token.verbs
 
     @property
@@ -103,16 +103,16 @@ class User:
 
     def check_operator(self) -> None:
         if not self.is_operator:
-            raise AccessDenied("this is for tokens that may read and administer all tags")
+            raise AccessDenied("this page needs a token that may read and administer all tags")
 
     def check_sees(self, tag: str) -> None:
-        """As in the API: who draws from a tag may know its settings. Its rates and history are for `sees` alone."""
+        """Allow the settings of a tag, for which the right to draw is enough, as in the API. Rates need `sees`."""
         if not self.sees(tag):
             self.grant.check(DRAW, tag)
 
 
 class SignIn:
-    """Finds the user of a request, and serves the page to sign in."""
+    """Finds the user of a request, and serves the sign-in page."""
 
     def __init__(self, book: Book, sessions: Sessions, pages: Pages) -> None:
         self._book = book
@@ -120,7 +120,7 @@ class SignIn:
         self._pages = pages
 
     async def user(self, request: Request) -> User:
-        """Raises `Unauthorized` where signing in would help. Every request counts for the rate of its token."""
+        """Find the user, and count the request for the rate of the token. Raises `Unauthorized` if sign-in helps."""
         session, headers = request.cookies.get(cookie_name(request), ""), without_foreign(headers_of(request))
         grant = await self._of_session(session) if b"authorization" not in headers else None
         if grant is None:
@@ -132,16 +132,16 @@ class SignIn:
     async def _of_session(self, session: str) -> Grant | None:
         digest = self._sessions.digest(session)
         if digest is not None and not self._book.loaded:
-            raise DatabaseUnavailable("the tokens could not be read yet")
+            raise DatabaseUnavailable("the service could not read its tokens yet")
         return await self._book.of_digest(digest) if digest else None
 
     async def form(self, request: Request) -> tuple[User, dict[str, str]]:
-        """The user and the fields of a POST, which must come from one of our own pages."""
+        """The user and the fields of a POST; refuses a form that is not from one of our own pages."""
         form = await form_of(request)
         check_source(request)
         user = await self.user(request)
         if not self._sessions.is_proof(form.get("proof", ""), user.session):
-            raise AccessDenied("the form is from another session; open the page again, and send it from there")
+            raise AccessDenied("the form belongs to another session; reload the page and send it again")
         return user, form
 
     async def show(self, request: Request) -> Response:
@@ -161,7 +161,7 @@ class SignIn:
         try:
             grant = await self._book.of_secret(form.get("token", "").encode(), headers_of(request))
         except Unauthorized:
-            return self._show(request, following, "this token is not known here, was revoked or has expired", 401)
+            return self._show(request, following, "this token is unknown, revoked or expired", 401)
         grant.admit()
         answer = redirect(following)
         if grant.token is not EVERYTHING:
@@ -188,42 +188,42 @@ def set_cookie(request: Request, answer: Response, session: str, seconds: int) -
 
 
 def cookie_name(request: Request) -> str:
-    """With the port, since browsers send cookies to all ports of a host; over https with the prefix for one host."""
+    """The name of the cookie. It holds the port, since browsers send cookies to all ports of a host."""
     port = request.headers.get("host", "").rpartition(":")[2]
     own = f"allocator-{port}" if port.isdecimal() else "allocator"
     return f"__Host-{own}" if request.scope["scheme"] == "https" else own
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form; the last one of a name counts."""
+    """Read the fields of a form; the last one of a name counts."""
     raw = await body_within(request, MAX_FORM)
     try:
         pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
-        raise InvalidSetting(f"a form has at most {MAX_FIELDS} fields") from None
+        raise InvalidSetting(f"a form may have at most {MAX_FIELDS} fields") from None
     return {name: value.strip() for name, value in pairs}
 
 
 def without_foreign(headers: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Without credentials for a proxy before us, as Basic: they are no token of ours."""
+    """Remove credentials for a proxy in front of us, such as Basic."""
     scheme = headers.get(b"authorization", b"").partition(b" ")[0]
     return headers if is_bearer(scheme) else {name: headers[name] for name in headers if name != b"authorization"}
 
 
 def check_source(request: Request) -> None:
     if not is_from_us(request.headers):
-        raise AccessDenied("a change must come from a page of this console; reload the page, and try again")
+        raise AccessDenied("a change must come from a page of this console; reload the page and try again")
 
 
 def is_from_us(headers: Mapping[str, str]) -> bool:
-    """Whether a browser says that one of our own pages sent this."""
+    """Tell whether the browser names one of our own pages as the sender."""
     site = headers.get("sec-fetch-site")
-    if site is not None:  # sent over https and on this machine
+    if site is not None:  # browsers send it over https and to localhost
         return site == "same-origin"
     return headers.get("origin", "").partition("://")[2] == headers.get("host", "") != ""
 
 
 def own_path(given: str) -> str:
-    """Where to go after signing in: a path of ours, and nothing that a browser takes for another host."""
+    """The path to open after the sign-in; "/" instead of one that a browser would take for another host."""
     is_ours = given.startswith("/") and not given.startswith("//") and "\\" not in given and given.isprintable()
     return given if is_ours else "/"

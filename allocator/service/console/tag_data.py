@@ -1,4 +1,4 @@
-"""The tags as pages show them: from the databases, kept for a while, with the rates of the last seconds."""
+"""The tags for pages: cached from the databases, with the rates of the last seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import inf
 
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.schemes.tag import Tag
-from allocator.service.console.cache import PATIENCE, Cache, Cached
+from allocator.service.console.cache import MAX_WAIT, Cache, Cached
 from allocator.service.console.live_rates import LiveRates, Sample
 from allocator.service.console.sign_in import User
 from allocator.service.console.tag_table import Page, Query, Row, page_of, row_of, sort_key
@@ -17,14 +17,18 @@ from allocator.service.readiness import Watch
 from allocator.service.sequences import Sequences
 
 LIFETIME = 3.0
-"""Seconds after which the tags are read again."""
+"""Seconds that the list of tags stays in the cache."""
 AWAY_SECONDS = 4.0
-"""Seconds after a failure for which a page of one tag does not wait for the databases itself."""
+"""Seconds after a failure in which the page of a tag does not try the databases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """rate: of ids of every kind for who sees all, else of the user's tags. shortest: the tag that runs dry first."""
+    """A page of the list.
+
+    rate: of all ids if the user sees all tags, else of the user's tags.
+    shortest: the tag whose ids in memory run out first.
+    """
 
     page: Page
     rows: list[Row]
@@ -47,7 +51,7 @@ class TagData:
         return self._rates.samples(name)
 
     async def listing(self, user: User, query: Query) -> tuple[Listing, Cached[dict[str, Tag]]]:
-        """Sorting ten thousand tags is done on a thread: ids are served meanwhile."""
+        """List tags. Sorting runs on a thread: ten thousand tags would delay requests for ids."""
         await self._rates.watch()
         cached = await self.tags.get()
         return await asyncio.to_thread(self._listing, user, query, cached.value or {}), cached
@@ -70,7 +74,7 @@ class TagData:
         return Listing(page, [row(name) for name in page.names], rate, row(shortest) if shortest and is_drawn else None)
 
     async def row(self, name: str) -> tuple[Row, AllocatorError | None]:
-        """A tag as it is now; as it was read last, and why, while the databases do not answer. Raises `UnknownTag`."""
+        """Read a tag; while the databases do not answer, return the cached one and the error. Raises `UnknownTag`."""
         await self._rates.watch()
         tag, error = await self._tag(name)
         _, figures = self._rates.figures()
@@ -80,7 +84,7 @@ class TagData:
         error = self.tags.recent_failure(AWAY_SECONDS)
         if error is None:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(MAX_WAIT):
                     return await self._sequences.get(name), None
             except TimeoutError:
                 error = DatabaseUnavailable("the databases do not answer")

@@ -1,4 +1,4 @@
-"""The table of the tags: its rows, which of them are searched for, their order and pages. Pure."""
+"""The table of tags: rows, search, order and pages. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from allocator.schemes.tag import Tag
 
 PAGE = 50
 IDLE = 0.01
-"""Ids a second that count as none."""
+"""Ids per second that count as none."""
 SOON_SECONDS = 3.0
 SOON_DAYS = 30.0
 
@@ -28,7 +28,7 @@ class Query:
 
 
 class Figure(NamedTuple):
-    """Of one tag: ids a second, ids in memory, how many seconds they last, seconds of the last claim."""
+    """The figures of a tag: ids per second, ids in memory, seconds that these last, seconds of the last claim."""
 
     rate: float = 0.0
     held: int = 0
@@ -38,7 +38,7 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`tag` is None while only memory knows it; `days` is None where nothing says how fast it is used up."""
+    """A row of the table. `tag` is None until the database has answered; `days` is None without a rate."""
 
     name: str
     tag: Tag | None
@@ -55,7 +55,7 @@ class Row:
 
 
 def row_of(name: str, tag: Tag | None, figure: Figure | None, days: float | None) -> Row:
-    """days: measured over the last day; where that says nothing, the current rate does."""
+    """Make a row. `days` is from the last day; without it, estimate from the current rate."""
     figure = figure or Figure()
     if tag is None:
         days = None
@@ -84,7 +84,7 @@ class Page:
 
 
 def page_of(names: Sequence[str], query: Query, key: Callable[[str], float] | None) -> Page:
-    """`names` come in order, and stay so without a `key`."""
+    """Select a page of `names`, which are sorted; sort them by `key` if given."""
     found = matching(names, query.text)
     if key:
         found.sort(key=key)
@@ -94,7 +94,7 @@ def page_of(names: Sequence[str], query: Query, key: Callable[[str], float] | No
 
 
 def matching(names: Iterable[str], text: str) -> list[str]:
-    """Names that contain the text, in any case; with a `*`, names that match as a whole."""
+    """The names that contain the text, or match it if it holds a `*`; ignores case."""
     wanted = text.strip().lower()
     if "*" in wanted:
         return [name for name in names if fnmatchcase(name.lower(), wanted)]
@@ -102,7 +102,7 @@ def matching(names: Iterable[str], text: str) -> list[str]:
 
 
 def sort_key(sort: str, row: Callable[[str], Row]) -> Callable[[str], float] | None:
-    """The greatest rates and values come first, and the least seconds and days; None keeps the order of names."""
+    """The key of an order: greatest rates and values first, fewest seconds and days first; None for names."""
 
     def days(name: str) -> float:
         left = row(name).days

@@ -1,4 +1,4 @@
-"""Pages that show something, by GET. They change nothing."""
+"""Read-only pages, by GET."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from allocator.service.problems import NO_STORE
 from allocator.service.settings import ServeSettings
 
 TIMEOUT = 5.0
-"""Seconds for each question of the doctor, and to each shard."""
+"""Seconds for each query of the doctor, and for each shard."""
 FLEET_SECONDS, FINDINGS_SECONDS, EXAMINE_EACH = 10.0, 60.0, 5.0
-"""How long an answer is kept; the last one for who asks the doctor again."""
+"""Seconds that results stay in the cache; the last one for the button of the doctor's page."""
 MAX_ID_TEXT = 100
 NODES = 100
 
@@ -49,7 +49,7 @@ class Views:
         self._tags = tags
         self._urls, self._hosts = list(settings.urls), settings.shard_hosts
         self._background = Background()
-        """Threads that keep no process from ending, and no claim waiting."""
+        """Own threads, so that claims need not wait and the process can end."""
         self._fleet: Cache[Fleet] = Cache(self._read_fleet, FLEET_SECONDS)
         self._findings: Cache[list[Finding]] = Cache(self._examine, FINDINGS_SECONDS)
 
@@ -80,7 +80,7 @@ class Views:
         return self._pages.render(request, user, "tag", **values, done=done, refusal="", form={})
 
     async def series(self, request: Request) -> Response:
-        """The history of a tag, or of all ids, for the plot."""
+        """The history of a tag, or of all ids, for the plot, as JSON."""
         user = await self._sign_in.user(request)
         name = request.query_params.get("tag", ALL)
         if name == ALL:
@@ -126,7 +126,7 @@ class Views:
 
 
 def address_of(request: Request) -> str:
-    """As the browser calls us; not parsed, since a malformed `Host` would fail."""
+    """Our address in the browser; not by `request.url`, which fails on a malformed `Host`."""
     return f"{request.scope['scheme']}://{request.headers.get('host', '')}"
 
 
@@ -137,7 +137,7 @@ def query_of(query: Mapping[str, Any]) -> Query:
 
 
 def inspect(text: str) -> tuple[Inspection | None, str]:
-    """What an id says, or why it is none."""
+    """Inspect an id; return the result, or the reason why it is none."""
     if not text:
         return None, ""
     try:
@@ -148,7 +148,7 @@ def inspect(text: str) -> tuple[Inspection | None, str]:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """`shards` as the command `shards list` prints them; `error` says why the fleet cannot be read as a whole."""
+    """The shards as in `allocator shards list`, nodes and workers, or the error that prevented the read."""
 
     shards: list[Found]
     nodes: list[Node]
@@ -157,7 +157,7 @@ class Fleet:
 
 
 def read_fleet(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> Fleet:
-    """On connections of its own. Blocking."""
+    """Read the fleet with connections of its own. Blocking."""
     discovery = Discovery([Database(url, timeout, shard_hosts=shard_hosts) for url in urls])
     try:
         shards = discovery.shards()
@@ -172,5 +172,5 @@ def read_fleet(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> 
 
 
 def is_lead(shard: Found) -> bool:
-    """The first shard holds the nodes and leases of a fleet; a single database has no row, and holds them itself."""
+    """Tell whether a database holds the nodes and leases: the first shard of a fleet, or a single database."""
     return shard.row is None or (shard.row.numbering.offset == 1 and not shard.row.joining)

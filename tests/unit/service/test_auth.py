@@ -127,7 +127,7 @@ def test_who_sent_no_token_is_told_so():
     public = book(token("anonymous", tags=("public",))).quick({})
 
     public.check("draw", "public")
-    with pytest.raises(Unauthorized, match="without a token one may not draw 'private'"):
+    with pytest.raises(Unauthorized, match="without a token you may not draw 'private'"):
         public.check("draw", "private")
     with pytest.raises(AccessDenied, match="this token may not draw 'b'"):
         Grant(token(tags=("a",)), 1).check("draw", "b")

@@ -9,7 +9,7 @@ from logging.config import dictConfig
 import pytest
 
 from allocator.rules.token import PREFIX
-from allocator.service.log_config import LINES, REFUSED, SERVER, Bound, Caller, Lines, caller_of, config_of, masked
+from allocator.service.log_config import LINES, REFUSED, SERVER, Caller, LineLimit, Lines, caller_of, config_of, masked
 
 SECRET = PREFIX + "Ab-_9" * 8 + "xyz"
 
@@ -36,7 +36,7 @@ def lines() -> io.StringIO:
 
 @pytest.fixture
 def handler(lines: io.StringIO) -> Lines:
-    made = Lines(Bound(lambda: second[0]))
+    made = Lines(LineLimit(lambda: second[0]))
     made.setStream(lines)
     second[0] = 7.0
     return made
@@ -60,7 +60,7 @@ def test_of_what_callers_cause_a_few_lines_a_second_are_written(handler, lines, 
     write(handler, name, "refused %d", 999)
     write(handler, name, "refused %d", 1000)
     assert lines.getvalue().splitlines()[-2:] == [
-        "refused 999 (300 more like this were not written)",
+        "refused 999 (300 more like this were dropped)",
         "refused 1000",
     ]
 

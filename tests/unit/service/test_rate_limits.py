@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from allocator.service.problems import Busy, headers_of, status_of
-from allocator.service.rate_limits import MOST_WAITING, Gate
+from allocator.service.rate_limits import MAX_WAITING, Gate
 
 
 class Work:
@@ -34,16 +34,16 @@ async def settled() -> None:
 def test_one_runs_at_a_time_and_too_many_are_refused():
     async def story() -> None:
         gate, work = Gate("the list"), Work()
-        tasks = [asyncio.create_task(gate.run(work)) for _ in range(MOST_WAITING + 3)]
+        tasks = [asyncio.create_task(gate.run(work)) for _ in range(MAX_WAITING + 3)]
         await settled()
         refused = [task.exception() for task in tasks if task.done()]
         work.may_end.set()
         results = await asyncio.gather(*tasks, return_exceptions=True)
 
         assert [type(error) for error in refused] == [Busy, Busy]
-        assert (work.most, work.done) == (1, MOST_WAITING + 1)
+        assert (work.most, work.done) == (1, MAX_WAITING + 1)
         assert results[:3] == [1, 2, 3]
-        assert await gate.run(work) == MOST_WAITING + 2
+        assert await gate.run(work) == MAX_WAITING + 2
 
     asyncio.run(story())
 
@@ -70,6 +70,6 @@ async def failing() -> None:
 
 
 def test_a_refusal_says_when_to_try_again():
-    error = Busy("16 requests wait for the list already; try again")
+    error = Busy("16 requests already wait for the list; retry")
 
     assert (status_of(error), headers_of(error)) == (503, {"retry-after": "1"})

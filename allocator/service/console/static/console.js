@@ -1,5 +1,5 @@
-// What the pages do beside htmx: the key of the search field, the switch that pauses the figures, and a banner
-// when the service does not answer. Without this file all pages can still be read.
+// Adds to htmx: a key for the search field, a switch that pauses the figures, and a banner when the service does
+// not answer. All pages can be read without this file.
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);

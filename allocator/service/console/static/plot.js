@@ -1,4 +1,4 @@
-// Rates and refills over the last minutes, asked for every two seconds.
+// Plots rates and refills of the last minutes; fetches them every two seconds.
 "use strict";
 (() => {
   const EVERY = 2000;
@@ -60,7 +60,7 @@
     let plot = null;
     let data = [[], [], []];
 
-    const last = () => plot.setLegend({ idx: Math.max(0, data[0].length - 1) }); // where nothing is pointed at
+    const last = () => plot.setLegend({ idx: Math.max(0, data[0].length - 1) }); // when the pointer is elsewhere
     const draw = () => {
       if (plot) plot.destroy();
       plot = new uPlot(options(box, figure.querySelector("figcaption")), data, box);

@@ -98,7 +98,7 @@ def test_a_reading_that_began_before_a_change_does_not_count_as_one_after_it():
             return seen
 
         cache = Cache(load, 10.0)
-        assert (await cache.get(patience=0.0)).is_loading
+        assert (await cache.get(max_wait=0.0)).is_loading
         cache.invalidate()
         going.set()
         assert (await cache.get()).value == 1
@@ -129,7 +129,7 @@ def test_a_page_does_not_wait_for_ever():
             return "late"
 
         cache = Cache(load, 10.0)
-        found = await cache.get(patience=0.0)
+        found = await cache.get(max_wait=0.0)
         assert (found.value, found.is_loading) == (None, True)
         hanging.set()
         assert (await cache.get()).value == "late"

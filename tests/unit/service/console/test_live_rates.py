@@ -13,7 +13,7 @@ from allocator.service.console import live_rates as module
 from allocator.service.console.live_rates import (
     ALL,
     ALL_SECONDS,
-    LONGEST,
+    MAX_PAUSE,
     TAG_SECONDS,
     History,
     LiveRates,
@@ -83,7 +83,7 @@ def test_the_history_of_all_ids_is_longer_and_has_its_end():
     assert history.samples("order")[-1].second == history.samples(ALL)[-1].second
 
 
-@pytest.mark.parametrize("second", [103 + LONGEST, 50], ids=["a pause", "a clock that was set back"])
+@pytest.mark.parametrize("second", [103 + MAX_PAUSE, 50], ids=["a pause", "a clock that was set back"])
 def test_after_a_pause_the_history_starts_again(second):
     history = grown(0, 1, 2)
     history.add(totals(order=9), second)
