@@ -1,1 +1,1 @@
-"""Optional: how the allocator fits into what an application is made with."""
+"""Optional integrations with web frameworks, ORMs and pytest."""

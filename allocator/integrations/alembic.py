@@ -1,13 +1,15 @@
-"""For an application that runs Alembic itself on the database in which the allocator's tables are.
+"""Alembic: for an application whose own migrations run on the database that holds the allocator's tables.
 
-Kept apart, brought up to date by `allocator db upgrade`: autogenerate leaves them alone. From Alembic 1.18 on this
-module is the plugin that has it do so; an older one needs in `env.py`
+Choose one way for each database:
 
-    context.configure(..., include_name=include_name())
+1. Separate. `allocator db upgrade` updates the allocator's tables, and autogenerate ignores them. From Alembic 1.18 on,
+   this module is a plugin that Alembic loads by itself. An older Alembic needs in `env.py`
 
-In the application's own history: `target_metadata = [Base.metadata, metadata]`,
-or the allocator's revisions as a branch of it, out of the folder `versions()`, with `check_downgrade()` before
-`context.run_migrations()`. One way alone for a database.
+       context.configure(..., include_name=include_name())
+
+2. In the application's history, by autogenerate: `target_metadata = [Base.metadata, metadata]`.
+3. In the application's history, as a branch: add the folder `versions()` to `version_locations`, and call
+   `check_downgrade()` before `context.run_migrations()`.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ ObjectHook = Callable[[Any, str | None, Any, bool, Any], bool]
 
 
 def is_ours(name: str | None, kind: str) -> bool:
-    """By the beginning of its name: a newer version may have made tables that this one does not know."""
+    """Tell our tables by their prefix, since a newer version may have more tables."""
     return kind == "table" and (name or "").startswith(PREFIX)
 
 
 def include_name(own: NameHook | None = None) -> NameHook:
-    """The hook `include_name` of `context.configure`: everything but the allocator's tables, and what `own` leaves."""
+    """Make the hook `include_name` of `context.configure`. It excludes our tables, and those that `own` excludes."""
 
     def included(name: str | None, kind: Any, parents: Mapping[str, str | None]) -> bool:
         return not is_ours(name, kind) and (own is None or own(name, kind, parents))
@@ -42,7 +44,7 @@ def include_name(own: NameHook | None = None) -> NameHook:
 
 
 def include_object(own: ObjectHook | None = None) -> ObjectHook:
-    """As `include_name`, for the hook `include_object`."""
+    """Make the hook `include_object`; otherwise like `include_name`."""
 
     def included(item: Any, name: str | None, kind: Any, reflected: bool, other: Any) -> bool:
         return not is_ours(name, kind) and (own is None or own(item, name, kind, reflected, other))
@@ -51,9 +53,9 @@ def include_object(own: ObjectHook | None = None) -> ObjectHook:
 
 
 def setup(plugin: Any) -> None:
-    """Register the plugin. Alembic calls this when it is imported.
+    """Register the plugin. Alembic calls this on import.
 
-    `autogenerate_plugins=["alembic.autogenerate.*", "~alembic.autogenerate.allocator"]` turns it off.
+    To turn it off: `autogenerate_plugins=["alembic.autogenerate.*", "~alembic.autogenerate.allocator"]`.
     """
     from alembic.util import DispatchPriority
 
@@ -61,7 +63,7 @@ def setup(plugin: Any) -> None:
 
 
 def leave_ours_alone(context: Any, *_: object) -> Any:
-    """Hide from autogenerate the allocator's tables that the application's metadata does not name."""
+    """Hide the allocator's tables from autogenerate, except those in the application's metadata."""
     from alembic.util import PriorityDispatchResult
 
     named = {table.name for table in context.sorted_tables}
@@ -75,7 +77,7 @@ def leave_ours_alone(context: Any, *_: object) -> Any:
 
 
 class Plugin(ModuleType):
-    """Alembic 1.18.0 to 1.20.0 iterate over what the entry point names; later versions want the module itself."""
+    """A module that yields itself: Alembic 1.18.0 to 1.20.0 iterate over the entry point, later versions do not."""
 
     def __iter__(self) -> Iterator[ModuleType]:
         yield self
@@ -85,5 +87,5 @@ sys.modules[__name__].__class__ = Plugin
 
 
 def versions() -> str:
-    """The folder of the allocator's revisions, for `version_locations`: their branch is labelled `allocator`."""
+    """The folder of the allocator's revisions, for `version_locations`. Their branch has the label `allocator`."""
     return str(script_folder() / "versions")

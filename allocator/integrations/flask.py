@@ -1,4 +1,4 @@
-"""Flask: one allocator for an application, in every process that serves it.
+"""Flask: one allocator per application and process.
 
 allocation = Allocation(app)
 ...
@@ -30,11 +30,14 @@ URL, OPTIONS, NAME = "ALLOCATOR_DATABASE_URL", "ALLOCATOR_OPTIONS", "allocator"
 
 
 class Allocation:
-    """The extension. Made with an application, or given to several by `init_app`, each of which has its own allocator.
+    """The extension. `init_app` may add it to several applications, each with an allocator of its own.
 
-    `ALLOCATOR_DATABASE_URL` of the application's configuration is what `Allocator` takes in first place: a URL, an
-    engine, or a list of addresses of a service. `ALLOCATOR_OPTIONS`, a dict, are further arguments of it. Nothing is
-    opened before the first id. Safe with servers that fork, also after ids were drawn.
+    Configuration of the application:
+
+    `ALLOCATOR_DATABASE_URL`: the first argument of `Allocator`: a URL, an engine, or a list of addresses of a service.
+    `ALLOCATOR_OPTIONS`: a dict of further arguments.
+
+    The allocator connects with the first id. Servers may fork at any time, even after that.
     """
 
     def __init__(self, app: Flask | None = None) -> None:
@@ -42,9 +45,9 @@ class Allocation:
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Make the allocator of `app` known as `current_allocator`; its configuration is read with the first id.
+        """Provide the allocator of `app` as `current_allocator`. The first use reads the configuration.
 
-        A second time changes nothing: the end of another holder would close the allocator under its users.
+        A second call changes nothing: a second holder would close the allocator while others use it.
         """
         if not isinstance(app.extensions.get(NAME), Holder):
             app.extensions[NAME] = Holder(lambda: from_config(app))
@@ -58,20 +61,20 @@ def from_config(app: Flask) -> Allocator:
     try:
         return Allocator(database, **options)
     except TypeError as error:
-        raise InvalidSetting(f"{OPTIONS} holds what Allocator does not take: {error}") from error
+        raise InvalidSetting(f"{OPTIONS} holds an invalid argument of Allocator: {error}") from error
 
 
 def holder_of(app: Flask) -> Holder:
     holder = app.extensions.get(NAME)
     if not isinstance(holder, Holder):
-        raise InvalidSetting("this application has no allocator; make one with Allocation(app)")
+        raise InvalidSetting("this application has no allocator; add Allocation(app)")
     return holder
 
 
 def use(app: Flask, allocator: object) -> AbstractContextManager[object]:
-    """Have `current_allocator` be another one of `app` meanwhile, for tests. Closing it is the caller's business."""
+    """Replace the `current_allocator` of `app` within a `with` block, for tests. The caller closes it."""
     return holder_of(app).use(allocator)
 
 
 current_allocator = cast(Allocator, LocalProxy(lambda: holder_of(current_app).get()))
-"""The `Allocator` of the application that is being served."""
+"""The `Allocator` of the current application."""

@@ -1,4 +1,4 @@
-"""One allocator for a process of a web application: made when it is first asked for, and closed at the end."""
+"""One allocator per process of a web application, made on first use and closed at exit."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ MADE = "made"
 
 
 class Holder:
-    """Holds what `make` returns. Safe to use from several threads, and after a fork, as the allocator is itself.
+    """Holds the allocator that `make` returns. Thread-safe and fork-safe, like the allocator.
 
-    There is no lock that another thread could hold at a fork: of two allocators that are made at once, of which neither
-    has opened anything yet, one is closed again.
+    It has no lock, since another thread could hold that during a fork. If two threads make an allocator at the same
+    time, one of the two is closed before it connects.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
         self._made: dict[str, Any] = {}
-        self._lent: Any = None
+        self._replacement: Any = None
         self.forgotten = 0
         weakref.finalize(self, close_all, self._made)
 
     def get(self) -> Any:
         """The allocator of this process."""
-        if self._lent is not None:
-            return self._lent
+        if self._replacement is not None:
+            return self._replacement
         try:
             return self._made[MADE]
         except KeyError:
@@ -38,20 +38,20 @@ class Holder:
         return kept
 
     def has_made(self, allocator: Any) -> bool:
-        """Whether this is the one that was made here, and not one that was lent."""
+        """Tell whether this holder made the allocator; False for one passed to `use`."""
         return self._made.get(MADE) is allocator
 
     @contextmanager
     def use(self, allocator: Any) -> Iterator[Any]:
-        """Have another one given out meanwhile, to all threads, as in tests. It stays the caller's to close."""
-        before, self._lent = self._lent, allocator
+        """Return another allocator to all threads within a `with` block, for tests. The caller closes it."""
+        before, self._replacement = self._replacement, allocator
         try:
             yield allocator
         finally:
-            self._lent = before
+            self._replacement = before
 
     def forget(self) -> None:
-        """Make another when it is asked for again; whoever draws from the one before may go on."""
+        """Make a new allocator on the next use. The old one stays open for its users."""
         self.forgotten += 1
         self._made.clear()
 

@@ -1,10 +1,9 @@
-"""Fixtures for the tests of applications, found by pytest by itself.
+"""Fixtures for the tests of applications. pytest finds them by itself.
 
     def test_an_order_gets_an_id(memory_allocator):
         assert memory_allocator.next_id("order") == 1
 
-Every run of pytest in an environment that has this package loads this file: it imports nothing before a fixture is
-asked for.
+Every run of pytest with this package installed loads this file, so it imports the package only inside fixtures.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def memory_allocator() -> Iterator[MemoryAllocator]:
-    """An `Allocator` in memory, new for each test: its ids are the same in every run, from 1 on."""
+    """An `Allocator` in memory, new for each test. Its ids start at 1 and are the same in every run."""
     from allocator.testing import MemoryAllocator
 
     with MemoryAllocator() as ids:
@@ -29,7 +28,7 @@ def memory_allocator() -> Iterator[MemoryAllocator]:
 
 @pytest.fixture
 def async_memory_allocator(memory_allocator: MemoryAllocator) -> AsyncMemoryAllocator:
-    """The `memory_allocator` of this test for asyncio: an ordinary fixture, which needs no plugin for asyncio."""
+    """The `memory_allocator` of this test for asyncio. It needs no asyncio plugin."""
     from allocator.testing import AsyncMemoryAllocator
 
     return AsyncMemoryAllocator(memory_allocator)

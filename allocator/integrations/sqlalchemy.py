@@ -1,4 +1,4 @@
-"""Keys of mapped tables: the tag out of the table's name, and flushes at the cost of keys that are given by hand.
+"""Primary keys of mapped classes: tags named after tables, and flushes as fast as with explicit keys.
 
     key = Annotated[int, primary_key(ids)]
 
@@ -6,10 +6,9 @@
         __tablename__ = "order"
         id: Mapped[key]
 
-A column with `default=ids.sequence("order"), autoincrement=False` needs nothing of this. Two listeners are added when
-this is imported. One gives the default of a column its tag when the column comes to its table. The other
-gives objects their keys before a flush: SQLAlchemy asks the database for keys that it does not know by then, though it
-will get them out of the default.
+A column with `default=ids.sequence("order"), autoincrement=False` does not need this module. The import adds two
+listeners. One sets the tag of a default when its column is attached to a table. The other sets the keys of objects
+before a flush: without it, SQLAlchemy would make the database return each key, although the default supplies it.
 """
 
 from __future__ import annotations
@@ -30,39 +29,39 @@ from allocator.sync import Allocator
 
 Ids = Allocator | AsyncAllocator
 
-watch_columns()  # before a table is made: SQLAlchemy takes no new listener while it calls those of a column
+watch_columns()  # now, since SQLAlchemy accepts no new listener while it calls those of a column
 
 
 class FromTable:
-    """A default that draws from the tag which is named as the table, `schema.table` where it has a schema.
+    """A column default that draws from the tag named like its table, or `schema.table` in a schema.
 
-    For `Column` and `mapped_column`, also in `Annotated`, mixins and abstract bases: each table has its own tag. A
-    column that refers to another table, as the key of a joined subclass does, gets no ids: it holds those of the other.
+    Works in `Column`, `mapped_column`, `Annotated`, mixins and abstract bases; each table has its own tag. A column
+    with a foreign key, such as the key of a joined subclass, draws no ids: it copies those of the other table.
     """
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
 
     def sequence(self, table: Table) -> Sequence | AsyncSequence:
-        """Raises `InvalidTag` where a table's name is none."""
+        """The sequence of a table. Raises `InvalidTag` if its name cannot be a tag."""
         try:
             return self._ids.sequence(check_tag(str(table.fullname)))
         except InvalidTag as error:
             raise InvalidTag(
-                f"table {table.fullname!r} cannot name its tag: {error}; name one yourself, as in "
+                f"the name of table {table.fullname!r} cannot be a tag: {error}; name a tag, as in "
                 "primary_key(ids, tag='order')"
             ) from None
 
     def __call__(self, context: Any, /) -> int:
-        """Only before the column has come to a table, or in a copy that was made before."""
+        """Draw an id for a column that `set_default` has not seen, such as an earlier copy."""
         return self.sequence(context.current_column.table)(context)
 
 
 class PublicId(TypeDecorator[str]):
-    """The type of a column of ids that are texts in Python: BIGINT in the table, `public.encode(id)` for the user.
+    """A column type for public ids: BIGINT in the table, the text `public.encode(id)` in Python.
 
-    A default that draws ids gives their texts. What is no text of `public` is refused, as `InvalidId` in the `orig` of
-    SQLAlchemy's `StatementError`.
+    A default that draws ids yields their texts. A text that `public` cannot decode raises SQLAlchemy's
+    `StatementError` with an `InvalidId` as `orig`.
     """
 
     impl = BigInteger
@@ -71,7 +70,7 @@ class PublicId(TypeDecorator[str]):
     def __init__(self, public: PublicIds) -> None:
         super().__init__()
         self.public = public
-        self.__module__ = "sa"  # Alembic writes this and the repr: a migration says sa.BigInteger(), and no key
+        self.__module__ = "sa"  # Alembic writes module and repr: migrations get sa.BigInteger(), without the key
 
     def __repr__(self) -> str:
         return "BigInteger()"
@@ -84,7 +83,7 @@ class PublicId(TypeDecorator[str]):
 
 
 class TextFromIds:
-    """A default that gives the texts of the ids of a sequence."""
+    """A column default that yields public texts of the ids of a sequence."""
 
     def __init__(self, sequence: Sequence | AsyncSequence, public: PublicIds) -> None:
         self._sequence = sequence
@@ -104,10 +103,12 @@ def primary_key(ids: Ids, *, tag: str | None = None, **options: Any) -> MappedCo
 def primary_key(
     ids: Ids, *, tag: str | None = None, public: PublicIds | None = None, **options: Any
 ) -> MappedColumn[Any]:
-    """A 64-bit key whose ids come from the tag that is named as its table, or from `tag`.
+    """Define a 64-bit primary key whose ids come from `tag`, or from the tag named like its table.
 
-    public: has the key be text in Python, see `PublicId`.
-    options: of `mapped_column`, as `name`, `init` and `sort_order`. Raises `InvalidTag` when the class is mapped.
+    public: makes the key a text in Python, see `PublicId`.
+    options: of `mapped_column`, such as `name`, `init` and `sort_order`.
+
+    Raises `InvalidTag` when the class is mapped, if the name of the table cannot be a tag.
     """
     kind = BigInteger() if public is None else PublicId(public)
     default = FromTable(ids) if tag is None else ids.sequence(tag)
@@ -116,7 +117,7 @@ def primary_key(
 
 @event.listens_for(Column, "after_parent_attach")
 def set_default(column: Column[Any], table: Table) -> None:
-    """Give a default its tag, and the column that a `PublicId` is in its texts."""
+    """Set the tag of a `FromTable` default, and make the default of a `PublicId` column yield texts."""
     default = getattr(column.default, "arg", None)
     if isinstance(default, FromTable):
         column.default = None

@@ -1,4 +1,4 @@
-"""The allocator of a Starlette or FastAPI application: there before the first request, and in every request.
+"""Starlette and FastAPI: one allocator per application, open before the first request.
 
     app = Starlette(routes=…, lifespan=lifespan("postgresql+psycopg://…"))
     app = FastAPI(lifespan=lifespan("postgresql+psycopg://…"))
@@ -6,7 +6,7 @@
     async def make(ids: Annotated[AsyncAllocator, Depends(ids_of)]):        # FastAPI
     async def make(request):  ids = ids_of(request)                         # Starlette
 
-Needs Starlette alone, which FastAPI brings.
+Needs only Starlette, on which FastAPI depends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
 STATE = "ids"
-"""The name in the state of a request: `request.state.ids`."""
+"""The key in the state of a request: `request.state.ids`."""
 
 
 def lifespan(
@@ -33,11 +33,13 @@ def lifespan(
     own: Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]] | None = None,
     **settings: Unpack[Settings],
 ) -> Callable[[Any], AbstractAsyncContextManager[dict[str, Any]]]:
-    """A lifespan with an allocator, which is closed after the last request.
+    """Make a lifespan that opens an allocator, and closes it after the last request.
 
-    database: as of `AsyncAllocator`, or one of the application's own, which is not closed by this.
-    own: the application's lifespan. It begins after the allocator is there and ends before that is closed.
-    settings: as of `AsyncAllocator`. Raises `InvalidSetting` where both bring a state that is named `ids`.
+    database: the first argument of `AsyncAllocator`, or an `AsyncAllocator`, which the caller closes.
+    own: the application's lifespan; it runs inside that of the allocator.
+    settings: of `AsyncAllocator`.
+
+    Raises `InvalidSetting` if the state of `own` has a key `ids` too.
     """
 
     @asynccontextmanager
@@ -48,15 +50,15 @@ def lifespan(
             allocator = AsyncAllocator(database, **settings)
         async with allocator as ids, own(app) if own else nullcontext() as state:
             if STATE in (state or {}):
-                raise InvalidSetting(f"the state of a request has {STATE!r} already, out of the application's lifespan")
+                raise InvalidSetting(f"the application's lifespan sets the state {STATE!r} too; rename that key")
             yield {**(state or {}), STATE: ids}
 
     return running
 
 
 def ids_of(request: HTTPConnection) -> AsyncAllocator:
-    """The allocator, in a request or a WebSocket; in FastAPI as `Depends(ids_of)`. Raises `InvalidSetting`."""
+    """Get the allocator in a request or WebSocket; in FastAPI with `Depends(ids_of)`. Raises `InvalidSetting`."""
     ids = getattr(request.state, STATE, None)
     if not isinstance(ids, AsyncAllocator):
-        raise InvalidSetting("this application has no allocator: give it lifespan=lifespan(URL), and run its lifespan")
+        raise InvalidSetting("this application has no allocator: pass it lifespan=lifespan(URL), and run its lifespan")
     return ids

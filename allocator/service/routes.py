@@ -69,7 +69,9 @@ SETTINGS = (
 )
 LEASED = schemas.LEASE["examples"][0]
 LEASE = (
-    required(text("layout", widths, "^[0-9]+(/[0-9]+){4}$", "Widths of the fields, such as 1/41/5/5/12."), "1/41/5/5/12"),
+    required(
+        text("layout", widths, "^[0-9]+(/[0-9]+){4}$", "Widths of the fields, such as 1/41/5/5/12."), "1/41/5/5/12"
+    ),
     required(number("epoch", 0, MAX_MILLISECOND, "Epoch of the ids, in milliseconds since 1970."), 1288834974657),
     required(number("now", 0, MAX_MILLISECOND, "The client's clock, in milliseconds since 1970."), LEASED["since"]),
     required(number("until", 0, MAX_MILLISECOND, "End of the lease, by the same clock."), LEASED["until"]),

@@ -1,10 +1,10 @@
-"""Django: primary keys out of an allocator.
+"""Django: primary keys from an allocator.
 
     class Order(models.Model):
         id = AllocatedBigAutoField()
 
 or, for all models of a project, `DEFAULT_AUTO_FIELD = "allocator.integrations.django.AllocatedBigAutoField"`. With
-`"allocator.integrations.django"` in `INSTALLED_APPS`, `migrate` makes the allocator's tables too.
+`"allocator.integrations.django"` in `INSTALLED_APPS`, `migrate` also creates the allocator's tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tags in the admin, to be read by staff with the permission `allocator.view_tag`."""
+"""The list of tags in the admin, for staff with the permission `allocator.view_tag`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from allocator.integrations.django.models import Tag
 @admin.register(Tag)
 class TagAdmin(admin.ModelAdmin):  # type: ignore[misc]
     def get_urls(self) -> list[Any]:
-        """The list alone: `manage.py allocator tags` changes tags."""
+        """Only the list; to change tags, use `manage.py allocator tags`."""
         return [path("", self.admin_site.admin_view(self.changelist_view), name="allocator_tag_changelist")]
 
     def changelist_view(self, request: Any, extra_context: Any = None) -> Any:

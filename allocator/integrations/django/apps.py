@@ -1,4 +1,4 @@
-"""The Django application: makes the allocator's tables at `migrate`, and checks the settings."""
+"""The Django application: creates the allocator's tables in `migrate`, and checks the settings."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from allocator.integrations.django.ids import make_allocator, shares_file, upgra
 
 @checks.register()  # type: ignore[untyped-decorator]
 def check_setting(**options: Any) -> list[Any]:
-    """Whether ids can come from where the settings say; nothing is opened."""
+    """Check the settings without a connection."""
     try:
         make_allocator()
         shared = shares_file()
     except AllocatorError as error:
         return [checks.Error(str(error), id="allocator.E002")]
-    hint = "Leave the file out of ALLOCATOR, and ids come from one beside it, or name another."
-    warning = "Ids come from a file of SQLite that Django writes to: a transaction that has written keeps them waiting."
+    hint = "Remove the file from ALLOCATOR to draw ids from a separate file beside it, or name another file."
+    warning = "Ids come from a SQLite file that Django writes to: a transaction that has written blocks new ids."
     return [checks.Warning(warning, hint=hint, id="allocator.W001")] if shared else []
 
 
 class AllocatorConfig(AppConfig):  # type: ignore[misc]
-    """Has `manage.py migrate` make the allocator's tables, or upgrade them, before it migrates the application's."""
+    """Makes `manage.py migrate` create or upgrade the allocator's tables before all other migrations."""
 
     name = "allocator.integrations.django"
     label = "allocator"

@@ -1,4 +1,4 @@
-"""The primary key of a model, given by an allocator."""
+"""A primary key whose ids come from an allocator."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from allocator.integrations.django.ids import (
 from allocator.schemes.checks import check_tag
 
 FACE = __name__.rpartition(".")[0]
-"""Where the field is imported from, as migrations write it."""
+"""The module of the field in migrations."""
 
 PRIMARY_KEY = 3
-"""Behind so many arguments that go by their place it was given too."""
+"""The position of `primary_key` in the arguments of a Django field, from 1."""
 
 M = TypeVar("M", bound=Any)
 
 
 def at_save() -> None:
-    """The default of the field: nothing yet. Since it has one, Django inserts a new row without an UPDATE before it."""
+    """A default of None. A field with a default makes Django insert a new row without trying an UPDATE first."""
 
 
 if TYPE_CHECKING:
@@ -46,15 +46,14 @@ else:
 class AllocatedBigAutoField(BigAutoField):
     """A primary key of 64 bits, given to an object when it is saved, or with others by `bulk_create`.
 
-    tag: of the ids; by default the name of the model's table. Before a table is renamed, give its old name here: a
-        new tag goes on above the greatest id that is in the table, and could give those of deleted rows again.
+    tag: the tag of the ids, by default the name of the table. Set it to the old name before you rename the table: a
+        new tag would start above the greatest id in the table, and could repeat the ids of deleted rows.
 
-    The column is a plain bigint: the database counts nothing. As with any key that has a default, an object that is
-    made with an id of its own is inserted, and `IntegrityError` raised where that id is there already.
-    Errors as of `Allocator.next_id`.
+    The column is a plain bigint without a counter. An object with an explicit id is inserted, as with any key that has
+    a default; `IntegrityError` is raised if that id exists. Other errors are those of `Allocator.next_id`.
     """
 
-    db_returning = False  # MySQL would return the last value of a counter that is not there
+    db_returning = False  # MySQL would return the last value of a counter that does not exist
 
     def __init__(self, *args: Any, tag: str | None = None, **options: Any) -> None:
         self._own_tag = tag
@@ -79,39 +78,39 @@ class AllocatedBigAutoField(BigAutoField):
         self._sequence: Any = None
 
     def get_internal_type(self) -> str:
-        return "BigIntegerField"  # and no counter of the database's
+        return "BigIntegerField"  # a column without a counter
 
     def rel_db_type(self, connection: Any) -> Any:
-        return self.db_type(connection)  # also of a subclass with a narrower column
+        return self.db_type(connection)  # a subclass may have a narrower column
 
     @property
     def tag(self) -> str:
         return str(self.model._meta.db_table) if self._own_tag is None else self._own_tag
 
     def get_pk_value_on_save(self, instance: Any) -> Any:
-        """Called by `save` and `bulk_create` for an object without an id."""
+        """Draw an id; `save` and `bulk_create` call this for an object without one."""
         return self.next_id()
 
     def next_id(self) -> int:
-        """The next id of the model, from memory or the database."""
+        """Draw the next id of the model."""
         ids = allocator()
-        known = self._sequence  # read once: another thread may set it for another allocator meanwhile
+        known = self._sequence  # read once: another thread may replace it
         if known is None or known[0] is not ids:
             return self._first_id(ids)
         return int(known[1].next_id())
 
     def _first_id(self, ids: Any) -> int:
-        """In a process: above what the table holds, as of a counter that was there before, or of fixtures."""
+        """Draw the first id in this process, above all ids in the table: a counter or a fixture may have set them."""
         sequence = ids.sequence(self.tag)
-        sequence._fit(column_of(self))  # before the tag is made
+        sequence._fit(column_of(self))  # before the tag is created
         used = raise_above(ids, self.tag, self._greatest_used(ids))
         while (number := int(sequence.next_id())) <= used:
-            pass  # what another model with this tag has left in memory
+            pass  # skip ids in memory from another model with this tag
         self._sequence = ids, sequence
         return number
 
     def _greatest_used(self, ids: Any) -> int:
-        if is_testing():  # without a query that comes in the first test alone
+        if is_testing():  # no query here: only the first test would have it, which breaks assertNumQueries
             return start_in_tests() if is_own(ids) else 0
         return greatest_of(self.model, self.attname)
 
@@ -122,20 +121,22 @@ class AllocatedBigAutoField(BigAutoField):
         try:
             check_tag(self.tag)
         except InvalidTag as error:
-            hint = "Give the field a tag of its own, as in AllocatedBigAutoField(tag='order')."
-            words = f"{self.tag!r} cannot be the tag of ids: {error}."
-            return [checks.Error(words, hint=hint, obj=self, id="allocator.E001")]
+            hint = "Name a tag, as in AllocatedBigAutoField(tag='order')."
+            message = f"{self.tag!r} cannot be a tag: {error}."
+            return [checks.Error(message, hint=hint, obj=self, id="allocator.E001")]
         return []
 
 
 def is_out_of_reach(model: Any) -> bool:
-    """Whether no migration names the key, so that none could change it: Django's record of migrations, and the tables
-    of many-to-many fields. `DEFAULT_AUTO_FIELD` must not take these, or it could never be left."""
+    """Tell whether no migration can change the key: Django's table of migrations, and tables of many-to-many fields.
+
+    `DEFAULT_AUTO_FIELD` must not apply to these, or a project could never change it back.
+    """
     return bool(model._meta.auto_created) or model.__module__ == MigrationRecorder.__module__
 
 
 def give_ids(objects: Iterable[M]) -> list[M]:
-    """Give ids to those that have none, before they are saved: for parents and children that go into `bulk_create`."""
+    """Set ids on objects without one before they are saved, such as parents and children for `bulk_create`."""
     listed = list(objects)
     for one in listed:
         if one.pk is None:

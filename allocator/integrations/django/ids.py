@@ -1,4 +1,4 @@
-"""Where the ids of a Django application come from: its settings, and what its tables hold already."""
+"""The allocator of a Django application: from its settings, and above the ids already in its tables."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ from allocator.sync import Allocator
 SETTING = "ALLOCATOR"
 
 UPGRADE_TIMEOUT = 600.0
-"""Seconds for an upgrade to wait for another one, and for a single statement."""
+"""Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
 
-PLACE = {"database", "shards", "shard_hosts", "fleet", "token"}
-"""The arguments of `Allocator` that say where ids come from."""
+SOURCE_ARGUMENTS = {"database", "shards", "shard_hosts", "fleet", "token"}
+"""The arguments of `Allocator` that name its source of ids."""
 
-IN_TESTS = 1_000_000
-"""Ids begin above this in tests, clear of what fixtures bring, and for each other setting as much higher."""
+START_IN_TESTS = 1_000_000
+"""Ids in tests start above this, clear of fixtures, and higher by as much after each change of the setting."""
 
 
 def is_testing() -> bool:
-    """Whether Django's `setup_test_environment` was called.
+    """Tell whether Django's `setup_test_environment` was called.
 
-    An outbox of mails says nothing: the backend `locmem` makes one in any process.
+    `django.core.mail.outbox` is no sign of it: the mail backend `locmem` creates that in any process.
     """
-    utils = sys.modules.get("django.test.utils")  # whoever called it has imported it
+    utils = sys.modules.get("django.test.utils")  # its caller has imported it
     return hasattr(getattr(utils, "_TestState", None), "saved_data")
 
 
 def arguments() -> dict[str, Any]:
-    """Those of `Allocator`, as the setting has them; in tests the place is the memory of this process."""
+    """The arguments of `Allocator` from the setting; in tests with a database in memory."""
     setting = getattr(settings, SETTING, None)
     options = dict(setting) if isinstance(setting, Mapping) else {"database": setting}
     if is_testing():
-        return {name: value for name, value in options.items() if name not in PLACE} | {"database": IN_MEMORY}
+        own = {name: value for name, value in options.items() if name not in SOURCE_ARGUMENTS}
+        return own | {"database": IN_MEMORY}
     if options.get("database") is None and options.get("shards") is None:
         connection = connections[DEFAULT_DB_ALIAS]
         options["database"] = url_of(connection.vendor, connection.settings_dict)
@@ -56,19 +57,19 @@ def arguments() -> dict[str, Any]:
 
 
 def allocator_in_settings() -> Any:
-    """The allocator that is the setting itself, None where it says how to make one."""
+    """The setting if it is an allocator itself, else None."""
     setting = getattr(settings, SETTING, None)
     return setting if hasattr(setting, "next_id") else None
 
 
 def make_allocator() -> Any:
-    """What the setting says; nothing is opened."""
+    """Make the allocator of the setting, without a connection."""
     if (ready := allocator_in_settings()) is not None:
         return ready
     try:
         return Allocator(**arguments())
     except TypeError as error:
-        raise InvalidSetting(f"{SETTING} holds what Allocator does not take: {error}") from error
+        raise InvalidSetting(f"{SETTING} holds an invalid argument of Allocator: {error}") from error
 
 
 holder = Holder(make_allocator)
@@ -77,9 +78,11 @@ holder = Holder(make_allocator)
 def allocator() -> Allocator:
     """The `Allocator` of this process, made of the setting `ALLOCATOR`; in tests one in memory.
 
-    The setting is a URL, a list of addresses of a service, an allocator, or a dict of the arguments of `Allocator`.
-    Without it, or without a database in it, `DATABASES["default"]` is used: PostgreSQL, MySQL or MariaDB itself, and
-    for SQLite a file beside it. Raises `InvalidSetting` and `InvalidDatabase`.
+    The setting is a URL, a list of addresses of a service, an allocator, or a dict of arguments of `Allocator`. Without
+    it, or without a database in it, ids come from `DATABASES["default"]`: from that PostgreSQL, MySQL or MariaDB
+    itself, or from a file beside that of SQLite.
+
+    Raises `InvalidSetting` and `InvalidDatabase`.
     """
     ids: Allocator = holder.get()
     return ids
@@ -87,18 +90,18 @@ def allocator() -> Allocator:
 
 @contextmanager
 def use(ids: Any) -> Iterator[Any]:
-    """Draw from `ids` meanwhile, in all threads; for tests. Closing it is the caller's business."""
+    """Draw from `ids` in all threads within a `with` block, for tests. The caller closes it."""
     with holder.use(ids):
         yield ids
 
 
 def start_in_tests() -> int:
-    """What ids begin above in tests: also above what was given before the setting changed, up to a million ids."""
-    return IN_TESTS * (1 + holder.forgotten)
+    """The value above which ids start in tests. It rises with each change of the setting, so that ids do not repeat."""
+    return START_IN_TESTS * (1 + holder.forgotten)
 
 
 def is_own(ids: Any) -> bool:
-    """Whether it was made here, and not given by the setting or lent by `use`."""
+    """Tell whether this module made the allocator, and not the setting or the caller of `use`."""
     return holder.has_made(ids) and ids is not allocator_in_settings()
 
 
@@ -111,13 +114,13 @@ setting_changed.connect(on_setting)
 
 
 def shares_file() -> bool:
-    """Whether ids would come from a file that Django writes to."""
+    """Tell whether ids would come from a file that Django writes to."""
     entries = [(connection.vendor, connection.settings_dict) for connection in connections.all()]
     return any(is_same_file(one, *entry) for one in own_databases() for entry in entries)
 
 
 def own_databases() -> list[Any]:
-    """Those whose tables are ours to make: none in tests, and none behind a service."""
+    """The databases whose tables `migrate` must create: none in tests, none with a service."""
     if is_testing() or allocator_in_settings() is not None:
         return []
     options = arguments()
@@ -127,7 +130,7 @@ def own_databases() -> list[Any]:
 
 
 def upgrade(**signal: Any) -> None:
-    """Make the tables, or upgrade them to the revision that is needed; those of numbers stand beside Django's rows."""
+    """Create or upgrade the tables. The tables of numbers are in the database of Django's rows."""
     for one in own_databases():
         with closing(Database(one, UPGRADE_TIMEOUT)) as database:
             database.upgrade_schema()
@@ -137,9 +140,9 @@ def upgrade(**signal: Any) -> None:
 
 
 def greatest_of(model: Any, column: str) -> int:
-    """The greatest id that the model has in any database: an object is given its own before `using` is known.
+    """The greatest id of the model in any database, since an object gets its id before its database is known.
 
-    Other databases than the one that the router names count as far as they answer: they may be out of order.
+    Only the database of the router must answer. Errors of others are ignored.
     """
     chosen = router.db_for_write(model)
     greatest = [greatest_in(chosen, model, column)]
@@ -151,14 +154,14 @@ def greatest_of(model: Any, column: str) -> int:
 
 
 def column_of(field: Any) -> Column:
-    """The column of a field, in the database that the router names."""
+    """The column of a field, in the database of the router."""
     kind, options = field.get_internal_type(), field.model._meta
     limit = connections[router.db_for_write(field.model)].ops.integer_field_range(kind)[1]
     return Column(min(limit or MAX_ID, MAX_ID), f"{options.db_table}.{field.column} ({kind})")
 
 
 def greatest_in(alias: str, model: Any, column: str) -> int:
-    """0 where a database has no such table; a transaction of the caller's goes on there."""
+    """The greatest id in one database; 0 without the table. A savepoint protects the caller's transaction."""
     try:
         with transaction.atomic(using=alias):
             rows = model._base_manager.using(alias)
@@ -171,15 +174,15 @@ def greatest_in(alias: str, model: Any, column: str) -> int:
 
 
 def raise_above(ids: Any, tag: str, greatest: int) -> int:
-    """Let `tag` go on above the greatest id that a table holds already; returns what the next id will be above."""
+    """Raise `tag` above the greatest id of a table. Returns the value that the next id will be above."""
     try:
         if greatest and greatest > max_value_of(ids, tag):
             ids.tags.set(tag, start_after=greatest)
     except InvalidSetting:
-        if greatest > max_value_of(ids, tag):  # else another process has raised it meanwhile
+        if greatest > max_value_of(ids, tag):  # else another process has just raised it
             raise
     except AccessDenied:
-        return 0  # a token of a service that is good for drawing alone: who made the tag has said where it begins
+        return 0  # the token may only draw: the tag's creator has chosen its start
     return greatest
 
 
@@ -187,4 +190,4 @@ def max_value_of(ids: Any, tag: str) -> int:
     try:
         return int(ids.tags.get(tag).max_value)
     except UnknownTag:
-        return int(ids.reserve(tag, 1)[-1])  # made as by any first use, and nothing of it stays in memory
+        return int(ids.reserve(tag, 1)[-1])  # creates the tag like any first use, without ids in memory

@@ -1,4 +1,4 @@
-"""What the admin asks of an application: a model for its page of tags. It has no table."""
+"""A model without a table, which the admin needs for its page of tags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A migration's step by which a key changes from the database's counter to a tag, or back."""
+"""A migration operation that moves a key from the database's counter to a tag, or back."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from allocator.integrations.django.ids import allocator, column_of, greatest_in,
 
 
 class AlterKey(AlterField):  # type: ignore[misc]
-    """`AlterField` for a primary key that gets, loses or changes its tag: ids go on above all that were given before.
+    """`AlterField` for a primary key that gets, loses or changes its tag. New ids are above all old ones.
 
         AlterKey("order", "id", AllocatedBigAutoField(primary_key=True, serialize=False))
 
-    What was given is read from the database's own counter or from the tag, and the table, so that ids of deleted rows
-    do not come again. Nothing may insert meanwhile. It is reversible.
+    It reads the old ids from the counter or the tag, and from the table, so that ids of deleted rows do not repeat.
+    Stop all inserts while it runs. It is reversible.
     """
 
     reduces_to_sql = False
@@ -35,28 +35,27 @@ class AlterKey(AlterField):  # type: ignore[misc]
         check_room(after, given)
         super().database_forwards(app_label, schema_editor, from_state, to_state)
         if given:
-            go_on_above(after, given, connection)
+            continue_above(after, given, connection)
 
     def describe(self) -> str:
-        return f"Alter key {self.name} on {self.model_name}, to go on above all ids given before"
+        return f"Alter key {self.name} on {self.model_name}, and continue above all earlier ids"
 
 
 def last_of(field: Any, connection: Any) -> int:
-    """The greatest id that the key's tag, or the counter of the database, may have given."""
+    """The greatest id that the tag or the counter of the key may have issued."""
     table = field.model._meta.db_table
     if isinstance(field, AllocatedBigAutoField):
         try:
             return int(allocator().tags.get(field.tag).max_value)
         except UnknownTag:
             return 0
-    if not isinstance(field, models.AutoField):  # given by the application
+    if not isinstance(field, models.AutoField):  # the application chose the ids
         return 0
     last = read_counter(connection, table, field.column)
     if last is None:
         raise InvalidSetting(
-            f"{table}.{field.column} has no counter, so the ids of its deleted rows are not known; write "
-            f"migrations.AlterField instead, and raise the tag above them: manage.py allocator tags create TAG "
-            "--start-after N"
+            f"{table}.{field.column} has no counter, so the ids of its deleted rows are unknown; use "
+            f"migrations.AlterField, and create the tag above them: manage.py allocator tags create TAG --start-after N"
         )
     return last
 
@@ -64,14 +63,14 @@ def last_of(field: Any, connection: Any) -> int:
 def check_room(field: Any, given: int) -> None:
     column = column_of(field)
     if given >= column.limit:
-        raise InvalidSetting(f"ids up to {given} were given, and {column.name} holds none above {column.limit}")
+        raise InvalidSetting(f"ids up to {given} exist, but {column.name} holds none above {column.limit}")
 
 
-def go_on_above(field: Any, given: int, connection: Any) -> None:
+def continue_above(field: Any, given: int, connection: Any) -> None:
     if not isinstance(field, AllocatedBigAutoField):
         raise_counter(connection, field.model._meta.db_table, field.column, given)
         return
     ids = allocator()
-    ids.sequence(field.tag)._fit(column_of(field))  # before the tag is made
+    ids.sequence(field.tag)._fit(column_of(field))  # before the tag is created
     if raise_above(ids, field.tag, given) < given:
-        raise AccessDenied(f"tag {field.tag!r} must go on above {given}, which needs a token that may change tags")
+        raise AccessDenied(f"tag {field.tag!r} must continue above {given}; use a token that may administer tags")

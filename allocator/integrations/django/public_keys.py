@@ -1,4 +1,4 @@
-"""Public ids in Django: a converter for paths, and a primary key that is text outside of the table."""
+"""Public ids in Django: a path converter, and a primary key that is text in Python."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from allocator.public_ids import PublicIds
 
 
 def public_id_converter(public: PublicIds) -> type:
-    """A path converter: the text of a public id in the URL, its number in the view.
+    """Make a path converter: the URL holds the text of a public id, the view gets its number.
 
         register_converter(public_id_converter(orders), "order")
         path("orders/<order:order_id>", show_order)
 
-    A text that `public` never makes is no match, so the answer is 404.
+    A text that `public` cannot decode does not match, so the response is 404.
     """
 
     class PublicIdConverter:
@@ -33,12 +33,12 @@ def public_id_converter(public: PublicIds) -> type:
 
 
 class PublicBigAutoField(AllocatedBigAutoField):
-    """An `AllocatedBigAutoField` that is text in Python, and so in URLs, forms and fixtures; a bigint in the table.
+    """An `AllocatedBigAutoField` that is a bigint in the table, and text in Python, URLs, forms and fixtures.
 
         id = PublicBigAutoField(public=PublicIds(key, prefix="ord_"))
 
-    Queries take the text or the number, and foreign keys to it are text as well. In migrations it is an
-    `AllocatedBigAutoField`: they hold no key.
+    Queries accept the text or the number. Foreign keys to it are text too. Migrations contain an
+    `AllocatedBigAutoField`, so that they do not contain the key.
     """
 
     if TYPE_CHECKING:  # for `django-stubs`
@@ -55,7 +55,7 @@ class PublicBigAutoField(AllocatedBigAutoField):
         return name, f"{FACE}.{AllocatedBigAutoField.__name__}", args, options
 
     def clone(self) -> AllocatedBigAutoField:
-        """For the models of migrations."""
+        """Copy the field for the models of migrations."""
         _, _, args, options = self.deconstruct()
         return AllocatedBigAutoField(*args, **options)
 

@@ -1,4 +1,4 @@
-"""`manage.py allocator`: the command line, on the databases that Django's settings name."""
+"""`manage.py allocator`: the command line, on the databases of Django's settings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from allocator.rules.hosts import hosts_from
 
 
 class Command(BaseCommand):  # type: ignore[misc]
-    help = "The command `allocator` on the database that the settings name, as in: manage.py allocator tags list"
+    help = "Run `allocator` on the database of the settings, for example: manage.py allocator tags list"
     requires_system_checks = ()
 
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument(
-            "words", nargs=REMAINDER, metavar="...", help="as of allocator; try: manage.py allocator next --help"
+            "words", nargs=REMAINDER, metavar="...", help="arguments of allocator; try: manage.py allocator next --help"
         )
 
     def handle(self, *, words: list[str], **options: Any) -> None:
@@ -43,9 +43,9 @@ class Command(BaseCommand):  # type: ignore[misc]
 
 
 def variables() -> dict[str, str]:
-    """The settings as the variables that the command line reads."""
+    """The settings as environment variables of the command line."""
     if allocator_in_settings() is not None:
-        raise InvalidSetting("the setting ALLOCATOR is an object, which has no URL; run allocator with --url instead")
+        raise InvalidSetting("the setting ALLOCATOR is an object without a URL; run allocator with --url instead")
     options = arguments()
     found = {
         URL_VARIABLE: " ".join(urls_of(options)),
@@ -65,7 +65,7 @@ def urls_of(options: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def environment(given: dict[str, str]) -> Iterator[None]:
-    """Have these variables meanwhile, and not the files that could hold them."""
+    """Set these variables within a `with` block, and unset their _FILE variants."""
     names = [f"{name}{suffix}" for name in given for suffix in ("", "_FILE")]
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
     os.environ.update(given)
