@@ -13,18 +13,18 @@ from .program import SUITES, bench, into_page, tell
 
 @click.command("benchmarks", cls=Command)
 @click.argument("suites", nargs=-1, type=click.Choice(SUITES))
-@click.option("--url", "urls", multiple=True, help="A database with the schema; several may be given.")
-@click.option("--quick", is_flag=True, help="In about a minute, with a wider spread.")
-@click.option("--servers", is_flag=True, help="Also on the servers that the tests take.")
+@click.option("--url", "urls", multiple=True, help="A database with the tables; repeatable.")
+@click.option("--quick", is_flag=True, help="Take about a minute, with a wider spread.")
+@click.option("--servers", is_flag=True, help="Also measure the servers of the tests.")
 @click.option(
     "--to",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("reports/bench"),
     show_default=True,
-    help="Where the table, the JSON and the plots are written.",
+    help="Folder for the table, the JSON and the plots.",
 )
-@click.option("--publish", is_flag=True, help="Put the table into docs/speed.md, and the plots into docs/figures.")
+@click.option("--publish", is_flag=True, help="Write the table to docs/speed.md and the plots to docs/figures.")
 @json_option
 def main(
     suites: tuple[str, ...],
@@ -34,18 +34,18 @@ def main(
     folder: Path,
     publish: bool,
 ) -> None:
-    """How fast the ids come, beside what people would take instead.
+    """Measure the speed of the allocator compared with alternatives.
 
     \b
-    SUITES: all of them, or some of
-        call      one call of each kind, and of other libraries that are installed
-        claim     the database: a claim beside the bare driver, and beside its own counters
-        latency   80,000 ids a second, claimed in advance and when needed
-        http      the service beside a bare ASGI application
-        insert    10,000 rows by SQLAlchemy, beside ids by hand and those of the database
+    SUITES: one or more of these; default all
+        call      one call of each kind, and of other installed libraries
+        claim     a claim, the bare driver, and the database's own counters
+        latency   80,000 ids per second, claimed in advance and on demand
+        http      the service and a bare ASGI application
+        insert    10,000 rows by SQLAlchemy: our ids, explicit ids, the database's ids
         start     the import, and the memory of many tags
 
-    The database needs the tables (allocator db upgrade). Tags and tables made for the run are taken away again.
+    The database needs the tables (allocator db upgrade). The run deletes its tags and tables at the end.
     """
     words = " ".join(["make bench", *suites, *(["--quick"] if quick else [])])
     found, files = bench(suites, urls, quick=quick, servers=servers, folder=folder, command=words)

@@ -1,4 +1,4 @@
-"""One call of each scheme, and of what people would take instead. Nanoseconds of CPU an id; threads by the clock."""
+"""One call of each scheme and of alternatives, in nanoseconds of CPU per id. Threads in wall-clock time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from allocator import Allocator, AsyncAllocator, Meteor, ObjectId, Snowflake
 from .rounds import Measure, Race
 
 SECONDS = 0.004
-"""A sample takes about so long, so that a round is over before the machine changes its mind."""
+"""Seconds per sample. Short, so that a round ends before the speed of the machine changes."""
 BULK = 1000
 THREADS = (1, 2, 4, 8)
 SUSTAINED = 0.05
@@ -34,7 +34,7 @@ PEERS = {
 
 
 def statement(words: str, ids_each: int = 1, **names: object) -> Measure:
-    """The CPU an id of a statement takes, with the loop; claims in the background are in it."""
+    """CPU per id of a statement, including the loop and claims in the background."""
     timer = timeit.Timer(words, timer=time.process_time, globals=names)
     timer.timeit(10)  # the first call may ask a database
     count, taken = 1, 0.0
@@ -61,7 +61,7 @@ def without(loop: Measure, measure: Measure) -> Measure:
 
 
 def on_threads(next_id: Callable[[], int], threads: int, count: int = 200_000) -> Measure:
-    """By the clock: how long all of them together take for an id."""
+    """Wall-clock nanoseconds per id, over all threads."""
 
     def draw(each: int) -> None:
         for _ in repeat(None, each):
@@ -80,7 +80,7 @@ def on_threads(next_id: Callable[[], int], threads: int, count: int = 200_000) -
 
 
 def by_the_clock(ids: Allocator, tag: str, count: int) -> Measure:
-    """Nanoseconds an id, with all claims in it."""
+    """Wall-clock nanoseconds per id, including all claims."""
 
     def measure() -> float:
         began = time.perf_counter()
@@ -92,7 +92,7 @@ def by_the_clock(ids: Allocator, tag: str, count: int) -> Measure:
 
 
 def awaited(runner: asyncio.Runner, words: str, count: int = 20_000, **names: object) -> Measure:
-    """CPU of an awaited expression; the loop is the same for all, and has no `await` in it."""
+    """CPU of an awaited expression, with the same loop for all candidates."""
     source = f"async def measure(repeat, clock):\n began = clock()\n for _ in repeat: {words}\n return clock() - began"
     scope = dict(names)
     exec(source, scope)  # noqa: S102 - as timeit does: a call of a lambda would cost as much as what is measured
@@ -105,7 +105,7 @@ async def empty() -> None:
 
 
 def sustained(ids: Allocator) -> Measure:
-    """Snowflakes a millisecond, over many of them."""
+    """Snowflakes per millisecond, over many milliseconds."""
 
     def measure() -> float:
         count, began = 0, time.perf_counter()
@@ -131,10 +131,10 @@ def peers() -> dict[str, Measure]:
 
 @contextmanager
 def races(url: str, tag: str) -> Iterator[list[Race]]:
-    # Nodes and workers of the user's database are numbered for good: those of the run are of a database in memory.
+    # Node numbers are never reused, so this run takes them from a database in memory, not from the user's.
     with Allocator(url, timeout=30) as ids, Allocator("sqlite://") as others, asyncio.Runner() as runner:
         sequence = ids.sequence(tag)
-        for _ in range(6):  # until the segments are as large as this rate needs
+        for _ in range(6):  # until segments have grown to this rate
             for _ in islice(sequence, 300_000):
                 pass
         names: dict[str, Any] = {"ids": ids, "sequence": sequence, "tag": tag}

@@ -1,11 +1,11 @@
-"""What the database sees of ten thousand processes with a thousand tags each: a model, and how far it can be trusted.
+"""A model of the load of ten thousand processes with a thousand tags each on the database, and a check of the model.
 
-    python -m benchmarks.capacity                    a cold start of all at once, a steady load, a spike, an outage
-    python -m benchmarks.capacity --url URL          the same with the times of your own database
-    python -m benchmarks.capacity --check --url URL  a small fleet for real, beside what the model says of it
+    python -m benchmarks.capacity                    cold start, steady load, spike and outage
+    python -m benchmarks.capacity --url URL          the same with times measured on your database
+    python -m benchmarks.capacity --check --url URL  a small real fleet compared with the model
 
-The model runs the rules of the package themselves (benchmarks/world.py). A share of the processes stands for all: the
-server is then busy so many times longer with each claim.
+The model runs the package's own rules (benchmarks/world.py). It simulates a share of the processes, and lengthens each
+claim on the server accordingly.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from .world import Load, Times, World, popular
 
 PROCESSES, TAGS = 10_000, 1000
 IDS_A_SECOND = 1_000_000
-"""Of all processes together, most of them of a few tags."""
+"""Sum over all processes; a few tags get most of them."""
 SECONDS = 900
 SPIKE, OUTAGE = (500, 530), (700, 760)
 PHASES = {"cold start": (0, 60), "steady": (420, 500), "spike": SPIKE, "outage": OUTAGE, "after it": (760, 820)}
 POSTGRESQL = Times(latency=(0.0010, 0.0011, 0.0011, 0.0012, 0.0015, 0.0040), statement=0.0002, row=0.000023)
-"""PostgreSQL 18 on 2 cores, with a disk that takes a millisecond for a commit: 5000 claims a second, as pgbench sees
-it, and what `measured` says of a further row."""
+"""PostgreSQL 18 on 2 cores, with a disk that commits in a millisecond: 5000 claims per second by pgbench. The time per
+further row is from `measured`."""
 
 
 def measured(place: Place, rows: int = 100, connections: int = 8) -> Times:
-    """Of a real database: claims on one connection, on several, and of many rows together."""
+    """Measure a real database: claims on one connection, on several, and of many rows at once."""
     with closing(Database(place.url, timeout=60)) as database:
         tags = [place.tag(f"times{at}") for at in range(rows)]
         acts = [claims(database, tag) for tag in tags]
@@ -58,7 +58,7 @@ def measured(place: Place, rows: int = 100, connections: int = 8) -> Times:
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of the time: a second's claims and statements of all processes, and what callers waited."""
+    """One phase: claims and statements per second of all processes, and the waits of callers."""
 
     name: str
     claims: float
@@ -86,7 +86,7 @@ def phase(world: World, name: str, begin: int, end: int) -> Phase:
 
 
 def model(share: float, times: Times, seconds: int = SECONDS) -> World:
-    """All that is told of: the times of the phases are those of `PHASES`."""
+    """Simulate all phases of `PHASES`."""
     factors = ((0.0, 1.0), (float(SPIKE[0]), 10.0), (float(SPIKE[1]), 1.0))
     away = (float(OUTAGE[0]), float(OUTAGE[1]))
     load = Load(popular(TAGS, IDS_A_SECOND / PROCESSES), factors, away)
@@ -116,12 +116,18 @@ def rows_of(phases: Sequence[Phase]) -> list[list[str]]:
 
 
 @click.command(cls=Command)
-@click.option("--url", "urls", multiple=True, help="Whose times are measured; otherwise those of PostgreSQL as noted.")
-@click.option("--share", type=click.FloatRange(0.0001, 1.0), default=0.02, show_default=True, help="Of the processes.")
-@click.option("--check", is_flag=True, help="Draw ids for real, and compare.")
+@click.option("--url", "urls", multiple=True, help="Database to measure. Default: recorded times of PostgreSQL.")
+@click.option(
+    "--share",
+    type=click.FloatRange(0.0001, 1.0),
+    default=0.02,
+    show_default=True,
+    help="Share of processes to simulate.",
+)
+@click.option("--check", is_flag=True, help="Compare with real processes.")
 @click.option("--to", "folder", type=click.Path(path_type=Path), default=Path("reports/capacity"), show_default=True)
 def main(urls: tuple[str, ...], share: float, check: bool, folder: Path) -> None:
-    """What the database sees of ten thousand processes."""
+    """Model the load of ten thousand processes on the database."""
     folder.mkdir(parents=True, exist_ok=True)
     with places(urls, servers=False) as found:
         if check:

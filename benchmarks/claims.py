@@ -1,6 +1,6 @@
-"""What the database does: a claim beside the same statement on the bare driver, and beside its own ways to number rows.
+"""Claims compared with the same statement on the bare driver, and with the database's own counters.
 
-Microseconds by the clock, over so many statements in a row; on several connections, of all of them together.
+Wall-clock microseconds per statement, over `STATEMENTS` in a row; on several connections, over all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .places import RUN, Place
 from .rounds import Measure, Race
 
 STATEMENTS = 60
-"""In a row, for one sample."""
+"""Statements per sample."""
 CONNECTIONS = (4, 16)
 CALLS = 100_000
 SIZE = 1000
@@ -41,7 +41,7 @@ Act = Callable[[], object]
 
 
 class Timed:
-    """An act and how long each of its calls took, in microseconds."""
+    """Times the calls of a function, in microseconds."""
 
     def __init__(self, act: Act) -> None:
         self.act = act
@@ -57,7 +57,7 @@ class Timed:
 
 
 def together(acts: list[Act]) -> Measure:
-    """Microseconds an act, of one thread for each, all at the same time."""
+    """Microseconds per call, with one thread per function, all at the same time."""
 
     def measure() -> float:
         each = max(8, STATEMENTS // len(acts))
@@ -81,20 +81,20 @@ def together(acts: list[Act]) -> Measure:
 
 
 def connected(database: Database, stack: ExitStack) -> Any:
-    """A connection of the driver, as ours are: in autocommit, durable, and knowing on which server run it is."""
+    """A connection of the driver with our settings: autocommit, durable, with a known server run."""
     lent = database.engine.raw_connection()
     stack.callback(lent.close)
     driver = lent.driver_connection
-    lent.detach()  # from the pool, which is small
+    lent.detach()  # the pool is small
     return driver
 
 
 Sent = tuple[str, Any]
-"""The words of a statement and its parameters, as they go to a driver."""
+"""The SQL and the parameters that go to a driver."""
 
 
 def bare(database: Database, sent: Sent, stack: ExitStack) -> Act:
-    """A statement on the driver itself, and what it brings."""
+    """Run a statement and fetch its result on the bare driver."""
     cursor = connected(database, stack).cursor()
     returns = "RETURNING" in sent[0]
 
@@ -108,7 +108,7 @@ def bare(database: Database, sent: Sent, stack: ExitStack) -> Act:
 
 
 def unguarded(place: Place, tag: str) -> Sent:
-    """A claim that does not ask on which server run it is: for what the guard costs."""
+    """A claim without the check of the server run, to measure the cost of that check."""
     mark = "?" if place.backend == "sqlite" else "%s"
     if place.backend in RETURNING:
         return BARE.format(SIZE, mark, 1) + RETURNING[place.backend], (tag,)
@@ -121,7 +121,7 @@ def claims(database: Database, name: str) -> Act:
 
 
 def as_sent(database: Database, claim: Act) -> Sent:
-    """The statement of a claim; said again, it claims again."""
+    """Record the statement of a claim. Each repetition claims again."""
     sent: list[Sent] = []
 
     def note(connection: object, cursor: object, words: str, parameters: object, *_: object) -> None:
@@ -134,7 +134,7 @@ def as_sent(database: Database, claim: Act) -> Sent:
 
 
 class Owns:
-    """A database's own ways to number: tables and sequences that are made for the run, where that is allowed."""
+    """The database's own counters: tables and sequences made for the run, if the user may create them."""
 
     def __init__(self, place: Place, stack: ExitStack) -> None:
         self.place = place
@@ -154,7 +154,7 @@ class Owns:
         return found
 
     def drop(self, kind: str, name: str) -> None:
-        """On another connection: the run's own may have been interrupted."""
+        """Drop on a new connection, since the run's own may be interrupted."""
         with self.engine.connect() as connection:
             connection.execute(text(f"DROP {kind} {name}"))
 
@@ -188,7 +188,7 @@ class Owns:
 
 
 def redis_acts(stack: ExitStack) -> dict[str, Act]:
-    """Where a server is there: it keeps what was given out in memory, and loses up to a second of it."""
+    """Redis counters, if a server runs. They are only in memory: a crash loses up to a second of them."""
     try:
         redis: Any = importlib.import_module("redis")
         client = redis.Redis.from_url(os.environ.get("ALLOCATOR_BENCH_REDIS_URL", REDIS), socket_timeout=5)
@@ -202,7 +202,7 @@ def redis_acts(stack: ExitStack) -> dict[str, Act]:
 
 
 def round_trips(place: Place) -> float | None:
-    """Counted on the wire; None where no proxy is at hand, or there is no wire."""
+    """Round trips of a claim, counted by a proxy; None without a proxy or a network connection."""
     try:
         wire_of: Any = importlib.import_module("support.faults.tcp_proxy").Wire
     except ImportError:
@@ -224,7 +224,7 @@ def round_trips(place: Place) -> float | None:
 @contextmanager
 def races(place: Place, quick: bool = False) -> Iterator[list[Race]]:
     with ExitStack() as stack:
-        databases = [Database(place.url, timeout=60) for _ in range(2)]  # of which each has eight connections
+        databases = [Database(place.url, timeout=60) for _ in range(2)]  # each has eight connections
         for database in databases:
             stack.callback(database.close)
         ids = stack.enter_context(Allocator(place.url, timeout=60))

@@ -1,4 +1,4 @@
-"""What was promised, as ratios within one run, and whether it holds."""
+"""The promised ratios within one run, and whether they hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .rounds import Race, Spread
 
 @dataclass(frozen=True)
 class Goal:
-    """A ratio of two candidates of one race: at most `bound`, or at least it."""
+    """An upper or lower bound for the ratio of two candidates of one race."""
 
     what: str
     of: str
@@ -30,13 +30,13 @@ class Verdict:
 
     @property
     def place(self) -> str:
-        """Of a suite that is run in several, where it was."""
+        """The database of a suite that runs on several."""
         kind, _, place = self.suite.partition(", ")
         return place if kind in {"claim", "latency", "insert"} else ""
 
     @property
     def held(self) -> bool:
-        """At the precision in which the bound is written."""
+        """Whether the ratio keeps the bound, at the precision of the bound."""
         found = round(self.found.median, 2)
         return found >= self.goal.bound if self.goal.least else found <= self.goal.bound
 
@@ -46,7 +46,7 @@ class Verdict:
 
 
 def judged(races: Sequence[Race], goals: Sequence[Goal]) -> list[Verdict]:
-    """In the order of the goals; one that could not be measured is left out."""
+    """Judge each goal, in order; skip those that were not measured."""
     return [
         Verdict(goal, race.suite, race.spreads(goal.of, goal.to))
         for goal in goals

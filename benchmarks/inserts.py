@@ -1,7 +1,7 @@
-"""Rows that SQLAlchemy inserts: with our default, with ids by hand, and with those that the database gives.
+"""Inserts by SQLAlchemy with our default, with explicit ids, and with ids from the database.
 
-Milliseconds by the clock for 10,000 rows, from the first word to the commit. "by hand" has its ids before the clock
-starts; what we draw, and claim, is drawn while it runs.
+Wall-clock milliseconds for 10,000 rows, up to the commit. "by hand" has its ids before the clock starts. Ours are drawn
+and claimed while it runs.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def at_once(engine: Engine, table: Table, rows: list[Row]) -> None:
 
 
 def one_by_one(engine: Engine, table: Table, rows: list[Row]) -> None:
-    """In one transaction, and the id of each is known after it."""
+    """Insert in one transaction; the id of each row is known after its INSERT."""
     with engine.begin() as connection:
         for row in rows:
             assert connection.execute(insert(table).values(row)).inserted_primary_key
 
 
 def flush(engine: Engine, table: Table, rows: list[Row]) -> None:
-    """As objects, with the time that it takes to make them."""
+    """Insert as objects, including the time to create them."""
     model = table.info["model"]
     with Session(engine) as session:
         session.add_all([model(**row) for row in rows])
@@ -51,7 +51,7 @@ def flush(engine: Engine, table: Table, rows: list[Row]) -> None:
 
 
 def counting(numbers: Iterator[int]) -> Callable[[object], int]:
-    """The cheapest default there can be: what is left is what SQLAlchemy takes to call any."""
+    """The cheapest default: measures what SQLAlchemy takes to call one."""
 
     def default(_: object) -> int:
         return next(numbers)
@@ -60,7 +60,7 @@ def counting(numbers: Iterator[int]) -> Callable[[object], int]:
 
 
 class Tables:
-    """One for each candidate, on the place of a run; they are dropped at its end."""
+    """One table per candidate, dropped at the end of the run."""
 
     def __init__(self, engine: Engine, ids: Allocator, place: Place) -> None:
         self.engine = engine
@@ -102,7 +102,7 @@ class Tables:
         return measure
 
     def empty(self, table: Table) -> None:
-        """Of PostgreSQL, rows that were deleted slow down those that come, until they are vacuumed."""
+        """Empty the table. On PostgreSQL, deleted rows slow down inserts until a vacuum."""
         with self.engine.begin() as connection:
             is_file = self.engine.dialect.name == "sqlite"
             connection.execute(delete(table) if is_file else text(f"TRUNCATE TABLE {table.name}"))
@@ -114,7 +114,7 @@ class Tables:
 
 @contextmanager
 def rows_of(place: Place) -> Iterator[Engine]:
-    """Where the rows go: beside the ids on a server, into a file of their own where a file has one writer."""
+    """The engine for the rows: the server of the ids, or a separate file for SQLite, which has one writer per file."""
     with tempfile.TemporaryDirectory() as folder:
         own = f"sqlite:///{Path(folder) / 'rows.db'}"
         engine = create_engine(own if place.backend == "sqlite" else place.url)
@@ -141,7 +141,7 @@ def races(place: Place) -> Iterator[list[Race]]:
             "objects, our default": tables.timed(flush, tables.by_us["orm"]),
             "objects, the database's own": tables.timed(flush, tables.by_database["orm"]),
         }
-        for warm in ("by hand", "our default"):  # SQLAlchemy has compiled, and a segment is as large as this needs
+        for warm in ("by hand", "our default"):  # compiles the statements and grows the segment
             for _ in range(WARM):
                 core[warm]()
         yield [Race(f"insert, {place.name}", "ms", core), Race(f"insert, {place.name}, objects", "ms", orm)]

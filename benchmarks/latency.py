@@ -1,7 +1,7 @@
-"""How long a call takes while ids are drawn at a steady rate, with the next segment claimed in advance and without.
+"""Latency of a call at a steady rate, with the next segment claimed in advance and on demand.
 
-Segments are held at 1000 ids, so that 80 of them are needed a second: what is looked at is the claim, not the growth.
-A burst is drawn every millisecond, as requests come in; between them the process rests, and others may work.
+Segments stay at 1000 ids, so the rate needs 80 of them per second: this measures claims, not growth. A burst is drawn
+every millisecond, like requests. The process sleeps between bursts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .rounds import Measure, Race
 
 RATE = 80_000
 BURSTS = 1000
-"""A second."""
+"""Bursts per second."""
 SEGMENT = 1000
 PERCENTILES = (50, 99, 99.9, 99.99)
 
 
 class WhenNeeded(Segments):
-    """The rules without the claim in advance."""
+    """The rules without claims in advance."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class WhenNeeded(Segments):
 
 
 class Paced:
-    """Draws for a while and keeps how long each call took, in microseconds."""
+    """Draws ids for a while and records the latency of each call, in microseconds."""
 
     def __init__(self, ids: Allocator, tag: str, seconds: float) -> None:
         self.next_id = ids.sequence(tag).next_id
@@ -47,7 +47,7 @@ class Paced:
         self.taken = array("d")
 
     def __call__(self) -> float:
-        """The p99.9 of this while."""
+        """The p99.9 of this run."""
         next_id, clock = self.next_id, time.perf_counter
         taken = array("d")
         gc.collect()
@@ -91,7 +91,7 @@ def races(place: Place, seconds: float) -> Iterator[tuple[Race, dict[str, Paced]
 
 
 def refrain(ids: Allocator, tag: str) -> None:
-    """From now on, claim when nothing is left."""
+    """Claim only on demand from now on."""
     supply = ids.sequence(tag)
     with supply._lock:
         core = WhenNeeded(supply._core.runway)

@@ -1,4 +1,4 @@
-"""The databases that a run measures: the user's own, or a file, or in a checkout the servers that the tests take."""
+"""The databases of a run: those of the user, a file, or the servers of the tests."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from allocator.database.store import Database
 from allocator.errors import InvalidDatabase
 
 RUN = token_hex(6)
-"""In the names of the tags and tables that this run makes, and takes away again."""
+"""Part of the names of the tags and tables of this run, which it deletes at the end."""
 
 
 @dataclass
 class Place:
-    """A database with the schema. `name` is a word for it, `version` what its server says of itself."""
+    """A database with the tables. `name` is for reports, `version` is that of its server."""
 
     name: str
     url: str
@@ -43,7 +43,7 @@ class Place:
 
 @contextmanager
 def place(url: str, name: str) -> Iterator[Place]:
-    """A database, as it was before when the run is over, but for what has been claimed of ids."""
+    """Open a database; restore it at the end, except for the claimed ids."""
     with closing(Database(url, timeout=60)) as database:
         if database.dialect.embedded and database.address.file is None:
             raise InvalidDatabase("a database in memory is one connection, which cannot be compared; give a file")
@@ -82,8 +82,8 @@ def places(urls: Sequence[str], servers: bool) -> Iterator[list[Place]]:
 
 @contextmanager
 def of_the_tests() -> Iterator[list[Place]]:
-    """Real servers, each with a database of this run: from a URL, a container, or a binary on this machine."""
-    os.environ.setdefault("ALLOCATOR_TEST_ON_DISK", "1")  # a claim costs what a commit costs there
+    """Servers with a new database each: from a URL, a container, or a binary on this machine."""
+    os.environ.setdefault("ALLOCATOR_TEST_ON_DISK", "1")  # a commit on disk is most of the cost of a claim
     available: Any = importlib.import_module("support.servers.available")
     kinds = {"postgres": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
     available.SERVERS.start(set(kinds))

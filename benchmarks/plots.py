@@ -1,4 +1,4 @@
-"""The plots, as SVG. Drawn by Matplotlib, which only a run that draws needs."""
+"""Draws the plots as SVG, with Matplotlib if it is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PEERS = ("uuid.", "uuid_utils.", "bson.", "ulid", "tsidpy.", "snowflake.", *OTHE
 
 
 def pyplot() -> Any | None:
-    """None where Matplotlib is not installed: the figures are written all the same."""
+    """Import Matplotlib; None without it, so that a run still writes its figures."""
     try:
         import matplotlib as mpl
     except ImportError:
@@ -42,7 +42,7 @@ def draw(found: Found, folder: Path) -> list[Path]:
 
 
 def cost_of_an_id(found: Found) -> dict[str, float]:
-    """Microseconds: a call of ours, of libraries, and a round trip to what gives numbers elsewhere."""
+    """Microseconds per id: our calls, other libraries, and round trips to counters."""
     cost: dict[str, float] = {}
     if call := found.race("call"):
         ours = ["sequence.next_id()", "ids.next_id(tag)", "ids.meteor()", "ids.snowflake()", "ObjectId()"]
@@ -51,7 +51,7 @@ def cost_of_an_id(found: Found) -> dict[str, float]:
     for place in found.places:
         race = found.race(f"claim, {place}")
         for name in race.found if race else ():
-            if name.startswith(OTHERS) and "INCRBY" not in name:  # which is a claim, and no id
+            if name.startswith(OTHERS) and "INCRBY" not in name:  # a claim, not an id
                 label = name if name.startswith("Redis") else f"{name} ({place})"
                 cost.setdefault(label, race.spreads(name).median if race else 0.0)
     return dict(sorted(cost.items(), key=lambda pair: pair[1]))
@@ -84,7 +84,7 @@ def tails(plt: Any, place: str, ways: Latencies, path: Path) -> Path:
 def lines(
     plt: Any, x: Sequence[float], curves: Mapping[str, Sequence[float]], words: tuple[str, str], path: Path
 ) -> Path:
-    """Curves over one axis, as of time; `words` name the axes."""
+    """Plot curves over one axis, such as time; `words` label the axes."""
     figure, axes = plt.subplots(figsize=(7.2, 2.8))
     for name, values in curves.items():
         axes.plot(x, values, label=name, linewidth=1.2)

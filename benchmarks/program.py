@@ -1,4 +1,4 @@
-"""The suites one after the other, each one interleaved run."""
+"""Runs the suites one after the other, each as one interleaved run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .rounds import Race, Stop, run, steps
 
 SUITES = ("call", "claim", "latency", "http", "insert", "start")
 ROUNDS = {"call": (150, 25), "claim": (15, 6), "latency": (9, 5), "http": (5, 3), "start": (11, 5), "insert": (9, 3)}
-"""In full, and quick."""
+"""Rounds of a full run and of a quick one."""
 MARKS = ("<!-- bench -->\n", "<!-- /bench -->\n")
 
 
 class Bench:
-    """A method for each suite."""
+    """Has one method per suite."""
 
     def __init__(self, found: list[Place], quick: bool, command: str, stop: Stop) -> None:
         self.places = found
@@ -89,7 +89,7 @@ def bench(
     folder: Path,
     command: str,
 ) -> tuple[Found, list[Path]]:
-    """Measure, and write what was found into `folder`. SIGTERM ends it with the exit code 143, and cleans up."""
+    """Measure, and write the results to `folder`. On SIGTERM, clean up and exit with 143."""
     stop = Stop()
     before = signal.signal(signal.SIGTERM, stop)
     try:
@@ -114,7 +114,7 @@ def tell(found: Found, files: Sequence[Path], as_json: bool = False) -> None:
 
 
 def into_page(found: Found, path: Path) -> None:
-    """Put the table of figures where it was."""
+    """Replace the table of figures in a page."""
     begin, end = MARKS
     words = path.read_text()
     head, _, rest = words.partition(begin)

@@ -1,4 +1,4 @@
-"""A small fleet for real, beside what the model says of it."""
+"""A small real fleet, compared with the model."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .places import Place
 from .world import Load, Times, World, popular
 
 PROCESSES, TAGS, EACH = 6, 60, 6000.0
-"""Processes, tags, and ids a second of each process."""
+"""Processes, tags, and ids per second of each process."""
 SECONDS = 40
 TICK = 0.01
 WAIT = 0.0005
-"""Seconds from which on a call has waited for the database."""
+"""A call of at least this many seconds has waited for the database."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class CountedAllocator(Allocator):
 
 @dataclass
 class Compared:
-    """Claims, statements and waits: real, and of the model."""
+    """Claims, statements and waits, real and modelled."""
 
     real: dict[str, int]
     model: dict[str, int]
@@ -68,7 +68,7 @@ class Compared:
 
 
 def drawing(ids: Allocator, tags: Sequence[str], rates: Sequence[float], counts: Counts, stop: threading.Event) -> None:
-    """Each tag at its rate, a burst for every tick."""
+    """Draw each tag at its rate, one burst per tick."""
     next_ids = [ids.sequence(tag).next_id for tag in tags]
     owed = [1.0] * len(tags)
     began, done, waits, drawn = time.perf_counter(), 0.0, 0, 0

@@ -1,4 +1,4 @@
-"""What a run found: a table for a person, JSON for a program."""
+"""The report of a run: a table and JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Latencies = Mapping[str, Mapping[str, float]]
 
 @dataclass
 class Found:
-    """All that a run measured. `latencies`: by suite and candidate, the percentiles in microseconds."""
+    """The results of a run. `latencies`: percentiles in microseconds, by suite and candidate."""
 
     command: str
     races: list[Race] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Found:
 
     @property
     def where(self) -> str:
-        """What it ran on, as far as it matters for ratios."""
+        """The machine of the run, as far as ratios depend on it."""
         cores = f"{os.cpu_count()} cores"
         python = f"{platform.python_implementation()} {platform.python_version()}"
         return ", ".join([cores, python, *(f"{name} {version}" for name, version in self.places.items())])
@@ -54,7 +54,7 @@ def ranged(found: Spread) -> str:
 
 
 def columns(rows: Iterable[Sequence[str]]) -> str:
-    """As a table of text, the first column to the left and the others to the right."""
+    """Format a table as text: first column left-aligned, others right-aligned."""
     listed = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
     return "\n".join(
@@ -143,7 +143,7 @@ def write(found: Found, folder: Path) -> list[Path]:
 
 
 def markdown(found: Found) -> str:
-    """The table of figures for the page about speed."""
+    """Format the table of figures for docs/speed.md."""
     head, *rows = verdict_rows(found.verdicts)
     lines = ["| " + " | ".join(head) + " |", "|---|---:|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]

@@ -1,5 +1,6 @@
-"""One interleaved run: every round runs every candidate once, in rotated order, so that what disturbs the machine
-disturbs all of them alike. What counts are ratios within a round; their median and spread are told.
+"""One interleaved run: every round runs every candidate once, in rotated order.
+
+So other load on the machine affects all candidates alike. Results are the median and spread of ratios within a round.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ Measure = Callable[[], float]
 
 @dataclass
 class Race:
-    """Candidates of one unit. The first is the base of the ratios.
+    """Candidates measured in one unit. The first is the base of the ratios.
 
-    loop: is measured with them, and subtracted from each.
+    loop: measured with them, and subtracted from each.
     """
 
     suite: str
@@ -26,11 +27,11 @@ class Race:
     candidates: dict[str, Measure]
     loop: Measure | None = None
     judged: bool = True
-    """Whether figures were promised of it."""
+    """Whether the goals promise figures of it."""
     found: dict[str, list[float]] = field(default_factory=dict)
 
     def a_second(self, name: str) -> float | None:
-        """How many there are of it in a second, of a race that is about time."""
+        """The rate per second, for a race measured in time."""
         units = {"ns": 1e9, "us": 1e6, "ms": 1e3}.get(self.unit[:2])
         return units / spread(self.found[name]).median if units else None
 
@@ -47,7 +48,7 @@ class Race:
 
 @dataclass(frozen=True)
 class Spread:
-    """A median, and between which values four fifths of the rounds lay."""
+    """A median, and the range of four fifths of the rounds."""
 
     median: float
     low: float
@@ -77,9 +78,9 @@ def run(races: Sequence[Race], rounds: int) -> Iterator[None]:
 
 
 class Stop:
-    """SIGTERM ends a run after the measurement under way: in the midst of one, threads and transactions are open.
+    """Ends a run on SIGTERM, after the current measurement, which has open threads and transactions.
 
-    A second one ends it at once.
+    A second SIGTERM ends it at once.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""The service beside a bare ASGI application on the same uvicorn, and a client of it beside a database of one's own.
+"""The service compared with a bare ASGI application on uvicorn, and a client compared with direct database access.
 
-Every server is a process of its own with one worker; it is asked over the same number of connections, kept alive.
+Every server is a process with one worker. All get the same number of keep-alive connections.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ uvicorn.run(app, port=PORT, lifespan="off", ws="none", access_log=False, server_
 
 @dataclass
 class Candidate:
-    """A server, and the request that it is asked."""
+    """A server and the request to send."""
 
     port: int
     target: str
@@ -56,7 +56,7 @@ class Candidate:
 
 
 class Client(asyncio.Protocol):
-    """Asks again as soon as it was answered."""
+    """Sends a request as soon as the last one is answered."""
 
     def __init__(self, request: bytes, counts: list[int]) -> None:
         self.request = request
@@ -85,7 +85,7 @@ class Client(asyncio.Protocol):
 
 
 async def ask(candidate: Candidate, seconds: float) -> float:
-    """Requests a second."""
+    """Measure requests per second."""
     loop, counts = asyncio.get_running_loop(), [0]
     clients: list[Client] = []
     for _ in range(CONNECTIONS):
@@ -138,7 +138,7 @@ def asking(candidate: Candidate, seconds: float) -> Measure:
 def calling(ids: Allocator) -> Measure:
     measure = by_the_clock(ids, "own", CALLS)
     for _ in range(4):
-        measure()  # grows the segments to what this rate needs
+        measure()  # grows the segments to this rate
     return measure
 
 

@@ -1,4 +1,4 @@
-"""What it costs to begin: the import beside that of SQLAlchemy, and the memory of tags that lie idle."""
+"""Startup cost: the import compared with that of SQLAlchemy, and the memory of idle tags."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ COUNTS = (10, 1000, 100_000)
 
 
 def importing(words: str) -> Measure:
-    """Milliseconds, in a process of its own."""
+    """Milliseconds of an import, in a new process."""
     return lambda: 1000 * float(said(IMPORT.format(words)).split()[0])
 
 
 def memory(count: int) -> tuple[float, int]:
-    """KiB of Python's memory a tag, each used once and idle since; and how many threads there are then."""
+    """KiB of Python's memory per idle tag that was used once, and the number of threads."""
     kib, threads = said(MEMORY.replace("COUNT", str(count))).split()
     return float(kib), int(threads)
 

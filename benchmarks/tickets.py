@@ -1,9 +1,10 @@
-"""Tickets a second by either statement, beside segments: on one connection and on sixteen, on one type.
+"""Tickets per second by either statement, compared with segments: one ticket type, one and sixteen connections.
 
     python -m benchmarks.tickets postgresql+psycopg://… mysql+pymysql://… [--rounds 5]
 
-Each URL must name a server on which a database may be made; it is dropped afterwards. Every round runs every candidate
-once, in rotated order; medians, lowest and highest, and the ratio to REPLACE on the same number of connections.
+Each URL names a server on which the run may create a database, which it drops at the end. Every round runs every
+candidate once, in rotated order. Prints medians, lowest and highest values, and the ratio to REPLACE on the same number
+of connections.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def database(server: str, name: str) -> Iterator[str]:
 
 
 def rate(allocators: list[Allocator], draw: Draw) -> float:
-    """Ids a second, of a thread for each allocator."""
+    """Ids per second, with one thread per allocator."""
     counts = [0] * len(allocators)
     end = time.perf_counter() + SECONDS
 

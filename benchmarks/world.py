@@ -1,8 +1,7 @@
-"""A simulated world: processes that run the real rules of segments, before a database that is only times.
+"""A simulation: processes with the real rules of segments, and a database that is a table of durations.
 
-Time is a number and events are calls in a heap, so that a minute of ten thousand processes takes seconds. The rules are
-those of `allocator.schemes.segment`; what `generators/supply.py` and `generators/batching.py` do with threads is done
-here in the order of the events.
+Time is a number and events are calls in a heap, so a minute of ten thousand processes takes seconds. The rules are
+those of `allocator.schemes.segment`. Events replace the threads of `generators/supply.py` and `generators/batching.py`.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ LOST_AFTER = 60.0
 
 @dataclass(frozen=True)
 class Times:
-    """Of a database, in seconds: measured, or assumed.
+    """Durations of a database in seconds, measured or assumed.
 
-    latency: how long claims of one row took on an idle server, of which one is chosen each time.
-    statement, row: how long the server is busy with a statement of one row, and with each further row.
-    refusal: how long a claim takes to fail while it is away.
+    latency: of claims of one row on an idle server; each claim takes a random one.
+    statement, row: work of the server for a statement of one row, and for each further row.
+    refusal: time until a claim fails while the database is away.
     """
 
     latency: Sequence[float]
@@ -41,23 +40,23 @@ class Times:
 
 
 def popular(tags: int, each: float) -> list[float]:
-    """Rates of tags in one process: the second is used half as often as the first, the third a third, and so on."""
+    """Rates of tags in one process, by Zipf: the n-th tag has 1/n of the rate of the first."""
     weights = [1 / rank for rank in range(1, tags + 1)]
     return [each * weight / sum(weights) for weight in weights]
 
 
 @dataclass(frozen=True)
 class Load:
-    """`rates`: ids a second of each tag in each process. `factors`: from when on they are so many times that."""
+    """`rates`: ids per second of each tag in each process. `factors`: (start, factor) pairs that multiply them."""
 
     rates: Sequence[float]
     factors: Sequence[tuple[float, float]] = ((0.0, 1.0),)
     away: tuple[float, float] = (float("inf"), float("inf"))
     begin: float = 1.0
-    """Every tag of every process is first used within so many seconds."""
+    """Every process uses all its tags for the first time within this many seconds."""
 
     def used_up(self, now: float, rate: float, ids: int) -> float:
-        """When so many ids will have been drawn."""
+        """The time when this many ids will be drawn."""
         left = ids / rate
         ends = [*(moment for moment, _ in self.factors[1:]), float("inf")]
         for (_, factor), end in zip(self.factors, ends, strict=True):
@@ -72,7 +71,7 @@ class Load:
 
 @dataclass
 class Seen:
-    """What happened, second by second, and each wait of a caller in seconds."""
+    """Events per second, and each wait of a caller in seconds."""
 
     seconds: int
     claims: list[int] = field(init=False)
@@ -87,14 +86,14 @@ class Seen:
 
 
 class Process:
-    """What it wants to claim, what of it was locked too often and is claimed alone, and its statements under way."""
+    """A process: claims to make, claims that were locked too often and run alone, and running statements."""
 
     __slots__ = ("alone", "under_way", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Asked] = deque()
         self.alone: deque[Asked] = deque()
-        """Each with how often it was left out."""
+        """Claims to run alone, each with the number of times it was skipped."""
         self.under_way = 0
 
 
@@ -110,14 +109,14 @@ class Pair:
         self.core = core
         self.stalled_at: float | None = None
         self.due = 0
-        """Which of the events of this pair counts: one that was planned before another does not."""
+        """Number of the pair's valid event; events planned earlier are stale."""
 
 
 Asked = tuple[Pair, Claim, int]
 
 
 class World:
-    """`weight`: of how many processes each one here stands for all that the database sees."""
+    """`weight`: the number of real processes that each simulated one represents."""
 
     def __init__(
         self, processes: int, load: Load, times: Times, seconds: int, *, weight: float = 1.0, seed: int = 1
@@ -159,7 +158,7 @@ class World:
             self._drain(pair)
 
     def _drain(self, pair: Pair) -> None:
-        """The piece of a pair has been used up, or it waits and asks again."""
+        """Handle a pair that has used up its segment, or that retries."""
         piece, want = pair.core.take(), pair.core.want(self.now)
         if isinstance(want, Claim):
             pair.process.waiting.append((pair, want, 0))
@@ -176,7 +175,7 @@ class World:
             self._again(pair, self.now + want.seconds)
 
     def _start(self, process: Process) -> None:
-        """Whichever thread is free takes all that wait."""
+        """Let a free thread claim everything that waits."""
         while (process.alone or process.waiting) and process.under_way < THREADS:
             process.under_way += 1
             if process.alone:
@@ -206,7 +205,7 @@ class World:
         self.seen.statements[second] += 1
         self.seen.claims[second] += len(claimed)
         if self.now < begin <= starts + took:
-            self._at(begin, self._cut, process, batch)  # the answer never comes: what was claimed is burnt
+            self._at(begin, self._cut, process, batch)  # the response is lost, so the claimed ids are skipped
         else:
             self._at(starts + took, self._committed, process, claimed, locked)
 
@@ -238,5 +237,5 @@ class World:
 
     @property
     def in_memory(self) -> int:
-        """Ids that would be gaps if all processes ended now; those of pieces that are being served count whole."""
+        """Ids that would become gaps if all processes ended now; counts segments in use as a whole."""
         return sum(pair.core.held + pair.core._piece for pair in self.pairs)

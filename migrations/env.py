@@ -1,6 +1,6 @@
-"""How Alembic reaches the database, for `alembic` in a checkout and for `allocator db` anywhere.
+"""Connects Alembic to the database, for `alembic` in a checkout and for `allocator db`.
 
-The URL is ALLOCATOR_DATABASE_URL, or `alembic -x url=…`, or the embedded default.
+The URL is `alembic -x url=…`, else ALLOCATOR_DATABASE_URL, else sqlite:///allocator.db.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from allocator.database.schema import ADDRESS, CONNECTION
 from allocator.database.tables import PREFIX, VERSION_TABLE, metadata
 
 PATIENCE = 600.0
-"""Seconds that an upgrade waits for another one, and for a single statement."""
+"""Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
 
 
 def url() -> str:
@@ -30,7 +30,7 @@ def ours(name: str | None, kind: str, parents: object) -> bool:
 
 def migrate(connection: Connection) -> None:
     complete(connection)
-    # The transaction, where there is one, belongs to whoever took the lock.
+    # No transaction here: the caller holds the lock, and a transaction if the database has one for DDL.
     context.configure(
         connection=connection,
         target_metadata=metadata,

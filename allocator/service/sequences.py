@@ -148,7 +148,7 @@ class Newcomers:
         try:
             await asyncio.wait_for(self._lock.acquire(), self._seconds)
         except TimeoutError:
-            raise DatabaseUnavailable(f"{kind} {name!r} was not created: others waited first; retry") from None
+            raise DatabaseUnavailable(f"{kind} {name!r} is not created yet: others are created first; retry") from None
         try:
             number = await count()
             if number is not None and number >= self.most:

@@ -1,4 +1,4 @@
-"""`python ask.py 40`: so many tasks, of 25 orders each."""
+"""`python ask.py 40`: send 40 tasks of 25 orders each."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Where everything is: folders by default, so that no server is needed."""
+"""The URLs of broker and databases: by default folders and files, which need no server."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The table, and how an order gets into it."""
+"""The table of orders, and the insert."""
 
 import os
 
@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, cre
 
 from allocator import Allocator
 
-ids = Allocator(IDS)  # at the top of a module: a worker that is forked starts anew by itself
+ids = Allocator(IDS)  # may be at module level: a forked worker claims its own ids
 engine = create_engine(ROWS)
 metadata = MetaData()
 orders = Table(

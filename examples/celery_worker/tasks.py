@@ -21,7 +21,7 @@ def make_table(**signal):
 
 @worker_process_init.connect
 def forget_connections(**signal):
-    engine.dispose(close=False)  # SQLAlchemy's engine needs to be told of the fork; the allocator does not
+    engine.dispose(close=False)  # SQLAlchemy's engine needs this after a fork; the allocator does not
 
 
 @app.task

@@ -1,4 +1,4 @@
-"""A shop: orders with their items, whose keys are ids of the allocator. FastAPI and SQLAlchemy, all of it awaited."""
+"""A shop with orders and items whose keys are ids of the allocator, on async FastAPI and SQLAlchemy."""
 
 import os
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from allocator import AsyncAllocator
 from allocator.integrations.sqlalchemy import primary_key
 from allocator.integrations.starlette import ids_of, lifespan
 
-# SQLite has one writer for a file, so the ids have a file of their own. On a server both are the same database.
+# SQLite allows one writer per file, so the ids have a separate file. On a server, both URLs name the same database.
 ids = AsyncAllocator(os.environ.get("SHOP_IDS_URL", "sqlite:///ids.db"))
 engine = create_async_engine(os.environ.get("SHOP_DATABASE_URL", "sqlite+aiosqlite:///shop.db?timeout=60"))
 
@@ -63,7 +63,7 @@ Sessions = Annotated[AsyncSession, Depends(in_session)]
 
 
 def shown(order: Order) -> dict[str, object]:
-    """Ids are text: a browser reads numbers above 2**53 wrongly."""
+    """Return ids as text, since browsers round numbers above 2**53."""
     items = [{"id": str(item.id), "product": item.product} for item in order.items]
     return {"id": str(order.id), "customer": order.customer, "items": items}
 
@@ -72,7 +72,7 @@ def shown(order: Order) -> dict[str, object]:
 async def make(new: NewOrder, session: Sessions) -> dict[str, object]:
     order = Order(customer=new.customer, items=[Item(product=product) for product in new.products])
     session.add(order)
-    await session.commit()  # the order and its items at once, or nothing
+    await session.commit()  # the order and its items are one transaction
     return shown(order)
 
 
@@ -85,5 +85,5 @@ async def read(number: int, session: Sessions) -> dict[str, object]:
 
 @app.post("/invoices", status_code=201)
 async def invoice(allocator: Annotated[AsyncAllocator, Depends(ids_of)]) -> dict[str, str]:
-    """Ids for what is not in a table."""
+    """Draw ids that belong to no table."""
     return {"number": str(await allocator.ticket("invoice"))}

@@ -43,7 +43,7 @@ def upgrade() -> None:
 
 
 def kept_by_the_allocator(connection: sa.Connection) -> str:
-    """Why the downgrade would forget ids; empty if it would not."""
+    """The reason why a downgrade would forget ids, or an empty string."""
     if tags := connection.scalar(sa.text("SELECT count(*) FROM allocator_segment WHERE max_value > 0")):
         return (
             f"{tags} tags have given out ids, and without allocator_segment they would be given again; "

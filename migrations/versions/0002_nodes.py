@@ -47,7 +47,7 @@ def upgrade() -> None:
 
 
 def kept_by_the_allocator(connection: sa.Connection) -> str:
-    """Why the downgrade would forget numbers; empty if it would not."""
+    """The reason why a downgrade would forget numbers, or an empty string."""
     for table in ("allocator_node", "allocator_worker"):
         if rows := connection.scalar(sa.text(f"SELECT count(*) FROM {table}")):
             return (

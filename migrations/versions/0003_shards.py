@@ -70,8 +70,8 @@ def upgrade() -> None:
 
 
 def kept_by_the_allocator(connection: sa.Connection) -> str:
-    """Why the downgrade would forget ids; empty if it would not."""
-    # An upgrade writes the row of a database of its own, which says nothing of ids.
+    """The reason why a downgrade would forget ids, or an empty string."""
+    # Skip the row that an upgrade writes for a single database: it does not protect any ids.
     tables = ("allocator_ticket", "allocator_ticket_counter", "allocator_shard WHERE revision <> 1 OR shard_step <> 1")
     for source in tables:
         table = source.partition(" ")[0]

@@ -1,4 +1,4 @@
-"""The epoch of a tag's row, and its margin: what a failover or a restore may have forgotten is left out.
+"""Server runs of tags, and the gap that a tag skips after a failover or a restore.
 
 Revision ID: 0005
 Revises: 0004
@@ -24,7 +24,7 @@ def run_type() -> sa.types.TypeEngine[str]:
 
 
 def upgrade() -> None:
-    """MySQL commits each step by itself: one that was done before the upgrade died is left out."""
+    """Upgrade. MySQL commits each step, so skip the steps of an interrupted upgrade."""
     there = parts()
     if "epoch" not in there:
         op.add_column("allocator_segment", sa.Column("epoch", run_type(), server_default="", nullable=False))

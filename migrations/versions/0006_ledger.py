@@ -1,4 +1,4 @@
-"""The ledger: a row per claim, of those that write one.
+"""The ledger, with a row per claim.
 
 Revision ID: 0006
 Revises: 0005
@@ -27,7 +27,7 @@ def tag_type() -> sa.types.TypeEngine[str]:
 
 
 def upgrade() -> None:
-    """MySQL commits each step by itself: what was done before the upgrade died is left out."""
+    """Upgrade. MySQL commits each step, so skip the steps of an interrupted upgrade."""
     there = parts()
     if "allocator_ledger" not in there:
         make_ledger()

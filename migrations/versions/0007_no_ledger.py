@@ -1,4 +1,4 @@
-"""The ledger goes: a log of claims answers its question, without a row per claim.
+"""Drop the ledger: a log of claims replaces it.
 
 Revision ID: 0007
 Revises: 0006
@@ -17,11 +17,11 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """MySQL commits each step by itself: a table that an upgrade which died has dropped is not there any more."""
+    """Upgrade. MySQL commits each step, so an interrupted upgrade may have dropped the table."""
     op.drop_table("allocator_ledger", if_exists=True)
 
 
 def downgrade() -> None:
     check_downgrade(op.get_context(), revision)
     script = op.get_context().environment_context.script
-    script.get_revision(down_revision).module.upgrade()  # empty: nothing kept what was in it
+    script.get_revision(down_revision).module.upgrade()  # an empty table: its rows are lost

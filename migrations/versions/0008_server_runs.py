@@ -1,6 +1,7 @@
-"""A restart is no failover any more: rows name the server run that wrote them, and know what they really gave.
+"""No gap after a restart: rows name the server run that wrote them, and count the ids that they really issued.
 
-Rows that the present server wrote go on without a gap, whenever it was started. On others the next claim skips one.
+Rows written by the current server continue without a gap, whenever it was started. For other rows, the next claim skips
+the failover gap.
 
 Revision ID: 0008
 Revises: 0007
@@ -31,13 +32,13 @@ WROTE_IT = {
     "mysql": "CONCAT(',', {run}) LIKE CONCAT('%,', "
     "HEX(CRC32(CONCAT_WS('/', @@server_id, @@hostname, @@port, @@datadir, DATABASE()))), '-%')",
 }
-"""Conditions: the run that a row has from before this revision is of the server that runs now, whenever it started."""
+"""Conditions on an old row: the current server wrote it, whenever that was started."""
 
 COMPUTED = (
     "margin IN (1000000000, 1000 * max_step, max_step) "
     "OR (id_limit / 100 >= margin - 1 AND id_limit / 100 <= margin + 1)"
 )
-"""Margins that nobody chose."""
+"""Margins that the allocator computed and no user chose."""
 
 
 def run_type() -> sa.types.TypeEngine[str]:
@@ -54,7 +55,7 @@ def number_column(name: str, default: int) -> sa.Column[int]:
 
 
 def upgrade() -> None:
-    """MySQL commits each step by itself: one that was done before the upgrade died is left out."""
+    """Upgrade. MySQL commits each step, so skip the steps of an interrupted upgrade."""
     add("allocator_segment", text_column("server_run"), number_column("failover_gap", -2))
     add("allocator_segment", number_column("skipped", 0), number_column("claimed_at", 0))
     if has("allocator_segment", "margin"):
@@ -75,7 +76,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """For the version before, every row is of another server: it skips ids with the next claim."""
+    """Downgrade. The older version takes every row for that of another server, and skips ids with the next claim."""
     check_downgrade(op.get_context(), revision)
     add("allocator_segment", text_column("epoch"), number_column("margin", 1_000_000_000))
     if has("allocator_segment", "failover_gap"):
@@ -93,9 +94,9 @@ def downgrade() -> None:
 
 
 def unless_ours(table: str, column: str) -> str:
-    """The run of a row, empty where the server that runs now wrote it: whoever claims first goes on.
+    """The server run for a row: empty if the current server wrote it, so that the next claim continues without a gap.
 
-    Managed databases refuse the condition, and name no run in their rows.
+    Managed databases refuse the condition, but their rows name no run.
     """
     rows = f"SELECT count(*) FROM {table} WHERE {column} <> ''"
     if not op.get_context().as_sql and not op.get_bind().scalar(sa.text(rows)):
@@ -106,7 +107,7 @@ def unless_ours(table: str, column: str) -> str:
 
 
 def has(table: str, column: str) -> bool:
-    """Whether a column is there; as SQL for a later run, every step is written down."""
+    """Tell whether a column exists. Offline (--sql), answer True so that every step is printed."""
     if op.get_context().as_sql:
         return True
     inspector = sa.inspect(op.get_bind())

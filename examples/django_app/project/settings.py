@@ -13,7 +13,7 @@ STATIC_URL = "static/"
 USE_TZ = True
 
 INSTALLED_APPS = [
-    "allocator.integrations.django",  # so that `migrate` makes the allocator's tables too
+    "allocator.integrations.django",  # so that `migrate` creates the allocator's tables too
     "shop",
     "django.contrib.admin",
     "django.contrib.auth",
@@ -59,6 +59,6 @@ if url := os.environ.get("DATABASE_URL"):
         "PORT": parts.port,
     }
 
-# Ids come from where the rows go, or for SQLite from a file beside it, shop.ids.sqlite3; ALLOCATOR names another place.
+# Ids come from the database of the rows; for SQLite from the separate file shop.ids.sqlite3. ALLOCATOR changes this.
 if ids := os.environ.get("ALLOCATOR_DATABASE_URL"):
     ALLOCATOR = {"database": ids, "timeout": 10}

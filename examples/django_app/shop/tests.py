@@ -1,4 +1,4 @@
-"""In tests ids come from memory, above a million, and nothing needs to be set up for them."""
+"""Ids in tests come from memory and start above a million. They need no setup."""
 
 from django.test import TestCase
 

@@ -14,7 +14,7 @@ from shop.models import Order, OrderItem
 @csrf_exempt
 @require_POST
 def place_order(request):
-    """One order and its items: {"customer": "Ada", "items": ["tea", "milk"]}."""
+    """Create one order with its items: {"customer": "Ada", "items": ["tea", "milk"]}."""
     asked = json.loads(request.body)
     with transaction.atomic():
         order = Order.objects.create(customer=asked["customer"])
@@ -25,7 +25,7 @@ def place_order(request):
 @csrf_exempt
 @require_POST
 def place_many(request):
-    """As many orders as asked for, with an item each, in two statements: the ids are known before."""
+    """Create `count` orders with an item each in two statements, since the ids are known before the INSERT."""
     orders = give_ids(Order(customer=f"customer {number}") for number in range(int(request.GET["count"])))
     items = [OrderItem(order=order, product="tea") for order in orders]
     with transaction.atomic():
@@ -37,7 +37,7 @@ def place_many(request):
 @csrf_exempt
 @require_POST
 async def place_later(request):
-    """The same calls, awaited: Django runs them on a thread, and the claim with them."""
+    """The same with await: Django runs the calls and the claim on a thread."""
     order = Order(customer="async")
     await order.asave()
     items = await OrderItem.objects.abulk_create([OrderItem(order=order, product="tea")])

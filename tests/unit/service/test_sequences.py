@@ -78,7 +78,7 @@ def test_who_waits_for_others_too_long_is_told_so():
 
         first = asyncio.create_task(newcomers.make("type", "a", count, make))
         await asyncio.sleep(0)
-        with pytest.raises(DatabaseUnavailable, match="others are made first"):
+        with pytest.raises(DatabaseUnavailable, match="others are created first"):
             await newcomers.make("type", "b", count, make)
         may_end.set()
 
