@@ -4,13 +4,14 @@
 #     docker run --rm allocator inspect 5016762319896585
 #     docker run --publish 127.0.0.1:8000:8000 --env ALLOCATOR_DATABASE_URL=postgresql+psycopg://… allocator
 #
-# The last one serves callers with a token; make the first one with: allocator tokens create NAME, in the same database.
+# The last command starts the service. Its clients need a token; create one in the same database with: allocator tokens
+# create NAME
 #
-# compose.yaml brings a database with it, and says how the first token is made. There is no database in here, and no
-# place for one: ids from a file that goes away with its container would come twice.
+# compose.yaml adds a database and shows how to create the first token. The image has no database and no volume: ids from
+# a file that disappears with its container would be issued twice.
 #
 # Another base:              --build-arg PYTHON_IMAGE=…; any with Python 3.11 or later, venv and useradd
-# Another package index:     --secret id=pip,src=pip.conf; it is there while pip runs, and in no layer
+# Another package index:     --secret id=pip,src=pip.conf; only pip sees it; no layer contains it
 
 ARG PYTHON_IMAGE=python:3.13-slim
 
@@ -30,7 +31,7 @@ FROM ${PYTHON_IMAGE}
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin allocator
 COPY --from=build /opt/allocator /opt/allocator
 ENV PATH=/opt/allocator/bin:$PATH ALLOCATOR_HOST=0.0.0.0
-# a number, so that Kubernetes too can see that it is not root
+# A number, so that Kubernetes can verify that it is not root (runAsNonRoot).
 USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM

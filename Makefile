@@ -1,4 +1,4 @@
-# Nothing is needed but Python 3.11 or later and make; everything else goes into .venv.
+# Needs only Python 3.11 or later and make; everything else is installed into .venv.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -10,64 +10,64 @@ CHAOS ?=
 MUTANTS ?=
 MATRIX ?=
 PORT ?= 8000
-# Tests wait more than they compute: one more than the cores of a small machine.
+# One more than the cores of a small machine, since tests wait more than they compute.
 WORKERS ?= 3
 # Images often set it: each process of a test would then compile SQLAlchemy again, which costs more than the test.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help run test soak simulate mutants chaos failover cluster matrix bench capacity screenshots docs lint format clean
 
-help:  ## these lines
+help:  ## print this help
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-run: $(READY)  ## ids from the embedded SQLite, then the service before it
+run: $(READY)  ## draw ids from SQLite, then start the service
 	@$(BIN)/allocator next order -n 5
-	@echo "These came from ./allocator.db; run it again for the next five. More: $(BIN)/allocator --help"
+	@echo "These ids are from ./allocator.db; run it again for the next five. More: $(BIN)/allocator --help"
 	@echo
-	@echo "Now the service; in another terminal, try:"
+	@echo "Starting the service; in another terminal, try:"
 	@echo "    curl -X POST http://127.0.0.1:$(PORT)/v1/sequences/order/ids"
 	@echo "    curl -X POST 'http://127.0.0.1:$(PORT)/v1/sequences/order/ids?count=10'"
 	@echo "    curl -X POST http://127.0.0.1:$(PORT)/v1/snowflake"
 	@echo "    curl http://127.0.0.1:$(PORT)/v1/inspect/5016762319896585"
 	@echo "    curl http://127.0.0.1:$(PORT)/metrics"
-	@echo "and look at http://127.0.0.1:$(PORT)/docs; Ctrl-C ends it."
+	@echo "and open http://127.0.0.1:$(PORT)/docs; press Ctrl-C to stop."
 	@echo
 	@$(BIN)/allocator serve --open --port $(PORT) --logs text
 
-test: $(READY)  ## everything quick, on every database that can be had
+test: $(READY)  ## all quick tests, on every available database
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(TESTS)
 
-simulate: $(READY)  ## a hundred thousand simulated worlds of faults; the report is reports/simulate.md
+simulate: $(READY)  ## a hundred thousand simulations with faults; report: reports/simulate.md
 	PYTHONPATH=tests $(BIN)/python -m simulation $(SIMULATE)
 
-soak: $(READY)  ## the long runs, minutes each; the report is reports/soak.md
+soak: $(READY)  ## long runs, minutes each; report: reports/soak.md
 	$(BIN)/python -m pytest tests/endurance --capture=no --verbose
 
-failover: $(READY)  ## servers replaced by standbys, backups and copies that lack commits; the report is reports/failover.md
+failover: $(READY)  ## failovers to standbys, backups and copies that lack commits; report: reports/failover.md
 	$(BIN)/python -m pytest tests/failover --capture=no --verbose
 
-chaos: $(READY)  ## workers, servers and the network in trouble, ten minutes a database; the report is reports/chaos.md
+chaos: $(READY)  ## faults of workers, servers and the network, ten minutes per database; report: reports/chaos.md
 	$(BIN)/python -m pytest tests/chaos --capture=no --verbose --seconds 600 $(CHAOS)
 
-mutants: $(READY)  ## wrong variants of the library, each of which the tests must find; the report is reports/mutants.md
+mutants: $(READY)  ## wrong variants of the library, each of which a test must detect; report: reports/mutants.md
 	PYTHONPATH=tests $(BIN)/python -m mutants $(MUTANTS)
 
-matrix: $(READY)  ## the tests on every Python, and on both lines of SQLAlchemy; MATRIX=--tenth runs a tenth of them
+matrix: $(READY)  ## tests on every Python and on SQLAlchemy 2.0 and 2.1; MATRIX=--tenth runs a tenth of them
 	$(BIN)/python tests/matrix.py $(MATRIX)
 
-cluster: $(READY)  ## three Galera nodes, and three of Group Replication, killed and isolated under load; the report is reports/cluster.md
+cluster: $(READY)  ## Galera and Group Replication, nodes killed and isolated under load; report: reports/cluster.md
 	$(BIN)/python -m pytest tests/cluster --capture=no --verbose
 
-bench: $(READY)  ## how fast it is, beside what people would take instead; the report is reports/bench/bench.txt
+bench: $(READY)  ## speed compared with alternatives; report: reports/bench/bench.txt
 	PYTHONPATH=tests $(BIN)/python -m benchmarks --servers $(BENCH)
 
-capacity: $(READY)  ## what the database would see of ten thousand processes: a model, on the real rules
+capacity: $(READY)  ## model of the load of ten thousand processes on the database
 	$(BIN)/python -m benchmarks.capacity --to reports/capacity
 
-screenshots: $(READY)  ## the pictures of docs/console.md, of a service with traffic; needs Chromium, and Pillow to keep them small
+screenshots: $(READY)  ## pictures for docs/console.md; needs Chromium, and Pillow to compress them
 	PYTHONPATH=tests $(BIN)/python -m screenshots
 
-docs: $(READY)  ## the documentation as a site; it is site/index.html
+docs: $(READY)  ## build the documentation: site/index.html
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
