@@ -225,4 +225,4 @@ def test_a_url_is_enough_to_print_it():
     printed = asked("mysql+pymysql://nobody@nowhere.invalid/ids", "guard", "--sql")
     assert "DELIMITER //\n" in printed
     assert "END//\n" in printed
-    assert asked("sqlite://", "guard").endswith("--sql prints the statements\n")
+    assert asked("sqlite://", "guard").endswith("add --sql\n")
