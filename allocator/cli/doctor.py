@@ -82,4 +82,4 @@ def finding_to_json(one: Finding) -> dict[str, str]:
 
 def text_of(one: Finding) -> str:
     where = f" ({one.where})" if one.where else ""
-    return f"{one.severity:<6}  {one.name}{where}\n        {one.found}\n        mend: {one.mend}"
+    return f"{one.severity:<6}  {one.name}{where}\n        {one.found}\n        fix: {one.mend}"

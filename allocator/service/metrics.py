@@ -91,16 +91,18 @@ class Figures:
 
     def text(self, sees: Callable[[str], bool]) -> bytes:
         """The metrics of all workers in Prometheus format. Those of a tag or type only if the token `sees` it."""
-        return generate_latest(seen(self, sees))
+        return generate_latest(visible(self, sees))
 
 
-def seen(figures: Figures, sees: Callable[[str], bool]) -> CollectorRegistry:
+def visible(figures: Figures, sees: Callable[[str], bool]) -> CollectorRegistry:
     found = CollectorRegistry(auto_describe=False)
-    found.register(Seen(figures, sees))
+    found.register(Visible(figures, sees))
     return found
 
 
-class Seen(Collector):
+class Visible(Collector):
+    """The metrics of a `Figures`, without series of tags that the token may not see."""
+
     def __init__(self, figures: Figures, sees: Callable[[str], bool]) -> None:
         self._figures, self._sees = figures, sees
 

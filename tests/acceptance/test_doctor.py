@@ -50,7 +50,7 @@ def test_a_danger_is_1_with_what_was_found_and_how_to_mend_it(sound):
     assert done.exit_code == 1
     assert "danger  tag-of-another-lane (sqlite" in done.output
     assert "'order' has offset 1 and step 3" in done.output
-    assert "mend: stop all processes that use these tags" in done.output
+    assert "fix: stop all processes that use these tags" in done.output
     assert [set(one) for one in listed] == [{"name", "severity", "found", "mend", "database"}]
     assert listed[0]["severity"] == "danger"
 
