@@ -60,7 +60,7 @@ def test_an_application_that_is_given_a_second_time_keeps_its_allocator():
     ("config", "words"),
     [
         ({}, "ALLOCATOR_DATABASE_URL is missing in the configuration"),
-        ({"ALLOCATOR_DATABASE_URL": "sqlite://", "ALLOCATOR_OPTIONS": {"steps": 5}}, "does not take: .*'steps'"),
+        ({"ALLOCATOR_DATABASE_URL": "sqlite://", "ALLOCATOR_OPTIONS": {"steps": 5}}, "invalid argument of Allocator: .*'steps'"),
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_refused_with_the_first_id(config, words):
@@ -69,5 +69,5 @@ def test_a_configuration_that_cannot_be_used_is_refused_with_the_first_id(config
 
 
 def test_an_application_without_the_extension_is_told():
-    with flask.Flask("shop").app_context(), pytest.raises(InvalidSetting, match="make one with Allocation"):
+    with flask.Flask("shop").app_context(), pytest.raises(InvalidSetting, match="add Allocation"):
         current_allocator.next_id("order")
