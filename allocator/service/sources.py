@@ -83,7 +83,7 @@ class TagSource(Source):
             return
         left = held + (await self._ids.tags.get(self.tag)).remaining
         if 0 < left < count:
-            raise InvalidCount(f"count must be at most {left}, all that remain of tag {self.tag!r}, got {count}")
+            raise InvalidCount(f"count must be at most {left}, the ids left of tag {self.tag!r}, got {count}")
 
 
 class Sources:

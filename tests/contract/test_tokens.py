@@ -245,7 +245,7 @@ def test_ids_beyond_the_rate_are_paid_for_afterwards(guarded, service, tag):
     assert service.post(f"{path}/ids?count=3000", token=secret).status == 200
     refused = service.post(f"{path}/segments?size=1", token=secret)
     assert refused.status == 429
-    assert "try again in" in refused.json["detail"]
+    assert "retry in" in refused.json["detail"]
     assert 1 <= int(refused.headers["Retry-After"]) <= 2
     assert service.post(f"{path}/ids", token=secret).status == 429
     assert until(lambda: service.post(f"{path}/ids", token=secret).status == 200, 4)

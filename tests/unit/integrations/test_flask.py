@@ -60,7 +60,10 @@ def test_an_application_that_is_given_a_second_time_keeps_its_allocator():
     ("config", "words"),
     [
         ({}, "ALLOCATOR_DATABASE_URL is missing in the configuration"),
-        ({"ALLOCATOR_DATABASE_URL": "sqlite://", "ALLOCATOR_OPTIONS": {"steps": 5}}, "invalid argument of Allocator: .*'steps'"),
+        (
+            {"ALLOCATOR_DATABASE_URL": "sqlite://", "ALLOCATOR_OPTIONS": {"steps": 5}},
+            "invalid argument .*'steps'",
+        ),
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_refused_with_the_first_id(config, words):
