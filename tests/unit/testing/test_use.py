@@ -77,7 +77,11 @@ def test_what_raises_in_the_block_ends_it(tmp_path):
 
 def test_the_database_can_be_away():
     ids, memory = Allocator(NOWHERE, timeout=0.05), MemoryAllocator(step=10)
-    with ids.use(memory), memory.go_away(), pytest.raises(DatabaseUnavailable, match=r"since the test called go_away\(\)"):
+    with (
+        ids.use(memory),
+        memory.go_away(),
+        pytest.raises(DatabaseUnavailable, match=r"since the test called go_away\(\)"),
+    ):
         ids.ping()
 
 
