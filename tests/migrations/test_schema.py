@@ -15,7 +15,7 @@ from alembic.util import CommandError
 from sqlalchemy import create_engine, inspect, text
 from support.servers.administrator import execute
 
-from allocator import Allocator, SchemaOutOfDate
+from allocator import Allocator, Numbers, SchemaOutOfDate
 from allocator.database import schema
 from allocator.database.store import Database
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
@@ -186,6 +186,15 @@ def test_ids_are_drawn_before_the_tables_of_numbers_are_there(empty):
         "here lacks table allocator_number, table allocator_number_void: ids are given, numbers without gaps are not; "
         "run: allocator db upgrade"
     )
+
+
+def test_a_downgrade_forgets_no_numbers(fresh):
+    engine = create_engine(fresh)
+    with engine.begin() as connection:
+        Numbers("invoice").next(connection)
+    engine.dispose()
+    with pytest.raises(CommandError, match="1 rows of allocator_number keep numbers from being given out again"):
+        migrate(fresh, "downgrade", "0008")
 
 
 def test_the_revisions_are_those_of_the_scripts():

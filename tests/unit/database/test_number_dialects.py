@@ -1,0 +1,89 @@
+"""What is said to a database where a number may not be waited for: the setting, the statement, the setting as it was."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from allocator.database.address import DIALECTS
+from allocator.database.caller import Answer
+from allocator.database.django_caller import DjangoCaller
+from allocator.database.number_dialects import number_dialect
+from allocator.errors import InvalidDatabase
+
+ROW = {"name": "case", "scope": "a", "period": "", "first": 1, "count": 1, "most": 9}
+MYSQL_WAIT = "SET @allocator_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = {}"
+MYSQL_AGAIN = "SET innodb_lock_wait_timeout = @allocator_wait"
+
+
+class Told:
+    """A caller that notes the beginning of each statement, and fails to draw where it is told so."""
+
+    def __init__(self, name: str, *, is_mariadb: bool = False, fails: bool = False) -> None:
+        self.dialect = DIALECTS[name]
+        self.numbers = number_dialect(self.dialect, is_mariadb=is_mariadb)
+        self.where, self.fails = "here", fails
+        self.said: list[str] = []
+
+    def run(self, statement: str, parameters: object) -> Answer:
+        self.said.append(statement.partition(" (name")[0])
+        if "INSERT" in statement and self.fails:
+            raise OperationalError(statement, {}, Exception("locked"))
+        return Answer([[1234]], 1, 0)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(
+    ("name", "wait", "before", "after"),
+    [
+        ("sqlite", 0.2, ["PRAGMA busy_timeout", "PRAGMA busy_timeout = 200"], ["PRAGMA busy_timeout = 1234"]),
+        ("sqlite", 0, ["PRAGMA busy_timeout", "PRAGMA busy_timeout = 0"], ["PRAGMA busy_timeout = 1234"]),
+        ("mysql", 1.5, [MYSQL_WAIT.format(2)], [MYSQL_AGAIN]),
+    ],
+)
+def test_the_time_to_wait_is_set_for_one_statement(name, wait, before, after, fails):
+    caller = Told(name, fails=fails)
+    try:
+        caller.numbers.draw(caller, ROW, wait)
+    except OperationalError:
+        assert fails
+
+    assert caller.said == [*before, "INSERT INTO allocator_number", *after]
+
+
+def test_mysql_does_not_wait_a_second_for_now_or_never():
+    caller = Told("mysql")
+    caller.numbers.draw(caller, ROW, 0)
+
+    assert caller.said[0] == MYSQL_WAIT.format(1)
+    assert caller.said[1].endswith("FOR UPDATE NOWAIT")
+
+
+def test_mariadb_says_it_in_the_statement():
+    caller = Told("mariadb", is_mariadb=True)
+    caller.numbers.draw(caller, ROW, 0)
+    caller.numbers.draw(caller, ROW, None)
+
+    insert = "INSERT INTO allocator_number"
+    assert caller.said == [f"SET STATEMENT innodb_lock_wait_timeout = 0 FOR {insert}", insert]
+
+
+@pytest.mark.parametrize(("fails", "ending"), [(False, []), (True, ["ROLLBACK TO SAVEPOINT allocator_number"])])
+def test_postgresql_keeps_the_transaction_alive_by_a_savepoint(fails, ending):
+    caller = Told("postgresql", fails=fails)
+    try:
+        caller.numbers.draw(caller, ROW, 0.5)
+    except OperationalError:
+        assert fails
+
+    begun, drawn, *ended = caller.said
+    assert begun == "SAVEPOINT allocator_number"
+    assert "set_config('lock_timeout', :wait, true)" in drawn
+    assert ended == [*ending, "RELEASE SAVEPOINT allocator_number"]
+
+
+def test_django_outside_of_atomic():
+    with pytest.raises(InvalidDatabase, match="inside of transaction.atomic"):
+        DjangoCaller(SimpleNamespace(in_atomic_block=False, alias="default", vendor="sqlite"))
