@@ -54,7 +54,7 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, since: str | None) -> None:
 @yes_option
 @database_options
 def downgrade(revision: str, sure: bool, url: str) -> None:
-    """Go back to an older REVISION, or to none.
+    """Undo the migrations after REVISION; `none` drops every table.
 
     Needed before you install an older version of this package. Stop all processes first.
 

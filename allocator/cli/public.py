@@ -19,7 +19,7 @@ format_options = options(
     click.option("--prefix", default="", help="Prefix of the text, such as ord_."),
     click.option("--text", type=click.Choice(TEXTS), default="base62", show_default=True, help="Encoding of the text."),
     click.option("--check", type=int, default=CHECK, show_default=True, help="Check bits."),
-    click.option("--javascript", is_flag=True, help="Only ids up to 2**53 - 1."),
+    click.option("--javascript", is_flag=True, help="Refuse ids above 2**53 - 1."),
     json_option,
 )
 
@@ -69,7 +69,7 @@ def encode(ids: tuple[str, ...], prefix: str, text: str, check: int, javascript:
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @format_options
 def decode(texts: tuple[str, ...], prefix: str, text: str, check: int, javascript: bool) -> None:
-    """Print the id of each TEXT; refuse a text of another key.
+    """Print the id of each TEXT; refuse a text that was made with another key.
 
     \b
     Examples:

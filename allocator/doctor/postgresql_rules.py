@@ -157,7 +157,8 @@ RULES = (
         "numbering-cached",
         OUTAGE,
         lambda facts: facts.get("caching"),
-        "{caching}: connections issue numbers out of order, which processes take for a database that lost some",
+        "{caching}: each connection numbers from its own cache, so that numbers come out of order, and processes "
+        "mistake a lower one for a database that lost its newest rows",
         "ALTER TABLE allocator_ticket ALTER COLUMN id SET CACHE 1; ALTER TABLE allocator_node ALTER COLUMN id SET "
         "CACHE 1",
     ),

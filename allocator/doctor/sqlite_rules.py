@@ -41,8 +41,9 @@ RULES = (
         "file-linked-twice",
         DANGER,
         lambda facts: facts.get("links", 1) > 1,
-        "{path} has {links} hard links: after a crash, SQLite finds the journal only under the name in use then",
-        "remove the other hard links: find / -xdev -samefile FILE",
+        "{path} has {links} hard links: SQLite names the journal after the link in use; a process that opens another "
+        "link after a crash misses it, and the file is damaged",
+        "remove all links but one; list them with: find / -xdev -samefile {path}",
     ),
     Rule(
         "sqlite-loses-commits",

@@ -64,9 +64,9 @@ def of_lanes(tags: Iterable[Tag], lane: Lane) -> list[Finding]:
             "tag-of-another-lane",
             DANGER,
             f"tags have the residues of another shard: {shown}, but {ours}",
-            f"stop all processes that use these tags, set shard_offset {lane.offset} and shard_step {lane.step} in "
-            "their rows of allocator_segment, and raise them above every id in use with: allocator tags set TAG "
-            "--start-after N",
+            f"stop all processes that use these tags; in their rows of allocator_segment, set shard_offset = "
+            f"{lane.offset} and shard_step = {lane.step}; then raise each tag above every id in use on any shard: "
+            "allocator tags set TAG --start-after N",
         )
     ]
 

@@ -285,9 +285,9 @@ class Supply(Uncopyable):
         if error is None and self._failing:
             log.warning("%s: the database answers again", self._name())
         elif isinstance(error, LeaseLost):
-            log.warning("%s: %s; leasing another worker", self._name(), error)
+            log.warning("%s: its worker cannot be used any more; leasing another: %s", self._name(), error)
         elif error is not None and in_advance and not self._failing:
-            log.warning("%s: a claim failed; ids come from memory until it is used up: %s", self._name(), error)
+            log.warning("%s: a claim failed; ids come from memory until it is empty: %s", self._name(), error)
 
     # -- waiting and ending
 

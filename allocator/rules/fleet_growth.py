@@ -139,7 +139,7 @@ def entered(shard: Shard, target: Target) -> Shard | None:
     offset = next((member.offset for member in target.members if member.key == shard.key), None)
     if offset is None:
         raise ShardMisconfigured(
-            f"the fleet does not grow to a shard with the key {shard.key}; see: allocator shards list"
+            f"no shard with the key {shard.key} is being added to the fleet; the shards are: allocator shards list"
         )
     return next_revision(
         shard,

@@ -79,6 +79,6 @@ def format_of(layout: object) -> tuple[str, Format]:
         if known_one := FORMATS.get(name):
             return name, known_one._replace(layout=layout_from_text(widths, known_one.layout)) if colon else known_one
     raise InvalidSetting(
-        f"layout must be one of {', '.join(FORMATS)}, or such a name with widths, as in meteor:1/31/18/11/3, or a "
-        f"Layout with the fields of one of these; got {quoted(layout, 100)}"
+        f"layout must be one of {', '.join(FORMATS)}, or one of them with widths of its fields in bits, as in "
+        f"meteor:1/31/18/11/3, or a Layout with the fields of one of them; got {quoted(layout, 100)}"
     )

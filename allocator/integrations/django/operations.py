@@ -54,8 +54,9 @@ def last_of(field: Any, connection: Any) -> int:
     last = read_counter(connection, table, field.column)
     if last is None:
         raise InvalidSetting(
-            f"{table}.{field.column} has no counter, so the ids of its deleted rows are unknown; use "
-            f"migrations.AlterField, and create the tag above them: manage.py allocator tags create TAG --start-after N"
+            f"{table}.{field.column} has no counter, so the ids of its deleted rows are unknown; "
+            "replace this operation by migrations.AlterField, and first create the tag above every id ever used: "
+            "manage.py allocator tags create TAG --start-after N"
         )
     return last
 
