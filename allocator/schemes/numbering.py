@@ -135,8 +135,8 @@ def pieces_of(template: str) -> Iterator[Piece]:
         field = match["field"] if match else None
         if not match or (field and (field not in FIELDS or (match["width"] and field != "n"))):
             raise InvalidSetting(
-                f"the fields of a format are {{n}} or {{n:05}}, {{year}}, {{month}}, {{day}} and {{scope}}, and a brace "
-                f"is written twice, got {quoted(template[place:])}"
+                f"the fields of a format are {{n}} or {{n:05}}, {{year}}, {{month}}, {{day}} and {{scope}}, and a "
+                f"brace is written twice, got {quoted(template[place:])}"
             )
         if field:
             width = int(match["width"] or 0) or DIGITS.get(field, 0)
