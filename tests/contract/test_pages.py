@@ -138,7 +138,7 @@ class Answers:
         self.answers = list(answers)
         self.close = self.abandon = lambda: None
 
-    def ask(self, method: str, path: str, fields: Any = None, *, read: Callable[[Any], Any]) -> Any:
+    def request(self, method: str, path: str, fields: Any = None, *, read: Callable[[Any], Any]) -> Any:
         return read(self.answers.pop(0))
 
 
@@ -161,7 +161,7 @@ def test_a_client_takes_pages_that_follow_each_other_alone():
 
 def test_a_client_that_is_refused_for_the_moment_may_try_again(monkeypatch):
     body = b'{"error": "Refused", "detail": "16 requests already wait for the list of tags; retry"}'
-    error = allocator.remote.http.refusal("https://ids.example.org", 503, body)
+    error = allocator.remote.http.error_of("https://ids.example.org", 503, body)
 
     assert isinstance(error, DatabaseUnavailable)
     assert "16 requests wait" in str(error)

@@ -594,7 +594,7 @@ def test_tokens_are_made_listed_and_revoked_by_command(tmp_path):
         (["create", "a b"], "the name of a token must be spelled like a tag"),
         (["create", "a", "--tags", "x y"], "a pattern must be 1 to 64"),
         (["create", "a", "--ids-rate", "0"], "ids_rate must be 1 to"),
-        (["create", "a", "--days", "-1"], "after more than 0"),
+        (["create", "a", "--days", "-1"], "days must be above 0"),
         (["revoke", "7"], "there is no token 7"),
     ],
 )
