@@ -17,7 +17,7 @@ from allocator.generators.column_default import default_signature
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Supply
 from allocator.rules.failover import FailoverGap
-from allocator.runtime.waiting import wait_done, wait_for_async
+from allocator.runtime.worker_pool import wait_done, wait_for_async
 from allocator.schemes.checks import check_count
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.retry import Wait

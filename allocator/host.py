@@ -19,7 +19,7 @@ from allocator.generators.backend_protocol import Backend
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply
 from allocator.rules.hosts import Hosts
-from allocator.runtime.waiting import wait_for_async
+from allocator.runtime.worker_pool import wait_for_async
 from allocator.schemes.layout import Layout
 from allocator.schemes.residues import Seen
 from allocator.schemes.snowflake import Lease, LeaseClaim

@@ -23,8 +23,7 @@ from allocator.rules.column_limit import Column, max_step_for
 from allocator.rules.failover import FailoverGap, gap_of
 from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
-from allocator.runtime.waiting import wait_for
-from allocator.runtime.worker_pool import Background
+from allocator.runtime.worker_pool import Background, wait_for
 from allocator.schemes.checks import MAX_ID, check_seconds, check_tag, quoted
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings

@@ -11,7 +11,7 @@ from alembic import context
 from sqlalchemy import Connection
 
 from allocator.database.address import address_of
-from allocator.database.lazy_dialect import complete
+from allocator.database.connection import check_committed, complete, engine_of
 from allocator.database.schema import ADDRESS, CONNECTION
 from allocator.database.tables import PREFIX, VERSION_TABLE, metadata
 
@@ -53,12 +53,11 @@ def main() -> None:
         with context.begin_transaction():
             context.run_migrations()
         return
-    engine = address.engine(PATIENCE)
-    with engine.connect() as connection:
+    with engine_of(address, PATIENCE).connect() as connection:
         address.dialect.before(connection)
         with address.dialect.schema_change(connection, PATIENCE):
             migrate(connection)
-        address.dialect.after(connection)
+        check_committed(connection, address.dialect)
 
 
 main()

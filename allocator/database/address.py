@@ -1,32 +1,22 @@
-"""From what a user gives, a URL or an engine, to engines of our own.
-
-A claim must never share the user's transaction: a ROLLBACK there would take back a range that is being served.
-"""
+"""Where a database is: from the URL or engine that a user gives, or from the URL that a shard's row names."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, ExceptionContext, Pool, create_engine, event, make_url
+from sqlalchemy import URL, Engine, Pool, make_url
 from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-from sqlalchemy.pool import QueuePool
 
 from allocator.database.dialect import Dialect
-from allocator.database.lazy_dialect import lazy_url
 from allocator.database.mysql import MySQL
 from allocator.database.postgresql import PostgreSQL
 from allocator.database.sqlite import SQLite
 from allocator.database.sqlite_forks import GATE
 from allocator.errors import InvalidDatabase
-
-GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
-"""Set to 1, each start of a server counts as a failover: for those who put snapshots back without telling anybody."""
 
 DIALECTS: dict[str, Dialect] = {
     "sqlite": SQLite(),
@@ -39,16 +29,15 @@ DIALECTS: dict[str, Dialect] = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A database that can be reached: its dialect, what a person may read of its URL, and a maker of engines."""
+    """A database that can be reached: its dialect, its URL, and what a person may read of it."""
 
     dialect: Dialect
     url: URL = field(repr=False)
     shown: str
-    _create: Callable[..., Engine] = field(repr=False)
-    _given_args: frozenset[str] = frozenset()
-    _cautious: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    _opens: str = ""
-    """The path of the file that is opened, where we open it."""
+    pool: Pool | None = field(default=None, repr=False)
+    """Opens connections as the user's engine does."""
+    cautious: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Arguments for a server that a shard's row names."""
 
     @property
     def file(self) -> str | None:
@@ -80,43 +69,7 @@ class Address:
                 drivername=ours.drivername, username=ours.username, password=ours.password, query=ours.query
             )
         found = of_url(place)
-        return replace(found, _cautious=found.dialect.cautious_args(found.url))
-
-    def engine(self, timeout: float) -> Engine:
-        """An engine in autocommit whose connections cost nothing to give back and wait at most `timeout` seconds."""
-        wanted = {**self.dialect.connect_args(self.url.get_driver_name(), timeout), **self._cautious}
-        args = {name: value for name, value in wanted.items() if name not in self._given_args}
-        try:
-            engine = self._create(
-                connect_args=args,
-                isolation_level="AUTOCOMMIT",
-                poolclass=QueuePool,
-                pool_size=self.dialect.pool_size,
-                max_overflow=0,
-                pool_timeout=timeout,
-                pool_use_lifo=True,
-                pool_reset_on_return=None,
-                enable_from_linting=False,  # `verbs/start.py` joins tables that have nothing in common
-            )
-        except (ArgumentError, ValueError) as error:
-            raise InvalidDatabase(f"{self.shown} cannot be used: {str(error).splitlines()[0]}") from error
-        self.dialect.on_engine(engine)
-
-        # Before SQLAlchemy looks at the session: what it finds there, as ANSI_QUOTES, must be what we leave.
-        @event.listens_for(engine, "connect", insert=True)
-        def prepare(connection: Any, record: Any) -> None:
-            if self._opens:
-                record.info["path"] = os.path.realpath(self._opens)
-            record.info["guards_restarts"] = os.environ.get(GUARD_RESTARTS, "0") not in {"", "0"}
-            self.dialect.on_connect(connection, record.info, timeout)
-
-        @event.listens_for(engine, "handle_error")
-        def leave(context: ExceptionContext) -> None:
-            # A new connection may be led to another server; an old one would stay with this one for good.
-            if self.dialect.code(context.original_exception) in self.dialect.misplaced:
-                context.is_disconnect = True
-
-        return engine
+        return replace(found, cautious=found.dialect.cautious_args(found.url))
 
 
 def address_of(database: object) -> Address:
@@ -137,18 +90,7 @@ def of_engine(engine: Engine) -> Address:
     check_password(engine.url, engine.url)
     dialect = dialect_named(engine.url.get_backend_name(), shown(engine.url))
     # Same creator and events as the user's pool, but none of its connections and nothing of its capacity.
-    pool = engine.pool.recreate()
-    return Address(dialect, engine.url, shown(engine.url), partial(create_from_pool, dialect, engine.url, pool))
-
-
-def create_from_pool(dialect: Dialect, url: URL, pool: Pool, *, connect_args: object, **options: Any) -> Engine:
-    def creator() -> Any:
-        connection = pool.connect()
-        connection.detach()
-        dialect.on_given(connection.dbapi_connection)
-        return connection.dbapi_connection
-
-    return create_engine(lazy_url(url), creator=creator, **options)
+    return Address(dialect, engine.url, shown(engine.url), engine.pool.recreate())
 
 
 def of_url(given: str | URL) -> Address:
@@ -171,8 +113,7 @@ def of_url(given: str | URL) -> Address:
     told = shown(url)
     if dialect.embedded and url.database and is_file(url.database):
         url = url.set(database=str(Path(url.database).absolute()))  # a daemon changes its folder later
-    opens = str(url.database) if dialect.embedded and is_file(url.database) else ""
-    return Address(dialect, url, told, partial(create_engine, lazy_url(url)), frozenset(url.query), _opens=opens)
+    return Address(dialect, url, told)
 
 
 def check_password(url: URL, given: str | URL) -> None:

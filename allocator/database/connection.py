@@ -1,26 +1,31 @@
-"""Verbs, run: each on a connection of our own, in a transaction of its own, with an end to every wait."""
+"""Connections of our own: how they are opened, how a verb runs on one, and how they end.
+
+A claim must never share the user's transaction: a ROLLBACK there would undo a range that is already being served.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cache
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, Engine, Pool
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, Inspector, Pool, create_engine, event, inspect
+from sqlalchemy import Dialect as SQLDialect
+from sqlalchemy.dialects import registry
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool
 
-from allocator.database import schema
 from allocator.database.address import Address, address_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_contended, is_stale, translate, unforeseen
 from allocator.database.sqlite_forks import GATE
-from allocator.database.tables import SERVING
-from allocator.database.verbs import shards, start
-from allocator.database.verbs.start import Start
-from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate
+from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidDatabase
 from allocator.runtime.forks import catch_up
 
 P = ParamSpec("P")
@@ -28,6 +33,13 @@ T = TypeVar("T")
 
 CONTENDED_PAUSE = 0.005
 MAX_CONTENDED_PAUSE = 0.2
+
+LEFT_OPEN = (
+    "a transaction was still open after a statement that should have committed by itself; what it claimed is burnt. "
+    "Let no engine, listener, proxy or pooler change autocommit or completion_type of the allocator's connections"
+)
+GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
+"""Set to 1, each start of a server counts as a failover: for whoever restores snapshots without telling anybody."""
 
 abandoned: list[Pool] = []
 """Connections inherited by a fork belong to the parent: kept to the end, so that nothing here closes them."""
@@ -43,9 +55,8 @@ class Runner:
         self.address: Address = address_of(database)
         self.timeout = timeout
         self.dialect = self.address.dialect
-        self.engine: Engine = self.address.engine(timeout)
-        self._schema_seen = self._is_sound = self._closed = False
-        self._has_revision = True
+        self.engine: Engine = engine_of(self.address, timeout)
+        self._closed = False
         self.may_create = True
         """Whether a file that is not there may be made, as the embedded database does."""
 
@@ -61,11 +72,7 @@ class Runner:
         began, pause, looked = monotonic(), CONTENDED_PAUSE, False
         for attempt in count():
             try:
-                with self._whole(), self.engine.connect() as connection:
-                    self.dialect.before(connection)
-                    result = verb(connection, self.dialect, *args, **kwargs)
-                    self.dialect.after(connection)
-                    return result
+                return self._run_once(verb, *args, **kwargs)
             except SQLAlchemyError as error:
                 passed = monotonic() - began
                 if is_contended(error, self.dialect) and passed + pause < self.timeout:
@@ -81,6 +88,15 @@ class Runner:
             except Exception as error:
                 raise unforeseen(error, self.address.shown) from error
         raise AssertionError("unreachable")
+
+    def _run_once(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        dialect = self.dialect
+        with self._whole(), self.engine.connect() as connection:
+            if dialect.looks_first:
+                dialect.before(connection)
+            result = verb(connection, dialect, *args, **kwargs)
+            check_committed(connection, dialect)
+            return result
 
     def _identity_was_refused(self, error: SQLAlchemyError) -> bool:
         """Whether the server says less of itself than a statement asked, which is known from now on."""
@@ -101,59 +117,8 @@ class Runner:
         if not self.may_create and self.is_missing():
             raise DatabaseUnavailable(f"there is no file {self.address.file}")
 
-    # -- schema
-
-    def check_schema(self) -> None:
-        """Once: the tables have the revision that is needed, or `SchemaOutOfDate` is raised."""
-        if not self._schema_seen:
-            self.start()
-
-    def start(self, name: str = "", *, with_nodes: bool = False, with_workers: bool = False) -> Start:
-        """What the rows say now, with that of the tag `name`.
-
-        Tables that do not fit are looked at closely, to say why; the embedded database makes and upgrades them.
-        """
-        for was_looked_at in (False, True):
-            try:
-                found = self.run(start.fetch, name, with_nodes, with_workers, self._has_revision)
-                if not self._schema_seen and self._has_revision and found.revision not in SERVING:
-                    raise schema.unlike(found.revision, self.address.shown)
-            except (SchemaDamaged, SchemaOutOfDate):
-                if was_looked_at:  # and found sound, as with a second revision, or where two servers answer in turn
-                    raise
-                self._is_sound = False  # not any more, if it was
-                self.check_sound()
-            else:
-                self._schema_seen = True
-                return found
-        raise AssertionError("unreachable")
-
-    def check_sound(self) -> None:
-        """Once: each column and key is there, or `SchemaOutOfDate` or `SchemaDamaged` is raised."""
-        if self._is_sound:
-            return
-        try:
-            self._has_revision = self.run(schema.check_sound, self.address.shown)
-        except SchemaOutOfDate:
-            if not self.dialect.embedded:
-                raise
-            self.upgrade_schema()
-        self._is_sound = True
-
     def is_missing(self) -> bool:
         return self.address.file is not None and not Path(self.address.file).exists()
-
-    def has_siblings(self) -> bool:
-        """Whether this is one of several shards."""
-        self.check_sound()
-        row = self.run(shards.fetch)
-        return row is not None and len(row.members) > 1
-
-    def upgrade_schema(self) -> None:
-        self.run(schema.upgrade, self.address.shown, self.timeout)
-        self.run(shards.begin_alone, self.address.told)
-
-    # -- life
 
     def close(self) -> None:
         self._closed = True
@@ -162,4 +127,146 @@ class Runner:
     def abandon(self) -> None:
         """After a fork, in the child: forget every connection without a word to its server."""
         abandoned.append(self.engine.pool)
-        self.engine = self.address.engine(self.timeout)  # of the old one, a connection may have been half opened
+        self.engine = engine_of(self.address, self.timeout)  # of the old one, a connection may have been half opened
+
+
+def check_committed(connection: Connection, dialect: Dialect) -> None:
+    """Raise where the commit is not proven: what the verb claimed is burnt."""
+    if dialect.leaves_open(connection.connection.dbapi_connection):
+        connection.invalidate()
+        raise DatabaseUnavailable(LEFT_OPEN)
+    if warnings := connection.info.get("warnings"):
+        raise DatabaseUnavailable(f"the commit came with a warning, so what it claimed is burnt: {warnings[0]}")
+
+
+# -- engines
+
+
+def engine_of(address: Address, timeout: float) -> Engine:
+    """An engine in autocommit whose connections cost nothing to give back and wait at most `timeout` seconds."""
+    dialect, url = address.dialect, address.url
+    if address.pool is None:
+        args = {**dialect.connect_args(url.get_driver_name(), timeout), **address.cautious}
+        opening: dict[str, Any] = {
+            "connect_args": {name: value for name, value in args.items() if name not in url.query}
+        }
+    else:
+        opening = {"creator": creator_from(address.pool, dialect)}
+    try:
+        engine = create_engine(
+            lazy_url(url),
+            **opening,
+            isolation_level="AUTOCOMMIT",
+            poolclass=QueuePool,
+            pool_size=dialect.pool_size,
+            max_overflow=0,
+            pool_timeout=timeout,
+            pool_use_lifo=True,
+            pool_reset_on_return=None,
+            enable_from_linting=False,  # `verbs/start.py` joins tables that have nothing in common
+        )
+    except (ArgumentError, ValueError) as error:
+        raise InvalidDatabase(f"{address.shown} cannot be used: {str(error).splitlines()[0]}") from error
+    dialect.on_engine(engine)
+    opened = address.file if address.pool is None else None
+
+    # Before SQLAlchemy looks at the session: what it finds there, as ANSI_QUOTES, must be what we leave.
+    @event.listens_for(engine, "connect", insert=True)
+    def prepare(connection: Any, record: Any) -> None:
+        if opened:
+            record.info["path"] = os.path.realpath(opened)
+        record.info["guards_restarts"] = os.environ.get(GUARD_RESTARTS, "0") not in {"", "0"}
+        dialect.on_connect(connection, record.info, timeout)
+
+    @event.listens_for(engine, "handle_error")
+    def leave(context: ExceptionContext) -> None:
+        # A new connection may be led to another server; an old one would stay with this one.
+        if dialect.code(context.original_exception) in dialect.misplaced:
+            context.is_disconnect = True
+
+    return engine
+
+
+def creator_from(pool: Pool, dialect: Dialect) -> Callable[[], Any]:
+    """Open connections as the user's engine does; none of them counts in its pool."""
+
+    def creator() -> Any:
+        connection = pool.connect()
+        connection.detach()
+        dialect.on_given(connection.dbapi_connection)
+        return connection.dbapi_connection
+
+    return creator
+
+
+# -- SQLAlchemy's dialects, which ask the server about itself when they reflect, and not at the first connect.
+# Version, isolation level, SQL mode and letter case are up to seven messages, and no statement that draws ids depends
+# on them. A dialect of one's own and `get_dialect_cls` are SQLAlchemy's documented ways to change `initialize`.
+
+PREFIX = "allocator_"
+
+
+class Lazy(DefaultDialect):
+    """Mixed into the dialect of a database and driver."""
+
+    _is_complete = False
+
+    def create_connect_args(self, url: URL) -> Any:
+        return super().create_connect_args(plain(url))
+
+    def on_connect(self) -> Callable[[Any], None] | None:
+        """SQLAlchemy sets the names again that PyMySQL has just set."""
+        return None if self.driver == "pymysql" else super().on_connect()
+
+    def initialize(self, connection: Connection) -> None:
+        """See `complete`."""
+
+    def complete(self, connection: Connection) -> None:
+        if not self._is_complete:
+            super().initialize(connection)
+            self._is_complete = True
+
+    def do_rollback(self, dbapi_connection: Any) -> None:
+        """Every statement is its own transaction; on PyMySQL the rollback at return is a round trip."""
+
+
+class Entry:
+    """What SQLAlchemy finds under the name of a lazy dialect."""
+
+    @classmethod
+    def get_dialect_cls(cls, url: URL) -> type[SQLDialect]:
+        kind: Any = plain(url).get_dialect()
+        found: type[SQLDialect] = lazy(kind)
+        return found
+
+    @classmethod
+    def engine_created(cls, engine: object) -> None:
+        """SQLAlchemy calls this for the engine that comes of it."""
+
+
+@cache
+def lazy(kind: Any) -> Any:
+    own = {"supports_statement_cache": getattr(kind, "supports_statement_cache", False)}
+    return type(f"Lazy{kind.__name__}", (Lazy, kind), own)
+
+
+def lazy_url(url: URL) -> URL:
+    """The same for `create_engine`, with the lazy dialect."""
+    named = url.set(drivername=PREFIX + url.drivername)
+    registry.register(named.drivername.replace("+", "."), __name__, Entry.__name__)
+    return named
+
+
+def plain(url: URL) -> URL:
+    return url.set(drivername=url.drivername.removeprefix(PREFIX))
+
+
+def complete(connection: Connection) -> None:
+    """Ask the server what reflection and migrations depend on, unless that is known."""
+    if isinstance(connection.dialect, Lazy):
+        connection.dialect.complete(connection)
+
+
+def inspector_of(connection: Connection) -> Inspector:
+    complete(connection)
+    return inspect(connection)

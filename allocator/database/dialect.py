@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 from sqlalchemy import (
     URL,
     ColumnElement,
     Connection,
-    CursorResult,
     Engine,
     Insert,
-    Select,
     Table,
     TextClause,
     Update,
@@ -25,18 +22,11 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy import Dialect as SQLDialect
 
 from allocator.database.tables import node
-from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.errors import AllocatorError
 from allocator.rules.failover import Here, plain
-from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import Numbering
-
-LEFT_OPEN = (
-    "a transaction was still open after a statement that should have committed by itself; what it claimed is burnt. "
-    "Let no engine, listener, proxy or pooler change autocommit or completion_type of the allocator's connections"
-)
 
 MAX_CONNECT_SECONDS = 10.0
 """To a server that does not even answer, however patient the statements may be."""
@@ -108,6 +98,9 @@ class Dialect:
 
     # -- connections
 
+    looks_first: ClassVar[bool] = False
+    """`before` has something to do."""
+
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         """Arguments for a driver, of which a URL's own query wins."""
         return {}
@@ -124,20 +117,17 @@ class Dialect:
         connection.commit()
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
-        """Prepare a new connection of the driver; `info` stays with it. A round trip here is one per connection."""
+        """Prepare a new connection of the driver; `info` stays with it. A round trip here is one per connection.
+
+        info: `run` is an SQL expression for the server run; `warnings` collects those of the verb that runs.
+        """
 
     def before(self, connection: Connection) -> None:
-        """Called before a verb."""
-
-    def after(self, connection: Connection) -> None:
-        """Called after a verb, which counts for nothing if this raises: as where its commit is not proven."""
-        if self.leaves_open(connection.connection.dbapi_connection):
-            connection.invalidate()
-            raise DatabaseUnavailable(LEFT_OPEN)
+        """Called before a verb, if this `looks_first`."""
 
     def leaves_open(self, driver_connection: Any) -> bool:
         """Whether the last answer says that a transaction is open. Asks nothing; a driver that cannot tell says no."""
-        return getattr(driver_connection, "in_transaction", False) is True
+        raise NotImplementedError
 
     def code(self, error: BaseException) -> str:
         """The driver's code for an error; empty when it has none."""
@@ -245,7 +235,7 @@ class Dialect:
 
     def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
         """Run it: the end of what is claimed, None if no row matched."""
-        return only_row(execute(connection, claim, parameters).all(), name)
+        raise NotImplementedError
 
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
         """Claim for as many of several tags as can be had without waiting: each with the end of its window."""
@@ -253,7 +243,7 @@ class Dialect:
 
     def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
         """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""
-        return only_row(connection.execute(statement, parameters).all(), str(parameters["type"]))
+        raise NotImplementedError
 
     def shared_lock(self, connection: Connection) -> str:
         """What a SELECT ends with that lets the shard's row stay as it is, where `locks_what_it_reads`."""
@@ -305,28 +295,3 @@ def run_of(connection: Connection) -> str:
     servers.
     """
     return str(connection.info.get("run", NOWHERE))
-
-
-@lru_cache(64)
-def compiled(statement: Update | Select[Any], dialect: SQLDialect) -> tuple[str, Sequence[str] | None]:
-    """A statement as the driver takes it, and the order of its parameters where they have no names."""
-    done = statement.compile(dialect=dialect)
-    return str(done), done.positiontup if done.positional else None
-
-
-def execute(
-    connection: Connection, statement: Update | Select[Any], parameters: dict[str, object]
-) -> CursorResult[Any]:
-    """As `connection.execute`, which spends a sixth of what a claim costs us on finding the compiled statement."""
-    sql, order = compiled(statement, connection.dialect)
-    return connection.exec_driver_sql(sql, parameters if order is None else tuple(map(parameters.get, order)))
-
-
-def only_row(rows: Sequence[Any], name: str) -> int | None:
-    """What a claim returned, if it is what a sound table returns."""
-    if len(rows) > 1:
-        raise damaged(name, f"there are {len(rows)} rows")
-    value: object = rows[0][0] if rows else None
-    if value is not None and not isinstance(value, int):
-        raise damaged(name, f"max_value is {value!r}")
-    return value

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, TableClause, column, select, table
 
+from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
-from allocator.database.lazy_dialect import inspector_of
 from allocator.errors import SchemaOutOfDate
 from allocator.rules.leaf_tinyid import LeafRow, TinyidRow
 

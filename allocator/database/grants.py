@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
-from allocator.database.lazy_dialect import inspector_of
+from allocator.database.connection import inspector_of
 from allocator.database.store import Database
 from allocator.database.tables import VERSION_TABLE, metadata
 

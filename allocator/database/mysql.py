@@ -19,7 +19,6 @@ from allocator.database.dialect import (
     NOWHERE,
     Blind,
     Dialect,
-    execute,
     run_of,
     undo,
 )
@@ -40,7 +39,7 @@ from allocator.database.mysql_session import (
     settings_in,
     version_of,
 )
-from allocator.database.verbs.claims import CLAIMABLE, RAISED, claiming
+from allocator.database.verbs.claims import CLAIMABLE, RAISED, claiming, execute
 from allocator.database.verbs.tickets import FENCE
 from allocator.errors import (
     DatabaseRefused,
@@ -167,7 +166,7 @@ class MySQL(Dialect):
         status = getattr(driver_connection, "server_status", None)  # PyMySQL's, of the last OK packet
         if isinstance(status, int):
             return bool(status & IN_TRANSACTION)
-        return super().leaves_open(driver_connection)
+        return getattr(driver_connection, "in_transaction", False) is True
 
     def code(self, error: BaseException) -> str:
         return str(error.args[0]) if error.args else ""

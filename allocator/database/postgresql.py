@@ -16,6 +16,7 @@ from allocator.database.dialect import FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Blin
 from allocator.database.driver_errors import GUARDED, MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN
 from allocator.database.libpq import code_of_words, only_scram
 from allocator.database.postgresql_identity import (
+    FIRST,
     NOT_READY,
     NOTHING,
     REFUSALS,
@@ -26,11 +27,10 @@ from allocator.database.postgresql_identity import (
     sqlstate,
 )
 from allocator.database.tables import node, segment, ticket
-from allocator.database.verbs.claims import CLAIMABLE, RAISED, batch_statement, claiming
-from allocator.database.verbs.tickets import COUNT, FENCE
+from allocator.database.verbs.claims import CLAIMABLE, RAISED, batch_statement, claiming, returned
+from allocator.database.verbs.tickets import COUNT, FENCE, drawn
 from allocator.errors import (
     DatabaseRefused,
-    DatabaseUnavailable,
     Exhausted,
     MaxValueWentBack,
     SchemaDamaged,
@@ -83,6 +83,7 @@ class PostgreSQL(Dialect):
     name = "postgresql"
     default_driver = "psycopg"
     extra = "postgres"
+    looks_first = True
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"  # whatever the role's default is
     replace_ticket, count_ticket = REPLACE, COUNT
     ownership = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
@@ -118,6 +119,7 @@ class PostgreSQL(Dialect):
     def on_engine(self, engine: Engine) -> None:
         dialect: Any = engine.dialect
         dialect._get_server_version_info = partial(version_of, dialect._get_server_version_info)
+        dialect.allocator_rung = FIRST
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         warnings: list[str] = []
@@ -130,19 +132,16 @@ class PostgreSQL(Dialect):
             connection.wait = partial(wait_at_most, connection, connection.wait, info)
 
     def before(self, connection: Connection) -> None:
-        info, rung = connection.info, rung_of(connection)
+        info, engine_dialect = connection.info, connection.dialect
         info["warnings"].clear()
-        info["run"] = rung.each_start if info.get("guards_restarts") else rung.run
+        rung = NOTHING if info["is_merely_like_it"] else engine_dialect.allocator_rung  # type: ignore[attr-defined]
+        if info.get("rung") is not rung:
+            info["rung"], info["run"] = rung, rung.each_start if info["guards_restarts"] else rung.run
+            info.pop("claim", None)  # its statement asks what the server refused
 
     def leaves_open(self, driver_connection: Any) -> bool:
         # Of psycopg and psycopg2, by the server's last answer: 0 is outside of a transaction.
         return bool(getattr(getattr(driver_connection, "info", None), "transaction_status", 0))
-
-    def after(self, connection: Connection) -> None:
-        super().after(connection)
-        # Synchronous replication that was cancelled reports success with only a warning.
-        if warnings := connection.info["warnings"]:
-            raise DatabaseUnavailable(f"the commit came with a warning, so what it claimed is burnt: {warnings[0]}")
 
     def code(self, error: BaseException) -> str:
         code = sqlstate(error)
@@ -194,8 +193,12 @@ class PostgreSQL(Dialect):
     def claim_statement(self, here: str) -> Update:
         return claiming(RAISED, self.clock, here).returning(segment.c.max_value)
 
+    claim = staticmethod(returned)
+
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
         return connection.execute(batch_statement(CLAIM_BATCH, self.may_claim(connection), self.clock), wanted).all()
+
+    draw = staticmethod(drawn)
 
     def skip_nodes(self, connection: Connection, count: int) -> None:
         # A logical replica has the rows, and not what their sequence came to.
@@ -261,6 +264,7 @@ def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connect
 
 
 def note_warning(warnings: list[str], diagnostic: Any) -> None:
+    """Synchronous replication that was cancelled reports success with only a warning."""
     if diagnostic.severity_nonlocalized == "WARNING":
         warnings.append(diagnostic.message_primary or "")
 

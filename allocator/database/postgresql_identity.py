@@ -85,7 +85,7 @@ def rung_of(connection: Connection) -> Rung:
     """The rung that was found for the engine of this connection."""
     if connection.info.get("is_merely_like_it"):
         return NOTHING
-    found: Rung = getattr(connection.dialect, "allocator_rung", FIRST)
+    found: Rung = connection.dialect.allocator_rung  # type: ignore[attr-defined]
     return found
 
 

@@ -11,10 +11,18 @@ from importlib.metadata import PackageNotFoundError, version
 from secrets import randbelow, token_hex
 from time import time_ns
 
+from allocator.database import schema
 from allocator.database.connection import Runner
-from allocator.database.verbs import failover, nodes, segments
+from allocator.database.tables import SERVING
+from allocator.database.verbs import failover, nodes, segments, shards, start
 from allocator.database.verbs.start import Start, damage
-from allocator.errors import DatabaseUnavailable, LeaseLost, ShardMisconfigured
+from allocator.errors import (
+    DatabaseUnavailable,
+    LeaseLost,
+    SchemaDamaged,
+    SchemaOutOfDate,
+    ShardMisconfigured,
+)
 from allocator.rules.fleet import Shard
 from allocator.rules.fleet_growth import LEAD
 from allocator.rules.node_failover import NOTHING, Failover, begin_of_lease, moved, skipped
@@ -42,6 +50,62 @@ def our_version() -> str:
 class Numbers(Runner):
     """See `Runner`."""
 
+    def __init__(self, database: object, timeout: float = 5.0) -> None:
+        super().__init__(database, timeout)
+        self._schema_seen = self._is_sound = False
+        self._has_revision = True
+
+    # -- schema
+
+    def check_schema(self) -> None:
+        """Once: the tables have the revision that is needed, or `SchemaOutOfDate` is raised."""
+        if not self._schema_seen:
+            self.start()
+
+    def start(self, name: str = "", *, with_nodes: bool = False, with_workers: bool = False) -> Start:
+        """What the rows say now, with that of the tag `name`.
+
+        Tables that do not fit are looked at closely, to say why; the embedded database makes and upgrades them.
+        """
+        for was_looked_at in (False, True):
+            try:
+                found = self.run(start.fetch, name, with_nodes, with_workers, self._has_revision)
+                if not self._schema_seen and self._has_revision and found.revision not in SERVING:
+                    raise schema.unlike(found.revision, self.address.shown)
+            except (SchemaDamaged, SchemaOutOfDate):
+                if was_looked_at:  # and found sound, as with a second revision, or where two servers answer in turn
+                    raise
+                self._is_sound = False  # not any more, if it was
+                self.check_sound()
+            else:
+                self._schema_seen = True
+                return found
+        raise AssertionError("unreachable")
+
+    def check_sound(self) -> None:
+        """Once: each column and key is there, or `SchemaOutOfDate` or `SchemaDamaged` is raised."""
+        if self._is_sound:
+            return
+        try:
+            self._has_revision = self.run(schema.check_sound, self.address.shown)
+        except SchemaOutOfDate:
+            if not self.dialect.embedded:
+                raise
+            self.upgrade_schema()
+        self._is_sound = True
+
+    def has_siblings(self) -> bool:
+        """Whether this is one of several shards."""
+        self.check_sound()
+        row = self.run(shards.fetch)
+        return row is not None and len(row.members) > 1
+
+    def upgrade_schema(self) -> None:
+        self.run(schema.upgrade, self.address.shown, self.timeout)
+        self.run(shards.begin_alone, self.address.told)
+        self.failover()  # or what is forgotten first would be forgotten with the row
+        self.run(segments.begin_run)
+
     # -- what may be forgotten
 
     def failover(self, start: Start | None = None) -> Failover:
@@ -62,11 +126,6 @@ class Numbers(Runner):
             skip = NOTHING if here.same else skipped(here.at)
             self.run(failover.move, found, fresh, skip if is_alone else skip._replace(tickets=0))
         raise DatabaseUnavailable("the database moves from server to server, or answers from several; try again")
-
-    def upgrade_schema(self) -> None:
-        super().upgrade_schema()
-        self.failover()  # or what is forgotten first would be forgotten with the row
-        self.run(segments.begin_run)
 
     def begin_above(self, value: int) -> None:
         """Tags that are made by their first use go on above this, as on the other shards of a fleet."""

@@ -26,9 +26,9 @@ from sqlalchemy import (
     table,
 )
 
+from allocator.database.connection import complete, inspector_of
 from allocator.database.dialect import Dialect
 from allocator.database.guard import strangers
-from allocator.database.lazy_dialect import complete, inspector_of
 from allocator.database.tables import BESIDE, FOR_IDS, REVISIONS, SERVING, VERSION_TABLE, metadata
 from allocator.errors import AllocatorError, InvalidSetting, SchemaDamaged, SchemaOutOfDate
 from allocator.runtime.forks import in_child

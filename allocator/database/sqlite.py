@@ -14,8 +14,8 @@ from sqlalchemy.dialects.sqlite import insert
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import GUARDED
 from allocator.database.tables import segment
-from allocator.database.verbs.claims import CLAIMABLE, FIELDS, RAISED, batch_statement, claiming
-from allocator.database.verbs.tickets import COUNT, FENCE
+from allocator.database.verbs.claims import CLAIMABLE, FIELDS, RAISED, batch_statement, claiming, returned
+from allocator.database.verbs.tickets import COUNT, FENCE, drawn
 from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
@@ -69,7 +69,7 @@ class SQLite(Dialect):
     name = "sqlite"
     default_driver = "pysqlite"
     extra = ""
-    embedded = checks_tag_first = True
+    embedded = looks_first = checks_tag_first = True
     begin = "BEGIN IMMEDIATE"
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
@@ -118,6 +118,9 @@ class SQLite(Dialect):
         if path and inode_of(path) != connection.info["inode"]:
             connection.invalidate()
 
+    def leaves_open(self, driver_connection: Any) -> bool:
+        return driver_connection.in_transaction is True
+
     def code(self, error: BaseException) -> str:
         words = str(error)
         for missing in ("no such table", "no such column"):
@@ -142,8 +145,12 @@ class SQLite(Dialect):
     def claim_statement(self, here: str) -> Update:
         return claiming(RAISED, self.clock, here).returning(segment.c.max_value)
 
+    claim = staticmethod(returned)
+
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
         return connection.execute(batch_statement(CLAIM_BATCH, self.is_here(connection), self.clock), wanted).all()
+
+    draw = staticmethod(drawn)
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.max(value, other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from allocator.database.verbs import claims, columns, failover, segments, server
 from allocator.database.verbs.claims import LEAST, Wanted
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
-from allocator.rules.claim_log import Claimed
+from allocator.rules.claim_log import CLAIMED, SECONDS, sanitize
 from allocator.rules.failover import Crossing, cross, repaired
 from allocator.rules.fleet import Shard
 from allocator.rules.hosts import Hosts, is_named
@@ -41,6 +42,7 @@ class Database(Numbers):
         super().__init__(database, timeout)
         self.shard_hosts = shard_hosts
         self._lanes: dict[str, Lane] = {}
+        self._host, self._where = sanitize(identity()[0]), sanitize(self.address.shown)
 
     def ping(self) -> None:
         self.start()
@@ -181,7 +183,9 @@ class Database(Numbers):
     def _log_claim(self, name: str, ids: range) -> None:
         if claims_log.isEnabledFor(logging.DEBUG):
             with suppress(Exception):  # a handler of the user's that fails must not burn the claim
-                claims_log.debug("%s", Claimed(name, ids, *identity(), datetime.now(UTC), self.address.shown))
+                at = datetime.now(UTC).strftime(SECONDS)
+                span = (ids[0], ids[-1], ids.step)
+                claims_log.debug(CLAIMED, name, *span, self._host, os.getpid(), at, self._where)
 
 
 def tell(name: str, crossing: Crossing | None, first: int) -> None:

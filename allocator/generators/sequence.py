@@ -20,8 +20,7 @@ from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
 from allocator.runtime.reentrancy import check_not_ending, reentrant_call
-from allocator.runtime.waiting import wait_for
-from allocator.runtime.worker_pool import Background
+from allocator.runtime.worker_pool import Background, wait_for
 from allocator.schemes.checks import check_count, check_reserve, check_tag
 from allocator.schemes.residues import Seen, merged
 from allocator.schemes.retry import RETRY_PAUSE

@@ -18,6 +18,8 @@ LINE = re.compile(
     rf"claimed tag=(?P<tag>{FIELD}) first=(?P<first>\d+) last=(?P<last>\d+) step=(?P<step>\d+) "
     rf"host=(?P<host>{FIELD}) process=(?P<process>\d+) at=(?P<at>{FIELD}) database=(?P<database>{FIELD})"
 )
+CLAIMED = "claimed tag=%s first=%d last=%d step=%d host=%s process=%d at=%s database=%s"
+"""The same, for a logger and what it is given."""
 SECONDS = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -32,11 +34,8 @@ class Claimed(NamedTuple):
     database: str
 
     def __str__(self) -> str:
-        return (
-            f"claimed tag={self.tag} first={self.ids[0]} last={self.ids[-1]} step={self.ids.step} "
-            f"host={sanitize(self.host)} process={self.process} at={self.at.astimezone(UTC):{SECONDS}} "
-            f"database={sanitize(self.database)}"
-        )
+        at, span = self.at.astimezone(UTC).strftime(SECONDS), (self.ids[0], self.ids[-1], self.ids.step)
+        return CLAIMED % (self.tag, *span, sanitize(self.host), self.process, at, sanitize(self.database))
 
 
 def claim_in(line: str) -> Claimed | None:

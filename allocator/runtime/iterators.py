@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import length_hint
 from typing import Generic, TypeVar
 
@@ -33,16 +33,4 @@ class LockedIterator(Generic[T]):
         return length_hint(self._iterator)
 
 
-RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
-
-
-def exhaust(values: Iterator[int]) -> None:
-    """Empty a range iterator, which a `for` loop may still hold."""
-    while isinstance(values, LockedIterator):
-        values = values._iterator
-    if isinstance(values, RANGES):
-        values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]
-
-
-def iterator(values: Iterable[T], locked: bool | None = None) -> Iterator[T]:
-    return LockedIterator(values) if (WITHOUT_GIL if locked is None else locked) else iter(values)
+iterator: Callable[[Iterable[T]], Iterator[T]] = LockedIterator if WITHOUT_GIL else iter

@@ -25,7 +25,7 @@ from allocator import (
     ServerReplaced,
     UnknownTag,
 )
-from allocator.database.address import GUARD_RESTARTS
+from allocator.database.connection import GUARD_RESTARTS
 from allocator.database.sqlite_forks import GATE
 from allocator.database.store import Database
 from allocator.database.verbs import claims, failover, nodes, servers, tickets

@@ -41,7 +41,7 @@ from allocator.database.verbs import shards as shard_rows
 from allocator.fleet.grow import Growth
 from allocator.rules import fleet_growth as rules
 from allocator.rules.fleet import Member, Shard
-from allocator.runtime.waiting import wait_for
+from allocator.runtime.worker_pool import wait_for
 from allocator.schemes.ticket import Numbering
 
 on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb"], indirect=True)

@@ -26,9 +26,9 @@ from allocator import (
     SchemaOutOfDate,
 )
 from allocator.database import mysql, schema
-from allocator.database.dialect import only_row
 from allocator.database.store import Database
 from allocator.database.verbs import claims, segments
+from allocator.database.verbs.claims import only_row
 from allocator.schemes.residues import Lane
 
 SERVERS = ("postgres", "mysql", "mariadb")

@@ -71,16 +71,15 @@ class GivesBack(Dialect):
 
 
 class IgnoresWarnings(Dialect):
-    def after(self, connection: Connection) -> None:
-        pass
+    def warnings(self, connection: Connection) -> list[str]:
+        return []
 
 
 class TrustsTheSession(Dialect):
     """Believes that a claim which was answered is committed."""
 
-    def after(self, connection: Connection) -> None:
-        if connection.fate is not Fate.OPEN:
-            super().after(connection)
+    def leaves_open(self, connection: Connection) -> bool:
+        return connection.fate is not Fate.OPEN and super().leaves_open(connection)
 
 
 def adopting(database: Database, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:

@@ -7,10 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from allocator.database.dialect import LEFT_OPEN
 from allocator.database.verbs.claims import Wanted
 from allocator.database.verbs.start import Start
-from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.errors import AllocatorError
 from allocator.rules.failover import Crossing, Here, plain
 from allocator.rules.fleet import Shard
 from allocator.rules.node_failover import NOTHING, Failover, Skipped
@@ -207,23 +206,21 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
     """Stands for an `allocator.database.dialect.Dialect`, and for the functions that take one: see `imitation`."""
 
     embedded = False
+    looks_first = False
     errors: Mapping[str, type[AllocatorError]] = {}
     contended = frozenset({CONTENDED})
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
 
-    def before(self, connection: Connection) -> None:
-        connection.fate = Fate.WELL
-
-    def after(self, connection: Connection) -> None:
-        if connection.fate is Fate.OPEN:
-            connection.is_lost = True
-            raise DatabaseUnavailable(LEFT_OPEN)
-        if connection.fate is Fate.WARNING:
-            raise DatabaseUnavailable("the commit came with a warning, so what it claimed is burnt")
+    def leaves_open(self, connection: Connection) -> bool:
         if connection.fate is Fate.SURPRISE:
             raise RuntimeError("a hook of the user's")
+        return connection.fate is Fate.OPEN
+
+    def warnings(self, connection: Connection) -> list[str]:
+        """What a driver collects while a statement runs."""
+        return ["it was cancelled"] if connection.fate is Fate.WARNING else []
 
     def is_refusal(self, error: BaseException) -> bool:
         """It says of itself whatever it is asked."""

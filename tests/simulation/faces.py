@@ -51,10 +51,11 @@ def run_imitation(database: Runner, verb: Any, *args: Any) -> Any:
 RUNNER = {
     "address_of": lambda place: place,
     "monotonic": clocks.monotonic,
+    "engine_of": lambda place, timeout: place.engine(timeout),
     "sleep": clocks.sleep,
-    "schema": SimpleNamespace(HEAD=REVISION, check_sound=lambda connection, dialect, where: True),
 }
 NUMBERS = {
+    "schema": SimpleNamespace(HEAD=REVISION, check_sound=lambda connection, dialect, where: True),
     "randbelow": lambda limit: dice().randrange(limit),
     "token_hex": lambda size: dice().randbytes(size).hex(),
     "time_ns": lambda: int(clocks.Time.time() * 1e9),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import OperationalError
@@ -113,8 +114,16 @@ class Connection:
     def __init__(self, place: Place, server: Server, timeout: float) -> None:
         self.place, self.server, self._timeout = place, server, timeout
         self.info: dict[str, Any] = {}
+        self.connection = SimpleNamespace(dbapi_connection=self)
+        self.begin()
+
+    def begin(self) -> None:
         self.fate = Fate.WELL
         self.is_lost = False
+        self.info["warnings"] = []
+
+    def invalidate(self) -> None:
+        self.is_lost = True
 
     def perform(self, act: Act) -> Any:
         """Send it and wait for the answer."""
@@ -122,6 +131,7 @@ class Connection:
         assert task is not None, "only threads of a process ask a database"
         place = self.place
         self.fate = place.fate(task.process)
+        self.info["warnings"] = place.dialect.warnings(self)
         statement = place.world.variant.statement(place, self.server, act, self.fate, task)
         if not place.is_cut_off(task.process):
             statement.send(self._timeout)
@@ -154,6 +164,7 @@ class Engine:
     @contextmanager
     def connect(self) -> Iterator[Connection]:
         connection = self._idle.pop() if self._idle else self._open()
+        connection.begin()
         try:
             yield connection
         finally:

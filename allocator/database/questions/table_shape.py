@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from sqlalchemy import CheckConstraint, Connection, Inspector, Table
 
 from allocator.database import schema
+from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
 from allocator.database.guard import strangers
-from allocator.database.lazy_dialect import inspector_of
 from allocator.database.tables import metadata
 from allocator.errors import AllocatorError
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cache
-from typing import NamedTuple
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    CursorResult,
     String,
     TextClause,
     Update,
@@ -19,11 +20,13 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy import Dialect as SQLDialect
 
 from allocator.database.dialect import Dialect
 from allocator.database.tables import segment
 from allocator.rules.failover import Crossing
 from allocator.schemes.residues import Lane
+from allocator.schemes.tag import damaged
 
 RAISED = segment.c.max_value + bindparam("span", type_=BigInteger)
 CROSSING = {
@@ -96,7 +99,10 @@ def claim(
     span = size * lane.step
     parameters = {"name": name, "span": span, "seen": seen, "lane_offset": lane.offset, "lane_step": lane.step}
     if crossing is None:
-        return dialect.claim(connection, staying(dialect, dialect.may_claim(connection)), parameters, name)
+        statement: Update | None = connection.info.get("claim")
+        if statement is None:
+            statement = connection.info["claim"] = staying(dialect, dialect.may_claim(connection))
+        return dialect.claim(connection, statement, parameters, name)
     here, skip = crossing
     crossed: dict[str, object] = {
         **parameters,
@@ -120,6 +126,34 @@ def staying(dialect: Dialect, here: str) -> Update:
 def moving(dialect: Dialect, here: str) -> Update:
     """The claim that takes a row to another server run; the statement itself looks whether that is still the one."""
     return dialect.claim_statement(here).values(CROSSING)
+
+
+def returned(connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
+    """Run a claim that returns `max_value`: see `Dialect.claim`."""
+    return only_row(execute(connection, claim, parameters).all(), name)
+
+
+@lru_cache(64)
+def compiled(statement: Update, dialect: SQLDialect) -> tuple[str, Sequence[str] | None]:
+    """A statement as the driver takes it, and the order of its parameters where they have no names."""
+    done = statement.compile(dialect=dialect)
+    return str(done), done.positiontup if done.positional else None
+
+
+def execute(connection: Connection, statement: Update, parameters: dict[str, object]) -> CursorResult[Any]:
+    """As `connection.execute`, which spends a sixth of what a claim costs us on finding the compiled statement."""
+    sql, order = compiled(statement, connection.dialect)
+    return connection.exec_driver_sql(sql, parameters if order is None else tuple(map(parameters.get, order)))
+
+
+def only_row(rows: Sequence[Any], name: str) -> int | None:
+    """What a claim returned, if it is what a sound table returns."""
+    if len(rows) > 1:
+        raise damaged(name, f"there are {len(rows)} rows")
+    value: object = rows[0][0] if rows else None
+    if value is not None and not isinstance(value, int):
+        raise damaged(name, f"max_value is {value!r}")
+    return value
 
 
 def claim_batch(connection: Connection, dialect: Dialect, wanted: Sequence[Wanted]) -> dict[str, int]:

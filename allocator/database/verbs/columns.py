@@ -10,9 +10,9 @@ from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NULLTYPE, TypeEngine
 
+from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import code_of
-from allocator.database.lazy_dialect import inspector_of
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import Column, limit_of
 from allocator.schemes.checks import MAX_ID

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, TextClause, exists, func, select, text, updat
 
 from allocator.database.dialect import FLOOR, Dialect
 from allocator.database.tables import counter, ticket
+from allocator.database.verbs.claims import only_row
 from allocator.rules.fleet import REPLACE, Shard
 from allocator.schemes.ticket import Numbering
 
@@ -47,6 +48,11 @@ def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> i
     lasting, lock = dialect.lasting(connection), dialect.shared_lock(connection)
     fence = (dialect.server(connection), dialect.is_here(connection), lasting, lock)
     return dialect.draw(connection, fenced(statement, *fence), parameters)
+
+
+def drawn(connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
+    """Run a draw that returns the ticket: see `Dialect.draw`."""
+    return only_row(connection.execute(statement, parameters).all(), str(parameters["type"]))
 
 
 @cache

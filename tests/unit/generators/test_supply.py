@@ -10,10 +10,11 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 from support.memory.database import MemorySource, sequence
@@ -32,9 +33,10 @@ from allocator.errors import (
     SchemaOutOfDate,
     UnknownTag,
 )
-from allocator.runtime.iterators import LockedIterator, exhaust, iterator
-from allocator.runtime.waiting import wait_for, wait_for_async
-from allocator.runtime.worker_pool import THREADS, Background
+from allocator.generators.supply import exhaust
+from allocator.runtime import iterators
+from allocator.runtime.iterators import LockedIterator
+from allocator.runtime.worker_pool import THREADS, Background, wait_for, wait_for_async
 from allocator.schemes.residues import ALL
 from allocator.schemes.tag import Tag
 from allocator.sync import Sequence
@@ -50,8 +52,7 @@ def test_threads_get_every_id_once_and_in_order(size: int, each: int):
 
 
 def test_without_the_gil_an_iterator_takes_a_lock():
-    values = iterator(range(1, 5001), locked=True)
-    assert isinstance(values, LockedIterator)
+    values = LockedIterator(range(1, 5001))
     drawn = draw_on_threads(values.__next__, threads=5, each=1000)
 
     assert list(range(1, 5001)) == sorted(sum(drawn, []))
@@ -77,10 +78,10 @@ def test_an_error_ends_a_loop_and_the_next_one_goes_on():
     assert next(iter(ids)) == 1
 
 
-@pytest.mark.parametrize("locked", [False, True])
-def test_a_loop_finds_nothing_more_in_a_range_that_is_no_longer_ours(locked: bool):
+@pytest.mark.parametrize("iterator", [iter, LockedIterator])
+def test_a_loop_finds_nothing_more_in_a_range_that_is_no_longer_ours(iterator: Callable[[range], Iterator[int]]):
     for numbers in (range(100), range(2**63 - 50, 2**63)):
-        values = iterator(numbers, locked)
+        values = iterator(numbers)
         next(values)
         exhaust(values)
 
@@ -579,9 +580,10 @@ def test_a_second_handle_made_at_the_same_moment_does_not_hide_the_first():
 
 
 def test_a_build_without_the_gil_locks_by_default(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("allocator.runtime.iterators.WITHOUT_GIL", True)
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    found = run_path(iterators.__file__)
 
-    assert isinstance(iterator(range(3)), LockedIterator)
+    assert isinstance(found["iterator"](range(3)), found["LockedIterator"])
 
 
 def test_what_comes_after_a_fork_is_the_parents_and_is_asked_for_again():
