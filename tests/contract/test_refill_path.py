@@ -12,7 +12,7 @@ from allocator import Allocator
 
 HOUSE = str(Path(allocator.__file__).parent) + "/"
 MOST = 15
-"""What was measured on SQLite; the other databases pass 20. The plan of the house wants 14."""
+"""Measured on SQLite, whose forks wait for its statements. The other databases pass 14."""
 
 
 @contextmanager

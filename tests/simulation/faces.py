@@ -55,7 +55,8 @@ RUNNER = {
     "sleep": clocks.sleep,
 }
 NUMBERS = {
-    "schema": SimpleNamespace(HEAD=REVISION, check_sound=lambda connection, dialect, where: True),
+    "SERVING": (REVISION,),
+    "schema": SimpleNamespace(check_sound=lambda connection, dialect, where: True),
     "randbelow": lambda limit: dice().randrange(limit),
     "token_hex": lambda size: dice().randbytes(size).hex(),
     "time_ns": lambda: int(clocks.Time.time() * 1e9),
