@@ -46,7 +46,7 @@ class Address:
 
     @property
     def told(self) -> str:
-        """What other processes are told: where it is, and not how we are let in."""
+        """The URL without credentials and query, as other processes may read it."""
         url = self.url
         place = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=self.file or url.database)
         return place.render_as_string()
@@ -56,13 +56,13 @@ class Address:
         return place.get_backend_name() == self.url.get_backend_name()
 
     def names(self, place: URL) -> bool:
-        """Whether another database is on a host of this URL; files are on that of another file."""
+        """Whether another database is on a host of this URL. All files are on one host."""
         if DIALECTS[place.get_backend_name()].embedded or self.dialect.embedded:
             return self.is_like(place)
         return host_of(place) in hosts_of(self.url)
 
     def sibling(self, place: URL) -> Address:
-        """Another database: by our driver and with our user, if it is like ours. Its server learns no password."""
+        """The address of another database: with our driver and user, if it is of the same kind."""
         ours = self.url
         if self.is_like(place):
             place = place.set(
@@ -131,7 +131,7 @@ def check_password(url: URL, given: str | URL) -> None:
 
 
 def place_of(told: str) -> URL:
-    """The database that a shard's row names. A row may say where another shard is, never who logs in there, or how."""
+    """The database that a shard's row names. A row names a place; it never chooses the user or the way to log in."""
     try:
         url = make_url(told)
         known = url.get_backend_name() in DIALECTS
@@ -147,7 +147,7 @@ def host_of(url: URL) -> str:
 
 
 def hosts_of(url: URL) -> set[str]:
-    """Those that a URL names: one, or a list for libpq, which may stand in its query; "" for a socket by default."""
+    """The hosts of a URL: one, or for libpq a list, also in the query. "" stands for the default socket."""
     return {host_of(url), *host_of(url).split(","), *(host.lower() for host in queried(url))}
 
 
@@ -173,9 +173,9 @@ def dialect_named(backend: str, where: str) -> Dialect:
 
 
 def imported(url: URL) -> type[SQLDialect]:
-    """The class of SQLAlchemy's for a URL, with its driver and what that imports when it connects first.
+    """Import SQLAlchemy's dialect class for a URL, its driver, and what the driver imports at its first connect.
 
-    No fork falls into the middle of this: its child would find modules that nobody completes.
+    Forks wait for this: a child would inherit modules that are half imported.
     """
     with GATE.statement():
         import encodings.idna  # noqa: F401

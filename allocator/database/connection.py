@@ -42,7 +42,7 @@ GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
 """Set to 1, each start of a server counts as a failover: for whoever restores snapshots without telling anybody."""
 
 abandoned: list[Pool] = []
-"""Connections inherited by a fork belong to the parent: kept to the end, so that nothing here closes them."""
+"""Pools inherited by a fork. Their connections are the parent's: kept, so that no garbage collection closes them."""
 
 
 class Runner:
@@ -66,7 +66,7 @@ class Runner:
     def run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function on a connection of our own.
 
-        It must burn what it claimed when it is run again: a lost connection may hide a commit.
+        A retry must burn what the first run claimed: a lost connection may hide a commit.
         """
         self._check_there()
         began, pause, looked = monotonic(), CONTENDED_PAUSE, False
@@ -80,7 +80,7 @@ class Runner:
                     pause = min(2 * pause, MAX_CONTENDED_PAUSE)
                 elif not looked and self._identity_was_refused(error):
                     looked = True
-                # One that was lost at once had gone stale in the pool; one that took its time is a server in trouble.
+                # A connection lost at once was stale in the pool. One lost later means that the server is in trouble.
                 elif attempt or not is_stale(error) or passed > self.timeout / 2:
                     raise translate(error, self.dialect, self.address.shown, passed) from error
             except AllocatorError:
@@ -99,7 +99,7 @@ class Runner:
             return result
 
     def _identity_was_refused(self, error: SQLAlchemyError) -> bool:
-        """Whether the server says less of itself than a statement asked, which is known from now on."""
+        """Whether a server refused to identify itself, and a statement that asks for less was found."""
         if not isinstance(error, DBAPIError) or not error.orig or not self.dialect.is_refusal(error.orig):
             return False
         with suppress(SQLAlchemyError), self._whole(), self.engine.connect() as connection:
@@ -125,7 +125,7 @@ class Runner:
         self.engine.dispose()
 
     def abandon(self) -> None:
-        """After a fork, in the child: forget every connection without a word to its server."""
+        """In a forked child: drop the connections without closing them, since they are the parent's."""
         abandoned.append(self.engine.pool)
         self.engine = engine_of(self.address, self.timeout)  # of the old one, a connection may have been half opened
 
@@ -143,7 +143,7 @@ def check_committed(connection: Connection, dialect: Dialect) -> None:
 
 
 def engine_of(address: Address, timeout: float) -> Engine:
-    """An engine in autocommit whose connections cost nothing to give back and wait at most `timeout` seconds."""
+    """An engine in autocommit: returning a connection costs no round trip, and no wait exceeds `timeout` seconds."""
     dialect, url = address.dialect, address.url
     if address.pool is None:
         args = {**dialect.connect_args(url.get_driver_name(), timeout), **address.cautious}
@@ -163,14 +163,14 @@ def engine_of(address: Address, timeout: float) -> Engine:
             pool_timeout=timeout,
             pool_use_lifo=True,
             pool_reset_on_return=None,
-            enable_from_linting=False,  # `verbs/start.py` joins tables that have nothing in common
+            enable_from_linting=False,  # `verbs/start.py` joins unrelated tables
         )
     except (ArgumentError, ValueError) as error:
         raise InvalidDatabase(f"{address.shown} cannot be used: {str(error).splitlines()[0]}") from error
     dialect.on_engine(engine)
     opened = address.file if address.pool is None else None
 
-    # Before SQLAlchemy looks at the session: what it finds there, as ANSI_QUOTES, must be what we leave.
+    # Runs before SQLAlchemy inspects the session, so that it sees the settings that stay, ANSI_QUOTES for one.
     @event.listens_for(engine, "connect", insert=True)
     def prepare(connection: Any, record: Any) -> None:
         if opened:
@@ -180,7 +180,7 @@ def engine_of(address: Address, timeout: float) -> Engine:
 
     @event.listens_for(engine, "handle_error")
     def leave(context: ExceptionContext) -> None:
-        # A new connection may be led to another server; an old one would stay with this one.
+        # A new connection may reach another server of the cluster; an old one stays with this one.
         if dialect.code(context.original_exception) in dialect.misplaced:
             context.is_disconnect = True
 
@@ -215,7 +215,7 @@ class Lazy(DefaultDialect):
         return super().create_connect_args(plain(url))
 
     def on_connect(self) -> Callable[[Any], None] | None:
-        """SQLAlchemy sets the names again that PyMySQL has just set."""
+        """SQLAlchemy would repeat the SET NAMES that PyMySQL has just sent."""
         return None if self.driver == "pymysql" else super().on_connect()
 
     def initialize(self, connection: Connection) -> None:
@@ -241,7 +241,7 @@ class Entry:
 
     @classmethod
     def engine_created(cls, engine: object) -> None:
-        """SQLAlchemy calls this for the engine that comes of it."""
+        """Required by SQLAlchemy."""
 
 
 @cache
@@ -251,7 +251,7 @@ def lazy(kind: Any) -> Any:
 
 
 def lazy_url(url: URL) -> URL:
-    """The same for `create_engine`, with the lazy dialect."""
+    """The URL for `create_engine`, with the lazy dialect."""
     named = url.set(drivername=PREFIX + url.drivername)
     registry.register(named.drivername.replace("+", "."), __name__, Entry.__name__)
     return named
@@ -262,7 +262,7 @@ def plain(url: URL) -> URL:
 
 
 def complete(connection: Connection) -> None:
-    """Ask the server what reflection and migrations depend on, unless that is known."""
+    """Ask the server once for what reflection and migrations depend on."""
     if isinstance(connection.dialect, Lazy):
         connection.dialect.complete(connection)
 

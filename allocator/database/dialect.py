@@ -29,14 +29,14 @@ from allocator.rules.failover import Here, plain
 from allocator.schemes.ticket import Numbering
 
 MAX_CONNECT_SECONDS = 10.0
-"""To a server that does not even answer, however patient the statements may be."""
+"""The longest wait for a connection, however long statements may take."""
 
 NOWHERE = "''"
-"""The run of an engine that cannot say what it is: its rows name no run, and no failover is noticed."""
+"""The server run of an engine that cannot identify itself: its rows name no run, and no failover is noticed."""
 
 
 class Blind(NamedTuple):
-    """What the failover guard cannot see, and how to open its eyes: a sentence each. It may see nothing and `sleep`."""
+    """What the failover guard cannot see, and the remedy, a sentence each. If it `sleeps`, it sees nothing."""
 
     found: str
     mend: str
@@ -53,7 +53,7 @@ FLOOR = ".floor"
 """The type of a row of `allocator_ticket` that keeps the floor; no type of a user's begins with a dot."""
 
 KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
-"""Where an explicit id raises the auto-increment; the row keeps it up."""
+"""An explicit id raises the auto-increment; the row keeps it there."""
 
 
 class Dialect:
@@ -63,7 +63,7 @@ class Dialect:
     default_driver: ClassVar[str]
     """The driver that a URL without one means."""
     needs_name: ClassVar[bool] = False
-    """A URL must name the database."""
+    """A URL must name a database."""
     extra: ClassVar[str]
     """The extra of this package that installs it; empty where nothing is needed."""
     pool_size: ClassVar[int] = 8
@@ -73,16 +73,16 @@ class Dialect:
     errors: ClassVar[Mapping[str, type[AllocatorError]]] = {}
     """The driver's error codes that mean more than "try again later", or the first two characters of several."""
     contended: ClassVar[frozenset[str]] = frozenset()
-    """The codes after which the same statement may simply be run again: deadlocks and the like."""
+    """Error codes after which the same statement may run again, such as deadlocks."""
     misplaced: ClassVar[frozenset[str]] = frozenset()
-    """The codes of a server that cannot write now, where another one of its cluster can: its connections are left."""
+    """Error codes of a server that cannot write now, while another of its cluster can: its connections are closed."""
     forbidden: ClassVar[frozenset[str]] = frozenset()
-    """The codes of a statement for which the user lacks the right."""
+    """Error codes of a missing right."""
 
     sound: ClassVar[str] = "1"
-    """A condition: no table is damaged so that no statement would notice, and an id be given twice."""
+    """An SQL condition: no table has damage that no statement would notice and that repeats ids."""
     ownership: ClassVar[str] = ""
-    """A query for whether this user owns the tickets, where changing their numbering takes that."""
+    """A query: does this user own the table of tickets? Empty where changing its numbering needs no owner."""
 
     begin: ClassVar[str] = "BEGIN"
     clock: ClassVar[str]
@@ -92,9 +92,9 @@ class Dialect:
     count_ticket: ClassVar[str]
     """Draw a ticket by adding to its row."""
     checks_tag_first: ClassVar[bool] = False
-    """Before a row is made: a trigger of the guard's comes before `insert_missing` sees that its tag is there."""
+    """Look for the tag before the INSERT: the guard's trigger fires before `insert_missing` sees an existing row."""
     locks_what_it_reads: ClassVar[bool] = False
-    """A fleet that begins to grow must wait for rows made under the old numbering, by this lock or a coarser one."""
+    """A tag's INSERT locks the shard's row, so that growth waits for rows made under the old numbering."""
 
     # -- connections
 
@@ -102,18 +102,18 @@ class Dialect:
     """`before` has something to do."""
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
-        """Arguments for a driver, of which a URL's own query wins."""
+        """Arguments for the driver; the URL's query overrides them."""
         return {}
 
     def cautious_args(self, url: URL) -> dict[str, Any]:
-        """More arguments, for a server that a shard's row names: whatever it asks for, it gets no password in clear."""
+        """More arguments for a server that a shard's row names: it never gets a password in clear."""
         return {}
 
     def on_engine(self, engine: Engine) -> None:
         """Prepare a new engine, before anything is connected."""
 
     def on_given(self, connection: Any) -> None:
-        """Let last what a listener of the user's has set; autocommit cannot be set in a transaction that it began."""
+        """Commit what a listener of the user's engine has set: autocommit cannot be set inside its transaction."""
         connection.commit()
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
@@ -147,11 +147,11 @@ class Dialect:
             raise
 
     def see_the_newest(self, connection: Connection) -> None:
-        """Let every statement of the next transaction see what was committed before the statement."""
+        """Let each statement of the next transaction see all earlier commits: READ COMMITTED."""
 
     @contextmanager
     def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
-        """Let one change of the schema run at a time, in one transaction where the database has such."""
+        """Lock the schema for one change at a time, in a transaction where DDL has transactions."""
         with self.transaction(connection):
             yield
 
@@ -162,11 +162,11 @@ class Dialect:
     # -- the server and its run
 
     def is_refusal(self, error: BaseException) -> bool:
-        """Whether a statement may have failed because the server refuses to say what it is."""
+        """Whether a statement may have failed because the server refuses to identify itself."""
         return False
 
     def find_identity(self, connection: Connection) -> bool:
-        """Find out what the server does say of itself, for the whole engine; whether statements are to be run anew."""
+        """Find what the server does tell about itself, for the whole engine. True if the statement may be retried."""
         return False
 
     def blind(self, connection: Connection) -> Blind | None:
@@ -178,45 +178,45 @@ class Dialect:
         raise NotImplementedError
 
     def lasting(self, connection: Connection) -> str:
-        """A condition that lets what the statement commits survive a crash, where a session can be set otherwise."""
+        """An SQL condition that makes the commit of its statement durable, where a session may be set otherwise."""
         return "1 = 1"
 
     def place(self, connection: Connection) -> str:
-        """An SQL expression for where the server is at the moment."""
+        """An SQL expression for the current place of the server."""
         return self.server(connection)
 
     def facts(self, connection: Connection) -> Mapping[str, str]:
-        """SQL expressions for what a process asks of the server at its start, by name; see `verbs/start.py`."""
+        """SQL expressions by name, for what a process asks the server at its start; see `verbs/start.py`."""
         run = run_of(connection)
         server = "NULL" if run == NOWHERE else self.server(connection)
         return {"run": run, "at": self.clock, "server": server, "sound": self.sound}
 
     def here(self, connection: Connection, facts: Any, was: str) -> Here:
-        """Where we are by these facts, held against where a row was written."""
+        """The server run by these facts, compared with the one that wrote a row."""
         return plain(was, str(facts.run), int(facts.at))
 
     def identity(self, connection: Connection, facts: Any) -> str | None:
-        """What `server` stands for; None where it must be asked for."""
+        """The value of `server`; None where a query must fetch it."""
         return None if facts.server is None else str(facts.server)
 
     def server_numbering(self, facts: Any) -> Numbering | None:
-        """Offset and step that the server is set to, as one of several that are no cluster."""
+        """The auto-increment offset and step of a server that is configured as one of several without a cluster."""
         return None
 
     def is_here(self, connection: Connection) -> str:
-        """A condition: the row was written on this run."""
+        """An SQL condition: the row was written on this server run."""
         return f"server_run = {run_of(connection)}"
 
     def may_claim(self, connection: Connection) -> str:
-        """A condition: the row was written on this run, and what the statement commits lasts."""
+        """An SQL condition: the row was written on this server run, and the commit is durable."""
         return f"{self.is_here(connection)} AND {self.lasting(connection)}"
 
     def server_here(self, connection: Connection) -> str:
-        """An SQL expression for what of the run a row is held against when it crosses."""
+        """An SQL expression that the claim compares with the known server when a row crosses to it."""
         return run_of(connection)
 
     def fetch_run(self, connection: Connection, was: str) -> Here:
-        """Where we are, held against where a row was written."""
+        """The server run, compared with the one that wrote a row."""
         run, at = connection.exec_driver_sql(f"SELECT {run_of(connection)}, {self.clock}").one()
         return plain(was, str(run), int(at))
 
@@ -238,7 +238,7 @@ class Dialect:
         raise NotImplementedError
 
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
-        """Claim for as many of several tags as can be had without waiting: each with the end of its window."""
+        """Claim for those of several tags whose rows are not locked: name and end of each window."""
         raise NotImplementedError
 
     def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
@@ -246,39 +246,39 @@ class Dialect:
         raise NotImplementedError
 
     def shared_lock(self, connection: Connection) -> str:
-        """What a SELECT ends with that lets the shard's row stay as it is, where `locks_what_it_reads`."""
+        """The end of a SELECT that locks the shard's row against changes, where `locks_what_it_reads`."""
         return ""
 
     def number_as(self, connection: Connection, numbering: Numbering) -> None:
-        """Let the auto-increment of this session follow the numbering, where a session has its own."""
+        """Set the auto-increment of this session to the numbering, where a session has its own."""
 
     def lock_shard(self, connection: Connection) -> None:
-        """In a transaction: every draw that has begun ends before this returns, and none begins until the commit."""
+        """Within a transaction: wait for all draws under way, and block new ones until the commit."""
         raise NotImplementedError
 
     def greatest_ticket(self, connection: Connection) -> int:
-        """The greatest value of the auto-increment so far, a new one: a row may have been replaced by a lower one."""
+        """Draw a new value of the auto-increment, the greatest so far: no row need hold the greatest."""
         raise NotImplementedError
 
     def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
-        """Let the auto-increment go on with `first`, an id of this numbering that is greater than all so far."""
+        """Restart the auto-increment at `first`, an id of this numbering above all others."""
         if first > 1:
             connection.execute(KEEP, {"type": FLOOR, "last": first - 1})
 
     def skip_nodes(self, connection: Connection, count: int) -> None:
-        """Skip node numbers: one row with a number that was chosen raises the auto-increment."""
+        """Skip node numbers: a row with an explicit number raises the auto-increment."""
         last = connection.scalar(select(func.max(node.c.id))) or 0
         skipped = {"id": last + count, "host": "skipped after a failover", "process": 0, "version": ""}
         connection.execute(node.insert().values(**skipped, started_at=func.current_timestamp()))
 
     def skip_tickets(self, connection: Connection, count: int) -> None:
-        """Skip numbers of the auto-increment, of a database that is alone: its offset and its step are 1."""
+        """Skip tickets of a single database, whose offset and step are 1."""
         self.number_as(connection, Numbering())
         connection.execute(KEEP, {"type": FLOOR, "last": self.greatest_ticket(connection) + count})
 
 
 def undo(connection: Connection) -> None:
-    """What is claimed on a connection that is still in a transaction would be served without a commit."""
+    """Roll back: a later claim inside an open transaction would be served without a commit."""
     if connection.invalidated:
         return
     try:
@@ -291,7 +291,6 @@ def undo(connection: Connection) -> None:
 def run_of(connection: Connection) -> str:
     """An SQL expression for the server run.
 
-    It is asked in the statement itself, since a pooler or proxy may lead two statements of one connection to two
-    servers.
+    Each statement contains it, because a pooler or proxy may send two statements of one connection to two servers.
     """
     return str(connection.info.get("run", NOWHERE))

@@ -1,6 +1,6 @@
-"""The counter by which the database itself numbers a table of Django's: read, and raised. It knows of deleted rows too.
+"""Read and raise the database's own counter of a Django table, which counts deleted rows too.
 
-On Django's own connection, so that it happens inside the migration's transaction.
+This uses Django's connection, to be part of the migration's transaction.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ RAISE = {
     "postgresql": ("SELECT setval(pg_get_serial_sequence(%(quoted)s, %(column)s), %(value)s)",),
     "mysql": ("ALTER TABLE {quoted} AUTO_INCREMENT = {following}",),
 }
-"""By the vendor of Django's connection."""
+"""Statements by the vendor of Django's connection."""
 
 
 def read_counter(connection: Any, table: str, column: str) -> int | None:
-    """The greatest value that the counter may have given, None where there is no counter.
+    """The greatest value that the counter may have given; None without a counter.
 
-    connection: of Django's. On PostgreSQL the table is locked until the transaction ends, so that none is given after.
+    connection: Django's. On PostgreSQL this locks the table until the transaction ends, so that no value follows.
     """
     if connection.vendor not in READ:
         raise InvalidDatabase(
@@ -35,11 +35,11 @@ def read_counter(connection: Any, table: str, column: str) -> int | None:
 
 def read_sqlite(connection: Any, cursor: Any, table: str, column: str) -> int | None:
     cursor.execute("SELECT count(*) FROM sqlite_master WHERE name = 'sqlite_sequence'")
-    if not cursor.fetchone()[0]:  # made with the first table that has a counter
+    if not cursor.fetchone()[0]:  # it exists once a table has a counter
         return None
     cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])
     row = cursor.fetchone()
-    return int(row[0]) if row else 0  # written with the first row
+    return int(row[0]) if row else 0  # the first row writes it
 
 
 def read_postgresql(connection: Any, cursor: Any, table: str, column: str) -> int | None:
@@ -57,7 +57,7 @@ def read_postgresql(connection: Any, cursor: Any, table: str, column: str) -> in
 
 def read_mysql(connection: Any, cursor: Any, table: str, column: str) -> int | None:
     if not connection.mysql_is_mariadb:
-        cursor.execute("SET SESSION information_schema_stats_expiry = 0")  # else the number may be of yesterday
+        cursor.execute("SET SESSION information_schema_stats_expiry = 0")  # else the number may be a day old
     cursor.execute(
         "SELECT t.auto_increment FROM information_schema.columns c JOIN information_schema.tables t "
         "USING (table_schema, table_name) WHERE c.table_schema = database() AND c.table_name = %s "
@@ -72,7 +72,7 @@ READ = {"sqlite": read_sqlite, "postgresql": read_postgresql, "mysql": read_mysq
 
 
 def raise_counter(connection: Any, table: str, column: str, value: int) -> None:
-    """Let the counter go on above `value`, from 1, which is at least the greatest in the table."""
+    """Raise the counter to `value`, at least 1 and at least the greatest value in the table."""
     quoted = connection.ops.quote_name(table)
     given = {"table": table, "quoted": quoted, "column": column, "value": value}
     with connection.cursor() as cursor:

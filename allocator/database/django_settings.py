@@ -1,4 +1,4 @@
-"""Where a Django application has its database: an entry of its `DATABASES`, as a URL of ours."""
+"""Convert an entry of Django's `DATABASES` to a URL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN_MEMORY = "sqlite://"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The options that say how to get in, and go into the URL, and those that are Django's own or set by us."""
+    """The options of a kind of server: those carried into the URL, and those that only Django or this library sets."""
 
     scheme: str
     socket: str
@@ -42,14 +42,14 @@ SERVERS = {
         | {"connect_timeout", "read_timeout", "write_timeout", "autocommit", "conv"},
     ),
 }
-"""By the vendor of Django's connection."""
+"""Servers by the vendor of Django's connection."""
 
 
 def url_of(vendor: str, entry: Mapping[str, Any]) -> URL | str:
-    """For SQLite a file beside that of Django, whose transactions would keep claims waiting.
+    """The URL for an entry. SQLite gets a file beside Django's, whose transactions would delay claims.
 
-    vendor: as Django's connection names it. Raises `InvalidDatabase` where another kind of database, or options that
-    cannot be carried over, need a URL of their own.
+    vendor: as Django's connection names it. Raises `InvalidDatabase` for another kind of database, or for options that
+    cannot be carried over.
     """
     name = str(entry.get("NAME") or "")
     if vendor == "sqlite":
@@ -89,7 +89,7 @@ def options_of(server: Server, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def file_of(name: str) -> Path | None:
-    """The file of an embedded database of Django's, None for one in memory."""
+    """The file of Django's SQLite database; None for one in memory."""
     if name.startswith("file:") and "mode=memory" not in name:
         name = name.removeprefix("file:").partition("?")[0]
     return None if name in {"", ":memory:"} or name.startswith("file:") else Path(name)
@@ -100,7 +100,7 @@ def beside(file: Path) -> Path:
 
 
 def is_same_file(database: object, vendor: str, entry: Mapping[str, Any]) -> bool:
-    """Whether ids would come from the very file that Django writes to."""
+    """Whether ids would come from the file that Django writes to."""
     file = file_of(str(entry.get("NAME") or "")) if vendor == "sqlite" else None
     ours = address_of(database).file
     return file is not None and ours is not None and Path(ours).absolute() == file.absolute()

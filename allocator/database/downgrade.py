@@ -1,6 +1,6 @@
-"""Before the first step of a downgrade: would a later one refuse?
+"""Check before the first step of a downgrade whether a later step would refuse.
 
-MySQL and MariaDB commit each DDL statement. A refusal half-way would leave what the earlier steps dropped lost.
+MySQL and MariaDB commit each DDL statement: after a refusal half-way, what earlier steps dropped would be lost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from alembic.runtime.migration import MigrationContext
 
 ahead: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
-"""Each run of Alembic has a context of its own; a relative target such as -2 means what it says at the first step."""
+"""The steps of each run of Alembic, by its context. A relative target such as -2 is resolved at the first step."""
 
 
 def check_downgrade(context: MigrationContext | None = None, revision: str = "") -> None:
@@ -25,7 +25,7 @@ def check_downgrade(context: MigrationContext | None = None, revision: str = "")
         from alembic import context as environment
 
         context = environment.get_context()
-    # Other commands have no destination, and some of them print or compare what they are asked for steps.
+    # Other commands have no destination, and some print or compare the steps.
     if context.as_sql or "destination_rev" not in context.opts:
         return
     begun = context in ahead

@@ -30,7 +30,7 @@ ADVICE: dict[type[AllocatorError], str] = {
 }
 
 GUARDED = {"postgresql": "ID001", "mysql": "1644", "sqlite": "SQLITE_CONSTRAINT_TRIGGER"}
-"""What the triggers of `guard.py` end a statement with."""
+"""The error codes that the triggers of `guard.py` raise."""
 MISSTATED, NO_SCHEMA, UNPROVEN, READ_ONLY = "misstated", "3F000", "unproven", "25006"
 LACKING = ("55000", "0A000", "42883")
 OF_CODE = {
@@ -46,7 +46,7 @@ OF_CODE = {
         "the lines with DROP of allocator db guard --sql",
     ),
 }
-"""Advice that is more exact than that of the kind. The first is no code of a server: its driver refused an argument."""
+"""Advice by error code. MISSTATED is no server's code: the driver refused an argument."""
 
 FILE_REFUSED = "{where} refuses: {words}; check that the folder exists, and who may read and write there"
 
@@ -58,7 +58,7 @@ LOCKED = (
 
 def translate(error: SQLAlchemyError, dialect: Dialect, where: str, waited: float) -> AllocatorError:
     code = code_of(error, dialect)
-    # The pool of a file is one connection: who waits for that in vain waits behind a claim that waits for the lock.
+    # The pool of a file has one connection: a caller that times out there waits behind a claim that waits for the lock.
     if dialect.embedded and (code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) or isinstance(error, PoolTimeout)):
         return DatabaseUnavailable(LOCKED.format(where=where, waited=waited))
     kind = dialect.errors.get(code) or dialect.errors.get(code[:2], DatabaseUnavailable)
@@ -67,7 +67,7 @@ def translate(error: SQLAlchemyError, dialect: Dialect, where: str, waited: floa
 
 
 def unforeseen(error: Exception, where: str) -> AllocatorError:
-    """No database error: an argument in the URL that the driver does not take, or a hook of the user's."""
+    """Not a database error: the driver refused an argument of the URL, or a hook of the user's failed."""
     return DatabaseRefused(f"{where} cannot be used: {type(error).__name__}: {error}; check the URL and its arguments")
 
 
@@ -84,12 +84,12 @@ def words_of(error: SQLAlchemyError) -> str:
 
 
 def is_contended(error: SQLAlchemyError, dialect: Dialect) -> bool:
-    """Deadlocks and the like: the statement did nothing, and may simply be run again."""
+    """A deadlock or the like: the statement had no effect and may run again."""
     return code_of(error, dialect) in dialect.contended
 
 
 def is_stale(error: SQLAlchemyError) -> bool:
-    """The connection was lost, as when the server was restarted since it was opened."""
+    """Whether the connection was lost, as after a restart of the server."""
     return isinstance(error, DBAPIError) and error.connection_invalidated
 
 

@@ -1,4 +1,4 @@
-"""The tables of other id servers, Leaf and tinyid. They are read, and never written."""
+"""The tables of other id servers, Leaf and tinyid: read, never written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The least rights of a user that serves ids, and those of the one that changes the schema, as SQL."""
+"""The minimal rights, as SQL: of the user that serves ids, of the one that makes tokens and of the one that changes the
+schema."""
 
 from __future__ import annotations
 
@@ -23,19 +24,19 @@ SERVED: Mapping[str, tuple[str, ...]] = {
     "allocator_failover": (READ, ADD, CHANGE),
     "allocator_token": (READ,),
 }
-"""What the library calls for; a table that is not here is read."""
+"""The rights that serving ids needs; other tables are only read."""
 
 TOKENS = {"allocator_token": (READ, ADD, CHANGE)}
-"""What `allocator tokens` calls for; the other tables are read when a database is opened.
+"""The rights that `allocator tokens` needs; the other tables are only read.
 
-It is never the service's: whoever broke into that could make a token for everything."""
+The service must not have them: an intruder there could make a token for everything."""
 
 SEQUENCE = "allocator_node_id_seq"
-"""Of PostgreSQL: after a failover node numbers are skipped by drawing them."""
+"""PostgreSQL's sequence of nodes. After a failover it is drawn from, to skip node numbers."""
 
 
 class Rights(NamedTuple):
-    """Statements; the users are made before: `tokens` and `upgrade` are for another one than `service`."""
+    """Statements for users that exist. `tokens` and `upgrade` are for another user than `service`."""
 
     service: list[str]
     tokens: list[str]
@@ -43,7 +44,7 @@ class Rights(NamedTuple):
 
 
 def rights_for(database: Database, role: str) -> Rights:
-    """For a user `role` of this database, as it is named in its statements."""
+    """The rights of the user `role`, as the database's statements name it."""
     if database.dialect.embedded:
         told = f"-- a file has no users: let that of the service alone write {database.address.shown} and its folder"
         return Rights([told], [], [])
@@ -52,7 +53,7 @@ def rights_for(database: Database, role: str) -> Rights:
 
 
 def served(connection: Connection) -> dict[str, tuple[str, ...]]:
-    """Where the tables stand in the history of the host's own, there is no version table of ours."""
+    """The rights by table. Tables in the migration history of a host application have no version table of ours."""
     there = inspector_of(connection).has_table
     names = sorted(metadata.tables)
     if there(VERSION_TABLE) or not there(names[0]):
@@ -105,13 +106,13 @@ def mysql(connection: Connection, role: str) -> Rights:
 
 
 def is_literal(connection: Connection) -> bool:
-    """With partial revokes MySQL takes the name of a database for itself, and a backslash for a part of it."""
+    """Whether MySQL takes the database's name literally, backslashes too, as it does with partial revokes."""
     found = connection.exec_driver_sql("SHOW GLOBAL VARIABLES LIKE 'partial_revokes'").first()
     return found is not None and found[1] == "ON"
 
 
 def escaped(name: str) -> str:
-    """In a grant on all tables of a database its name is a pattern, where `_` stands for any character."""
+    """A grant on all tables of a database takes its name as a pattern, where `_` matches any character."""
     return name.replace("\\", "\\\\").replace("_", "\\_").replace("%", "\\%")
 
 
@@ -120,6 +121,6 @@ def quoted(name: str) -> str:
 
 
 def user(name: str) -> str:
-    """`name` or `name@host`; without a host, from anywhere."""
+    """Quote `name` or `name@host`; without a host, any host."""
     account, _, host = name.partition("@")
     return "@".join("'" + part.replace("\\", "\\\\").replace("'", "''") + "'" for part in (account, host or "%"))

@@ -1,6 +1,7 @@
-"""Triggers by which a database itself keeps `allocator_segment`: `max_value` never falls, and no tag goes.
+"""Triggers that protect `allocator_segment`: `max_value` never falls, and no tag is deleted or renamed.
 
-They are made by whoever may, from the statements that `allocator db guard --sql` prints, and known by name and text.
+A user with the right to create triggers runs what `allocator db guard --sql` prints. The checks know the triggers by
+name and text.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ERRCODE = GUARDED["postgresql"]
 
 
 class Trigger(NamedTuple):
-    """One trigger: how it is made, and what the database says of it for as long as nobody has changed it."""
+    """A trigger: the statement that creates it, and the catalog's description of the unchanged trigger."""
 
     name: str
     made: str
@@ -53,7 +54,7 @@ TRIGGERS_OF_POSTGRESQL = (
     "FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid JOIN pg_language ON pg_language.oid = prolang "
     "WHERE tgrelid = to_regclass('allocator_segment') AND NOT tgisinternal"
 )
-"""It fires, for each row and column, and runs as it was made."""
+"""Enabled, for every row and column, with the settings it was created with."""
 TRIGGERS_OF_MYSQL = (
     "SELECT trigger_name, action_statement, action_timing, event_manipulation FROM information_schema.triggers "
     "WHERE event_object_schema = DATABASE() AND event_object_table = 'allocator_segment'"
@@ -82,7 +83,7 @@ def signal(sentence: str) -> str:
 
 
 def squeezed(words: object) -> object:
-    """A client may have changed the blanks."""
+    """A client may have changed the white space."""
     return " ".join(words.split()) if isinstance(words, str) else words
 
 
@@ -91,7 +92,7 @@ UPDATED = f"""BEGIN
   IF CAST(NEW.tag AS BINARY) <> CAST(OLD.tag AS BINARY) THEN {signal(RENAME)}; END IF;
 END"""
 IS_THERE = " WHEN EXISTS (SELECT 1 FROM allocator_segment WHERE tag = NEW.tag)"
-"""REPLACE deletes a row of SQLite's past its triggers, and then inserts another one."""
+"""On SQLite REPLACE deletes the row without firing the DELETE trigger, and inserts another."""
 
 TRIGGERS: Mapping[str, tuple[Trigger, ...]] = {
     "postgresql": (
@@ -113,7 +114,7 @@ ASKED = {"postgresql": TRIGGERS_OF_POSTGRESQL, "mysql": TRIGGERS_OF_MYSQL, "sqli
 
 
 def statements(dialect: Dialect) -> list[str]:
-    """What makes the guard, in place of one that is there; the lines that begin with DROP take it away."""
+    """The statements that create the guard anew; those that begin with DROP remove it."""
     triggers, on = TRIGGERS[dialect.name], " ON allocator_segment" if dialect.name == "postgresql" else ""
     gone = [f"DROP TRIGGER IF EXISTS {one.name}{on}" for one in triggers]
     made = [one.made for one in triggers]
@@ -123,7 +124,7 @@ def statements(dialect: Dialect) -> list[str]:
 
 
 def script(dialect: Dialect) -> str:
-    """The same for the database's own client; that of MySQL ends a statement at a semicolon within a body."""
+    """The statements for the database's own client; MySQL's needs another delimiter around a body."""
     if dialect.name != "mysql":
         return "\n".join(f"{one};" for one in statements(dialect))
     dropped = [f"{one};" for one in statements(dialect) if one.startswith("DROP")]
@@ -132,7 +133,7 @@ def script(dialect: Dialect) -> str:
 
 
 def strangers(connection: Connection, dialect: Dialect, table_name: str) -> list[str]:
-    """The triggers and rules on a table which are not the guard's, or not as it made them."""
+    """Triggers and rules on a table that are not the guard's, or were changed."""
     found = dialect.triggers(connection, table_name)
     if not found or table_name != segment.name:
         return found

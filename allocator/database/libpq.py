@@ -1,4 +1,4 @@
-"""What libpq says without a code, and how it is kept from saying a password."""
+"""Errors of libpq that have no code, and the arguments that keep it from sending a password in clear."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sqlalchemy import URL
 from allocator.database.driver_errors import MISSTATED, UNPROVEN
 
 REFUSALS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
-"""A refused connection has no SQLSTATE in psycopg, only the server's words."""
+"""psycopg gives a refused connection no SQLSTATE, only the server's message."""
 REFUSED = "28000"
 WITHHELD = "authentication method requirement"
 WRONG = re.compile(
     r"invalid connection option|bad value for|invalid (\w+ value|port)|definition of service .* not found"
 )
-"""What libpq and psycopg say of an argument that they do not take, before any server is asked."""
+"""Messages of libpq and psycopg for an invalid argument, before any connection."""
 REQUIRES = 160000
-"""The version from which libpq knows `require_auth`."""
+"""The first version of libpq with `require_auth`."""
 
 
 def code_of_words(words: str) -> str:
@@ -30,14 +30,14 @@ def code_of_words(words: str) -> str:
 
 
 def only_scram(url: URL) -> dict[str, Any]:
-    """Arguments with which a server that is reached over a network learns no password, whatever it asks for.
+    """Arguments with which a server on the network gets no password in clear, whatever it asks for.
 
-    An older libpq has none for that: there the rule of hosts stands alone.
+    An older libpq has no such argument; there only the rule of hosts protects the password.
     """
     host = url.host or ""
     if not host or host.startswith("/") or url.get_driver_name() != "psycopg" or version() < REQUIRES:
         return {}
-    # A server that asks for no password learns none; one that knows ours can prove so.
+    # A server that asks for no password gets none; SCRAM proves that a server knows ours.
     return {"require_auth": "scram-sha-256" if url.password else "scram-sha-256,none"}
 
 

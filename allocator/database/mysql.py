@@ -78,16 +78,16 @@ COUNT = (
 NAMED = sql_dialect(paramstyle="pyformat")
 SCHEMA_LOCK = "allocator_schema_change"
 UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
-"""The codes by which a server, or a proxy before it, refuses a variable or a function, or has none of that name."""
+"""Error codes of a server or proxy that refuses a variable or function, or lacks it."""
 
 
 IN_CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
-"""Plugins for which PyMySQL sends the password as it is. With caching_sha2_password and sha256_password the server may
-also learn it, by a key that it names itself, and without them nobody logs in: there the rule of hosts stands alone."""
+"""Plugins for which PyMySQL sends the password in clear. With caching_sha2_password and sha256_password a server can
+learn it too, by a key of its own. Logging in needs these two, so only the rule of hosts protects the password there."""
 
 
 class InClear:
-    """In place of such a plugin, for PyMySQL."""
+    """Replaces such a plugin in PyMySQL, and refuses."""
 
     def __init__(self, connection: Any) -> None:
         pass
@@ -129,12 +129,12 @@ class MySQL(Dialect):
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         seconds = min(timeout, MAX_CONNECT_SECONDS)
-        # PyMySQL's connect_timeout ends with the handshake of TCP, and a server that is frozen is still connected to.
+        # PyMySQL's connect_timeout covers the TCP handshake alone, which a frozen server still completes.
         greeting: dict[str, Any] = {"connect_timeout": ceil(seconds)}
         if driver == self.default_driver:
-            # Without autocommit from the beginning PyMySQL switches it off by a message of its own.
+            # Else PyMySQL spends a message to switch autocommit off.
             greeting |= {"read_timeout": seconds, "write_timeout": seconds, "autocommit": True}
-            greeting["client_flag"] = FOUND_ROWS | MULTI_STATEMENTS  # mysqlclient sets both by itself
+            greeting["client_flag"] = FOUND_ROWS | MULTI_STATEMENTS  # mysqlclient sets both itself
         return greeting
 
     def cautious_args(self, url: URL) -> dict[str, Any]:
@@ -143,10 +143,10 @@ class MySQL(Dialect):
         return {"auth_plugin_map": dict.fromkeys(IN_CLEAR, InClear)}
 
     def on_given(self, connection: Any) -> None:
-        """No COMMIT, since a completion_type of the server's may end the connection with it; see `on_connect`."""
+        """No COMMIT: a server's completion_type may end the connection at it; see `on_connect`."""
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
-        # Set here and not as arguments, since a connection may come from the user's own engine.
+        # Not by arguments: a connection may come from the user's own engine.
         if hasattr(connection, "_read_timeout"):
             connection._read_timeout = connection._write_timeout = timeout
         with connection.cursor() as cursor:
@@ -173,7 +173,7 @@ class MySQL(Dialect):
 
     @contextmanager
     def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
-        # DDL commits by itself here, so the lock is the session's and not the transaction's.
+        # DDL commits implicitly here, so the lock belongs to the session and not to a transaction.
         got = connection.scalar(
             text("SELECT GET_LOCK(:name, :seconds)"), {"name": SCHEMA_LOCK, "seconds": ceil(timeout)}
         )
@@ -206,7 +206,7 @@ class MySQL(Dialect):
     def fetch_run(self, connection: Connection, was: str) -> Here:
         if run_of(connection) == NOWHERE:
             return plain(was, "")
-        connection.exec_driver_sql(f"SET {in_session(connection.info)}")  # a proxy may have led us to another session
+        connection.exec_driver_sql(f"SET {in_session(connection.info)}")  # a proxy may have switched the session
         facts = {**FACTS, "run": "@allocator_run"}
         asked = ", ".join(f"{facts[name]} AS {name}" for name in ("run", "at", "uptime", "cluster"))
         return self.here(connection, connection.exec_driver_sql(f"SELECT {asked}").one(), was)
@@ -255,15 +255,15 @@ class MySQL(Dialect):
         return claiming(func.last_insert_id(RAISED), self.clock, here)
 
     def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
-        """Where the table has triggers, as the guard's, an UPDATE returns no id: then the same message reads it."""
+        """On a table with triggers, such as the guard's, an UPDATE returns no id: the same message then reads it."""
         if not connection.info.get("guarded"):
             result = execute(connection, claim, parameters)
             if result.rowcount != 1 or result.lastrowid or warned(result):
                 return end_of_claim(name, result.rowcount, warned(result), result.lastrowid)
-            connection.info["guarded"] = True  # what was claimed is burnt: a proxy may answer from another session
+            connection.info["guarded"] = True  # burn this claim: a proxy may answer from another session
         statements = ("START TRANSACTION", in_pyformat(claim), RAISED_TO, "COMMIT")
         _, raised, read, _ = answers = self.send(connection, statements, parameters)
-        as_claimed = [end for end, last_id in read.rows if end == last_id]  # and changed by no trigger
+        as_claimed = [end for end, last_id in read.rows if end == last_id]  # and no trigger changed it
         return end_of_claim(name, raised.found, any(one.warnings for one in answers), *as_claimed[:1] or [0])
 
     def send(self, connection: Connection, statements: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
@@ -285,11 +285,11 @@ class MySQL(Dialect):
         return read.rows
 
     def shared_lock(self, connection: Connection) -> str:
-        """TiDB has no locks that are shared."""
+        """TiDB has no shared locks."""
         return "FOR UPDATE" if run_of(connection) == NOWHERE else "LOCK IN SHARE MODE"
 
     def number_as(self, connection: Connection, numbering: Numbering) -> None:
-        # The server's may be those of a replication.
+        # The server's own values may be those of a replication.
         offset, step = wanted = (max(1, numbering.offset), max(1, numbering.step))
         if connection.info.get("numbering") != wanted:
             connection.exec_driver_sql(
@@ -301,12 +301,12 @@ class MySQL(Dialect):
         result = connection.execute(statement, parameters)
         if result.rowcount:
             return int(result.lastrowid)
-        if run_of(connection) != NOWHERE:  # the session may be another one by now, or the server not durable any more
+        if run_of(connection) != NOWHERE:  # the session may have changed, or the server lost its durability
             connection.exec_driver_sql(f"SET {in_session(connection.info)}")
         return None
 
     def see_the_newest(self, connection: Connection) -> None:
-        # By default a transaction sees the past, and MariaDB then refuses to change rows that have changed since.
+        # A transaction reads an old snapshot by default, and MariaDB then refuses to change rows that changed since.
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
     def lock_shard(self, connection: Connection) -> None:
@@ -327,12 +327,12 @@ def in_session(info: Mapping[Any, Any]) -> str:
 
 @cache
 def in_pyformat(claim: Update) -> str:
-    """A statement whose parameters have names, as those of the others in its message."""
+    """The claim with named parameters, as the other statements of its message have."""
     return str(claim.compile(dialect=NAMED))
 
 
 def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | None:
-    """The end of what was claimed, by the server's answer."""
+    """The end of the claimed window, from the server's answer; None if no row matched."""
     if found == 0:
         return None
     if found != 1:

@@ -1,8 +1,8 @@
-"""Several statements of MySQL's in one message, so that no round trip lies between them.
+"""Send several statements to MySQL in one message, with no round trip between them.
 
-A process that is stopped between two statements of a transaction (by SIGSTOP, a debugger, a machine that swaps or is
-moved) holds the locks of its rows until it goes on, which may be never. The statements of one message run to their end
-whoever listens.
+A process that is stopped between two statements of a transaction (by SIGSTOP, a debugger, a swapping or migrating
+machine) holds its row locks until it continues, which may be never. The statements of one message run to the end
+without their client.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from sqlalchemy import Connection, CursorResult
 from sqlalchemy.exc import DBAPIError
 
 FIRST = "SELECT 1; "
-"""SQLAlchemy gives the cursor away when the first statement has no rows, and the answers to the others with it."""
+"""SQLAlchemy closes the cursor, and loses the other answers, when the first statement returns no rows."""
 FOUND_ROWS, MULTI_STATEMENTS = 1 << 1, 1 << 16
-"""Of the client flags of a connection: SQLAlchemy sets the first, which ours must not take away."""
+"""Client flags of a connection. SQLAlchemy sets the first; ours must keep it."""
 
 
 class Answer(NamedTuple):
-    """To one statement."""
+    """The answer to one statement."""
 
     rows: Sequence[Any]
     found: int
@@ -29,7 +29,7 @@ class Answer(NamedTuple):
 
 
 def is_allowed(connection: Connection) -> bool:
-    """Whether it was opened with `CLIENT.MULTI_STATEMENTS`, as ours are; that of a user's own engine may not be."""
+    """Whether the connection has `CLIENT.MULTI_STATEMENTS`: ours do, those of a user's engine may not."""
     flags: int = getattr(connection.connection.dbapi_connection, "client_flag", MULTI_STATEMENTS)
     return bool(flags & MULTI_STATEMENTS)
 
@@ -37,9 +37,9 @@ def is_allowed(connection: Connection) -> bool:
 def send(
     connection: Connection, statements: Sequence[str], parameters: Mapping[str, object], misplaced: Container[str] = ()
 ) -> list[Answer]:
-    """The answers to all of them; the first error ends the message, and an open transaction stays open then.
+    """Send statements and return their answers. The first error ends the message and leaves its transaction open.
 
-    misplaced: the codes of a server that another one has followed, which is left then.
+    misplaced: error codes after which the connection is closed, because another server has taken over.
     """
     if not is_allowed(connection):
         return [one_answer(connection.exec_driver_sql(one, dict(parameters))) for one in statements]
@@ -65,7 +65,7 @@ def one_answer(result: CursorResult[Any]) -> Answer:
 
 
 def wrapped(connection: Connection, error: Exception, cursor: Any, misplaced: Container[str]) -> Exception:
-    """As SQLAlchemy does it for the first statement: of a server that is lost, no connection is used again."""
+    """Wrap an error as SQLAlchemy does for a first statement: a lost server's connections are not used again."""
     dialect = connection.dialect
     lost = dialect.is_disconnect(error, connection.connection.dbapi_connection, cursor)  # type: ignore[arg-type]
     lost = lost or (bool(error.args) and str(error.args[0]) in misplaced)

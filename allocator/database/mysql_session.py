@@ -17,19 +17,18 @@ SESSION = (
     "/*!80003 , transaction_read_only = 0, max_execution_time = 0 */"
     "/*M!100101 , max_statement_time = 0 *//*M!110101 , transaction_read_only = 0 */"
 )
-"""What the configuration, `init_connect` or a listener may have set otherwise.
+"""Overrides what the configuration, `init_connect` or a listener may have set.
 
-The step of autocommit from 0 to 1 commits what a listener has begun, also where its driver does not tell of that.
-
-Without autocommit a claim is undone when its process ends; with another completion_type every COMMIT begins the next
-transaction, or ends the connection. Without the strict mode a column that became too small clips the value, and every
-claim gets the same ids. Others refuse our statements; the length is that of MariaDB's JSON_ARRAYAGG.
-
-Whoever waits for a table that is being altered waits for a year, and claims when nobody asks any more. Half the time:
-whoever waits longer tries again.
+- autocommit: without it a claim is undone when its process ends. The step from 0 to 1 commits what a listener has
+  begun, even where its driver does not report a transaction.
+- completion_type: another value makes each COMMIT begin a transaction or end the connection.
+- strict mode: without it a column that is too small clips the value, and every claim gets the same ids.
+- group_concat_max_len limits MariaDB's JSON_ARRAYAGG.
+- the lock waits: by default a statement waits a year for a table that is being altered, and then claims for nobody.
+  Half of the timeout leaves time for a retry.
 """
 CLOCK = "CAST(1000 * UNIX_TIMESTAMP() + MICROSECOND(NOW(3)) DIV 1000 AS SIGNED)"
-"""UNIX_TIMESTAMP(NOW(3)) would go by the local time, and an hour back in autumn."""
+"""UNIX_TIMESTAMP(NOW(3)) would follow local time, which steps back an hour in autumn."""
 IN_TRANSACTION = 1
 """SERVER_STATUS_IN_TRANS, in the status flags of each OK packet."""
 
@@ -39,15 +38,15 @@ SERVER = (
 )
 """MariaDB has no identity of its own; servers that replicate each other differ at least in their number."""
 START = "((UUID_SHORT() >> 24) & 4294967295)"
-"""When the server started, in seconds; too late by one for each 2**24 numbers that this has given since."""
+"""The start of the server in seconds; UUID_SHORT() adds one second per 2**24 calls."""
 IS_DURABLE = "@@innodb_flush_log_at_trx_commit IN (1, 3) AND (NOT @@log_bin OR @@sync_binlog = 1)"
-"""With a binary log, a transaction that is missing there is rolled back after a crash. MariaDB knows 3, as durable."""
+"""With a binary log, crash recovery rolls back a transaction that the log lacks. MariaDB's value 3 is durable too."""
 RUN = f"CONCAT({SERVER}, IF({IS_DURABLE}, '', CONCAT('-', {START})))"
 RUN_OF_EACH_START = f"CONCAT({SERVER}, '-', {START})"
 IN_SESSION = f"@allocator_server = {SERVER}, @allocator_run = {{run}}"
-"""In variables of the session, which ends with the server: in a binary log of statements they stand as values."""
+"""Session variables end with the server's process. A statement-based binary log holds their values."""
 KEPT = "/*!50700 performance_schema *//*M!100000 information_schema */"
-"""Comments that MySQL executes, and that MariaDB does: a proxy's greeting need not be that of the server behind it."""
+"""Comments that only MySQL, and only MariaDB, executes: a proxy's greeting may hide which server is behind it."""
 IDENTITY = "CONCAT(/*!50700 @@server_uuid *//*M!100000 @@server_id */, '/', DATABASE())"
 """MariaDB has no identity of its own; servers that replicate each other differ at least in this number."""
 CLUSTER_SETTINGS = "('wsrep_on', 'wsrep_cluster_name', 'group_replication_group_name')"
@@ -74,7 +73,7 @@ FACTS = {
     "AND EXISTS (SELECT 1 FROM information_schema.statistics "
     f"WHERE {OURS} = '{ticket.name}' AND column_name = 'type' AND non_unique = 0))",
 }
-"""See `Dialect.facts`. The clock of one statement stands still: the start of the server is exact by it."""
+"""See `Dialect.facts`. One statement reads the clock once, so the computed start of the server is exact."""
 
 
 def settings_in(lines: str | None) -> dict[str, str]:
@@ -83,14 +82,14 @@ def settings_in(lines: str | None) -> dict[str, str]:
 
 
 def cluster_in(settings: Mapping[str, str]) -> str | None:
-    """The variable that names the Galera cluster or the replication group, of which this is a server."""
+    """The variable that names this server's Galera cluster or replication group."""
     if settings.get("wsrep_on") == "ON":
         return "wsrep_cluster_name"
     return "group_replication_group_name" if settings.get("group_replication_group_name") else None
 
 
 def version_of(connection: Any, cursor: Any) -> str:
-    """PyMySQL has it from the greeting; it must be known before anything is said that others do not understand."""
+    """The server's version, which decides the first statement. PyMySQL has it from the greeting."""
     version = getattr(connection, "server_version", None)
     if isinstance(version, str):
         return version
@@ -99,12 +98,12 @@ def version_of(connection: Any, cursor: Any) -> str:
 
 
 def is_merely_like_it(version: str) -> bool:
-    """TiDB and Vitess speak the protocol; several of their servers, or none of them, keep the row."""
+    """TiDB and Vitess speak MySQL's protocol, but no single server of theirs holds the row."""
     return "TiDB" in version or "Vitess" in version
 
 
 def cluster_of(connection: Connection) -> str | None:
-    """As `cluster_in`, asked once for a connection."""
+    """As `cluster_in`, queried once per connection."""
     info = connection.info
     if "cluster" not in info:
         info["cluster"] = cluster_in({row.Variable_name: row.Value for row in connection.exec_driver_sql(CLUSTERS)})

@@ -45,7 +45,7 @@ CLAIM_BATCH = (
     "UPDATE allocator_segment s SET max_value = s.max_value + w.span, claimed_at = {clock} FROM w, free "
     f"WHERE free.tag = s.tag AND {CLAIMABLE} RETURNING s.tag, s.max_value"
 )
-"""A row that another process changed meanwhile was locked and is read anew: the sum is of its newest value."""
+"""A row that another process changed meanwhile is locked and read again, so the sum uses its newest value."""
 REPLACE = (
     f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} "
     "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
@@ -59,7 +59,7 @@ SET_TICKETS = text(
     f"WITH drawn AS MATERIALIZED (SELECT nextval({TICKETS}) AS last, CAST(:n AS BIGINT) AS n, CAST(:end AS BIGINT) "
     f"AS e) SELECT CASE WHEN n = 0 AND last >= e THEN last ELSE setval({TICKETS}, greatest(e, last + n)) END FROM drawn"
 )
-"""Set only where it has to be: what another process drew between the two calls would be given again."""
+"""setval only where needed: a number drawn by another process between the two calls would be given again."""
 DRAW_TICKET = text(
     "INSERT INTO allocator_ticket (type) VALUES (:type) ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
 )
@@ -67,12 +67,12 @@ KEEP_TICKET = text("INSERT INTO allocator_ticket (type, id) VALUES (:type, :last
 BURN_TICKETS = text(
     "INSERT INTO allocator_ticket (type) SELECT :type FROM generate_series(1, :n) ON CONFLICT DO NOTHING"
 )
-"""Every row that is not inserted has drawn a number: unlike nextval(), that takes no right on the sequence."""
+"""Each row that is not inserted draws a number. Unlike nextval(), this needs no right on the sequence."""
 SCHEMA_LOCK = 0x616C6C6F6361746F
-"""The advisory lock of schema changes: the letters "allocato" as a 64-bit key."""
+"""The key of the advisory lock for schema changes: the letters "allocato" as 64 bits."""
 
 LEAST = (13,)
-"""The version that is assumed of a server which tells none."""
+"""The version assumed of a server that tells none."""
 
 MIN_CONNECT_SECONDS = 2
 """libpq's own lower bound for connect_timeout."""
@@ -126,7 +126,7 @@ class PostgreSQL(Dialect):
         info["warnings"], info["patience"] = warnings, timeout
         info["is_merely_like_it"] = is_merely_like_it(connection)
         if hasattr(connection, "add_notice_handler"):  # psycopg 3, and not a driver of the user's own choice
-            # PgBouncer in transaction mode loses prepared statements between two transactions.
+            # PgBouncer in transaction mode loses prepared statements between transactions.
             connection.prepare_threshold = None
             connection.add_notice_handler(partial(note_warning, warnings))
             connection.wait = partial(wait_at_most, connection, connection.wait, info)
@@ -137,10 +137,10 @@ class PostgreSQL(Dialect):
         rung = NOTHING if info["is_merely_like_it"] else engine_dialect.allocator_rung  # type: ignore[attr-defined]
         if info.get("rung") is not rung:
             info["rung"], info["run"] = rung, rung.each_start if info["guards_restarts"] else rung.run
-            info.pop("claim", None)  # its statement asks what the server refused
+            info.pop("claim", None)  # the statement contains what the server refused
 
     def leaves_open(self, driver_connection: Any) -> bool:
-        # Of psycopg and psycopg2, by the server's last answer: 0 is outside of a transaction.
+        # psycopg and psycopg2 keep the status of the server's last answer; 0 is outside of a transaction.
         return bool(getattr(getattr(driver_connection, "info", None), "transaction_status", 0))
 
     def code(self, error: BaseException) -> str:
@@ -172,7 +172,7 @@ class PostgreSQL(Dialect):
         return find(connection)
 
     def blind(self, connection: Connection) -> Blind | None:
-        connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # a statement that fails finds the rung
+        connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # if this fails, `run` finds the rung
         return rung_of(connection).blind
 
     def server(self, connection: Connection) -> str:
@@ -201,7 +201,7 @@ class PostgreSQL(Dialect):
     draw = staticmethod(drawn)
 
     def skip_nodes(self, connection: Connection, count: int) -> None:
-        # A logical replica has the rows, and not what their sequence came to.
+        # A logical replica has the rows, but not the position of their sequence.
         end = count + (connection.scalar(select(func.max(node.c.id))) or 0)
         last = connection.scalar(DRAW_NODES, {"n": count}) or 0
         if last < end:
@@ -221,7 +221,7 @@ class PostgreSQL(Dialect):
         if rung_of(connection) is NOTHING:  # CockroachDB has no LOCK TABLE
             connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
             return
-        # A statement that waits for this lock takes its snapshot afterwards, and sees the new revision.
+        # A statement that waits for this lock takes its snapshot after it, and sees the new revision.
         connection.exec_driver_sql(
             "LOCK TABLE allocator_shard, allocator_ticket, allocator_ticket_counter, allocator_segment "
             "IN EXCLUSIVE MODE"
@@ -235,7 +235,7 @@ class PostgreSQL(Dialect):
         return last
 
     def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
-        if (numbering.offset, numbering.step, first) != (1, 1, 1):  # as the table is made; this needs its owner
+        if (numbering.offset, numbering.step, first) != (1, 1, 1):  # the table begins so, and ALTER needs its owner
             connection.exec_driver_sql(
                 f"ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY {numbering.step} "
                 f"SET START WITH {numbering.offset} RESTART WITH {first}"
@@ -243,19 +243,19 @@ class PostgreSQL(Dialect):
 
 
 def fetch_greatest(connection: Connection) -> int:
-    """What the sequence of tickets has come to at least."""
+    """The least position of the sequence of tickets."""
     return connection.scalar(select(func.max(ticket.c.id))) or 0
 
 
 def raise_tickets(connection: Connection, end: int, count: int = 0) -> int | None:
-    """Draw a number, skip so many, and more up to `end`. The last one; None where only the owner may do so."""
+    """Draw a number and skip `count` more, at least to `end`. Returns the last; None where only the owner may."""
     if not connection.scalar(MAY_SET_TICKETS):
         return None
     return int(connection.scalars(SET_TICKETS, {"n": count, "end": end}).one())
 
 
 def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connection) -> tuple[int, ...]:
-    """SQLAlchemy refuses a server that does not call itself PostgreSQL; CockroachDB says which it follows."""
+    """The version: SQLAlchemy refuses a server not named PostgreSQL; CockroachDB tells the version it follows."""
     try:
         return ask(connection)
     except AssertionError:
@@ -264,7 +264,7 @@ def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connect
 
 
 def note_warning(warnings: list[str], diagnostic: Any) -> None:
-    """Synchronous replication that was cancelled reports success with only a warning."""
+    """Collect warnings: a cancelled wait for synchronous replication reports success with a warning."""
     if diagnostic.severity_nonlocalized == "WARNING":
         warnings.append(diagnostic.message_primary or "")
 
@@ -277,16 +277,16 @@ def wait_at_most(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """psycopg's `Connection.wait` with an end to it.
+    """Run psycopg's `Connection.wait` with a timeout.
 
-    A server that is frozen, or a network that swallows packets, ends no statement by itself, and a
-    `statement_timeout` is the server's. The wait wakes up every tenth of a second, so the end is that exact.
+    A frozen server or a network that drops packets never ends a statement, and `statement_timeout` is enforced by the
+    server. psycopg's wait wakes up every tenth of a second, which is the precision of the timeout.
     """
     return wait(ending(connection, info["patience"], generator), *args, **kwargs)
 
 
 def give_up(connection: Any) -> None:
-    """End the statement in the server too, where that still answers: else it waits on, and claims when nobody asks."""
+    """Cancel the statement in the server too, if it answers: else it would claim later, for nobody."""
     with suppress(Exception):
         connection.cancel_safe(timeout=CANCEL_SECONDS)
     connection.close()

@@ -1,7 +1,7 @@
-"""What a PostgreSQL says of itself: a ladder, since managed databases refuse some of the functions.
+"""How a PostgreSQL identifies itself: a ladder of SQL expressions, because managed databases refuse some functions.
 
-The first rung is taken without a look, so an ordinary server is never asked. Where a statement fails because of it,
-`find` looks once for the first rung that works.
+The first rung is assumed, so an ordinary server is never asked. When a statement fails because of it, `find` looks once
+for the first rung that works.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from sqlalchemy.exc import DBAPIError
 from allocator.database.dialect import ASLEEP, NOWHERE, Blind
 
 NOT_READY = "55000"
-"""Of a standby that cannot look at its WAL. Aurora's writer says so too, and names `wal_level`."""
+"""The code of a standby that cannot read its WAL position. Aurora's writer raises it too, and names `wal_level`."""
 REFUSALS = frozenset({NOT_READY, "0A000", "42501", "42883"})
-"""The codes by which a server refuses a function, or has none of that name."""
+"""Error codes of a server that refuses a function, or lacks it."""
 
 NEON = "nullif(current_setting('neon.timeline_id', true), '')"
 AURORA = "to_regproc('aurora_version') IS NOT NULL"
 SYSTEM = "(pg_control_system()).system_identifier"
 TIMELINE = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
-"""A promoted standby begins a new one."""
+"""A promoted standby begins a new timeline."""
 ADDRESS = "coalesce(host(inet_server_addr()) || ':' || inet_server_port(), 'socket')"
 START = "('@' || CAST(1000000 * EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS BIGINT))"
 DATABASE = "substring(pg_relation_filepath('pg_class') FROM '/([0-9]+)/[0-9]+$')"
-"""Its oid: without a subquery, which a claim would spend more on than on its row."""
+"""The database's oid. No subquery, which would cost a claim more than its row."""
 TABLE = "coalesce(CAST(to_regclass('allocator_segment') AS oid), 0)"
-"""VACUUM FULL keeps it, and a dump that is restored over the table does not."""
+"""The table's oid: VACUUM FULL keeps it, a restored dump does not."""
 IS_DURABLE = f"current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on' OR {NEON} IS NOT NULL"
-"""The storage of Neon keeps every commit, whatever these settings say. Aurora never comes to the first rung."""
+"""Neon's storage keeps every commit, whatever these settings say. Aurora never uses the first rung."""
 PROCESS = f"CASE WHEN {AURORA} THEN {ADDRESS} ELSE {START} END"
-"""Without a timeline: a standby that is promoted is another process. On Aurora it is on another address, and the start
-tells nothing. Elsewhere the address does not count: a server can be reached by several."""
+"""Replaces the timeline: a promoted standby is another server process. On Aurora the address tells a promotion, and the
+start does not. Elsewhere the address does not count, because one server may have several."""
 LASTING = "(current_setting('synchronous_commit') <> 'off' OR set_config('synchronous_commit', 'on', true) = 'on')"
-"""Whatever the role or database is set to: else a crash of the server's processes could forget commits."""
+"""Overrides the setting of the role or database: else a crash of the server's processes could lose commits."""
 ALWAYS = "1 = 1"
 INSTEAD = "ids skip a gap after each start of the server (on Aurora: when the address of the writer changes)"
 
 
 class Rung(NamedTuple):
-    """SQL expressions for the server and its database, for its run, and for its run where each start counts."""
+    """SQL expressions for the server and its database, for the server run, and for the run where each start counts."""
 
     server: str
     run: str
@@ -82,7 +82,7 @@ FIRST, *_, NOTHING = RUNGS = (
 
 
 def rung_of(connection: Connection) -> Rung:
-    """The rung that was found for the engine of this connection."""
+    """The rung of this connection's engine."""
     if connection.info.get("is_merely_like_it"):
         return NOTHING
     found: Rung = connection.dialect.allocator_rung  # type: ignore[attr-defined]
@@ -90,7 +90,7 @@ def rung_of(connection: Connection) -> Rung:
 
 
 def find(connection: Connection) -> bool:
-    """Find the first rung that works, for the whole engine. Whether it is lower than the first, or was."""
+    """Find the first rung that works, for the whole engine. True unless it was and stays the first."""
     before = rung_of(connection)
     for found in RUNGS[:-1]:
         try:
@@ -117,6 +117,6 @@ def sqlstate(error: object) -> str | None:
 
 
 def is_merely_like_it(connection: Any) -> bool:
-    """CockroachDB and YugabyteDB have no such WAL, and commit on several servers together."""
+    """CockroachDB and YugabyteDB have no such WAL, and commit on several servers."""
     status = getattr(getattr(connection, "info", None), "parameter_status", lambda name: "")
     return bool(status("crdb_version")) or "-YB-" in (status("server_version") or "")

@@ -1,4 +1,4 @@
-"""The numbers that a database gives to processes: nodes and workers; and what is kept clear since it moved."""
+"""One database: its schema, the state of its failovers, and the numbers of nodes and workers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from allocator.schemes.leases import Worker, check_same, choose_worker
 from allocator.schemes.snowflake import Lease, LeaseClaim
 
 ATTEMPTS = 20
-"""How often a race for a number may be lost, or the database move meanwhile."""
+"""How often a number may be lost to another process, or to a failover."""
 
 
 def identity() -> tuple[str, int]:
-    """Who we are, for the operator who reads the tables."""
+    """Host and process id, for the operator who reads the tables."""
     return platform.node() or "unknown", os.getpid()
 
 
@@ -63,9 +63,9 @@ class Numbers(Runner):
             self.start()
 
     def start(self, name: str = "", *, with_nodes: bool = False, with_workers: bool = False) -> Start:
-        """What the rows say now, with that of the tag `name`.
+        """Fetch the current rows, with that of the tag `name`.
 
-        Tables that do not fit are looked at closely, to say why; the embedded database makes and upgrades them.
+        If the tables do not fit, inspect them for the reason. An embedded database makes and upgrades its tables.
         """
         for was_looked_at in (False, True):
             try:
@@ -73,9 +73,9 @@ class Numbers(Runner):
                 if not self._schema_seen and self._has_revision and found.revision not in SERVING:
                     raise schema.unlike(found.revision, self.address.shown)
             except (SchemaDamaged, SchemaOutOfDate):
-                if was_looked_at:  # and found sound, as with a second revision, or where two servers answer in turn
+                if was_looked_at:  # yet sound: a second revision, or two servers that answer in turn
                     raise
-                self._is_sound = False  # not any more, if it was
+                self._is_sound = False  # it may have been
                 self.check_sound()
             else:
                 self._schema_seen = True
@@ -103,15 +103,15 @@ class Numbers(Runner):
     def upgrade_schema(self) -> None:
         self.run(schema.upgrade, self.address.shown, self.timeout)
         self.run(shards.begin_alone, self.address.told)
-        self.failover()  # or what is forgotten first would be forgotten with the row
+        self.failover()  # before the first id: else a failover could forget the row with the ids
         self.run(segments.begin_run)
 
     # -- what may be forgotten
 
     def failover(self, start: Start | None = None) -> Failover:
-        """What is kept clear here, written down first where the database has moved since somebody looked.
+        """The failover state. If the database moved since the state was written, write the new state first.
 
-        start: what the rows said a moment ago.
+        start: rows that were just fetched.
         """
         for _ in range(ATTEMPTS):
             start = start or self.start()
@@ -128,7 +128,7 @@ class Numbers(Runner):
         raise DatabaseUnavailable("the database moves from server to server, or answers from several; try again")
 
     def begin_above(self, value: int) -> None:
-        """Tags that are made by their first use go on above this, as on the other shards of a fleet."""
+        """Let tags that are made on first use begin above `value`, as on the other shards of the fleet."""
         while (state := self.failover()).first_value < value:
             self.run(failover.move, state, state._replace(first_value=value))
 
@@ -145,12 +145,12 @@ class Numbers(Runner):
             self._check_numbers(start.shard)
             state = self.failover(start)
             number = self.run(nodes.register, *identity(), our_version(), now)
-            if self.failover() == state:  # else it may be below those of the server that was read
+            if self.failover() == state:  # else the number may be below those of the server that was read
                 return nodes.check_new(number, start.last_node)
         raise DatabaseUnavailable("the database moved from server to server while a node was registered; try again")
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
-        """Write that a worker is ours until a later moment; raises `LeaseLost` if the one to renew is not any more."""
+        """Lease a worker until a later moment, or renew `claim.lease`; raises `LeaseLost` if another process has it."""
         if claim.lease is not None:
             self.check_schema()
             return self._renewed(claim.lease, claim.until)
@@ -170,20 +170,20 @@ class Numbers(Runner):
             if ours and self.failover(after := self.start(with_workers=True)) == state:
                 if {one.holder: one.until for one in after.workers}.get(fresh.holder, until) != until:
                     raise damage(f"the end of a lease is rounded, {until} was written")
-                check_same(after.workers, layout, epoch)  # two formats may begin at one moment
-                return Lease(number, fresh.holder, begin, until)  # a worker is chosen only after its lease ended
+                check_same(after.workers, layout, epoch)  # two processes may lease with two layouts at once
+                return Lease(number, fresh.holder, begin, until)  # a worker is chosen only after its last lease ended
         raise DatabaseUnavailable("every worker that was free was leased by another process first; try again")
 
     def _renewed(self, lease: Lease, until: int) -> Lease:
-        """A lease from before the database moved may be another's: that it was taken over may be forgotten here."""
+        """Renew a lease. One from before a failover may be another process's: the failover may have forgotten that."""
         if not self.run(nodes.renew_worker, lease.number, lease.holder, until):
             raise LeaseLost(f"worker {lease.number} was leased by another process meanwhile")
-        if lease.since < self.failover().leases_from_ms:  # looked at afterwards: it may have moved while we renewed
+        if lease.since < self.failover().leases_from_ms:  # checked afterwards: a failover may happen during the renewal
             raise LeaseLost(f"worker {lease.number} may have been leased by another process before the database moved")
         return replace(lease, until=until)
 
     def _check_numbers(self, row: Shard | None) -> None:
-        """Of the shards of a fleet, the first alone numbers nodes and workers."""
+        """Raise on any shard but the lead, which alone numbers nodes and workers."""
         if row is not None and not row.joining and row.numbering.offset != LEAD:
             lead = next((member.url for member in row.members if member.offset == LEAD), "")
             raise ShardMisconfigured(

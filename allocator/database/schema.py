@@ -1,6 +1,6 @@
-"""The schema: is it there, is it sound, and bring it up to date.
+"""Check the schema and upgrade it.
 
-Tables of an older revision are upgraded by Alembic, which nothing else here imports.
+Alembic upgrades tables of an older revision; only that part of this file imports it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HEAD = REVISIONS[-1]
 CONNECTION = "connection"
 """The key of `Config.attributes` under which `migrations/env.py` finds the connection to use."""
 ADDRESS = "address"
-"""As `CONNECTION`, for the statements alone, of a database that is not asked."""
+"""As `CONNECTION`, to print the statements without a connection."""
 UPGRADE = "run: allocator db upgrade"
 
 WHOLE = {f"table {expected.name}": expected for expected in metadata.sorted_tables}
@@ -55,7 +55,7 @@ versions = Table(
     Column("version_num", String(32), nullable=False),
     PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
 )
-"""As Alembic makes it."""
+"""The version table, as Alembic makes it."""
 
 alembic_lock = threading.Lock()
 """`alembic.context` is global to the process."""
@@ -112,7 +112,7 @@ def newer(found: str, where: str) -> SchemaOutOfDate:
 
 
 def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
-    """Everything that is wrong with the schema, a sentence each; empty when all is well."""
+    """All defects of the schema, a sentence each."""
     try:
         check(connection, where)
     except AllocatorError as error:
@@ -205,7 +205,7 @@ def table_options(inspector: Inspector, name: str) -> dict[str, Any]:
 
 
 def damage(expected: Column[Any], present: ReflectedColumn | None, inspector: Inspector) -> str:
-    """What is wrong with a column; empty when nothing is."""
+    """The defect of a column; empty if there is none."""
     if present is None:
         return f"column {expected} is missing"
     needed = expected.type.dialect_impl(inspector.dialect)
@@ -217,7 +217,7 @@ def damage(expected: Column[Any], present: ReflectedColumn | None, inspector: In
 
 
 def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float) -> None:
-    """Bring the schema to the newest revision, from any older one or from nothing; safe when several do it at once."""
+    """Upgrade the schema from any older revision or from nothing. Safe to run in several processes at once."""
     with dialect.schema_change(connection, timeout):
         found = current(connection)
         if found == HEAD:
@@ -271,7 +271,7 @@ def downgrade(connection: Connection, dialect: Dialect, where: str, timeout: flo
 
 
 def titles() -> dict[str, str]:
-    """The revisions, oldest first, with what each is about."""
+    """The revisions, oldest first, with their titles."""
     from alembic.script import ScriptDirectory
 
     scripts = ScriptDirectory.from_config(alembic_config())

@@ -38,11 +38,11 @@ REPLACE = (
     f"REPLACE INTO allocator_ticket (type, id) SELECT :type, {LEAST} + ((:offset - {LEAST}) % :step + :step) % :step "
     f"{FENCE} RETURNING id"
 )
-"""AUTOINCREMENT remembers the greatest id ever; the next one that is this shard's own is arithmetic."""
+"""AUTOINCREMENT remembers the greatest id; arithmetic finds the next one of this shard."""
 
 
 def is_for_all_threads(connection: Any) -> bool:
-    """The driver tells it to another thread alone."""
+    """Whether any thread may use the connection, which the driver checks only when another thread does."""
     refused: list[Exception] = []
 
     def ask() -> None:
@@ -74,8 +74,8 @@ class SQLite(Dialect):
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
     sound = "(SELECT group_concat(name) FROM pragma_table_info('allocator_ticket') WHERE pk > 0) = 'id'"
-    """Else AUTOINCREMENT is gone too, and each process would draw the first ticket."""
-    pool_size = 1  # one writer at a time is SQLite's own rule; a database in memory is one connection
+    """Without this key AUTOINCREMENT is gone too, and each process would draw the first ticket."""
+    pool_size = 1  # SQLite allows one writer; a database in memory is one connection
     errors = {
         "SQLITE_CONSTRAINT_PRIMARYKEY": MaxValueWentBack,
         "SQLITE_CONSTRAINT_UNIQUE": MaxValueWentBack,
@@ -103,17 +103,17 @@ class SQLite(Dialect):
             )
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
-        # A commit must survive a power cut: FULL in WAL mode, and with a rollback journal EXTRA.
+        # A commit must survive a power cut. That needs FULL in WAL mode, and EXTRA with a rollback journal.
         connection.execute("PRAGMA synchronous = EXTRA").close()
         if "path" not in info:
             with closing(connection.execute("PRAGMA database_list")) as listed:
                 info["path"] = next((str(path) for _, name, path in listed.fetchall() if name == "main"), "")
         if info["path"]:
             _, inode = info["inode"] = inode_of(info["path"])
-            info["run"] = f"'{inode:x}'"  # without the device, whose number may change when the machine restarts
+            info["run"] = f"'{inode:x}'"  # not the device, whose number may change at a reboot
 
     def before(self, connection: Connection) -> None:
-        # A file that was replaced is another database, and this connection would still write the old one.
+        # A replaced file is another database: this connection would still write to the old one.
         path = connection.info["path"]
         if path and inode_of(path) != connection.info["inode"]:
             connection.invalidate()
@@ -135,7 +135,7 @@ class SQLite(Dialect):
     # -- the server and its run
 
     def server(self, connection: Connection) -> str:
-        return "''"  # a file has no identity that would survive being moved or mounted elsewhere
+        return "''"  # no identity of a file survives a move or another mount
 
     # -- rows
 
@@ -156,7 +156,7 @@ class SQLite(Dialect):
         return func.max(value, other)
 
     def lock_shard(self, connection: Connection) -> None:
-        pass  # the transaction began with the lock of the file
+        pass  # BEGIN IMMEDIATE has locked the file
 
     def greatest_ticket(self, connection: Connection) -> int:
         return connection.scalar(text("SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'")) or 0

@@ -1,8 +1,8 @@
-"""Keeps forks out of the moments in which SQLite has a file locked.
+"""Keep forks out of SQLite's statements.
 
-What a process has locked, SQLite keeps in the memory of that process. A child that is forked while another thread is in
-the middle of a statement inherits that memory, and nobody who would clear it: for the child the file stays locked, on
-every connection. So a fork waits until no statement is under way, and those that come next wait for the fork.
+SQLite keeps the locks of a process in its memory. A child that is forked while another thread runs a statement inherits
+that memory without the thread: for the child the file stays locked, on every connection. So a fork waits for the
+statements under way, and new statements wait for the fork.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from contextlib import contextmanager
 from allocator.runtime.forks import in_child
 
 PATIENCE = 2.0
-"""Seconds that a fork waits. What takes longer waits for another process as a rule, and has nothing locked."""
+"""The longest that a fork waits, in seconds. A longer statement usually waits for another process and holds no lock."""
 
 
 class Gate:
-    """Between the statements and the forks of one process."""
+    """Separates the statements and the forks of one process."""
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
-        """In a child, which has none of the threads that were under way."""
-        self._changed = threading.Condition()  # its lock may be taken again by a signal handler that forks
+        """In a forked child, which has none of the parent's threads."""
+        self._changed = threading.Condition()  # a re-entrant lock: a signal handler may fork
         self._under_way: set[int] = set()
         self._forks = 0
 
     @contextmanager
     def statement(self) -> Iterator[None]:
-        """In the middle of another one of its thread, this says nothing."""
+        """Block forks during a statement. Nested statements of one thread count once."""
         me = threading.get_ident()
         if me in self._under_way:
             yield
@@ -48,13 +48,13 @@ class Gate:
                 self._changed.notify_all()
 
     def before_fork(self) -> None:
-        """A statement of the very thread that forks cannot be waited for."""
+        """Wait for the statements of other threads; the forking thread's own cannot end first."""
         with self._changed:
             self._forks += 1
             self._changed.wait_for(lambda: self._under_way <= {threading.get_ident()}, PATIENCE)
 
     def after_fork(self) -> None:
-        """In the parent, also where there is no child since the fork failed, or `before_fork` was interrupted."""
+        """In the parent, also after a failed fork or an interrupted `before_fork`."""
         with self._changed:
             self._forks = max(0, self._forks - 1)
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""One database: the segments of its tags, claimed."""
+"""One database: claims segments of its tags, and changes their rows."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from allocator.schemes.tag import Tag, damaged, settle, unknown
 
 log = logging.getLogger("allocator")
 claims_log = logging.getLogger("allocator.claims")
-"""A record for each claim at the level DEBUG, for `allocator trace --log`."""
+"""Logs a record per claim at the level DEBUG, for `allocator trace --log`."""
 
 CLAIM_ATTEMPTS = 20
-"""How often a claim close to the limit may lose the race for what remains."""
+"""How often a claim close to the limit may lose the race for the remaining ids."""
 
 
 class Database(Numbers):
@@ -48,7 +48,7 @@ class Database(Numbers):
         self.start()
 
     def open_segment(self, template: Tag, create: bool) -> Tag:
-        """The row of a tag, made from `template` if it is missing and may be made."""
+        """Fetch the row of a tag. A missing one is made from `template` where `create` allows it."""
         start = None if self._schema_seen else self.start(template.name)
         tag = start.tag if start else self.run(segments.fetch, template.name)
         if tag is None and create:
@@ -59,7 +59,7 @@ class Database(Numbers):
         return tag
 
     def _made(self, template: Tag, start: Start | None) -> Tag | None:
-        """Made by its first use, where nobody has said that it is new: it may have been here, and be forgotten."""
+        """Make a tag on its first use. It may begin above 1: a failover may have forgotten an earlier row."""
         start = start or self.start(template.name)
         state = self.failover(start)
         self.run(segments.create, beginning(template, state.first_value, start.is_alone))
@@ -79,7 +79,7 @@ class Database(Numbers):
         for _ in range(CLAIM_ATTEMPTS):
             lane = self._lanes.get(name, ALL)
             low = mark(seen, lane)
-            # A lane of step 0 is that of a fleet which grew when the row was read.
+            # Step 0 means that the fleet was growing when the row was read.
             usable = lane.step and not is_outgrown(lane, seen)
             last = self.run(claims.claim, name, size, lane, low, crossing) if usable else None
             if last is not None:
@@ -91,13 +91,13 @@ class Database(Numbers):
                 return found
             tag = self.run(segments.fetch, name)
             if tag is not None:
-                self._lanes[name] = tag.lane  # another one, once the fleet has grown
+                self._lanes[name] = tag.lane  # it changes when the fleet grows
                 tag, crossing = self._crossed(tag)
             size = settle(tag, name, size, seen, exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
 
     def _crossed(self, tag: Tag) -> tuple[Tag, Crossing | None]:
-        """A tag as a claim would find it here, and how it gets here if its row was written on another server run."""
+        """The tag as a claim will find it, and its crossing if another server run wrote the row."""
         here = self.run(servers.fetch_run, tag.server_run)
         if tag.server_run == here.run:
             return tag, None
@@ -105,15 +105,13 @@ class Database(Numbers):
         return replace(tag, max_value=tag.max_value + crossing.skip), crossing
 
     def repair_segment(self, tag: Tag, above: int | None) -> None:
-        """Raise a tag, and let its row be that of the server which this is."""
+        """Raise a tag, and mark its row as written on the current server run."""
         here = self.run(servers.fetch_run, tag.server_run)
         if not self.run(segments.repair, tag.name, repaired(tag, above, here), here.run):
-            raise InvalidSetting(
-                f"tag {tag.name!r} was changed meanwhile, so that this does not fit any more; look and try again"
-            )
+            raise InvalidSetting(f"tag {tag.name!r} was changed meanwhile; look at it and try again")
 
     def forget_run(self) -> None:
-        """Let everything skip ids when it is next used, as after a failover."""
+        """Let every scheme skip ids on its next use, as after a failover."""
         self.check_sound()
         self.run(failover.end_run)
         shard = self.fetch_shard()
@@ -121,7 +119,7 @@ class Database(Numbers):
             self.run(shards.end_run)
 
     def cross_all(self) -> None:
-        """Take every tag to the server that this is, as its next claim would. Raises `ServerReplaced`."""
+        """Move every tag to the current server run, as its next claim would. Raises `ServerReplaced`."""
         for tag in self.run(segments.fetch_all):
             here = self.run(servers.fetch_run, tag.server_run)
             if not here.same:
@@ -129,17 +127,17 @@ class Database(Numbers):
                 self.repair_segment(tag, None)
 
     def open_segments(self, templates: Sequence[Tag], create: bool = False) -> list[Tag]:
-        """The rows of those tags that are there; the others are for `open_segment`, which may make them."""
+        """Fetch the rows of the tags that exist. `open_segment` may make the others."""
         self.check_schema()
         found = self.run(segments.fetch_several, [template.name for template in templates])
         self._lanes.update({tag.name: tag.lane for tag in found})
         return found
 
     def claim_segments(self, needed: Mapping[str, Claim]) -> dict[str, range]:
-        """Claim segments of several tags at once, as many as can be had so; the others are for `claim_segment`."""
+        """Claim segments of several tags at once. Those that cannot be claimed so are left to `claim_segment`."""
         wanted = []
         for name, claim in needed.items():
-            lane = self._lanes.get(name, NONE)  # one that was not opened here is for `claim_segment` too
+            lane = self._lanes.get(name, NONE)  # an unopened tag is left to `claim_segment` too
             if lane.step and not is_outgrown(lane, claim.seen):
                 wanted.append(Wanted(name, claim.size, lane, mark(claim.seen, lane)))
         if len(wanted) < LEAST:
@@ -182,7 +180,7 @@ class Database(Numbers):
 
     def _log_claim(self, name: str, ids: range) -> None:
         if claims_log.isEnabledFor(logging.DEBUG):
-            with suppress(Exception):  # a handler of the user's that fails must not burn the claim
+            with suppress(Exception):  # a failing handler of the user's must not burn the claim
                 at = datetime.now(UTC).strftime(SECONDS)
                 span = (ids[0], ids[-1], ids.step)
                 claims_log.debug(CLAIMED, name, *span, self._host, os.getpid(), at, self._where)
@@ -202,10 +200,10 @@ def tell(name: str, crossing: Crossing | None, first: int) -> None:
 
 
 def sibling(known: Sequence[Database], url: str) -> Database:
-    """Another shard of their fleet, that a row names: with the password of one like it, on its host if there is one.
+    """Another shard of the fleet, named by a row; it gets the credentials of a known shard of the same kind.
 
-    A row is data: whoever may write it must not choose who gets a password. So its host is one of a URL that was given,
-    or of `shard_hosts`.
+    A row is data: its writer must not choose which host gets a password. So the host must occur in a given URL or in
+    `shard_hosts`.
     """
     place = place_of(url)
     near = [one for one in known if one.address.names(place)]

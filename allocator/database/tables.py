@@ -52,7 +52,7 @@ SERVING = ("0008", "0009")
 """Those that ids can be drawn from. Later ones added tables that no id depends on."""
 
 PREFIX = "allocator_"
-"""The names of all our tables begin so, and nobody else's should."""
+"""The prefix of our tables; no other table should have it."""
 
 VERSION_TABLE = "allocator_schema_version"
 
@@ -65,10 +65,10 @@ tag_type = (
     .with_variant(String(64, collation="C"), "postgresql")
     .with_variant(mysql.VARCHAR(64, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
 )
-"""Tags are compared byte by byte: a server's default collation may take `Order` and `order` for one."""
+"""Tags are compared byte by byte: a server's default collation may equate `Order` and `order`."""
 
 run_type = String(255).with_variant(mysql.VARCHAR(255, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
-"""On MySQL of a character set of its own, so that it can be held against text of whichever."""
+"""On MySQL with a fixed character set, so that it compares with text of any."""
 
 period_type = (
     String(10)
@@ -77,7 +77,7 @@ period_type = (
 )
 
 number_type = BigInteger().with_variant(Integer, "sqlite")
-"""Of a column that the database numbers; SQLite does so only for INTEGER, which has 64 bits there."""
+"""The type of an auto-increment column. SQLite numbers only INTEGER, which has 64 bits there."""
 
 segment = Table(
     "allocator_segment",
@@ -93,7 +93,7 @@ segment = Table(
     Column("failover_gap", BigInteger, nullable=False, server_default="-2"),
     Column("skipped", BigInteger, nullable=False, server_default="0"),
     Column("claimed_at", BigInteger, nullable=False, server_default="0"),
-    # Past 2**63 SQLite makes a REAL of an integer, which then stands still under every claim; the bounds refuse it.
+    # Past 2**63 SQLite turns an integer into a REAL, which no claim can raise; the bounds refuse it.
     CheckConstraint(
         "max_value >= 0 AND max_value <= id_limit AND id_limit <= 9223372036854775807",
         name="allocator_segment_within_limit",
@@ -105,7 +105,7 @@ segment = Table(
 node = Table(
     "allocator_node",
     metadata,
-    # Without AUTOINCREMENT SQLite gives the number of a deleted row again.
+    # Without AUTOINCREMENT SQLite reuses the number of a deleted row.
     Column("id", number_type, Identity(always=True), primary_key=True),
     Column("host", String(255), nullable=False),
     Column("process", BigInteger, nullable=False),
@@ -131,7 +131,7 @@ worker = Table(
 ticket = Table(
     "allocator_ticket",
     metadata,
-    # Not "always": the statement for a type that has a ticket already writes the new number over the old one.
+    # Not "always": the draw for an existing type writes the new number over the old one.
     Column("id", number_type, Identity(always=False), primary_key=True),
     Column("type", tag_type, nullable=False, unique=True),
     sqlite_autoincrement=True,

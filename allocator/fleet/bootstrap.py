@@ -1,8 +1,8 @@
-"""Looking at the shards of a fleet for the first time, and making a fleet of databases that are all new.
+"""Open the shards of a fleet, and make a fleet of databases that are all new.
 
-Several processes may make it at once, with their lists in different orders. So one shard decides, the first by
-identity: whoever writes its row first says who has which offset, and the others complete what that says. The row has
-revision 0 until all are there; a row that is missing later is lost, and never made again.
+Several processes may make it at once, with the shards in different orders. So one shard decides, the first by identity:
+the first process to write its row assigns the offsets, and the others complete that assignment. The row has revision 0
+until all rows exist. A row that is missing later is lost, and never made again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from allocator.schemes.ticket import Numbering
 log = logging.getLogger("allocator")
 
 ATTEMPTS, PAUSE = 20, 0.05
-"""While another process makes the fleet, which takes it a few statements."""
+"""How often, and how many seconds apart, to look again while another process makes the fleet."""
 
 
 @dataclass(slots=True, eq=False)
 class Opened:
-    """One database as it was looked at; `error` says why it cannot be used now."""
+    """One database and its row; `error` tells why it cannot be used now."""
 
     database: Database
     row: Shard | None = None
@@ -53,7 +53,7 @@ class Opened:
 
 
 class Opening:
-    """The databases of one fleet, with its name and the statement of its tickets if they are given."""
+    """Opens the databases of one fleet. Its name and the statement of its tickets are optional."""
 
     def __init__(self, databases: Sequence[Database], fleet: str | None, statement: str | None) -> None:
         self._fleet = fleet
@@ -62,7 +62,7 @@ class Opening:
         self._is_alone = len(databases) == 1
 
     def open(self) -> list[Opened]:
-        """All of them, with the row of each that can be reached."""
+        """Open all databases, with the row of each that answers."""
         for _ in range(ATTEMPTS):
             self._look()
             found = [one.row for one in self._all if one.row]
@@ -75,7 +75,7 @@ class Opening:
                 self._check_missing(missing)
                 continue
             for one in self._all:
-                one.database.may_create = False  # a file that is gone later is not made anew
+                one.database.may_create = False  # a file that disappears later is not made again
             self._check_servers()
             self._check_statement()
             self._warn_alone(found)
@@ -84,11 +84,11 @@ class Opening:
         begun = next((one.row for one in self._all if one.row), None)
         raise DatabaseUnavailable(
             f"the fleet of {described(begun.members) if begun else 'these'} is being made by another process; if that "
-            "ended, open it once with exactly these shards"
+            "process ended, open it once with exactly these shards"
         )
 
     def _look(self) -> None:
-        """A file that is not there is made only where none of the others says that there is a fleet."""
+        """Look at all databases. A missing file is made only if no other database has a row."""
         self._look_at(create=False)
         if not any(one.row for one in self._all) and any(one.database.is_missing() for one in self._all):
             self._look_at(create=True)
@@ -108,9 +108,9 @@ class Opening:
                 one.error = error
 
     def _row_of(self, one: Opened, row: Shard | None = None) -> Shard | None:
-        """None also where nothing was drawn under it, unless it is what is wanted.
+        """The row of a database; None also for a row without draws that does not fit the wanted fleet.
 
-        One that was written on another server stays: tickets that were drawn under it may be forgotten here."""
+        A row that another server wrote stays: this server may have forgotten tickets drawn under it."""
         row = row or one.database.run(shards.fetch)
         if row is None or (self._is_alone and (self._suits(row) or row.server not in {"", one.server})):
             return row
@@ -120,7 +120,7 @@ class Opening:
         return self._fleet in (None, row.fleet) and self._statement in (None, row.statement)
 
     def _check_missing(self, missing: Sequence[Opened]) -> None:
-        """Raise unless the rows were made since they were looked for."""
+        """Raise unless another process has made the missing rows meanwhile."""
         for one in self._all:
             if one.row and one.row.is_alone:
                 raise used_before(one.where)
@@ -140,13 +140,13 @@ class Opening:
         for one in self._all:
             if not (wanted and one.row) or one.row.joining or one.row.statement == wanted:
                 continue
-            raise one.error or ShardMisconfigured(  # trust a shard first, then change its statement
+            raise one.error or ShardMisconfigured(  # first trust the shard, then change its statement
                 f"the fleet {one.row.fleet!r} draws tickets by the statement {one.row.statement!r}, and {wanted!r} is "
                 f"asked for; leave that out, or change it for all with: allocator shards grow --statement {wanted}"
             )
 
     def _warn_alone(self, found: Sequence[Shard]) -> None:
-        """Where a server is set to be one of several, and is a fleet of one here."""
+        """Warn of a server that is configured as one of several and is a fleet of one here."""
         if not self._is_alone or any(row.numbering.step > 1 for row in found):
             return
         (one,) = self._all
@@ -163,7 +163,7 @@ class Opening:
     # -- a new fleet
 
     def _make(self) -> bool:
-        """Write the rows; True when they are all there."""
+        """Write the rows; True when all exist."""
         for one in self._all:
             if one.error:
                 raise one.error
@@ -181,11 +181,11 @@ class Opening:
             if one.row or one is decider:
                 continue
             if one.database.address.told not in {member.url for member in first.members}:
-                return False  # by another name, or not at all: wait for whoever began
+                return False  # known by another name, or unknown: wait for the process that began
             self._write(one, first.members, revision=BEGUN)
         rows = [(one.where, row) for one in self._all if (row := self._row_of(one))]
         if {row.key for _, row in rows} != {member.key for member in first.members}:
-            return False  # it was begun with others: they are needed too
+            return False  # another process began with more shards, which are needed too
         check_fleet(rows, self._fleet)
         decider.database.run(shards.begin, first.key)
         return True

@@ -1,4 +1,4 @@
-"""Who the shards of a fleet are: those that are given, and those that they name."""
+"""Find the shards of a fleet: those given, and those that their rows name."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from allocator.schemes.tag import Tag
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A shard of the fleet as it was found; `error` says why not.
+    """A shard as found; `error` tells why it was not reached.
 
-    `last` is the greatest ticket in its tables, `server` and `place` where it runs now.
+    `last` is the greatest ticket in its tables; `server` and `place` identify its current server.
     """
 
     database: Database
@@ -38,44 +38,44 @@ class Found:
         return self.database.address.told
 
     def change(self, decide: Callable[..., Shard | None], *args: Any, tags: Sequence[Tag] = ()) -> Shard:
-        """Let a step of `rules.fleet_growth` change the row. Returns the row; raises `Again` where it has changed."""
+        """Change the row by a step of `rules.fleet_growth`. Returns the row; raises `Again` if it has changed."""
         return self.database.run(shards.change, lambda row, _: decide(row, *args), tags)
 
     def fence(self, target: Target) -> None:
-        """Let the old generation end below the floor of `target`. Raises `TooLow`."""
+        """End the old generation below the floor of `target`. Raises `TooLow`."""
         self.database.run(shards.change, lambda row, greatest: fleet_growth.fenced(row, target, greatest))
 
     def greatest(self) -> int:
-        """The greatest id that the shard has given, or may have."""
+        """The greatest id that the shard may have given."""
         known: list[int] = []
         self.database.run(shards.change, lambda _, greatest: known.append(greatest))
         return known[-1]
 
     @property
     def is_well(self) -> bool:
-        """Whether it serves, or will with its first ticket."""
+        """Whether the shard serves, or will with its first ticket."""
         return self.error is None and (self.row is None or serves(self.row, self.server))
 
 
 class Discovery:
-    """Of the fleet that `databases` belong to; shards that are not among them are reached as these are."""
+    """The shards of the fleet of `databases`. Others are reached with the credentials of these."""
 
     def __init__(self, databases: Sequence[Database]) -> None:
         self._given = list(databases)
         for database in databases:
-            database.may_create = False  # looking makes nothing
+            database.may_create = False  # discovery creates no file
         self._opened: list[Database] = []
         self._without: dict[str, Database] = {}
-        """Not looked at: they are lost for good."""
+        """Shards that are lost permanently, by URL: not looked at."""
 
     def close(self) -> None:
         for database in [*self._given, *self._opened, *self._without.values()]:
             database.close()
 
     def shards(self) -> list[Found]:
-        """All that are given, and all that those name: members, and those that were added.
+        """All given shards, and all that their rows name, members and added ones.
 
-        First those that are given: a shard may have another name here than in the rows of the others.
+        Given shards are looked at first: their URLs may differ from those in the rows.
         """
         databases = {database.address.told: database for database in [*self._given, *self._opened]}
         found = [look(one, len(databases) > 1) for url, one in databases.items() if url not in self._without]
@@ -94,7 +94,7 @@ class Discovery:
         return fresh
 
     def reached(self, newcomers: bool = True) -> dict[str, Found]:
-        """All shards by key, none of which may be missing, but for newcomers if they need not be there."""
+        """All shards by key. Raises if one is missing; newcomers may be missing unless `newcomers`."""
         found = self.shards()
         rows = {one.row.key: one for one in found if one.row}
         needed = {member.url for one in rows.values() if one.row for member in one.row.members} - {*self._without}
@@ -103,8 +103,8 @@ class Discovery:
                 check_usable(one.where, one.row, one.server)
             if one.row is None and (newcomers or not rows or one.url in needed):
                 raise one.error or ShardMisconfigured(
-                    f"{one.where} is no shard; if it was one, its row of allocator_shard is lost, and must be "
-                    "restored; if not, add a database to it or draw a ticket from it first"
+                    f"{one.where} is no shard; if it was one, its row of allocator_shard is lost: restore "
+                    "it; if not, add a database to it or draw a ticket from it first"
                 )
         return rows
 
@@ -114,7 +114,7 @@ def serves(row: Shard, server: str) -> bool:
 
 
 def state_of(one: Found) -> str:
-    """What a person should know of it, and the command to run if there is one."""
+    """The state of a shard for an operator, with the command to run if there is one."""
     row = one.row
     if one.error:
         return f"not reached: {one.error}"
@@ -123,14 +123,14 @@ def state_of(one: Found) -> str:
     if row.joining:
         return "joining: run allocator shards grow"
     if row.server != one.server:
-        return f"on another server since: run allocator shards trust {one.where}"
+        return f"its server was replaced: run allocator shards trust {one.where}"
     if row.numbering.ceiling is not None:
         return f"growing: ends below {row.numbering.ceiling}; run allocator shards grow"
     return "serving"
 
 
 def look(database: Database, several: bool = False) -> Found:
-    """several: beside others, a row under which nothing was drawn is none."""
+    """Look at a database. With `several` shards, a row without draws counts as none."""
     try:
         database.check_sound()
         row = database.run(shards.fetch_member if several else shards.fetch)
@@ -141,7 +141,7 @@ def look(database: Database, several: bool = False) -> Found:
 
 
 def unknown(found: Sequence[Found], without: Collection[str]) -> Member | None:
-    """One that is named and was not looked at."""
+    """A member that a row names and that was not looked at."""
     known = {one.row.key for one in found if one.row} | {one.url for one in found} | {*without}
     named = (member for one in found for member in listed(one.row))
     return next((member for member in named if not {member.key, member.url} & known), None)

@@ -21,7 +21,7 @@ from allocator.schemes.tag import Tag
 T = TypeVar("T")
 
 PART_OF_TIMEOUT = 0.9
-"""For a claim of segments: its caller should learn why it failed before it gives up."""
+"""A claim of segments ends before its caller's timeout, so that the caller learns the reason of a failure."""
 
 OF_ONE_DATABASE = (
     "open_segment",
@@ -31,7 +31,7 @@ OF_ONE_DATABASE = (
     "register_node",
     "lease_worker",
 )
-"""The verbs of a database that was given alone: it answers them itself, also where it is one shard of several."""
+"""The verbs of an only database: called on it directly, even if it is one shard of several."""
 
 
 class Fleet:
@@ -64,13 +64,13 @@ class Fleet:
 
     @property
     def files(self) -> list[str]:
-        """Of embedded databases."""
+        """The files of embedded databases."""
         return [file for database in self.databases() if (file := database.address.file)]
 
     # -- ids
 
     def ticket(self, kind: str, end: float) -> int:
-        """The next ticket of a type, from whichever shard is next, before `end`."""
+        """Draw the next ticket of a type from the next shard, before `end`."""
 
         def draw(shard: Handle) -> int:
             try:
@@ -113,7 +113,7 @@ class Fleet:
         return monotonic() + PART_OF_TIMEOUT * self._timeout
 
     def _on_a_shard(self, act: Callable[[Handle], T], end: float, faults: tuple[type[AllocatorError], ...]) -> T:
-        """Act on the next shard; where it fails by its own fault, on another one, until `end`."""
+        """Act on the next shard. After a fault of that shard act on another one, until `end`."""
         self._shards.open()
         refusals: dict[int, AllocatorError] = {}
         while True:
@@ -130,12 +130,12 @@ class Fleet:
                     raise
             except MaxValueWentBack:
                 raise
-            except AllocatorError as error:  # the shard is well, and this cannot be had there
+            except AllocatorError as error:  # the shard is sound and refuses this request
                 refusals[shard.number] = error
             self._raise_if_refused(refusals, end)
 
     def _raise_if_refused(self, refusals: dict[int, AllocatorError], end: float) -> None:
-        """When every shard in use has refused; but a fleet that grows is waited for."""
+        """Raise when every shard in use has refused. Wait for a fleet that grows."""
         if len(refusals) < max(1, self._shards.in_use()):
             return
         last = list(refusals.values())[-1]
@@ -160,7 +160,7 @@ class Fleet:
         return Tags(self.serving, template)
 
     def lead(self) -> Database:
-        """The database that numbers nodes, leases workers and keeps tokens for the whole fleet."""
+        """The database that numbers nodes, leases workers and keeps tokens for the fleet."""
         return self._shards.lead() if self._has_shards() else self.databases()[0]
 
     def serving(self) -> list[Database]:
@@ -168,5 +168,5 @@ class Fleet:
         return self._shards.all() if self._has_shards() else self.databases()
 
     def _has_shards(self) -> bool:
-        """A database that was given alone may be a shard of several."""
+        """Whether there are several shards; an only database may name others."""
         return not self.is_alone or self.databases()[0].has_siblings()

@@ -1,4 +1,4 @@
-"""Growing a fleet while it gives ids: the steps of `rules.fleet_growth`, done on the shards one after the other."""
+"""Grow a fleet while it gives ids: the steps of `rules.fleet_growth`, applied to one shard after the other."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from allocator.schemes.checks import MAX_ID, check_whole
 from allocator.schemes.ticket import Numbering
 
 ATTEMPTS = 100
-"""How often to look again at what another command changes meanwhile."""
+"""How often to retry after a change by another command."""
 
 
 class Growth(Discovery):
-    """Of the fleet that `databases` belong to."""
+    """Grows the fleet that `databases` belong to."""
 
     def begin(self) -> None:
-        """Let a single database that was used alone until now be shard 1 of 1."""
+        """Make a single database shard 1 of 1."""
         (database, *more) = {one.address.told: one for one in self._given}.values()
         seen = look(database)
         if seen.error:
@@ -36,7 +36,7 @@ class Growth(Discovery):
             Opening([database], None, None).open()
 
     def add(self, newcomer: Database) -> Target:
-        """Plan to grow by an empty database. It gives no ids before `grow`. May be done again."""
+        """Plan to grow by an empty database, which gives no ids before `grow`. May be repeated."""
         found = self.reached(newcomers=False)
         self._lost(found)
         lead = lead_of(found)
@@ -69,11 +69,11 @@ class Growth(Discovery):
         return fresh.key
 
     def leave_out(self, lost: Iterable[Database]) -> None:
-        """Grow, or take back, without shards that are lost for good."""
+        """Grow, or take back, without shards that are lost permanently."""
         self._without = {database.address.told: database for database in lost}
 
     def _lost(self, found: dict[str, Found]) -> dict[str, Member]:
-        """By key, those to do without. Raises where one is no shard, is the lead, or is not lost."""
+        """The lost shards by key. Raises if one is no shard, is the lead, or still answers."""
         rows = [one.row for one in found.values() if one.row]
         named = {member.url: member for row in rows for member in listed(row)}
         lost = {}
@@ -92,10 +92,10 @@ class Growth(Discovery):
         return lost
 
     def grow(self, headroom: int = HEADROOM, statement: str | None = None, above: int | None = None) -> Shard:
-        """Take the fleet to what was planned, or change its statement. May be run again, wherever it was interrupted.
+        """Grow to the planned fleet, or change its statement. May run again after any interruption.
 
-        headroom: how many tickets a shard may give until all have turned. Returns the row of the lead.
-        above: a number above which the shards that are left out gave no ticket and no id of any tag.
+        headroom: how many tickets a shard may give until all have turned. Returns the lead's row.
+        above: a number above which the shards left out gave no ticket and no id of any tag.
         """
         if above is not None:
             check_whole("above", above, 0, MAX_ID)
@@ -126,19 +126,19 @@ class Growth(Discovery):
         if followed:
             raise Again
         if lead.row.target is None:
-            self.take_back()  # what a growth that was taken back may have left
-            raise ShardMisconfigured("there is nothing to grow to; add a database with: allocator shards add URL")
+            self.take_back()  # remove what a growth that was taken back may have left
+            raise ShardMisconfigured("no growth is planned; add a database with: allocator shards add URL")
         self._check_above(lead.row, lost, above)
         coming = [member for member in lead.row.target.members if member.key not in lost]
         self._check_coming(coming, found)
         old = [found[member.key] for member in lead.row.members if member.key not in lost]
         for one in old:
-            one.database.cross_all()  # or the new ones would go on where these have forgotten that they were
+            one.database.cross_all()  # else the new shards would begin where these were before a failover
         target = self._turn(lead, old, lead.row.target, headroom, lost, above or 0)
         if places(target.members) != places(lead.row.target.members):
-            raise Again  # one was added before the decision
+            raise Again  # a shard was added before the decision
         first_value = max(one.database.failover().first_value for one in old)
-        tags = tags_of(one.database for one in old)  # all old shards are fenced, so that nobody claims more
+        tags = tags_of(one.database for one in old)  # the old shards are fenced: no process claims more
         for member in coming:
             found[member.key].database.begin_above(first_value)
             if member.offset != LEAD:
@@ -156,7 +156,7 @@ class Growth(Discovery):
             found[member.key].database.run(shards.check_owner)
 
     def _bring_up(self, found: dict[str, Found], lead: Shard) -> bool:
-        """Let shards that were away while the fleet turned follow it; False if there are none."""
+        """Update shards that were away while the fleet turned; False if there are none."""
         behind = [one for one in found.values() if one.row and JOINING < one.row.generation < lead.generation]
         if behind and not (lead.target and lead.target.turning):
             serving = [one.database for one in found.values() if one.row and not one.row.joining]
@@ -187,7 +187,7 @@ class Growth(Discovery):
     def _turn(
         self, lead: Found, old: Sequence[Found], target: Target, headroom: int, lost: Collection[str], above: int
     ) -> Target:
-        """Decide where the old generation ends, and hold every shard to it; then there is no way back."""
+        """Decide where the old generation ends, and fence every shard there. This cannot be undone."""
         room = headroom * len(old) + 1
         if lost and not target.turning:
             floor = max(above, *(one.greatest() for one in old)) + room
@@ -201,14 +201,14 @@ class Growth(Discovery):
                     one.fence(target)
                 self._level(old, target, above)
             except TooLow as error:
-                room *= 2  # they draw faster than was thought
+                room *= 2  # they draw faster than expected
                 target = target_of(lead.change(fleet_growth.decided, target.key, error.greatest + room))
             else:
                 target = target_of(lead.change(fleet_growth.turning, target))
         return target
 
     def _level(self, old: Sequence[Found], target: Target, above: int) -> None:
-        """Let each old shard know how far the tags of all are claimed: any of them may be lost after the turn."""
+        """Raise the tags of each old shard to the greatest claim of all: any shard may be lost after the turn."""
         first_value = max(above, *(one.database.failover().first_value for one in old))
         tags = [
             replace(tag, max_value=max(tag.max_value, min(above, tag.limit)))
@@ -219,9 +219,9 @@ class Growth(Discovery):
             one.change(fleet_growth.levelled, target, tags=tags)
 
     def take_back(self) -> bool:
-        """Undo what was planned or begun, while that can be done; False when there was nothing.
+        """Undo a planned or begun growth, while that is possible; False if there was none.
 
-        A database that was added stays marked as joining, so that it can be added again and is not used otherwise.
+        An added database stays marked as joining: it can be added again, and not be used otherwise.
         """
         found = self.reached(newcomers=False)
         self._lost(found)
@@ -233,15 +233,15 @@ class Growth(Discovery):
         if ours is not None:
             row = lead.change(fleet_growth.taken_back, ours.key)
         for one in found.values():
-            # One that is behind the lead is held below the floor of a growth that has ended: it follows by `grow`.
+            # A shard behind the lead is fenced by a growth that has ended: `grow` updates it.
             if one.row and one.row.target and one is not lead and row and one.row.generation == row.generation:
                 one.change(fleet_growth.taken_back, one.row.target.key)
         return ours is not None or any(one.row and one.row.target for one in found.values())
 
     def trust(self, database: Database, headroom: int = HEADROOM, above: int | None = None) -> Shard:
-        """Let a shard go on after a failover or restore, above all that any shard has given, and a headroom.
+        """Let a shard continue after a failover or restore, above all ids of any shard and a headroom.
 
-        above: how far ids went, where the other shards cannot tell because there are none, or not all can be reached.
+        above: the greatest id given, where there are no other shards to tell, or not all answer.
         """
         if above is not None:
             check_whole("above", above, 0, MAX_ID)

@@ -1,4 +1,4 @@
-"""Taking over the counters of another id server into tags: each goes on above every id that can have been given."""
+"""Import the counters of another id server as tags, each above every id that the server may have given."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CREATED, RAISED, AHEAD = "created", "raised", "ahead"
 
 
 class Server(NamedTuple):
-    """A kind of id server: how its table is read, and what the rows say."""
+    """A kind of id server: how to read its table, and how to interpret the rows."""
 
     table: str
     read: Callable[[Connection, Dialect, str], list[Any] | None]
@@ -34,9 +34,9 @@ TINYID = Server(tables.TINYID.name, tables.read_tinyid, rules.tinyid)
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A tag that goes on after `tag.max_value`.
+    """A tag that continues after `tag.max_value`.
 
-    state: "created"; or "raised", where it was there and behind, at `before`; or "ahead", where it was not behind.
+    state: "created"; or "raised", from `before`; or "ahead", where the tag was already there.
     """
 
     tag: Tag
@@ -45,9 +45,9 @@ class Imported:
 
 
 def import_all(server: Server, sources: Sequence[Database], tags: Tags, named: bool) -> Iterator[Imported | Refusal]:
-    """Import what the databases `sources` say, one tag after the other; may be run again.
+    """Import the counters of the databases `sources`, one tag after the other. May be repeated.
 
-    named: every source must have the table; otherwise they are only looked at, and one of them must.
+    named: every source must have the table; otherwise at least one must.
     """
     found = server.decide(read(server, sources, named))
     if not found:
@@ -55,7 +55,7 @@ def import_all(server: Server, sources: Sequence[Database], tags: Tags, named: b
     databases = tags.databases()
     if not databases:
         raise InvalidSetting("counters are imported where databases can be reached; give their URLs, not a service's")
-    known = {tag.name: tag for tag in tags.list()}  # so that all shards have answered before one is changed
+    known = {tag.name: tag for tag in tags.list()}  # all shards must answer before one is changed
     with complete(databases):
         for decision in found:
             yield decision if isinstance(decision, Refusal) else import_one(decision, databases, known)
@@ -78,10 +78,10 @@ def read(server: Server, sources: Sequence[Database], named: bool) -> list[Any]:
 
 
 def import_one(wanted: Tag, databases: Sequence[Database], known: Mapping[str, Tag]) -> Imported | Refusal:
-    """Let a tag go on after `wanted.max_value` on every shard.
+    """Let a tag continue after `wanted.max_value` on every shard.
 
-    Each shard is looked at alone: how far a tag is claimed on the foremost says nothing of the others, and one that
-    has no row of it yet would begin with 1.
+    Each shard is treated alone: the claims of one tell nothing of the others, and a shard without a row would begin at
+    1.
     """
     settings = replace(known.get(wanted.name, wanted), max_value=wanted.max_value)
     try:
@@ -93,7 +93,7 @@ def import_one(wanted: Tag, databases: Sequence[Database], known: Mapping[str, T
 
 
 def import_on(database: Database, wanted: Tag) -> tuple[str, int]:
-    """Make the tag, or raise it; what was done, and where it was before."""
+    """Make the tag or raise it. Returns the state, and the greatest id before."""
     tags = Tags(lambda: [database], wanted)
     try:
         tags.create(wanted.name, start_after=wanted.max_value)
@@ -107,5 +107,5 @@ def import_on(database: Database, wanted: Tag) -> tuple[str, int]:
         tags.set(wanted.name, start_after=wanted.max_value)
     except InvalidSetting:
         if tags.get(wanted.name).max_value < wanted.max_value:
-            raise  # and otherwise a claim went past it since
+            raise  # else a claim has passed it meanwhile
     return RAISED, before

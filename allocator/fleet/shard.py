@@ -21,7 +21,7 @@ from allocator.rules.fleet import Shard, check_usable, lost
 from allocator.rules.fleet_growth import LEAD
 
 DRAWS = 10
-"""How often a draw follows a shard's row that changes under it, before another shard is tried."""
+"""How often a draw retries after a change of the shard's row, before another shard is tried."""
 
 
 FAULTS = (
@@ -33,13 +33,13 @@ FAULTS = (
     ServerReplaced,
     ShardMisconfigured,
 )
-"""What is a shard's own trouble, for which another one is tried."""
+"""Errors of a shard, after which another one is tried."""
 TAG_FAULTS = tuple(kind for kind in FAULTS if kind is not MaxValueWentBack)
-"""A tag whose ids went back somewhere is stopped: what is in memory may be from there."""
+"""The same for tags. `MaxValueWentBack` stops a tag instead: ids in memory may be from that shard."""
 
 
 class Handle:
-    """One shard in this process. `row` is None until it was reached."""
+    """One shard in this process. `row` is None until the shard answers."""
 
     def __init__(self, number: int, database: Database) -> None:
         self.number = number
@@ -48,11 +48,11 @@ class Handle:
         self.seen: dict[str, int] = {}
         self.went_back = False
         self.failing = False
-        """It was said that it is left alone."""
+        """Its failure was logged."""
 
     @property
     def leads(self) -> bool:
-        """It numbers nodes and leases workers for the whole fleet."""
+        """Whether this shard numbers nodes and leases workers for the fleet."""
         return self.row is not None and self.row.numbering.offset == LEAD
 
     @property
@@ -60,7 +60,7 @@ class Handle:
         return self.database.address.shown
 
     def look(self) -> Shard:
-        """The row as it is now. Raises where no id may come from here."""
+        """Fetch the row. Raises if the shard must give no ids."""
         database, known = self.database, self.row
         start = database.start()
         row = start.shard
@@ -78,7 +78,7 @@ class Handle:
         return row
 
     def draw(self, kind: str, take: Callable[[Shard], None]) -> int:
-        """The next ticket of a type. `take` is told when the row has changed."""
+        """Draw the next ticket of a type. `take` gets a changed row."""
         for attempt in range(DRAWS):
             row, seen = self.row, self.seen.get(kind, 0)
             assert row is not None
@@ -87,7 +87,7 @@ class Handle:
                 self.seen[kind] = max(ticket, self.seen.get(kind, 0))
                 return ticket
             fresh = self.look()
-            if fresh == row and attempt:  # the first look may have taken the database to another server
+            if fresh == row and attempt:  # the first look may have crossed to another server run
                 break
             take(fresh)
         if fresh.numbering.ceiling is None:

@@ -1,4 +1,4 @@
-"""The shards of a fleet in this process: used in rotation, around those that fail, and more of them as it grows."""
+"""The shards of a fleet in this process: used in rotation, without those that fail, and more as the fleet grows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from allocator.runtime.worker_pool import Background
 log = logging.getLogger("allocator")
 
 PAUSE = 0.05
-"""Seconds after which a call that waits for a shard looks whether one is back."""
+"""The seconds between two looks of a call that waits for a shard."""
 
 
 class Shards:
@@ -35,12 +35,12 @@ class Shards:
         self._lock = threading.Lock()
         self._opened = False
         self._unusable: dict[str, InvalidArgument] = {}
-        """By URL, shards that the rows name and that cannot be used from here."""
+        """Errors of shards that rows name and this process cannot use, by URL."""
         self.handles = [Handle(number, database) for number, database in enumerate(databases)]
         self.rotation = Rotation(len(databases))
 
     def open(self) -> None:
-        """Once: look at all shards that can be reached, and refuse what does not fit together."""
+        """Once: look at all shards that answer, and raise if they do not form one fleet."""
         if self._opened:
             return
         opened = list(zip(self.handles, Opening(self.databases(), self._name, self._statement).open(), strict=False))
@@ -61,7 +61,7 @@ class Shards:
     # -- in rotation
 
     def next(self, end: float) -> Handle:
-        """The shard to use now; waits where none can be used."""
+        """The next shard; waits while none can be used."""
         while True:
             with self._lock:
                 now = monotonic()
@@ -73,7 +73,7 @@ class Shards:
                     self._background.submit(self._probe, handle)
                 return self.handles[choice]
             for handle in due:
-                self._probe(handle)  # here, since every thread may be waiting in this place
+                self._probe(handle)  # on this thread: all threads of the pool may be waiting here
             if not due:
                 self._raise_if_hopeless(errors, end - now)
                 self.pause(min(choice.seconds, end - now))
@@ -100,11 +100,11 @@ class Shards:
         with self._lock:
             was_used = self.rotation.failed(handle.number, error, monotonic())
         if was_used or not handle.failing:
-            log.warning("shard %s is left alone: %s", handle.where, error)
+            log.warning("stopped using shard %s: %s", handle.where, error)
         handle.failing = True
 
     def _probe(self, handle: Handle) -> None:
-        """Look whether a shard that failed can be used again."""
+        """Use a failed shard again if it is sound."""
         try:
             row = handle.look()
             check_fleet([*self._others(handle, row), (handle.where, row)], self._name)
@@ -112,23 +112,23 @@ class Shards:
             self.fail(handle, error)
             return
         except BaseException:
-            self.fail(handle, DatabaseUnavailable(f"{handle.where} was not probed to the end"))
+            self.fail(handle, DatabaseUnavailable(f"{handle.where} was not probed: the probe was interrupted"))
             raise
         self.take(handle, row)
         with self._lock:
             self.rotation.worked(handle.number, monotonic())
-        log.log(logging.WARNING if handle.failing else logging.INFO, "shard %s is used from now on", handle.where)
+        log.log(logging.WARNING if handle.failing else logging.INFO, "using shard %s again", handle.where)
         handle.failing = False
 
     def _others(self, handle: Handle, row: Shard) -> list[tuple[str, Shard]]:
-        """What is known of the others, but for those that were not reached since the fleet grew, and are behind."""
+        """The rows of the other shards, without those of an older generation."""
         known = [(other.where, other.row) for other in self.handles if other.row and other is not handle]
         return [(where, other) for where, other in known if other.generation >= row.generation]
 
     # -- what the rows say
 
     def take(self, handle: Handle, row: Shard) -> None:
-        """The row of a shard is this now. One that it says was replaced or left out is left alone."""
+        """Take the new row of a shard. Stop using shards that it names as replaced or left out."""
         with self._lock:
             handle.row = row
         self._learn(row)
@@ -137,7 +137,7 @@ class Shards:
                 self.fail(other, superseded(other.where, newer))
 
     def _learn(self, row: Shard) -> None:
-        """Where a row names shards that are new to us, they are used too."""
+        """Start using the shards that a row names and this process does not know."""
         unusable: dict[str, InvalidArgument] = {}
         with self._lock:
             keys = {other.row.key for other in self.handles if other.row}
@@ -159,9 +159,9 @@ class Shards:
     # -- the databases
 
     def lead(self) -> Database:
-        """The shard that numbers nodes and leases workers for the whole fleet."""
+        """The shard that numbers nodes and leases workers for the fleet."""
         self.open()
-        if not any(handle.leads for handle in self.handles):  # who draws nothing else would never look for it again
+        if not any(handle.leads for handle in self.handles):  # a process that draws nothing else would never look again
             for handle in self.handles:
                 if handle.row is None:
                     self._probe(handle)
@@ -170,8 +170,8 @@ class Shards:
         raise DatabaseUnavailable(f"the shard with offset {LEAD} was not reached yet")
 
     def all(self) -> list[Database]:
-        """All shards, as their rows say now. Raises where one cannot be used from here, as without its driver: what is
-        done to some of them alone, as raising a tag, would be undone by the others."""
+        """All shards by their current rows. Raises if this process cannot use one, as without its driver: a change of
+        some shards alone, such as raising a tag, would be undone by the others."""
         self.open()
         for database in self.databases():
             if row := database.run(shards.fetch):
@@ -181,11 +181,11 @@ class Shards:
         return self.databases()
 
     def databases(self) -> list[Database]:
-        """Those that are known by now."""
+        """The databases known so far."""
         return [handle.database for handle in self.handles]
 
     def troubles(self) -> list[AllocatorError | None]:
-        """Of each of them, why it is left alone, if it is."""
+        """The error of each shard that is not used; None for the others."""
         with self._lock:
             return [state.error for state in self.rotation.states]
 

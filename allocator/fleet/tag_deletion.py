@@ -1,7 +1,7 @@
 """Delete a tag: its row in each database.
 
-A name that is used again after that begins at 1. So a tag that gave ids is deleted only for whoever names the last one,
-and only while that is still the last one.
+A tag that is made again under the name begins at 1. So the caller must name the last id, and the tag is deleted only
+while that is still the last one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def last_claimed(databases: Iterable[Database], name: str) -> int:
-    """The greatest id that anybody may have got from a tag; 0 if none was ever claimed. Raises `UnknownTag`."""
+    """The greatest id claimed from a tag; 0 if none was. Raises `UnknownTag`."""
     rows = [row for _, row in rows_of(databases, name)]
     if not rows:
         raise unknown(name)
@@ -27,7 +27,7 @@ def last_claimed(databases: Iterable[Database], name: str) -> int:
 
 
 def delete(databases: Sequence[Database], name: str, last: int) -> None:
-    """Delete a tag that gave no id above `last`, which is what `last_claimed` said."""
+    """Delete a tag that gave no id above `last`, the result of `last_claimed`."""
     with complete(databases):
         for database, row in rows_of(databases, name):
             if last_of(row) > last or not database.remove_tag(row):

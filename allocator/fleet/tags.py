@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 FIELDS = {"start_after": "max_value"}
-"""Of `Tag`, where the settings are called otherwise."""
+"""Fields of `Tag` by the names of settings that differ."""
 COLUMNS = {"limit": "id_limit", "start_after": "max_value"}
-"""Of the row, where the settings are called otherwise."""
+"""Columns of the row by the names of settings that differ."""
 
 
 class Tags:
@@ -46,9 +46,9 @@ class Tags:
     ) -> Tag:
         """Make a tag whose first id is greater than `start_after`, and than every value of `start_after_column`.
 
-        The column is `table.column` or `schema.table.column` of the same database; whatever numbered that table until
-        now must have stopped. The limit is the greatest value that the column can hold, unless a lower one is given.
-        What is not given is as the allocator makes tags. Raises `TagExists`, and with a start `FleetGrowing` while
+        The column is `table.column` or `schema.table.column` of the same database; its previous numbering must have
+        stopped. The limit is the greatest value that the column can hold, unless a lower one is given. Other settings
+        default to those of the allocator. Raises `TagExists`, and with a start `FleetGrowing` while
         shards are added.
         """
         ours = self._template
@@ -75,7 +75,7 @@ class Tags:
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
 
     def _page(self, after: str, most: int) -> list[Tag]:
-        """The first `most` tags after this one, by name: of each shard no more can be among them."""
+        """The first `most` tags after this name: each shard can contribute no more."""
         rows = (database.fetch_page(after, most) for database in self.databases())
         return together(rows)[:most]
 
@@ -84,7 +84,7 @@ class Tags:
         return tags_of(self.databases())
 
     def count(self) -> int:
-        """How many tags there are, of shards in the one that has most."""
+        """The number of tags; with shards, of the shard that has most."""
         return max(database.count_tags() for database in self.databases())
 
     def get(self, tag: str) -> Tag:
@@ -97,7 +97,7 @@ class Tags:
         return merged(found)
 
     def databases(self) -> Sequence[Database]:
-        """Those that have these tags, their tables looked at; none where they are a service's."""
+        """The databases that hold these tags, with checked tables; none if a service holds them."""
         databases = self._databases()
         for database in databases:
             database.check_sound()
@@ -115,20 +115,20 @@ class Tags:
     ) -> Tag:
         """Change a tag. A value is only ever raised: `start_after` below what was claimed is refused.
 
-        A limit and `start_after` hold from the next claim on: what processes have in memory is still given out. They
-        learn of a step when they are started anew.
+        A limit and `start_after` apply from the next claim on: processes still give the ids in their memory. They read
+        a new step when they restart.
         """
         given = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after}
         given |= {"failover_gap": None if failover_gap is None else gap_of(failover_gap)}
         return self._set(tag, {name: value for name, value in given.items() if value is not None})
 
     def repair(self, tag: str, *, above: int | None = None) -> Tag:
-        """Let a tag go on with the server that this is now, above every id that it may have forgotten.
+        """Let a tag continue on the current server, above every id that the server may have forgotten.
 
-        above: no id in use is greater. By default it is raised as after a failover.
+        above: no id in use is greater. By default the tag is raised as after a failover.
 
-        After a failover or a restore, when nothing uses the old server any more. A process that was stopped by
-        `MaxValueWentBack` goes on when it is started anew. Raises `UnknownTag` and `InvalidSetting`.
+        For use after a failover or restore, when no process uses the old server any more. A process that
+        `MaxValueWentBack` stopped continues after a restart. Raises `UnknownTag` and `InvalidSetting`.
         """
         name = check_tag(tag)
         found = [(database, database.fetch_tag(name)) for database in self.databases()]
@@ -150,9 +150,7 @@ class Tags:
         with complete(databases if given.get("start_after") else ()):
             for database in databases if changes else ():
                 if not write(database, now, changes):
-                    raise InvalidSetting(
-                        f"tag {tag!r} was changed meanwhile, so that this does not fit any more; look and try again"
-                    )
+                    raise InvalidSetting(f"tag {tag!r} was changed meanwhile; look at it and try again")
         return self.get(tag)
 
     def _column(self, name: str) -> Column:
@@ -173,13 +171,13 @@ class Tags:
 
 
 def changed(tag: Tag, **given: Any) -> Tag:
-    """With those settings that are given."""
+    """The tag with the given settings."""
     return replace(tag, **{FIELDS.get(name, name): value for name, value in given.items() if value is not None})
 
 
 @contextmanager
 def complete(databases: Iterable[Database]) -> Iterator[None]:
-    """Round a change that every shard must hear of: raises `FleetGrowing` where one that is being added might not."""
+    """Wrap a change that must reach every shard: raises `FleetGrowing` if a shard that is being added may miss it."""
     before = generations(databases)
     yield
     if generations(databases) != before:
@@ -197,7 +195,7 @@ def generations(databases: Iterable[Database]) -> list[int]:
 
 
 def write(database: Database, tag: Tag, changes: Mapping[str, int]) -> bool:
-    """A shard that has drawn no id of the tag yet has no row of it."""
+    """Write changes to a shard, and first make the row if the shard has none."""
     for _ in range(2):
         if database.change_tag(tag.name, changes):
             return True
@@ -215,12 +213,12 @@ def whole(name: str, value: object) -> int:
 
 
 def tags_of(databases: Iterable[Database]) -> list[Tag]:
-    """All tags by name, each as far as it is claimed anywhere."""
+    """All tags by name, each with the greatest claim of any shard."""
     return together(database.fetch_tags() for database in databases)
 
 
 def together(rows: Iterable[list[Tag]]) -> list[Tag]:
-    """One tag for those of one name, by name."""
+    """Merge the tags of equal name, sorted by name."""
     found: dict[str, list[Tag]] = {}
     for tag in chain.from_iterable(rows):
         found.setdefault(tag.name, []).append(tag)
@@ -228,7 +226,7 @@ def together(rows: Iterable[list[Tag]]) -> list[Tag]:
 
 
 def merged(rows: Sequence[Tag]) -> Tag:
-    """One tag, of which each shard has a row."""
+    """Merge the rows of one tag on all shards."""
     highest = max(row.max_value for row in rows)
     limit = max(highest, *(row.limit for row in rows))
     claimed_at = max(row.claimed_at for row in rows)

@@ -72,7 +72,7 @@ def test_a_fleet_grows_and_is_told_what_comes_next(files):
     assert min(after) > max(before)
     assert {ticket % 3 for ticket in after} == {0, 1, 2}
     again = run("shards", "grow", urls=files[:1])
-    assert (again.exit_code, "there is nothing to grow to; add a database with" in again.stderr) == (1, True)
+    assert (again.exit_code, "no growth is planned; add a database with" in again.stderr) == (1, True)
 
 
 def test_what_was_added_can_be_taken_back(files):
@@ -128,7 +128,7 @@ def test_the_statement_is_changed(files):
     [
         (["shards", "add", "mysql://h"], "names no database"),
         (["shards", "add", "sqlite:////no/such/folder/x.db"], "refuses"),
-        (["shards", "grow"], "there is nothing to grow to; add a database with"),
+        (["shards", "grow"], "no growth is planned; add a database with"),
         (["shards", "trust", "sqlite://"], "is no shard of this fleet"),
     ],
 )

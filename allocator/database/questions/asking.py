@@ -1,4 +1,4 @@
-"""A question to a database, whose answer is a few named facts; questions read, and change nothing."""
+"""A question to a database; its answer is a few named facts. Questions never write."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from allocator.rules.findings import Finding, few, unchecked
 Facts = dict[str, Any]
 
 Ask = Callable[[Connection, Facts], Mapping[str, Any]]
-"""From a connection, and the facts that are known already, to more of them."""
+"""Takes a connection and the known facts; returns more facts."""
 
 
 ANOTHER = "ask as a user that may look at it"
 
 
 class Known(Facts):
-    """Facts of which one that is missing is an answer that was refused, and no fault of ours."""
+    """Known facts. A missing one means that an earlier question was refused."""
 
     def __missing__(self, name: str) -> NoReturn:
         raise DatabaseRefused(f"{name} is not known")
 
 
 class Question(NamedTuple):
-    """`what` is asked about, and how to get the right to ask: a statement, filled in from the facts."""
+    """The subject of a question, and the statement that grants the right to ask, filled in from the facts."""
 
     what: str
     ask: Ask
     mend: str = ANOTHER
     of_tables: bool = False
-    """It needs the tables to be there."""
+    """The question needs all tables."""
 
 
 def ask(connection: Connection, dialect: Dialect, question: Question, facts: Facts) -> Mapping[str, Any]:
@@ -43,7 +43,7 @@ def ask(connection: Connection, dialect: Dialect, question: Question, facts: Fac
 
 
 def answers(database: Database, questions: Sequence[Question], facts: Facts, complete: bool) -> list[Finding]:
-    """Put the answers into `facts`; what was refused is returned, as notes. `complete`: the tables are there."""
+    """Add the answers to `facts`, and return refusals as notes. `complete`: all tables exist."""
     refused = []
     for question in questions:
         if question.of_tables and not complete:
@@ -58,7 +58,7 @@ def answers(database: Database, questions: Sequence[Question], facts: Facts, com
 def mend_of(question: Question, facts: Facts) -> str:
     try:
         return question.mend.format_map(facts)
-    except KeyError:  # it is not known either who asks
+    except KeyError:  # the user's name is unknown too
         return ANOTHER
 
 
@@ -72,22 +72,22 @@ def pairs(connection: Connection, words: str) -> Facts:
 
 
 def named(connection: Connection, words: str, **parameters: object) -> Facts:
-    """The only row, by the names of its columns."""
+    """The only row, by column name."""
     row = connection.execute(text(words), parameters).mappings().first()
     return dict(row) if row else {}
 
 
 def ahead(facts: Facts, theirs: float) -> Facts:
-    """By how many seconds this machine's clock, `now`, is ahead of a server's."""
+    """The seconds by which this machine's clock, `now`, is ahead of the server's."""
     return {"ahead": facts["now"]() - float(theirs)}
 
 
 def listed(names: Sequence[object]) -> str:
-    """For a sentence, empty where there are none, so that a rule can ask for it."""
+    """The names as text; empty, and so false, without names."""
     return few(names, 5)
 
 
 def room_within(limits: Mapping[str, int]) -> Facts:
-    """How many more connections fit, by the tightest of these limits."""
+    """The number of further connections by the tightest limit."""
     tightest = min(limits, key=lambda name: limits[name])
     return {"room": max(0, limits[tightest]), "room_limit": tightest}

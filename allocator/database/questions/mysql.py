@@ -55,7 +55,7 @@ GRANT = re.compile(r"GRANT (?P<rights>.+?) ON (?:TABLE )?(?P<place>\S+) TO ", re
 
 
 def variables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    """Those of the server, since our session has some of its own."""
+    """Global variables: our session overrides some."""
     names = ", ".join(f"'{name}'" for name in VARIABLES)
     return pairs(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
 
@@ -82,7 +82,7 @@ def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 
 def number_of(told: str) -> tuple[int, ...]:
-    """As MySQL counts: MariaDB remembers its numbering from 10.2.4 on, as MySQL from 8.0 on."""
+    """The version as MySQL counts: MariaDB keeps AUTO_INCREMENT over restarts from 10.2.4 on, as MySQL from 8.0 on."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", told)[:3])
     if "mariadb" not in told.lower():
         return numbers
@@ -112,7 +112,7 @@ def is_exact(collation: str | None) -> bool:
 
 
 def replicas(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    """Those that follow this server, which only one with a binary log can have."""
+    """Count the replicas of this server; only a server with a binary log has any."""
     if facts["log_bin"] != "ON":
         return {"replicas": 0}
     words = "SHOW REPLICAS" if facts["version_number"] >= (8, 0, 22) else "SHOW SLAVE HOSTS"
@@ -120,7 +120,7 @@ def replicas(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 
 def source(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    """Whether this server follows another one."""
+    """Whether this server is a replica."""
     older = is_mariadb(facts) or facts["version_number"] < (8, 0, 22)
     return {"follows": len(rows(connection, "SHOW SLAVE STATUS" if older else "SHOW REPLICA STATUS"))}
 
@@ -156,7 +156,7 @@ def rights(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 
 def writing(table: str, granted: Sequence[str], database: str) -> bool:
-    """Whether these grants write a table, and are not those of the user that makes the tables."""
+    """Whether these grants can write a table, unless they are those of the user that creates the tables."""
     wide = {"*.*", f"{database}.*"}
     found = [(place_of(match), match["rights"]) for match in map(GRANT.match, granted) if match]
     if any(place in wide and OWNING.search(rights) for place, rights in found):
@@ -169,7 +169,7 @@ def place_of(match: re.Match[str]) -> str:
 
 
 def deleting(granted: Sequence[str], database: str) -> tuple[bool, list[str]]:
-    """Whether these grants delete everywhere, and else which tables; REPLACE cannot do without on allocator_ticket."""
+    """Whether these grants delete everywhere, else where they do. REPLACE needs DELETE on allocator_ticket."""
     places = [place_of(match) for match in map(GRANT.match, granted) if match and DELETING.search(match["rights"])]
     if "*.*" in places:
         return True, []

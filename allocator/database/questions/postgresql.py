@@ -30,14 +30,14 @@ SETTINGS = (
     "search_path",
 )
 TOOLS = ("pg_basebackup", "pg_receivewal")
-"""They copy the log and are never promoted."""
+"""Tools that copy the log and are never promoted."""
 
 MONITOR = "GRANT pg_monitor TO {role}"
 TABLES = tuple(table.name for table in metadata.sorted_tables)
 
 
 def settings(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    """As they are for this role in this database."""
+    """Settings of this role in this database."""
     names = ", ".join(f"'{name}'" for name in SETTINGS)
     return pairs(connection, f"SELECT name, setting FROM pg_settings WHERE name IN ({names})")
 
@@ -72,7 +72,7 @@ def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 
 def lacking(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    """Of the rights that the library needs, those that the role does not have."""
+    """The rights that the library needs and the role lacks."""
     wanted = [{"name": name, "verb": verb} for name, verbs in SERVED.items() for verb in verbs]
     found = rows(
         connection,
@@ -161,7 +161,7 @@ def encryption(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 
 def pooler(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    """PgBouncer invents a process id when a client connects; a server says its own."""
+    """Whether a pooler is in between: PgBouncer invents the process id that a client sees."""
     info = getattr(connection.connection.dbapi_connection, "info", None)
     told = getattr(info, "backend_pid", None)
     return {"pooler": told is not None and told != connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()}
@@ -177,7 +177,7 @@ def clock(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 
 def numberings(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    """Of the columns that number themselves. Where its sequence goes on is hidden from whoever may not read that."""
+    """The sequences of numbered columns. Only a role with SELECT on a sequence may read its position."""
     found = rows(
         connection,
         "SELECT name, CAST(sequence AS text) AS sequence, seqcycle, seqcache, has_sequence_privilege(sequence, "
@@ -196,7 +196,7 @@ def numberings(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 
 def behind_by(connection: Connection, table_name: str, sequence: str) -> str:
-    """Where the next number is one that was given; empty where all is well."""
+    """A sentence if the next number was given before; else empty."""
     ids = metadata.tables[table_name].c.id
     greatest = connection.scalar(select(func.max(ids))) or 0
     following = connection.exec_driver_sql(

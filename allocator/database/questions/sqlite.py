@@ -26,7 +26,7 @@ def pragmas(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 
 def writing(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    """Take the lock of a writer, and give it back."""
+    """Take the write lock and release it."""
     try:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     except DBAPIError as error:

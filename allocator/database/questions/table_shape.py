@@ -1,4 +1,4 @@
-"""What is wrong with the tables themselves, on every database."""
+"""Defects of the tables, on every database."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from allocator.errors import AllocatorError
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
 
 TAG_COLUMNS = {"allocator_segment": "tag", "allocator_ticket": "type", "allocator_ticket_counter": "type"}
-"""The columns by which ids are kept apart, compared byte by byte."""
+"""The columns that separate number spaces; they must compare byte by byte."""
 NUMBERED = ("allocator_ticket", "allocator_node")
-"""The tables of which the database numbers the rows, and the numbers are ids or parts of ids."""
+"""The tables whose auto-increment values are ids or parts of ids."""
 
 
 def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Finding]:
@@ -34,7 +34,7 @@ def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Find
 
 
 def of_tables(connection: Connection, dialect: Dialect) -> list[Finding]:
-    """Of tables that are all there."""
+    """Check the tables, all of which exist."""
     inspector = inspector_of(connection)
     return [
         *(finding for table in schema.looked_at(inspector) for finding in of_shape(inspector, table)),

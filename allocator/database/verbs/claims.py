@@ -1,4 +1,4 @@
-"""Claims from the rows of `allocator_segment`: of one tag, or of all that a process needs at one moment."""
+"""Claim from the rows of `allocator_segment`: for one tag, or for several at once."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ CLAIMABLE = (
     "s.tag = w.name AND s.max_value <= s.id_limit - w.span AND s.max_value >= w.seen "
     "AND s.shard_offset = w.lane_offset AND s.shard_step = w.lane_step AND {here}"
 )
-"""The guards of `claiming`, for the row `s` and what is wanted of it, `w`; no other has a column `server_run`."""
+"""The guards of `claiming`, for the row `s` and its claim `w`; only `s` has a column `server_run`."""
 LEAST = 2
-"""Of so many tags a batch is cheaper than a claim for each."""
+"""From this many tags on a batch is cheaper than single claims."""
 
 
 class Wanted(NamedTuple):
-    """Of one tag: `size` ids of a lane above those `seen`."""
+    """The claim of one tag in a batch: `size` ids of a lane, above `seen`."""
 
     name: str
     size: int
@@ -59,13 +59,13 @@ class Wanted(NamedTuple):
 
 
 def claiming(max_value: ColumnElement[int], clock: str, here: str) -> Update:
-    """Raise `max_value` by :span, unless that passes the limit or the row lies below what was :seen.
+    """Raise `max_value` by :span, unless that passes the limit or the row is below :seen.
 
-    A row whose lane is another one by now, since the fleet has grown, does not match either, nor one that was not
-    written `here`, which is a condition in SQL.
+    A row of another lane does not match: the fleet has grown. Nor does a row that was not written `here`, an SQL
+    condition.
 
-    The guard on :seen refuses where `GREATEST(max_value, :seen)` would go on: a row that fell back makes
-    another process claim again what a third one still holds, so no further id of the tag is safe.
+    The guard on :seen refuses, where `GREATEST(max_value, :seen)` would continue: from a row that fell back another
+    process may claim again what a third one still holds, so no further id of the tag is safe.
     """
     span, seen = bindparam("span", type_=BigInteger), bindparam("seen", type_=BigInteger)
     return (
@@ -91,7 +91,7 @@ def claim(
     seen: int,
     crossing: Crossing | None = None,
 ) -> int | None:
-    """Claim the `size` ids of a lane above what is claimed: one statement, one round trip.
+    """Claim the next `size` ids of a lane: one statement, one round trip.
 
     Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit,
     below `seen`, of another lane, or was last written on another server run and there is no `crossing`.
@@ -124,7 +124,7 @@ def staying(dialect: Dialect, here: str) -> Update:
 
 @cache
 def moving(dialect: Dialect, here: str) -> Update:
-    """The claim that takes a row to another server run; the statement itself looks whether that is still the one."""
+    """The claim that moves a row to another server run, if the statement still finds itself on that run."""
     return dialect.claim_statement(here).values(CROSSING)
 
 
@@ -135,19 +135,19 @@ def returned(connection: Connection, claim: Update, parameters: dict[str, object
 
 @lru_cache(64)
 def compiled(statement: Update, dialect: SQLDialect) -> tuple[str, Sequence[str] | None]:
-    """A statement as the driver takes it, and the order of its parameters where they have no names."""
+    """The SQL text for the driver, and the order of positional parameters."""
     done = statement.compile(dialect=dialect)
     return str(done), done.positiontup if done.positional else None
 
 
 def execute(connection: Connection, statement: Update, parameters: dict[str, object]) -> CursorResult[Any]:
-    """As `connection.execute`, which spends a sixth of what a claim costs us on finding the compiled statement."""
+    """As `connection.execute`, which spends a sixth of a claim's CPU on the lookup of the compiled statement."""
     sql, order = compiled(statement, connection.dialect)
     return connection.exec_driver_sql(sql, parameters if order is None else tuple(map(parameters.get, order)))
 
 
 def only_row(rows: Sequence[Any], name: str) -> int | None:
-    """What a claim returned, if it is what a sound table returns."""
+    """The value that a claim returned. Raises what a damaged table causes."""
     if len(rows) > 1:
         raise damaged(name, f"there are {len(rows)} rows")
     value: object = rows[0][0] if rows else None
@@ -157,11 +157,11 @@ def only_row(rows: Sequence[Any], name: str) -> int | None:
 
 
 def claim_batch(connection: Connection, dialect: Dialect, wanted: Sequence[Wanted]) -> dict[str, int]:
-    """Claim for as many of these tags as can be had without waiting: the end of the window of each.
+    """Claim for those of these tags whose rows are not locked: the end of the window of each.
 
-    One tag cannot hold up the others, and two batches cannot wait for each other. What is not claimed (its row is
-    locked, missing, near its limit, or went back) is left to the claim of one tag; and so is all of a table that is
-    damaged, so that the claim of one tag finds out and says so.
+    No tag delays the others, and two batches never wait for each other. A tag that is not claimed (its row is locked,
+    missing, near its limit, or went back) is left to the claim of one tag. So are all tags of a damaged table: the
+    claim of one tag reports the damage.
     """
     rows = [dict(zip(FIELDS, (one.name, one.span, one.seen, *one.lane), strict=True)) for one in wanted]
     claimed = dialect.claim_batch(connection, {"wanted": json.dumps(rows)})

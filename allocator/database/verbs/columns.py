@@ -1,4 +1,4 @@
-"""Columns of the host's own, that ids go into: the greatest value in one, and the greatest it can hold."""
+"""Columns of the host application that hold ids: the greatest value, and the greatest that the type can hold."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from allocator.rules.column_limit import Column, limit_of
 from allocator.schemes.checks import MAX_ID
 
 NO_FUNCTION = "42883"
-"""PostgreSQL has no greatest of truth values and the like."""
+"""PostgreSQL has no max() of booleans and some other types."""
 
 LIMITED = {"postgresql", "mysql", "mariadb"}
-"""Databases whose integer types have widths. SQLite keeps 64 bits in any column, Oracle more."""
+"""Databases whose integer types have widths. SQLite stores 64 bits in any column, Oracle more."""
 
 
 def read(connection: Connection, dialect: Dialect, table_name: str, column_name: str) -> tuple[object, str, int]:
@@ -35,7 +35,7 @@ def read(connection: Connection, dialect: Dialect, table_name: str, column_name:
             raise InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers") from error
         raise
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # other columns may have types that SQLAlchemy does not know
+        warnings.simplefilter("ignore")  # SQLAlchemy warns of unknown types of other columns
         kinds = {
             part["name"].lower(): part["type"] for part in inspector_of(connection).get_columns(bare, schema or None)
         }
@@ -43,16 +43,16 @@ def read(connection: Connection, dialect: Dialect, table_name: str, column_name:
 
 
 def mapped(of: Any, dialect: SQLDialect) -> Column:
-    """A column as SQLAlchemy maps it, in a database of this dialect."""
-    of = getattr(of, "original", of)  # in an INSERT of several rows, that of a later row
+    """A mapped column of SQLAlchemy's, in a database of this dialect."""
+    of = getattr(of, "original", of)  # the column of a later row in an INSERT of several
     kind, limit = limited(of.type, dialect)
     return Column(limit, f"{of} ({kind})")
 
 
 def limited(kind: TypeEngine[Any], dialect: SQLDialect) -> tuple[str, int]:
-    """The type as this database calls it, and the greatest id it can hold."""
+    """The name of the type in this database, and the greatest id it can hold."""
     try:
-        words = getattr(kind, "data_type", kind).compile(dialect=dialect)  # of a domain, what it is made of
-    except Exception:  # no type, or one of the user's that cannot be written
+        words = getattr(kind, "data_type", kind).compile(dialect=dialect)  # the base type of a domain
+    except Exception:  # no type, or a custom one that does not compile
         return "", MAX_ID
     return words, limit_of(words) if dialect.name in LIMITED else MAX_ID

@@ -14,7 +14,7 @@ from allocator.schemes.leases import Node, Worker
 
 
 def register(connection: Connection, dialect: Dialect, host: str, process: int, version: str, at: datetime) -> int:
-    """A number that no other start has had or will have, if it is above all that were known before."""
+    """Register a node. Its number is unique if it is above all that were known before; see `check_new`."""
     named = lasting(connection, dialect, host[:255])
     values = {"host": named, "process": process, "version": version[:32], "started_at": at}
     key = connection.execute(insert(node).values(values)).inserted_primary_key
@@ -45,14 +45,14 @@ def fetch_workers(connection: Connection, dialect: Dialect) -> list[Worker]:
 
 
 def add_worker(connection: Connection, dialect: Dialect, fresh: Worker) -> bool:
-    """Write the first lease of a worker number; False if somebody else just did."""
+    """Write the first lease of a worker number; False if another process just did."""
     values = columns_of(fresh) | {"host": lasting(connection, dialect, fresh.host[:255])}
     added = dialect.insert_missing(worker).values(values).execution_options(preserve_rowcount=True)
     return connection.execute(added).rowcount == 1
 
 
 def take_worker(connection: Connection, dialect: Dialect, old: Worker, fresh: Worker) -> bool:
-    """Write a lease over one that has ended; False if it is not `old` any more."""
+    """Replace a lease that has ended; False if it is not `old` any more."""
     statement = update(worker).where(
         worker.c.number == old.number,
         worker.c.holder == old.holder,
@@ -63,14 +63,14 @@ def take_worker(connection: Connection, dialect: Dialect, old: Worker, fresh: Wo
 
 
 def renew_worker(connection: Connection, dialect: Dialect, number: int, holder: str, until: int) -> bool:
-    """Write that a lease goes on; False if another process holds the worker now."""
+    """Extend a lease; False if another process holds the worker now."""
     later = dialect.greatest(worker.c.until_ms, until)
     ours = (worker.c.number == number, worker.c.holder == holder, text(dialect.lasting(connection)))
     return connection.execute(update(worker).where(*ours).values(until_ms=later)).rowcount == 1
 
 
 def lasting(connection: Connection, dialect: Dialect, value: str) -> ColumnElement[str]:
-    """A value of an INSERT that lasts once it is committed: see `Dialect.lasting`."""
+    """A value for an INSERT, with the condition `Dialect.lasting` evaluated."""
     return case((literal_column(dialect.lasting(connection)), literal(value)), else_=literal(value))
 
 

@@ -37,7 +37,7 @@ LANE = (
     func.coalesce(func.max(shard.c.shard_offset), 1),
     func.coalesce(func.max(case((shard.c.ceiling.is_not(None), 0), else_=shard.c.shard_step)), 1),
 )
-"""Of a new row: all ids, unless this database is a shard; none while its fleet grows."""
+"""The lane of a new row: all ids, a shard's residue, or none while the fleet grows."""
 
 
 def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
@@ -48,7 +48,7 @@ def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
 
 
 def fetch_several(connection: Connection, dialect: Dialect, names: Iterable[str]) -> list[Tag]:
-    """Those with one row; of a table without its key, `fetch` finds out and says so."""
+    """Fetch the tags that have exactly one row. `fetch` reports duplicates of a table without its key."""
     rows = connection.execute(READ.where(segment.c.tag.in_(list(names)))).all()
     found = Counter(row.tag for row in rows)
     return [as_tag(row) for row in rows if found[row.tag] == 1]
@@ -59,12 +59,12 @@ def fetch_all(connection: Connection, dialect: Dialect) -> list[Tag]:
 
 
 def fetch_page(connection: Connection, dialect: Dialect, after: str, most: int) -> list[Tag]:
-    """Those that follow `after` byte by byte."""
+    """Fetch the tags after `after`, in byte order."""
     return [as_tag(row) for row in connection.execute(READ_SOME, {"after": after, "most": most})]
 
 
 def fetch_unchecked(connection: Connection, dialect: Dialect) -> list[Tag]:
-    """All, damaged or not, for whoever examines them."""
+    """Fetch all rows, damaged or not, for an examination."""
     return [as_it_is(row) for row in connection.execute(READ_ALL)]
 
 
@@ -73,7 +73,7 @@ def count(connection: Connection, dialect: Dialect) -> int:
 
 
 def create(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
-    """Make the row, unless there is one already: False then."""
+    """Make the row; False if there is one."""
     row = row_of(tag)
     values = [literal(value, segment.c[name].type) for name, value in row.items()]
     source = select(*values, literal_column(run_of(connection)).label("server_run"), *LANE).where(shard.c.id == 1)
@@ -90,9 +90,9 @@ def create(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
 
 
 def change(connection: Connection, dialect: Dialect, name: str, changes: Mapping[str, int]) -> bool:
-    """Write the given columns and no others, if the row then adds up; False if it would not, or is missing.
+    """Write only the given columns; False if the row is missing or would not be valid.
 
-    `max_value` is raised by the statement, never written: a claim may have passed it since it was read.
+    The statement raises `max_value` and never lowers it: a claim may have passed the value that was read.
     """
     after: dict[str, ColumnElement[Any]] = {
         part.name: literal(changes[part.name]) if part.name in changes else part for part in segment.c
@@ -106,7 +106,7 @@ def change(connection: Connection, dialect: Dialect, name: str, changes: Mapping
 
 
 def raising(dialect: Dialect, above: int) -> list[tuple[Column[Any], ColumnElement[Any]]]:
-    """Raise a row: what no claim gave is skipped. MySQL sets the columns one after the other, from the left."""
+    """Raise a row, counting the ids that no claim gave as skipped. MySQL assigns the columns from left to right."""
     raised = dialect.greatest(segment.c.max_value, above)
     return [
         (segment.c.skipped, segment.c.skipped + raised - segment.c.max_value),
@@ -115,26 +115,26 @@ def raising(dialect: Dialect, above: int) -> list[tuple[Column[Any], ColumnEleme
 
 
 def begin_run(connection: Connection, dialect: Dialect) -> None:
-    """Rows that name no run are of this one, rather than of whichever claims from them first."""
+    """Assign rows without a server run to this one, before another run claims from them."""
     here: ColumnElement[str] = literal_column(run_of(connection))
     connection.execute(update(segment).where(segment.c.server_run == "").values(server_run=here))
 
 
 def repair(connection: Connection, dialect: Dialect, name: str, above: int, run: str) -> bool:
-    """Raise a row, and write where it was written; False if it cannot be raised so far, or is missing."""
+    """Raise a row and set its server run; False if it is missing or its limit is lower."""
     fits = (segment.c.tag == name, segment.c.id_limit >= above)
     values = (*raising(dialect, above), (segment.c.server_run, literal(run)))
     return connection.execute(update(segment).where(*fits).ordered_values(*values)).rowcount == 1
 
 
 def remove(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
-    """Delete a row, if nothing has claimed from it since it was read."""
+    """Delete a row, if no claim has raised it since it was read."""
     unchanged = (segment.c.tag == tag.name, segment.c.max_value == tag.max_value)
     return connection.execute(delete(segment).where(*unchanged)).rowcount == 1
 
 
 def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], lane: Lane) -> None:
-    """Make the rows that are missing, let each go on above what is given, and all have this lane."""
+    """Make missing rows, raise each to the given tag, and set the lane of all rows."""
     for tag in tags:
         create(connection, dialect, tag)
         limit = dialect.greatest(segment.c.id_limit, tag.limit)

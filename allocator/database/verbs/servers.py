@@ -1,4 +1,4 @@
-"""Which server this is, where it is, and its server run."""
+"""The identity, the place and the run of the server."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from allocator.rules.failover import Here
 
 
 def fetch_identity(connection: Connection, dialect: Dialect) -> str:
-    """The server and database that this is."""
+    """The identity of the server and its database."""
     return str(connection.exec_driver_sql(f"SELECT {dialect.server(connection)}").scalar())
 
 
 def fetch_place(connection: Connection, dialect: Dialect) -> str:
-    """Where this runs, exact enough to tell two servers apart that can be reached at one time."""
+    """The place of the server, which no other server has at the same time."""
     return str(connection.exec_driver_sql(f"SELECT {dialect.place(connection)}").scalar())
 
 
 def fetch_run(connection: Connection, dialect: Dialect, was: str) -> Here:
-    """Where we are, held against where a row was written."""
+    """The server run, compared with the one that wrote a row."""
     return dialect.fetch_run(connection, was)
 
 

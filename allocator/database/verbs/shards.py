@@ -20,7 +20,7 @@ from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import Numbering
 
 Decision = Callable[[Shard, int], Shard | None]
-"""From a shard's row, and the greatest ticket it has given, to the row as it should be; None to leave it."""
+"""Takes a shard's row and its greatest ticket; returns the new row, or None for no change."""
 
 
 def fetch(connection: Connection, dialect: Dialect) -> Shard | None:
@@ -29,8 +29,8 @@ def fetch(connection: Connection, dialect: Dialect) -> Shard | None:
 
 
 def fetch_member(connection: Connection, dialect: Dialect, alone: bool = False) -> Shard | None:
-    """The row; None also where an upgrade wrote it and nothing was drawn since: it may become any fleet's, or, if
-    only no ticket was drawn, that of another fleet of this database alone."""
+    """Fetch the row. None also if an upgrade wrote it and nothing was drawn since: then the database may join any
+    fleet, or, if only tickets are missing, become another fleet of one."""
     row = fetch(connection, dialect)
     if row is None or not row.is_alone:
         return row
@@ -40,8 +40,8 @@ def fetch_member(connection: Connection, dialect: Dialect, alone: bool = False) 
 
 
 def begin_alone(connection: Connection, dialect: Dialect, url: str) -> None:
-    """Write the row of a database of its own, so that nobody who draws ids needs to. It stays as it is if there is
-    one, or if rows of tags or tickets say that there was one."""
+    """Write the row of a single database, so that users without that right can draw ids. No change if there is a row,
+    or if tags or tickets show that there was one."""
     outgrown = select(exists(select(segment).where(segment.c.shard_step != 1)))
     if fetch(connection, dialect) or tickets.has_any(connection, dialect) or connection.scalar(outgrown):
         return
@@ -50,14 +50,14 @@ def begin_alone(connection: Connection, dialect: Dialect, url: str) -> None:
 
 
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
-    """Whether anything was made of it by itself: tickets and tags, but also nodes and leases, which the lead of a
-    fleet would give again."""
-    others = (select(segment), select(worker), select(node).where(node.c.process != 0))  # 0 is one that was skipped
+    """Whether the database gave any ids by itself: tickets, tags, and also nodes and leases, which the lead of a fleet
+    would give again."""
+    others = (select(segment), select(worker), select(node).where(node.c.process != 0))  # 0 marks a skipped number
     return tickets.has_any(connection, dialect) or any(connection.scalar(select(exists(other))) for other in others)
 
 
 def add(connection: Connection, dialect: Dialect, fresh: Shard) -> None:
-    """Make the row, and number the tickets by it; nothing if there is a row already that is in use."""
+    """Make the row and set the numbering of tickets; no change if there is a row in use."""
     with dialect.transaction(connection):
         dialect.lock_shard(connection)
         now = fetch(connection, dialect)
@@ -74,22 +74,22 @@ def add(connection: Connection, dialect: Dialect, fresh: Shard) -> None:
 
 
 def begin(connection: Connection, dialect: Dialect, key: str) -> None:
-    """The fleet is complete: from now on a shard without a row has lost it."""
+    """Mark the fleet as complete: from now on a missing row is lost."""
     connection.execute(update(shard).where(shard.c.shard_key == key, shard.c.revision == 0).values(revision=BEGUN))
 
 
 def end_run(connection: Connection, dialect: Dialect) -> None:
-    """Let the tickets of this one of several shards wait for `shards trust`."""
+    """Stop the tickets of this shard until `shards trust`."""
     connection.execute(update(shard).values(server=failover.RESTORED))
 
 
 def change(
     connection: Connection, dialect: Dialect, decide: Decision, tags: Sequence[Tag] = (), trust: bool = False
 ) -> Shard:
-    """Let `decide` change the row while nobody draws, and make tickets and segments follow. Returns the row.
+    """Change the row by `decide` while draws are locked out, and adapt tickets and segments. Returns the row.
 
-    tags: how far they are claimed anywhere, for a shard that enters a new generation.
-    trust: let the row be this server's, whichever wrote it.
+    tags: all tags as far as any shard has claimed them, for a shard that enters a new generation.
+    trust: assign the row to the current server.
     """
     dialect.see_the_newest(connection)
     with dialect.transaction(connection):
@@ -129,7 +129,7 @@ def check_writer(connection: Connection, dialect: Dialect) -> None:
 
 
 def check_owner(connection: Connection, dialect: Dialect) -> None:
-    """Raise where this user could not change the numbering of the table either, or a server does not say who it is."""
+    """Raise where this user may not change the numbering of the table, or the server does not identify itself."""
     if dialect.server(connection) == NOWHERE and not dialect.embedded:
         raise DatabaseRefused("a fleet needs servers that say which one they are: see allocator doctor")
     if not dialect.ownership:

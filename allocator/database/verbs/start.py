@@ -1,4 +1,4 @@
-"""All that a process must know before its first id, by one statement: one round trip instead of ten."""
+"""Fetch all that a process needs before its first id, by one statement: one round trip instead of ten."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from allocator.schemes.ticket import Numbering
 
 
 class Start(NamedTuple):
-    """What the rows say at one moment.
+    """The rows at one moment.
 
     here: the server run, compared with the one in `failover`.
-    server: the identity that the tickets of several shards are fenced by; None where it must be asked for, as of an
-        engine that has no runs.
-    numbering: offset and step that the server is set to, as one of several that are no cluster.
+    server: the identity that fences the tickets of several shards; None where a query must fetch it, as for an engine
+        without runs.
+    numbering: the server's configured auto-increment offset and step, as one of several without a cluster.
     """
 
     revision: str | None
@@ -58,14 +58,14 @@ class Start(NamedTuple):
 
     @property
     def is_alone(self) -> bool:
-        """No other shard gives tickets of the same types."""
+        """Whether no other shard gives tickets of the same types."""
         return self.shard is None or self.shard.numbering.step == 1
 
 
 def fetch(
     connection: Connection, dialect: Dialect, name: str, with_nodes: bool, with_workers: bool, with_revision: bool
 ) -> Start:
-    """`name` is that of a tag. Tables in the history of a host application have no revision of ours."""
+    """`name` names a tag. Tables in the migration history of a host application have no revision of ours."""
     facts = tuple(dialect.facts(connection).items())
     rows = connection.execute(statement(facts, with_nodes, with_workers, with_revision), {"name": name}).all()
     first = rows[0]
@@ -114,11 +114,11 @@ def statement(
 
 
 def part(row: Any, of: Table) -> Any:
-    """The columns of one table, None where it has no such row."""
+    """The columns of one table; None without a row."""
     found = SimpleNamespace(**{one.name: row._mapping[one] for one in of.c})
     if getattr(found, of.primary_key.columns[0].name) is None:
         return None
-    for one in of.c if of is not segment else ():  # `as_tag` looks at that itself, and names the tag
+    for one in of.c if of is not segment else ():  # `as_tag` checks these, and names the tag
         value = getattr(found, one.name)
         if isinstance(one.type, Integer) and type(value) is not int and not (one.nullable and value is None):
             raise damage(f"{one} is {value!r:.80}")

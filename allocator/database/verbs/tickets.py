@@ -1,9 +1,9 @@
-"""The rows of `allocator_ticket` and `allocator_ticket_counter`: tickets drawn, each by one statement.
+"""Draw tickets from `allocator_ticket` and `allocator_ticket_counter`, each by one statement.
 
-Every statement that draws is fenced by the revision of the shard's row: once that has changed, no ticket is drawn that
-follows the old numbering. It is fenced by the server run too: another one, which may have forgotten ids, skips
-some first, see `failover.move`. Of several shards it is fenced by the server's identity instead, and an operator says
-where it goes on: what it forgot may be how its fleet grew.
+The revision of the shard's row fences every draw: after a change of the row no ticket follows the old numbering. The
+server run fences it too: another run may have forgotten ids and skips some first, see `failover.move`. With several
+shards the server's identity fences it instead, and an operator says where the shard continues: it may have forgotten
+how its fleet grew.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FENCE = (
     "AND allocator_shard.id = 1 AND allocator_shard.revision = :revision AND allocator_shard.server IN ('', {server})"
 )
 FIRST = "CAST(:first AS BIGINT) + CAST(:step AS BIGINT) * allocator_failover.first_value"
-"""The first ticket of a type that is new, above those of one that may be forgotten."""
+"""The first ticket of a new type, above the tickets of a forgotten one."""
 COUNT = (
     f"INSERT INTO allocator_ticket_counter (type, id) SELECT CAST(:type AS VARCHAR(64)), {FIRST} "
     f"{FENCE} ON CONFLICT (type) DO UPDATE SET id = allocator_ticket_counter.id + CAST(:step AS BIGINT) RETURNING id"
@@ -31,7 +31,7 @@ COUNT = (
 
 
 def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> int | None:
-    """The next ticket of a type; None when the shard's row is not as we know it. What is not used is burnt."""
+    """Draw the next ticket of a type; None if the shard's row has changed. An unused ticket is burnt."""
     numbering = shard.numbering
     parameters: dict[str, object] = {
         "type": kind,
@@ -61,7 +61,7 @@ def fenced(statement: str, server: str, here: str, lasting: str, lock: str) -> T
 
 
 def count_types(connection: Connection, dialect: Dialect, kind: str) -> int | None:
-    """How many types have tickets; None where this one is among them."""
+    """Count the types that have tickets; None if this one is among them."""
     for rows in (ticket, counter):
         if connection.scalar(select(rows.c.type).where(rows.c.type == kind)) is not None:
             return None
@@ -83,7 +83,7 @@ def fetch_last(connection: Connection, dialect: Dialect) -> int:
 
 
 def greatest_ever(connection: Connection, dialect: Dialect, numbering: Numbering) -> int:
-    """No ticket that was ever given is greater; a logical replica has the rows, and not what their sequence came to."""
+    """The upper bound of all tickets given. A logical replica has the rows, but not the position of their sequence."""
     dialect.number_as(connection, numbering)
     return max(fetch_last(connection, dialect), dialect.greatest_ticket(connection))
 

@@ -1,4 +1,4 @@
-"""The rows of `allocator_token`: who may ask the service for what."""
+"""The rows of `allocator_token`: the tokens of the service and their scopes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def add(connection: Connection, dialect: Dialect, fresh: Token) -> None:
 
 
 def fetch_all(connection: Connection, dialect: Dialect) -> list[Token]:
-    """Those that were not revoked, oldest first; some may have expired."""
+    """Fetch the tokens that are not revoked, oldest first; some may have expired."""
     rows = connection.execute(select(token).where(token.c.revoked_at.is_(None)).order_by(token.c.id))
     scopes = [(row, *scope_from_text(row.tags)) for row in rows]
     return [
@@ -37,12 +37,12 @@ def fetch_all(connection: Connection, dialect: Dialect) -> list[Token]:
 
 
 def any_made(connection: Connection, dialect: Dialect) -> bool:
-    """Whether any was ever made, also one that was revoked."""
+    """Whether any token was ever made, even a revoked one."""
     return connection.execute(select(token.c.id).limit(1)).first() is not None
 
 
 def revoke(connection: Connection, dialect: Dialect, number: int, at: datetime) -> bool:
-    """False if there is no such token, or none any more."""
+    """Revoke a token; False if there is none, or it is revoked."""
     statement = update(token).where(token.c.id == number, token.c.revoked_at.is_(None))
     return connection.execute(statement.values(revoked_at=at.replace(tzinfo=None))).rowcount == 1
 

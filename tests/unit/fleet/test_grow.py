@@ -224,7 +224,7 @@ def lost_at(dies: int, seed: int) -> tuple[LossWorld, str]:
     return world, world.run(rnd.choice(["grow", "grow", "take back"]))
 
 
-ENDS = ["", "there is nothing to grow to", "answers, so it is not lost", "can no longer be undone"]
+ENDS = ["", "no growth is planned", "answers, so it is not lost", "can no longer be undone"]
 """Done; or done by another command, or there is nothing to do without, or it is too late for that."""
 
 
