@@ -45,7 +45,7 @@ class Address:
         return self.url.database if self.dialect.embedded and is_file(self.url.database) else None
 
     @property
-    def told(self) -> str:
+    def public_url(self) -> str:
         """The URL without credentials and query, as other processes may read it."""
         url = self.url
         place = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=self.file or url.database)
@@ -110,10 +110,10 @@ def of_url(given: str | URL) -> Address:
     check_driver(url, dialect)
     if dialect.needs_name and not url.database:
         raise InvalidDatabase(f"{shown(url)} names no database; a URL ends in /name")
-    told = shown(url)
+    where = shown(url)
     if dialect.embedded and url.database and is_file(url.database):
         url = url.set(database=str(Path(url.database).absolute()))  # a daemon changes its folder later
-    return Address(dialect, url, told)
+    return Address(dialect, url, where)
 
 
 def check_password(url: URL, given: str | URL) -> None:
@@ -130,15 +130,17 @@ def check_password(url: URL, given: str | URL) -> None:
         )
 
 
-def place_of(told: str) -> URL:
+def place_of(written: str) -> URL:
     """The database that a shard's row names. A row names a place; it never chooses the user or the way to log in."""
     try:
-        url = make_url(told)
+        url = make_url(written)
         known = url.get_backend_name() in DIALECTS
     except (ArgumentError, ValueError):
         known = False
     if not known:
-        raise InvalidDatabase(f"the fleet names the shard {told!a:.80}, which is no database; restore allocator_shard")
+        raise InvalidDatabase(
+            f"the fleet names the shard {written!a:.80}, which is no database; restore allocator_shard"
+        )
     return URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database)
 
 

@@ -46,8 +46,8 @@ class Rights(NamedTuple):
 def rights_for(database: Database, role: str) -> Rights:
     """The rights of the user `role`, as the database's statements name it."""
     if database.dialect.embedded:
-        told = f"-- a file has no users: let that of the service alone write {database.address.shown} and its folder"
-        return Rights([told], [], [])
+        note = f"-- a file has no users: let that of the service alone write {database.address.shown} and its folder"
+        return Rights([note], [], [])
     rights = postgresql if database.dialect.name == "postgresql" else mysql
     return database.run(lambda connection, _: rights(connection, role))
 

@@ -27,7 +27,7 @@ class Trigger(NamedTuple):
 
     name: str
     made: str
-    told: tuple[object, ...]
+    described: tuple[object, ...]
 
 
 PLPGSQL = f"""
@@ -137,6 +137,6 @@ def strangers(connection: Connection, dialect: Dialect, table_name: str) -> list
     found = dialect.triggers(connection, table_name)
     if not found or table_name != segment.name:
         return found
-    ours = {one.name: one.told for one in TRIGGERS[dialect.name]}
-    told = {row[0]: tuple(map(squeezed, row[1:])) for row in connection.execute(text(ASKED[dialect.name]))}
-    return [name for name in found if name not in ours or told.get(name) != ours[name]]
+    ours = {one.name: one.described for one in TRIGGERS[dialect.name]}
+    found_as = {row[0]: tuple(map(squeezed, row[1:])) for row in connection.execute(text(ASKED[dialect.name]))}
+    return [name for name in found if name not in ours or found_as.get(name) != ours[name]]

@@ -102,7 +102,7 @@ class Numbers(Runner):
 
     def upgrade_schema(self) -> None:
         self.run(schema.upgrade, self.address.shown, self.timeout)
-        self.run(shards.begin_alone, self.address.told)
+        self.run(shards.begin_alone, self.address.public_url)
         self.failover()  # before the first id: else a failover could forget the row with the ids
         self.run(segments.begin_run)
 

@@ -282,19 +282,19 @@ def statements(address: Address, since: str | None) -> str:
     """What `upgrade` would do to tables at the revision `since`, or to none, as SQL; the database is not asked."""
     from alembic import command
 
-    told = StringIO()
-    config = alembic_config(told)
+    output = StringIO()
+    config = alembic_config(output)
     config.attributes[ADDRESS] = address
     with alembic_lock:
         command.upgrade(config, f"{since}:head" if since else "head", sql=True)
-    return told.getvalue().strip()
+    return output.getvalue().strip()
 
 
-def alembic_config(told: TextIO | None = None) -> Config:
-    """`told`: where statements are written, if they are not carried out."""
+def alembic_config(output: TextIO | None = None) -> Config:
+    """output: takes the statements, instead of running them."""
     from alembic.config import Config
 
-    config = Config(output_buffer=told)
+    config = Config(output_buffer=output)
     # A `%` in a path would be interpolated.
     config.set_main_option("script_location", str(script_folder()).replace("%", "%%"))
     config.set_main_option("path_separator", "os")

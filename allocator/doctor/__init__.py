@@ -104,7 +104,7 @@ def shard_facts(database: Database, done: Examination, several: bool) -> ShardFa
     address = database.address
     machine = str(done.facts.get("machine") or "")
     row = done.shard if done.is_member or not several else None
-    return ShardFacts(address.shown, row, done.server, machine, address.told, done.complete, done.has_tickets)
+    return ShardFacts(address.shown, row, done.server, machine, address.public_url, done.complete, done.has_tickets)
 
 
 def local_facts(database: Database) -> dict[str, Any]:

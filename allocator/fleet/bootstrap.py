@@ -172,7 +172,8 @@ class Opening:
         decider = begun[0] if begun else min(self._all, key=self._identity)
         if decider.row is None:
             members = tuple(
-                Member(token_hex(16), offset, one.database.address.told) for offset, one in enumerate(self._all, 1)
+                Member(token_hex(16), offset, one.database.address.public_url)
+                for offset, one in enumerate(self._all, 1)
             )
             self._write(decider, members, revision=BEGUN if self._is_alone else 0)
         first = decider.database.run(shards.fetch)
@@ -180,7 +181,7 @@ class Opening:
         for one in self._all:
             if one.row or one is decider:
                 continue
-            if one.database.address.told not in {member.url for member in first.members}:
+            if one.database.address.public_url not in {member.url for member in first.members}:
                 return False  # known by another name, or unknown: wait for the process that began
             self._write(one, first.members, revision=BEGUN)
         rows = [(one.where, row) for one in self._all if (row := self._row_of(one))]
@@ -194,7 +195,7 @@ class Opening:
         known: dict[str, str] = {}
         urls: set[str] = set()
         for one in self._all:
-            identity, url = self._identity(one), one.database.address.told
+            identity, url = self._identity(one), one.database.address.public_url
             if identity in known:
                 raise ShardMisconfigured(
                     f"{known[identity]} and {one.where} are one database under two URLs, or one server is a copy of "
@@ -226,7 +227,7 @@ class Opening:
         return os.path.realpath(path) if path else f"memory {self._all.index(one)}"
 
     def _write(self, one: Opened, members: tuple[Member, ...], revision: int) -> None:
-        ours = next(member for member in members if member.url == one.database.address.told)
+        ours = next(member for member in members if member.url == one.database.address.public_url)
         fleet, statement = self._fleet or DEFAULT_FLEET, self._statement or REPLACE
         numbering = Numbering(ours.offset, len(members))
         fresh = Shard(fleet, ours.key, "", statement, 1, numbering, revision, members)

@@ -35,7 +35,7 @@ class Found:
 
     @property
     def url(self) -> str:
-        return self.database.address.told
+        return self.database.address.public_url
 
     def change(self, decide: Callable[..., Shard | None], *args: Any, tags: Sequence[Tag] = ()) -> Shard:
         """Change the row by a step of `rules.fleet_growth`. Returns the row; raises `Again` if it has changed."""
@@ -77,7 +77,7 @@ class Discovery:
 
         Given shards are looked at first: their URLs may differ from those in the rows.
         """
-        databases = {database.address.told: database for database in [*self._given, *self._opened]}
+        databases = {database.address.public_url: database for database in [*self._given, *self._opened]}
         found = [look(one, len(databases) > 1) for url, one in databases.items() if url not in self._without]
         while member := unknown(found, self._without):
             found.append(look(self._sibling(member.url)))
@@ -88,7 +88,7 @@ class Discovery:
 
     def _sibling(self, url: str) -> Database:
         known = [*self._given, *self._opened]
-        fresh = next((one for one in known if one.address.told == url), None) or sibling(known, url)
+        fresh = next((one for one in known if one.address.public_url == url), None) or sibling(known, url)
         if fresh not in known:
             self._opened.append(fresh)
         return fresh

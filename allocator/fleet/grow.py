@@ -28,7 +28,7 @@ class Growth(Discovery):
 
     def begin(self) -> None:
         """Make a single database shard 1 of 1."""
-        (database, *more) = {one.address.told: one for one in self._given}.values()
+        (database, *more) = {one.address.public_url: one for one in self._given}.values()
         seen = look(database)
         if seen.error:
             raise seen.error
@@ -44,7 +44,7 @@ class Growth(Discovery):
         lead.database.run(shards.check_writer)
         self._opened.append(newcomer)
         key = self._join(newcomer, lead.row, found)
-        planned = lead.change(fleet_growth.planned, Member(key, 0, newcomer.address.told), token_hex(16))
+        planned = lead.change(fleet_growth.planned, Member(key, 0, newcomer.address.public_url), token_hex(16))
         assert planned.target is not None
         return planned.target
 
@@ -70,7 +70,7 @@ class Growth(Discovery):
 
     def leave_out(self, lost: Iterable[Database]) -> None:
         """Grow, or take back, without shards that are lost permanently."""
-        self._without = {database.address.told: database for database in lost}
+        self._without = {database.address.public_url: database for database in lost}
 
     def _lost(self, found: dict[str, Found]) -> dict[str, Member]:
         """The lost shards by key. Raises if one is no shard, is the lead, or still answers."""
@@ -247,7 +247,7 @@ class Growth(Discovery):
             check_whole("above", above, 0, MAX_ID)
             self.begin()
         found = [one for one in self.shards() if one.row and not one.row.joining]
-        here = next((one for one in found if one.database.address.told == database.address.told), None)
+        here = next((one for one in found if one.database.address.public_url == database.address.public_url), None)
         if here is None or here.row is None:
             raise ShardMisconfigured(f"{database.address.shown} is no shard of this fleet that can be reached")
         here.database.run(shards.check_owner)

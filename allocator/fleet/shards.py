@@ -141,7 +141,7 @@ class Shards:
         unusable: dict[str, InvalidArgument] = {}
         with self._lock:
             keys = {other.row.key for other in self.handles if other.row}
-            urls = {other.database.address.told for other in self.handles if not other.row}
+            urls = {other.database.address.public_url for other in self.handles if not other.row}
             for member in row.members:
                 if member.key in keys or member.url in urls:
                     continue

@@ -27,7 +27,7 @@ class Place:
     file = None
 
     def __init__(self, world: World, offset: int, shards: int) -> None:
-        self.name = self.shown = self.told = f"shard{offset}"
+        self.name = self.shown = self.public_url = f"shard{offset}"
         self.world, self.scheduler, self.account = world, world.scheduler, world.account
         self.dialect = world.variant.dialect(world.variant.rules)
         self.fates: deque[tuple[Fate, int]] = deque()

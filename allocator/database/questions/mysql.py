@@ -81,10 +81,10 @@ def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     }
 
 
-def number_of(told: str) -> tuple[int, ...]:
+def number_of(version: str) -> tuple[int, ...]:
     """The version as MySQL counts: MariaDB keeps AUTO_INCREMENT over restarts from 10.2.4 on, as MySQL from 8.0 on."""
-    numbers = tuple(int(part) for part in re.findall(r"\d+", told)[:3])
-    if "mariadb" not in told.lower():
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    if "mariadb" not in version.lower():
         return numbers
     return (8, 0, 0) if numbers >= (10, 2, 4) else (5, 7, 0)
 

@@ -163,8 +163,8 @@ def encryption(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 def pooler(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     """Whether a pooler is in between: PgBouncer invents the process id that a client sees."""
     info = getattr(connection.connection.dbapi_connection, "info", None)
-    told = getattr(info, "backend_pid", None)
-    return {"pooler": told is not None and told != connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()}
+    pid = getattr(info, "backend_pid", None)
+    return {"pooler": pid is not None and pid != connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()}
 
 
 def clock(connection: Connection, facts: Facts) -> Mapping[str, Any]:

@@ -98,7 +98,7 @@ class LossWorld:
 
     def take(self, number: int, shard: MemoryShard, tag: str) -> None:
         """As `Database.claim_segment`, but for what the marks refuse: the rows alone must keep the ids apart."""
-        place, seen = (number, shard.address.told, tag), self.seen[number][tag]
+        place, seen = (number, shard.address.public_url, tag), self.seen[number][tag]
         lane = self.lanes.get(place, shard.lane())
         found = None if is_outgrown(lane, seen) else shard.claim(tag, self.rnd.randint(1, 4), lane)
         if found is None:

@@ -301,7 +301,7 @@ def test_a_growth_in_one_go_needs_no_operator_after_the_turn():
 
         assert (lead.generation, lead.numbering.step) == (2, 4)
         world.lost.down = False
-        left = [member.epoch for member in lead.members if member.url == world.lost.address.told]
+        left = [member.epoch for member in lead.members if member.url == world.lost.address.public_url]
         assert left == [0 if turned else 1]
         if turned:  # it was held below the floor before it was lost, and follows
             world.growth().grow(5)
