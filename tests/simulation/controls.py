@@ -152,7 +152,7 @@ CONTROLS: dict[str, Control] = {
     "no renewal after a fork": Control("not its own|twice", lambda: Variant(fork_hooks=False)),
     "a lease by the clock on the wall": Control("not in its lease", patches={(LeasedSnowflake, "holds"): by_the_wall}),
     "the guard of what was seen off": Control(
-        TWICE, unguarded(seen_guard=False, run_guard=False), {(Segments, "saw"): forgets_the_mark}
+        TWICE, unguarded(seen_guard=False, run_guard=False), {(Segments, "record_seen"): forgets_the_mark}
     ),
     "the failover guard off": Control(TWICE, unguarded(run_guard=False)),
     "a gap of nothing": Control(
