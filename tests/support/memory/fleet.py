@@ -20,7 +20,7 @@ class MemoryShard:
     def __init__(self, name: str, world: dict[str, MemoryShard]) -> None:
         world[name] = self
         self.world = world
-        self.address = SimpleNamespace(shown=name, told=name, file=None)
+        self.address = SimpleNamespace(shown=name, public_url=name, file=None)
         self.may_create = True
         self.timeout = 1.0
         self.dialect = self
