@@ -198,7 +198,7 @@ def test_a_tag_that_refuses_waits_to_be_repaired(face, fresh, tag):
     ids = face(fresh, failover_gap="refuse")
     ids.reserve(tag, 100)
     execute(fresh, FORGET.format(50, tag))
-    with pytest.raises(ServerReplaced, match=f"moved to another server .elsewhere.*allocator tags repair {tag}"):
+    with pytest.raises(ServerReplaced, match=f"server changed .elsewhere.*allocator tags repair {tag}"):
         ids.next_id(tag)
     with other(fresh) as another:
         with pytest.raises(ServerReplaced):
@@ -457,7 +457,7 @@ def test_repair_goes_on_where_one_tag_does_not_fit(fresh):
     )
 
     assert done.returncode == 1
-    assert "tag 'a' has 50 ids left" in done.stderr
+    assert "tag 'a' has only 50 ids left" in done.stderr
     with other(fresh) as ids:
         assert ids.tags.get("b").max_value > 0
 

@@ -1,4 +1,4 @@
-"""What is said to a database where a number may not be waited for: the setting, the statement, the setting as it was."""
+"""What is said to a database where a number may not be waited for: setting, statement, the setting as it was."""
 
 from __future__ import annotations
 
