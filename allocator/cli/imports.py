@@ -138,7 +138,7 @@ def warning_of(outcome: Imported, table: str) -> str:
     return (
         f"was at {outcome.before}, behind {table}: the old server claimed ids after the last import, or both issued "
         f"ids at the same time. Ids up to {outcome.before} may exist twice if they were drawn here; stop the old "
-        "server, then import again"
+        "server first, then import again"
     )
 
 

@@ -164,4 +164,4 @@ def test_a_client_that_is_refused_for_the_moment_may_try_again(monkeypatch):
     error = allocator.remote.http.error_of("https://ids.example.org", 503, body)
 
     assert isinstance(error, DatabaseUnavailable)
-    assert "16 requests wait" in str(error)
+    assert "16 requests already wait" in str(error)
