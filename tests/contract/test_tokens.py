@@ -551,7 +551,7 @@ def test_ticket_types_are_made_up_to_a_number_that_the_database_counts(fresh):
     assert tags == [200, 200, 200]
     assert existing.status == still.status == 200
     assert again.status == 404
-    assert "there are 3 types already" in again.json["detail"]
+    assert "3 types is the maximum" in again.json["detail"]
 
 
 def test_each_worker_has_its_share_of_a_rate(tmp_path):
