@@ -38,7 +38,10 @@ def numbers() -> None:
 @click.argument("name", default="")
 @database_options
 def list_numbers(name: str, url: str) -> None:
-    """Print the newest number of each scope and period, of NAME or of all names."""
+    """Print the newest number of each scope and period.
+
+    With NAME, those of that name alone.
+    """
     found = fetch(url, name)
     rows = [(one.name, one.scope, one.period, str(one.n)) for one in found]
     show([dict(zip(HEADINGS, row, strict=True)) for row in rows], table([HEADINGS, *rows], numbers={3}))

@@ -69,7 +69,9 @@ def encode(ids: tuple[str, ...], prefix: str, text: str, check: int, javascript:
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @format_options
 def decode(texts: tuple[str, ...], prefix: str, text: str, check: int, javascript: bool) -> None:
-    """Print the id of each TEXT; refuse a text that was made with another key.
+    """Print the id of each TEXT.
+
+    A text that was made with another key is refused.
 
     \b
     Examples:
