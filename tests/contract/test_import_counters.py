@@ -677,7 +677,7 @@ def test_where_to_must_be_said(tmp_path, monkeypatch):
     done = CliRunner().invoke(main, ["import", "leaf", "--from", "sqlite:///old.db"])
 
     assert done.exit_code == 2
-    assert "name the database that the tags are for" in done.output
+    assert "name the database to import into" in done.output
     assert list(tmp_path.iterdir()) == []
 
 

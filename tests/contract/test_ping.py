@@ -57,7 +57,7 @@ def test_a_ping_of_nobody(face, address):
 
 
 def test_a_service_makes_no_tables(face):
-    with pytest.raises(InvalidSetting, match="where the service has its database"):
+    with pytest.raises(InvalidSetting, match="a client of a service cannot create tables"):
         face("http://127.0.0.1:9").create_tables()
 
 

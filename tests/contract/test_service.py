@@ -326,7 +326,7 @@ def test_a_batch_that_memory_does_not_hold_costs_nothing_when_it_cannot_be_had(e
     refused = embedded.post(f"/v1/sequences/{tag}/ids?count=60")
 
     assert (refused.status, refused.json["error"]) == (400, "InvalidCount")
-    assert "count must be at most 49, all that remain" in refused.json["detail"]
+    assert "count must be at most 49, the ids left of tag" in refused.json["detail"]
     assert embedded.post(f"/v1/sequences/{tag}/ids?count=49").ids == [str(number) for number in range(2, 51)]
     assert embedded.post(f"/v1/sequences/{tag}/ids").status == 410
 
