@@ -55,7 +55,7 @@ def examine_database(database: Database, facts: Mapping[str, Any]) -> Examinatio
     done = Examination(facts=dict(facts))
     if database.is_missing():
         mend = "it is created on first use; if it should exist, check the path"
-        done.findings.append(Finding("file-missing", NOTE, f"the file {database.address.file} does not exist", mend))
+        done.findings.append(Finding("file-missing", NOTE, f"there is no file {database.address.file}", mend))
         done.findings += judge(RULES[dialect.name], {"path": database.address.file, **facts})
         return done
     try:

@@ -198,8 +198,8 @@ class Opening:
             identity, url = self._identity(one), one.database.address.public_url
             if identity in known:
                 raise ShardMisconfigured(
-                    f"{known[identity]} and {one.where} are one database under two URLs, or one server is a copy of "
-                    "the other; list each database once"
+                    f"{known[identity]} and {one.where} are the same database under two URLs, or one is a copy; list "
+                    "each database once"
                 )
             if url in urls:
                 raise ShardMisconfigured(f"{one.where} is listed twice, by URLs that differ in user or arguments alone")

@@ -130,7 +130,7 @@ def test_several_that_start_at_once_use_a_number_each(fresh):
 
 @pytest.mark.parametrize("settings", [{"meteor": 5}, {"snowflake": 5}, {"meteor": MeteorSettings(epoch=-1)}])
 def test_settings_that_are_none_are_refused(face, tmp_path, settings):
-    with pytest.raises(InvalidSetting, match="needed|must be"):
+    with pytest.raises(InvalidSetting, match="expected (Meteor|Snowflake)Settings, got 5|must be"):
         face(f"sqlite:///{tmp_path}/ids.db", **settings)
 
 

@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import partial
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from sqlalchemy import BigInteger, Connection, Engine, String, create_engine, de
 from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
+from support.processes.patience import until
 
 from allocator import (
     AllocatorError,
@@ -345,6 +345,10 @@ def beside() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
+SEEN_EACH = 0.2
+"""Seconds. MariaDB answers from a copy, which it makes anew only after a tenth of a second without a question."""
+
+
 def waits(kind: str, watcher: Connection) -> bool:
     """Whether some session waits for a lock, as the server says."""
     question = {
@@ -356,13 +360,6 @@ def waits(kind: str, watcher: Connection) -> bool:
     found = watcher.scalar(text(question))
     watcher.rollback()
     return bool(found)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = monotonic() + 60
-    while not condition():
-        assert monotonic() < end
-        threading.Event().wait(0.01)
 
 
 def at_level(engine: Engine, level: str) -> Connection:
@@ -398,7 +395,7 @@ def test_two_transactions_at_once_get_one_number_after_the_other(kind, shop, lev
     with beside() as pool, at_level(shop, level) as first, shop.connect() as watcher:
         assert add(first) == start
         second: Future[int] = pool.submit(run_again, shop, level, add)
-        until(lambda: waits(kind, watcher) or second.done())
+        assert until(lambda: waits(kind, watcher) or second.done(), 60, every=SEEN_EACH)
         assert not second.done()
         getattr(first, ending)()
         drawn = second.result(60)
@@ -455,7 +452,7 @@ def test_a_deadlock_names_its_remedy(kind, shop):
         add(first, "a")
         add(second, "b")
         crossing = pool.submit(lambda: outcome(first, "b"))
-        until(lambda: waits(kind, watcher))
+        assert until(lambda: waits(kind, watcher), 60, every=SEEN_EACH)
         outcomes = [outcome(second, "a")]
         if isinstance(outcomes[0], NumberConflict):
             second.rollback()
