@@ -74,19 +74,18 @@ class NumberDialect:
         yield
 
     def fetch_holder(self, caller: Caller, parameters: Parameters) -> str:
-        """Who holds the row, as far as the database tells; after an error that left the transaction alive."""
-        if not self.holder:
-            return ""
-        with suppress(SQLAlchemyError):
-            if rows := caller.run(self.holder, self.of_row(parameters)).rows:
-                return ", ".join(f"{what} {found}" for what, found in zip(TOLD, rows[0], strict=True) if found)
-        return ""
+        """Who holds the row of these parameters; empty where the database does not tell."""
+        rows = caller.run(self.holder, parameters).rows if self.holder else ()
+        return (
+            ", ".join(f"{field} {value}" for field, value in zip(HOLDER, rows[0], strict=True) if value) if rows else ""
+        )
 
     def of_row(self, parameters: Parameters) -> Parameters:
         return {name: parameters[name] for name in ("name", "scope", "period")}
 
 
-TOLD = ("session", "of user", "from", "application")
+HOLDER = ("session", "of user", "from", "application")
+"""What a holder's query returns, in words."""
 
 
 def first_of(answer: Answer) -> int | None:
@@ -138,10 +137,8 @@ class PostgreSQLNumbers(NumberDialect):
             return drawn
 
     def fetch_holder(self, caller: Caller, parameters: Parameters) -> str:
-        with suppress(SQLAlchemyError), savepoint(caller):
-            if rows := caller.run(self.holder, self.of_row(parameters)).rows:
-                return ", ".join(f"{what} {found}" for what, found in zip(TOLD, rows[0], strict=True) if found)
-        return ""
+        with savepoint(caller):
+            return super().fetch_holder(caller, parameters)
 
 
 @contextmanager
