@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from allocator.generators.objectid import ObjectId
     from allocator.generators.sequence import Sequence
     from allocator.generators.snowflake import Snowflake
+    from allocator.generators.worker import AsyncWorkerLease, WorkerLease
     from allocator.numbers import Numbers
     from allocator.public_ids import PublicIds
     from allocator.schemes.checks import JAVASCRIPT_MAX_ID
@@ -68,6 +69,7 @@ __all__ = [
     "AllocatorError",
     "AsyncAllocator",
     "AsyncSequence",
+    "AsyncWorkerLease",
     "ClockWentBack",
     "DatabaseRefused",
     "DatabaseUnavailable",
@@ -107,6 +109,7 @@ __all__ = [
     "TagExists",
     "TooManyRequests",
     "UnknownTag",
+    "WorkerLease",
     "inspect_id",
 ]
 
@@ -126,6 +129,7 @@ HOMES = {
     "allocator.schemes.tag": ("Tag",),
     "allocator.generators.sequence": ("Sequence",),
     "allocator.generators.snowflake": ("Snowflake",),
+    "allocator.generators.worker": ("AsyncWorkerLease", "WorkerLease"),
     "allocator.sync": ("Allocator",),
 }
 """Imported on first access: meteors need no asyncio, and errors need neither."""

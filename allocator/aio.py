@@ -9,13 +9,14 @@ from functools import partial
 from itertools import islice
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.aio_tags import AsyncTags
 from allocator.errors import InvalidSetting, Uncopyable
 from allocator.generators.column_default import default_signature
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Supply
+from allocator.generators.worker import AsyncWorkerLease
 from allocator.rules.failover import FailoverGap
 from allocator.runtime.worker_pool import wait_done, wait_for_async
 from allocator.schemes.checks import check_count
@@ -148,13 +149,16 @@ class AsyncAllocator(Uncopyable):
     Not bound to an event loop. `close` leaves a shared `Allocator` open.
     """
 
+    _worker_type: ClassVar[type[AsyncWorkerLease]] = AsyncWorkerLease
+    """Replaced by `allocator.testing`."""
+
     def __init__(
         self, database: str | URL | Engine | Iterable[str] | Allocator | None = None, **settings: Unpack[Settings]
     ) -> None:
         self._owned = not isinstance(database, Allocator)
         if isinstance(database, Allocator):
             if settings:
-                raise TypeError(f"a shared Allocator takes no settings, got {', '.join(settings)}")
+                raise InvalidSetting(f"a shared Allocator takes no settings, got {', '.join(settings)}")
             self._allocator = database
         else:
             self._allocator = Allocator(database, **settings)
@@ -197,6 +201,12 @@ class AsyncAllocator(Uncopyable):
         ids = self._allocator
         start = partial(ids._start_ticket, kind)
         return await wait_for_async(start, ids._background, ids._terms.timeout, ids._overdue)
+
+    def worker(
+        self, space: str, bits: int = 10, seconds: float = 60.0, on_lost: Callable[[], object] | None = None
+    ) -> AsyncWorkerLease:
+        """As `Allocator.worker`, for `async with`."""
+        return self._worker_type(self._allocator._workers, space, bits, seconds, on_lost)
 
     async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run blocking `work` on a thread; discard its result after `timeout`."""

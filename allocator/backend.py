@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag
 from allocator.generators.backend_protocol import Backend
@@ -16,6 +16,8 @@ from allocator.schemes.ticket import MAX_SHARDS
 
 if TYPE_CHECKING:
     from allocator.fleet.fleet import Fleet
+
+S = TypeVar("S")
 
 ATTEMPTS = 3
 """Each shard may use a third of the call's timeout."""
@@ -87,6 +89,12 @@ def backend_of(
     if fleet is not None or statement is not None or shard_hosts:
         raise InvalidSetting("fleet, tickets and shard_hosts cannot be set for a service; set them where it runs")
     return Service(Servers(urls, token, timeout))
+
+
+def settings_of(settings: S | None, kind: type[S]) -> S:
+    if settings is not None and not isinstance(settings, kind):
+        raise InvalidSetting(f"expected {kind.__name__}, got {quoted(settings)}")
+    return kind() if settings is None else settings
 
 
 def database_list(database: Any, shards: Iterable[Any] | None) -> list[Any]:

@@ -24,6 +24,7 @@ from allocator.schemes.layout import Layout
 from allocator.schemes.residues import Seen
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
+from allocator.schemes.worker_lease import NumberClaim, NumberLease
 from allocator.sync import Allocator
 
 P = ParamSpec("P")
@@ -120,7 +121,7 @@ class Host(AsyncAllocator):
         return await self.run(self._hosted._backend.open_segment, template, create)
 
     async def count_tags(self) -> int:
-        """The number of tags."""
+        """How many tags there are, for the limit of those that first requests make."""
         return await self.run(self._hosted.tags.count)
 
     def page_of_tags(self, after: str, most: int) -> list[Tag]:
@@ -140,12 +141,24 @@ class Host(AsyncAllocator):
         return await wait_for_async(start, ids._background, ids._terms.timeout, supply._overdue)
 
     async def register_node(self) -> int:
-        """Register a new node number for the caller."""
+        """Register a node number for a client that makes meteor ids by itself."""
         return await self.run(self._hosted._backend.register_node)
 
     async def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
-        """Lease a snowflake worker, or renew its lease."""
+        """Lease a worker to a client that makes snowflakes by itself, or renew its lease."""
         return await self.run(self._hosted._backend.lease_worker, claim, layout, epoch)
+
+    async def lease_number(self, claim: NumberClaim) -> NumberLease:
+        """Lease a worker number of a space to a client."""
+        return await self.run(self._hosted._backend.lease_number, claim)
+
+    async def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
+        """Renew a client's lease of a worker number."""
+        await self.run(self._hosted._backend.renew_number, lease, wall_ms)
+
+    async def release_number(self, lease: NumberLease, used_ms: int) -> None:
+        """Take a client's worker number back."""
+        await self.run(self._hosted._backend.release_number, lease, used_ms)
 
     # -- for readiness
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from allocator.backend import backend_of, overdue
-from allocator.errors import DatabaseUnavailable, InvalidSetting, Uncopyable
+from allocator.backend import backend_of, overdue, settings_of
+from allocator.errors import DatabaseUnavailable, Uncopyable
 from allocator.fleet.tags import Tags
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.batching import Batching
@@ -19,27 +18,21 @@ from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence, Sequences
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
+from allocator.generators.worker import WorkerLease, Workers
 from allocator.rules.column_limit import Column, max_step_for
 from allocator.rules.failover import FailoverGap, gap_of
 from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
 from allocator.runtime.worker_pool import Background, wait_for
-from allocator.schemes.checks import MAX_ID, check_seconds, check_tag, quoted
+from allocator.schemes.checks import MAX_ID, check_seconds, check_tag
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from sqlalchemy import URL, Engine
-
-
-S = TypeVar("S")
-
-
-def settings_of(settings: S | None, kind: type[S]) -> S:
-    if settings is not None and not isinstance(settings, kind):
-        raise InvalidSetting(f"expected {kind.__name__}, got {quoted(settings)}")
-    return kind() if settings is None else settings
 
 
 class Allocator(Uncopyable):
@@ -85,10 +78,12 @@ class Allocator(Uncopyable):
         "_snowflake",
         "_template",
         "_terms",
+        "_workers",
     )
 
     _background_type: ClassVar[type[Background]] = Background
     _sequence_type: ClassVar[type[Sequence]] = Sequence
+    _worker_type: ClassVar[type[WorkerLease]] = WorkerLease
     """Replaced by `allocator.testing`."""
 
     def __init__(
@@ -117,18 +112,10 @@ class Allocator(Uncopyable):
             max_step = max_step_for(limit, step, DEFAULT_MAX_STEP)
         self._template = Tag("template", 0, step, max_step, limit, failover_gap=gap_of(failover_gap)).checked()
         self._background = self._background_type()
-        self._backend = self._observed(
-            backend_of(
-                database,
-                shards,
-                fleet,
-                tickets,
-                token,
-                self._background,
-                self._terms.timeout,
-                hosts_from(shard_hosts),
-            )
-        )
+        timeout, hosts = self._terms.timeout, hosts_from(shard_hosts)
+        found = backend_of(database, shards, fleet, tickets, token, self._background, timeout, hosts)
+        self._backend = self._observed(found)
+        self._workers = Workers(self._backend, self._background, timeout, self._overdue)
         self._batching = Batching(self._backend, self._background)
         self._sequences = Sequences(self._new_sequence)
         self._serving = self._sequences.serving
@@ -204,6 +191,17 @@ class Allocator(Uncopyable):
                 pass
         return supply._next()
 
+    def worker(
+        self, space: str, bits: int = 10, seconds: float = 60.0, on_lost: Callable[[], object] | None = None
+    ) -> WorkerLease:
+        """Lease a number of a space for the ids of another library: `with ids.worker("billing") as worker:`.
+
+        No other process has `worker.number`, 0 to 2**bits - 1, before the block ends or `worker.lost`. It is renewed
+        in the background each third of `seconds`. `on_lost` is called once, on the renewing thread. Raises the errors
+        of `next_id`, and `NodeIdsExhausted` when all numbers are held.
+        """
+        return self._worker_type(self._workers, space, bits, seconds, on_lost)
+
     def ticket(self, kind: str) -> int:
         """The next ticket of a type: one row's auto-increment value, drawn from the database by this call.
 
@@ -222,8 +220,7 @@ class Allocator(Uncopyable):
     @property
     def tags(self) -> Tags:
         """Administration: create, list, get and set tags."""
-        tags: Tags = self._backend.tags(self._template)
-        return tags
+        return self._backend.tags(self._template)  # type: ignore[no-any-return]
 
     def ping(self) -> None:
         """Check that ids can be drawn, without drawing one: for readiness checks, or before the first request.
@@ -261,12 +258,13 @@ class Allocator(Uncopyable):
             self._change(before, cores)
 
     def _change(self, backend: Backend, cores: Mapping[Supply, Any]) -> dict[Supply, Any]:
-        self._backend = backend
+        self._backend = self._workers.backend = backend
         self._batching.change(backend)
         return {supply: supply._change(backend, cores.get(supply)) for supply in self._supplies()}
 
     def close(self) -> None:
         """Drop the ids in memory and close every connection. Further calls raise `AllocatorClosed`."""
+        self._workers.close()
         self._background.closed.set()
         self._retire()
         self._background.close(self._terms.timeout)
@@ -284,6 +282,7 @@ class Allocator(Uncopyable):
         """Start with nothing in memory in a forked child; `forks` calls this before other code runs there."""
         self._background.renew()
         self._batching.renew()
+        self._workers.renew()
         self._sequences.renew()
         for supply in self._supplies():
             supply._renew()

@@ -43,6 +43,8 @@ def main(
         latency   80,000 ids per second, claimed in advance and on demand
         http      the service and a bare ASGI application
         insert    10,000 rows by SQLAlchemy: our ids, explicit ids, the database's ids
+        number    a number without gaps, its row and the commit, beside django-sequences
+        hold      the same where transactions hold their number
         start     the import, and the memory of many tags
 
     The database needs the tables (allocator db upgrade). The run deletes its tags and tables at the end.

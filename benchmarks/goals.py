@@ -32,7 +32,7 @@ class Verdict:
     def place(self) -> str:
         """The database of a suite that runs on several."""
         kind, _, place = self.suite.partition(", ")
-        return place if kind in {"claim", "latency", "insert"} else ""
+        return place if kind in {"claim", "latency", "insert", "number"} else ""
 
     @property
     def held(self) -> bool:
@@ -91,4 +91,8 @@ INSERTS = (
     ),
     Goal("10,000 objects with our default to keys by hand", "objects, our default", "objects by hand", 1.1),
 )
-GOALS = (*CALLS, *CLAIMS, *LATENCY, *START, *INSERTS)
+NUMBERS = (
+    Goal("invoices a second to django-sequences", "ours, Django", "django-sequences", 1.0, least=True),
+    Goal("invoices a second to a counter by hand", "ours, SQLAlchemy", "by hand", 1.0, least=True),
+)
+GOALS = (*CALLS, *CLAIMS, *LATENCY, *START, *INSERTS, *NUMBERS)

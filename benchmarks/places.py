@@ -72,7 +72,7 @@ def embedded() -> Iterator[Place]:
 @contextmanager
 def places(urls: Sequence[str], servers: bool) -> Iterator[list[Place]]:
     with ExitStack() as stack:
-        found = [stack.enter_context(place(url, address_of(url).dialect.name)) for url in urls]
+        found = [stack.enter_context(place(url, address_of(url).url.get_backend_name())) for url in urls]
         if not found:
             found.append(stack.enter_context(embedded()))
         if servers:

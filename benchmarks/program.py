@@ -10,13 +10,14 @@ from pathlib import Path
 
 import click
 
-from . import calls, claims, inserts, latency, plots, report, service, start
+from . import calls, claims, inserts, latency, numbers, plots, report, service, start
 from .places import Place, places
 from .report import Found
 from .rounds import Race, Stop, run, steps
 
-SUITES = ("call", "claim", "latency", "http", "insert", "start")
+SUITES = ("call", "claim", "latency", "http", "insert", "number", "hold", "start")
 ROUNDS = {"call": (150, 25), "claim": (15, 6), "latency": (9, 5), "http": (5, 3), "start": (11, 5), "insert": (9, 3)}
+ROUNDS |= {"number": (40, 8), "hold": (5, 2)}
 """Rounds of a full run and of a quick one."""
 MARKS = ("<!-- bench -->\n", "<!-- /bench -->\n")
 
@@ -73,6 +74,23 @@ class Bench:
         for place in self.places:
             with inserts.races(place) as races:
                 self.measure("insert", races, f"insert, {place.name}")
+
+    def number(self) -> None:
+        for place in self.places:
+            with numbers.races(place) as races:
+                self.measure("number", races, f"number, {place.name}")
+                for race in races:
+                    self.found.latencies[race.suite] = {
+                        name: latency.percentiles(one.taken)
+                        for name, one in race.candidates.items()
+                        if isinstance(one, numbers.Timed)
+                    }
+
+    def hold(self) -> None:
+        for place in self.places:
+            if place.backend != "sqlite":  # where one writer at a time has the file, and not a scope
+                with numbers.holding(place) as races:
+                    self.measure("hold", races, f"hold, {place.name}")
 
     def start(self) -> None:
         click.echo("start: the memory of many tags …", err=True)

@@ -24,6 +24,7 @@ from allocator.cli.shards import shards
 from allocator.cli.tags import tags
 from allocator.cli.tokens import tokens
 from allocator.cli.trace import trace_command
+from allocator.cli.workers import worker
 
 ENVIRONMENT = """\b
 Environment:
@@ -74,6 +75,7 @@ for command in (
     numbers,
     import_counters,
     nodes,
+    worker,
     shards,
     serve,
     tokens,

@@ -61,7 +61,7 @@ def downgrade(revision: str, sure: bool, url: str) -> None:
     Drops tables and columns that are newer than REVISION, such as the tokens of the service. A downgrade that would
     forget ids in use is refused before it changes anything.
     """
-    from allocator.database import schema
+    from allocator.database import upgrade
     from allocator.database.tables import REVISIONS
 
     if revision not in (*REVISIONS, NO_REVISION):
@@ -71,7 +71,7 @@ def downgrade(revision: str, sure: bool, url: str) -> None:
         where = database.address.shown
         confirm(f"this drops all tables and columns of {where} that are newer than revision {revision}", sure)
         target = None if revision == NO_REVISION else revision
-        database.run(schema.downgrade, where, UPGRADE_TIMEOUT, target)
+        database.run(upgrade.downgrade, where, UPGRADE_TIMEOUT, target)
     show({"revision": target}, f"{where} is at revision {revision}")
 
 
@@ -79,12 +79,12 @@ def downgrade(revision: str, sure: bool, url: str) -> None:
 @database_options
 def history(url: str) -> None:
     """Print the revisions of the tables, newest first."""
-    from allocator.database import schema
+    from allocator.database import schema, upgrade
 
     require_files(url)
     with open_database(url) as database:
         now = database.run(lambda connection, _: schema.current(connection))
-    newest_first = list(schema.titles().items())[::-1]
+    newest_first = list(upgrade.titles().items())[::-1]
     found = [{"revision": name, "current": name == now, "title": title} for name, title in newest_first]
     rows = [(name, "current" if name == now else "", title) for name, title in newest_first]
     show(found, table([("revision", "", "title"), *rows]))
@@ -108,7 +108,7 @@ def restored(urls: tuple[str, ...]) -> None:
 
 
 def print_statements(url: str, as_sql: bool, since: str | None) -> None:
-    from allocator.database import schema
+    from allocator.database import upgrade
     from allocator.database.address import address_of
     from allocator.database.tables import REVISIONS
 
@@ -116,7 +116,7 @@ def print_statements(url: str, as_sql: bool, since: str | None) -> None:
         raise click.UsageError("--since needs --sql")
     if since is not None and since not in REVISIONS:
         raise click.UsageError(f"--since must be one of {', '.join(REVISIONS)}, got {since}")
-    found = schema.statements(address_of(url), since)
+    found = upgrade.statements(address_of(url), since)
     show({"sql": found}, found)
 
 

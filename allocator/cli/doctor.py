@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allocator.cli.default_file import mark_opened
+from allocator.cli.doctor_columns import show_columns
 from allocator.cli.options import TIMEOUT, fleet_options, open_database
 from allocator.cli.output import REFUSED, show
 from allocator.doctor import examine, is_healthy
@@ -28,8 +29,15 @@ ROLE = "allocator_service"
     metavar="[ROLE]",
     help=f"Only print SQL that grants a role ({ROLE}) the rights of a service.",
 )
+@click.option("--columns", is_flag=True, help="Only list the integer keys of your own tables, and when they end.")
+@click.option("--schema", help="With --columns: only the tables of this schema.")
+@click.option(
+    "--since",
+    metavar="DATE|FILE",
+    help="With --columns: for the rates, a date when all was empty, or an earlier --json.",
+)
 @fleet_options
-def doctor(role: str | None, urls: tuple[str, ...]) -> None:
+def doctor(role: str | None, columns: bool, schema: str | None, since: str | None, urls: tuple[str, ...]) -> None:
     """Check for causes of duplicate ids and outages. Changes nothing.
 
     \b
@@ -37,11 +45,17 @@ def doctor(role: str | None, urls: tuple[str, ...]) -> None:
     outage    ids could stop
     note      worth knowing; also checks that this user has no right to run
 
-    The exit code is 1 if there is a danger or an outage, else 0.
+    The exit code is 1 if there is a danger or an outage, else 0. With --columns it is
+    1 if a key is over 80 % full, or ends within a year.
     """
     if role:
         print_grants(role, urls)
         return
+    if columns:
+        show_columns(urls, schema, since)
+        return
+    if schema or since:
+        raise click.UsageError("--schema and --since are for --columns")
     mark_opened()
     found = examine(list(urls), timeout=TIMEOUT)
     show({"findings": [finding_to_json(one) for one in found]}, "\n\n".join(map(text_of, found)) or "no findings")

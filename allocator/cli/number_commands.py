@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,8 +14,8 @@ from allocator.cli.options import database_options, open_database, require_files
 from allocator.cli.output import REFUSED, show, table, wants_json
 from allocator.errors import InvalidSetting
 from allocator.schemes.checks import quoted
-from allocator.schemes.number_audit import LENGTHS, Found, Group, audit, first_day, is_period, read_row
-from allocator.schemes.numbering import RESETS, NumberFormat, NumberRule, place
+from allocator.schemes.number_audit import Found, Group, audit, first_day, is_period, read_row
+from allocator.schemes.numbering import LENGTHS, RESETS, NumberFormat, NumberRule, place
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -77,6 +78,7 @@ def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
         allocator numbers set invoice 4711 --scope tenant-7 --period 2026
         allocator numbers set case 90210
     """
+    from allocator.database.verbs.number_columns import fetch_counters
     from allocator.numbers import Numbers
 
     made = Numbers(name, reset=OF_LENGTH[len(period)])
@@ -87,9 +89,20 @@ def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
 
     require_files(url)
     with open_database(url) as database:
+        check_restart(name, period, database.run(fetch_counters, name))
         database.run(raise_counter)
     told = {"name": name, "scope": scope, "period": period, "newest": str(n)}
     show(told, f"the next number of {place(name, scope, period)} is {n + 1}")
+
+
+def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
+    """In a period of another kind, or without one, the counter would be one that nobody draws from."""
+    if not counters or len(period) in {len(one.period) for one in counters}:
+        return
+    newest = max(one.period for one in counters)
+    if not newest:
+        raise click.UsageError(f"the numbers of {name!r} never restart: leave out --period")
+    raise click.UsageError(f"the numbers of {name!r} restart each {reset_of(counters)}: give --period, as {newest}")
 
 
 @numbers.command("audit")
@@ -153,7 +166,7 @@ def audit_column(
         sys.exit(REFUSED)
 
 
-def reset_of(counters: list[Row]) -> Any:
+def reset_of(counters: Sequence[Row]) -> Any:
     return OF_LENGTH[max((len(one.period) for one in counters), default=0)]
 
 

@@ -1,12 +1,13 @@
-"""The only room that knows SQLAlchemy and SQL.
+"""The only room that holds SQL.
 
-tables     the metadata that Alembic compares with
-dialect    the verbs together; `postgresql`, `mysql` and `sqlite` hold what differs
-    segments, batch, tickets, shards, nodes, tokens    the verbs of each noun, and in `common` what all of them need
-foreign    the tables of other id servers, which are only read
-address    a URL or an engine -> an engine of our own
-failures   a driver's error -> one of ours
-store      the verbs, run
-opening    several databases that become a fleet
-schema     current, check, upgrade
+`store.py`          one database as the others use it: segments, tags; on `registry.py` (nodes, leases, failovers)
+`connection.py`     engines and connections of our own, and how a verb runs on one
+`verbs/`            a file for each kind of row: the statements
+`dialect.py`        what differs between databases; `postgresql.py`, `mysql.py` and `sqlite.py` answer it
+`address.py`        from a URL or an engine to a dialect
+`driver_connection.py`  the same for claims and tickets, without SQLAlchemy's execution layer
+`driver_errors.py`  from a driver's error to one of ours
+`tables.py`, `schema.py`  the tables, their check and their upgrade
+`caller.py`         statements in a transaction of the application: numbers without gaps
+`questions/`        what the doctor asks
 """

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import BigInteger, Connection, TextClause, bindparam, text
+from sqlalchemy import Connection, CursorResult, text
+from sqlalchemy import Dialect as SQLDialect
 
 from allocator.database.address import dialect_named, shown
-from allocator.database.dialect import Dialect
 from allocator.database.number_dialects import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
-
-WHOLE = ("count", "first", "most", "n")
-"""The parameters that are numbers of 64 bits; asyncpg would send small ones as narrower."""
 
 COMMITS_EACH = (
     "numbers are drawn inside of a transaction, and this connection commits each statement by itself (AUTOCOMMIT): a "
@@ -23,23 +20,26 @@ COMMITS_EACH = (
 
 
 class Answer(NamedTuple):
-    """What a statement returned: its rows, or how many it changed, and MySQL's LAST_INSERT_ID."""
+    """How many rows a statement changed, and MySQL's LAST_INSERT_ID."""
 
-    rows: Sequence[Sequence[Any]] = ()
-    rowcount: int = 0
-    lastrowid: int = 0
+    rowcount: int
+    lastrowid: int
 
 
 class Caller(Protocol):
     """A connection in the transaction of its owner."""
 
-    dialect: Dialect
     numbers: NumberDialect
-    where: str
-    """Which database this is, without a password."""
+
+    @property
+    def where(self) -> str:
+        """Which database this is, without a password."""
 
     def run(self, statement: str, parameters: Mapping[str, object]) -> Answer:
         """Run a statement with parameters as `:name`. Raises SQLAlchemy's errors."""
+
+    def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        """Run a statement that returns rows, likewise."""
 
 
 class Borrowed:
@@ -48,10 +48,13 @@ class Borrowed:
     def __init__(self, given: Any) -> None:
         self.connection = connection_of(given)
         engine = self.connection.dialect
-        self.where = shown(self.connection.engine.url)
-        self.dialect = dialect_named(engine.name, self.where)
-        self.numbers = number_dialect(self.dialect, is_mariadb=bool(getattr(engine, "is_mariadb", False)))
+        dialect = dialect_named(engine.name, "the connection")
+        self.numbers = number_dialect(dialect, is_mariadb=bool(getattr(engine, "is_mariadb", False)))
         self._check_transaction()
+
+    @property
+    def where(self) -> str:
+        return shown(self.connection.engine.url)
 
     def _check_transaction(self) -> None:
         if self.connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
@@ -63,16 +66,24 @@ class Borrowed:
             raise InvalidDatabase(COMMITS_EACH)
 
     def run(self, statement: str, parameters: Mapping[str, object]) -> Answer:
-        result = self.connection.execute(typed(statement), parameters)
-        if result.returns_rows:
-            return Answer(result.all())
-        return Answer((), result.rowcount, self.numbers.lastrowid(result))
+        result = self._execute(statement, parameters)
+        return Answer(result.rowcount, self.numbers.lastrowid(result))
+
+    def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        return self._execute(statement, parameters).all()
+
+    def _execute(self, statement: str, parameters: Mapping[str, object]) -> CursorResult[Any]:
+        """As `Connection.execute`, which looks for what it has compiled at each call and costs twice as much."""
+        written, order = compiled(statement, self.connection.dialect)
+        given = parameters if order is None else tuple(parameters[name] for name in order)
+        return self.connection.exec_driver_sql(written, given or None)
 
 
-@cache
-def typed(statement: str) -> TextClause:
-    made = text(statement)
-    return made.bindparams(*(bindparam(name, type_=BigInteger) for name in WHOLE if name in made._bindparams))
+@lru_cache
+def compiled(statement: str, dialect: SQLDialect) -> tuple[str, list[str] | None]:
+    """A statement as the driver has it, and the order of its parameters where they have no names."""
+    made = text(statement).compile(dialect=dialect)
+    return str(made), made.positiontup
 
 
 def connection_of(given: Any) -> Connection:

@@ -12,7 +12,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, Inspector, Pool, create_engine, event, inspect
 from sqlalchemy import Dialect as SQLDialect
@@ -23,6 +23,7 @@ from sqlalchemy.pool import QueuePool
 
 from allocator.database.address import Address, address_of
 from allocator.database.dialect import Dialect
+from allocator.database.driver_connection import DriverConnection, driver_verbs, is_watched
 from allocator.database.driver_errors import is_contended, is_stale, translate, unforeseen
 from allocator.database.sqlite_forks import GATE
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidDatabase
@@ -91,12 +92,19 @@ class Runner:
 
     def _run_once(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         dialect = self.dialect
-        with self._whole(), self.engine.connect() as connection:
+        with self._whole(), self._connect(verb) as connection:
             if dialect.looks_first:
                 dialect.before(connection)
+                if isinstance(connection, DriverConnection) and connection.invalidated:
+                    return self._run_once(verb, *args, **kwargs)  # SQLAlchemy's connection opens another by itself
             result = verb(connection, dialect, *args, **kwargs)
             check_committed(connection, dialect)
             return result
+
+    def _connect(self, verb: object) -> Connection:
+        if verb in driver_verbs and not is_watched(self.engine):
+            return cast(Connection, DriverConnection(self.engine, self.dialect))
+        return self.engine.connect()
 
     def _identity_was_refused(self, error: SQLAlchemyError) -> bool:
         """Whether a server refused to identify itself, and a statement that asks for less was found."""
@@ -181,7 +189,7 @@ def engine_of(address: Address, timeout: float) -> Engine:
     @event.listens_for(engine, "handle_error")
     def leave(context: ExceptionContext) -> None:
         # A new connection may reach another server of the cluster; an old one stays with this one.
-        if dialect.code(context.original_exception) in dialect.misplaced:
+        if dialect.is_misplaced(context.original_exception):
             context.is_disconnect = True
 
     return engine

@@ -133,6 +133,10 @@ class Dialect:
         """The driver's code for an error; empty when it has none."""
         return ""
 
+    def is_misplaced(self, error: BaseException) -> bool:
+        """Whether another server has taken over, and this connection must be left."""
+        return self.code(error) in self.misplaced
+
     # -- transactions and schema
 
     @contextmanager

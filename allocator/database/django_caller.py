@@ -6,7 +6,8 @@ Django is not imported: whoever gives its connection has it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Dialect as SQLDialect
@@ -16,7 +17,7 @@ from sqlalchemy.schema import CreateTable
 
 from allocator.database.address import dialect_named
 from allocator.database.caller import Answer
-from allocator.database.number_dialects import number_dialect
+from allocator.database.number_dialects import NumberDialect, number_dialect
 from allocator.database.tables import BESIDE
 from allocator.errors import InvalidDatabase
 
@@ -33,6 +34,8 @@ SQL_DIALECTS: Mapping[str, type[SQLDialect]] = {
 class DjangoCaller:
     """The `atomic` block of a connection of Django's. Raises `InvalidDatabase` where it is in none."""
 
+    __slots__ = ("connection", "numbers")
+
     def __init__(self, connection: Any) -> None:
         if not connection.in_atomic_block:
             raise InvalidDatabase(
@@ -40,28 +43,56 @@ class DjangoCaller:
                 "itself, and a number would stay given where its row is not written"
             )
         self.connection = connection
-        self.where = f"Django's database {connection.alias!r}"
-        self.dialect = dialect_named(connection.vendor, self.where)
-        self.numbers = number_dialect(self.dialect, is_mariadb=bool(getattr(connection, "mysql_is_mariadb", False)))
+        vendor = connection.vendor
+        self.numbers = numbers_of(vendor, vendor == "mysql" and connection.mysql_is_mariadb)
+
+    @property
+    def where(self) -> str:
+        return f"Django's database {self.connection.alias!r}"
 
     def run(self, statement: str, parameters: Mapping[str, object]) -> Answer:
-        named = PARAMETER.sub(r"%(\1)s", statement) if parameters else statement
-        with self.connection.cursor() as cursor:
-            try:
-                cursor.execute(named, parameters or None)
-                rows = cursor.fetchall() if cursor.description else ()
-            except Exception as error:
-                if error.__cause__ is None:  # Django's own, as of a block that has failed
-                    raise
-                raise DBAPIError(statement, None, error.__cause__) from error
-            return Answer(rows, cursor.rowcount, self.numbers.lastrowid(cursor))
+        cursor = self._execute(statement, parameters)
+        return Answer(cursor.rowcount, self.numbers.lastrowid(cursor))
+
+    def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        found: Sequence[Sequence[Any]] = self._execute(statement, parameters).fetchall()
+        return found
+
+    def _execute(self, statement: str, parameters: Mapping[str, object]) -> Any:
+        cursor = self.connection.cursor()
+        try:
+            cursor.execute(as_django_has_it(statement), parameters or None)
+        except Exception as error:
+            if error.__cause__ is None:  # Django's own, as of a block that has failed
+                raise
+            raise DBAPIError(statement, None, error.__cause__) from error
+        return cursor
+
+
+@lru_cache
+def numbers_of(vendor: str, is_mariadb: bool) -> NumberDialect:
+    return number_dialect(dialect_named(vendor, "Django's connection"), is_mariadb=is_mariadb)
+
+
+@lru_cache
+def as_django_has_it(statement: str) -> str:
+    """The parameters as `%(name)s`."""
+    return PARAMETER.sub(r"%(\1)s", statement)
 
 
 def make_tables(connection: Any) -> None:
     """Make the tables of numbers where Django keeps its rows, unless they are there."""
-    dialect = SQL_DIALECTS.get(connection.vendor)
-    if dialect is None:
-        return
+    if dialect := SQL_DIALECTS.get(connection.vendor):
+        run(connection, (CreateTable(table, if_not_exists=True).compile(dialect=dialect()) for table in BESIDE))
+
+
+def empty_tables(connection: Any) -> None:
+    """Forget all numbers, as tests do."""
+    if connection.vendor in SQL_DIALECTS:
+        run(connection, (f"DELETE FROM {table.name}" for table in BESIDE))
+
+
+def run(connection: Any, statements: Iterable[object]) -> None:
     with connection.cursor() as cursor:
-        for table in BESIDE:
-            cursor.execute(str(CreateTable(table, if_not_exists=True).compile(dialect=dialect())))
+        for statement in statements:
+            cursor.execute(str(statement))

@@ -47,7 +47,7 @@ def read_postgresql(connection: Any, cursor: Any, table: str, column: str) -> in
     if connection.in_atomic_block:
         cursor.execute(f"LOCK TABLE {quoted} IN ACCESS EXCLUSIVE MODE")
     cursor.execute("SELECT pg_get_serial_sequence(%s, %s)", [quoted, column])
-    name = cursor.fetchone()[0]  # quoted
+    name = cursor.fetchone()[0]  # with its quotes
     if name is None:
         return None
     cursor.execute(f"SELECT last_value, is_called FROM {name}")

@@ -32,7 +32,8 @@ ADVICE: dict[type[AllocatorError], str] = {
 GUARDED = {"postgresql": "ID001", "mysql": "1644", "sqlite": "SQLITE_CONSTRAINT_TRIGGER"}
 """The error codes that the triggers of `guard.py` raise."""
 MISSTATED, NO_SCHEMA, UNPROVEN, READ_ONLY = "misstated", "3F000", "unproven", "25006"
-LACKING = ("55000", "0A000", "42883")
+NO_FUNCTION = "42883"
+LACKING = ("55000", "0A000", NO_FUNCTION)
 OF_CODE = {
     MISSTATED: "{where} cannot be used: {words}; check the URL and its arguments",
     READ_ONLY: "{where} is read-only: {words}; use the primary, or if this is it: ALTER ROLE name SET "
@@ -88,6 +89,15 @@ def is_contended(error: SQLAlchemyError, dialect: Dialect) -> bool:
     return code_of(error, dialect) in dialect.contended
 
 
+def is_forbidden(error: SQLAlchemyError, dialect: Dialect) -> bool:
+    """Whether the user lacks a right."""
+    return code_of(error, dialect) in dialect.forbidden
+
+
+def lacks_function(error: SQLAlchemyError, dialect: Dialect) -> bool:
+    return code_of(error, dialect) == NO_FUNCTION
+
+
 def is_stale(error: SQLAlchemyError) -> bool:
     """Whether the connection was lost, as after a restart of the server."""
     return isinstance(error, DBAPIError) and error.connection_invalidated
@@ -96,7 +106,7 @@ def is_stale(error: SQLAlchemyError) -> bool:
 # -- of numbers that are drawn in a caller's transaction
 
 HELD = frozenset({"55P03", "1205", "3572"})
-DEADLOCK = frozenset({"40P01", "1213"})
+DEADLOCK = frozenset({"40P01", "1213", "1180"})  # the last where Group Replication's applier takes the row
 MOVED = frozenset({"40001", "1020", "3101", "SQLITE_BUSY_SNAPSHOT"})
 ABORTED = "25P02"
 NO_WRITES = frozenset({READ_ONLY, "1290", "1792", "1836", "SQLITE_READONLY"})

@@ -23,6 +23,7 @@ SERVED: Mapping[str, tuple[str, ...]] = {
     "allocator_worker": (READ, ADD, CHANGE),
     "allocator_failover": (READ, ADD, CHANGE),
     "allocator_token": (READ,),
+    "allocator_lease": (READ, ADD, CHANGE),
 }
 """The rights that serving ids needs; other tables are only read."""
 

@@ -4,42 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from math import ceil
-from typing import Any, NoReturn
+from typing import Any
 
 from sqlalchemy import URL, Connection, CursorResult, Insert, Table, TextClause, Update, func, text
-from sqlalchemy.dialects.mysql import dialect as sql_dialect
 from sqlalchemy.dialects.mysql import insert
 
-from allocator.database.dialect import (
-    ASLEEP,
-    FLOOR,
-    MAX_CONNECT_SECONDS,
-    NOWHERE,
-    Blind,
-    Dialect,
-    run_of,
-    undo,
-)
+from allocator.database.dialect import ASLEEP, FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of, undo
 from allocator.database.driver_errors import GUARDED
-from allocator.database.mysql_multi_statement import FOUND_ROWS, MULTI_STATEMENTS, Answer, is_allowed, send
+from allocator.database.mysql_multi_statement import (
+    CLAIM_BATCH,
+    FOUND_ROWS,
+    MULTI_STATEMENTS,
+    Answer,
+    in_pyformat,
+    is_allowed,
+    send,
+)
 from allocator.database.mysql_session import (
     CLOCK,
     FACTS,
     IDENTITY,
-    IN_SESSION,
+    IN_CLEAR,
     IN_TRANSACTION,
-    RUN,
-    RUN_OF_EACH_START,
     SESSION,
+    InClear,
     cluster_in,
     cluster_of,
+    in_session,
     is_merely_like_it,
+    run_in,
     settings_in,
     version_of,
 )
-from allocator.database.verbs.claims import CLAIMABLE, RAISED, claiming, execute
+from allocator.database.verbs.claims import RAISED, claiming, execute
 from allocator.database.verbs.tickets import FENCE
 from allocator.errors import (
     DatabaseRefused,
@@ -53,20 +51,6 @@ from allocator.rules.failover import Here, one_of_several, plain
 from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import Numbering
 
-NAME = "name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.name', span BIGINT PATH '$.span'"
-OF = "/*!80000 OF s */"
-"""MariaDB refuses it, MySQL needs it."""
-FREE = (
-    "SELECT JSON_ARRAYAGG(JSON_OBJECT('name', w.name, 'span', w.span)) INTO @allocator_claimed "
-    f"FROM JSON_TABLE(%(wanted)s, '$[*]' COLUMNS ({NAME}, seen BIGINT PATH '$.seen', "
-    "lane_offset BIGINT PATH '$.lane_offset', lane_step BIGINT PATH '$.lane_step')) w "
-    f"STRAIGHT_JOIN allocator_segment s WHERE {CLAIMABLE} FOR UPDATE {OF} SKIP LOCKED"
-)
-CLAIMED = f"JSON_TABLE(@allocator_claimed, '$[*]' COLUMNS ({NAME})) w STRAIGHT_JOIN allocator_segment s"
-RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span, s.claimed_at = {CLOCK} WHERE s.tag = w.name"
-READ = f"SELECT s.tag, s.max_value FROM {CLAIMED} WHERE s.tag = w.name"
-CLAIM_BATCH = ("START TRANSACTION", FREE, RAISE, READ, "COMMIT")
-"""Lock what is free and may be claimed, raise it, read what it was raised to."""
 RAISED_TO = "SELECT max_value, LAST_INSERT_ID() FROM allocator_segment WHERE tag = %(name)s"
 REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} {{lock}}"
 COUNT = (
@@ -75,27 +59,9 @@ COUNT = (
     f"{FENCE} {{lock}} "
     "ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(allocator_ticket_counter.id + :step)"
 )
-NAMED = sql_dialect(paramstyle="pyformat")
 SCHEMA_LOCK = "allocator_schema_change"
 UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
 """Error codes of a server or proxy that refuses a variable or function, or lacks it."""
-
-
-IN_CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
-"""Plugins for which PyMySQL sends the password in clear. With caching_sha2_password and sha256_password a server can
-learn it too, by a key of its own. Logging in needs these two, so only the rule of hosts protects the password there."""
-
-
-class InClear:
-    """Replaces such a plugin in PyMySQL, and refuses."""
-
-    def __init__(self, connection: Any) -> None:
-        pass
-
-    def authenticate(self, packet: Any) -> NoReturn:
-        from pymysql import OperationalError  # type: ignore[import-untyped]
-
-        raise OperationalError(1045, "its server asks for the password in clear, and is named by the fleet alone")
 
 
 class MySQL(Dialect):
@@ -206,7 +172,7 @@ class MySQL(Dialect):
     def fetch_run(self, connection: Connection, was: str) -> Here:
         if run_of(connection) == NOWHERE:
             return plain(was, "")
-        connection.exec_driver_sql(f"SET {in_session(connection.info)}")  # a proxy may have switched the session
+        connection.exec_driver_sql(f"SET {in_session(connection.info)}")  # a proxy may have changed the server
         facts = {**FACTS, "run": "@allocator_run"}
         asked = ", ".join(f"{facts[name]} AS {name}" for name in ("run", "at", "uptime", "cluster"))
         return self.here(connection, connection.exec_driver_sql(f"SELECT {asked}").one(), was)
@@ -298,10 +264,10 @@ class MySQL(Dialect):
             connection.info["numbering"] = wanted
 
     def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
-        result = connection.execute(statement, parameters)
+        result = execute(connection, statement, parameters)
         if result.rowcount:
             return int(result.lastrowid)
-        if run_of(connection) != NOWHERE:  # the session may have changed, or the server lost its durability
+        if run_of(connection) != NOWHERE:  # the server of this session may be another one, or no longer durable
             connection.exec_driver_sql(f"SET {in_session(connection.info)}")
         return None
 
@@ -315,20 +281,6 @@ class MySQL(Dialect):
     def greatest_ticket(self, connection: Connection) -> int:
         result = connection.execute(text("REPLACE INTO allocator_ticket (type) VALUES (:type)"), {"type": FLOOR})
         return int(result.lastrowid)
-
-
-def run_in(info: Mapping[Any, Any]) -> str:
-    return RUN_OF_EACH_START if info.get("guards_restarts") else RUN
-
-
-def in_session(info: Mapping[Any, Any]) -> str:
-    return IN_SESSION.format(run=run_in(info))
-
-
-@cache
-def in_pyformat(claim: Update) -> str:
-    """The claim with named parameters, as the other statements of its message have."""
-    return str(claim.compile(dialect=NAMED))
 
 
 def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | None:

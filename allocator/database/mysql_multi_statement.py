@@ -8,10 +8,15 @@ without their client.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, CursorResult
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, CursorResult, Update
+from sqlalchemy.dialects.mysql import dialect as sql_dialect
+
+from allocator.database.driver_connection import wrapped
+from allocator.database.mysql_session import CLOCK
+from allocator.database.verbs.claims import CLAIMABLE
 
 FIRST = "SELECT 1; "
 """SQLAlchemy closes the cursor, and loses the other answers, when the first statement returns no rows."""
@@ -48,7 +53,8 @@ def send(
     try:
         answers = [answer(cursor) for _ in iter(cursor.nextset, None)]
     except connection.dialect.loaded_dbapi.Error as error:
-        raise wrapped(connection, error, cursor, misplaced) from error
+        lost = bool(error.args) and str(error.args[0]) in misplaced
+        raise wrapped(connection, error, cursor, lost=lost) from error
     finally:
         cursor.close()
     return answers
@@ -64,13 +70,26 @@ def one_answer(result: CursorResult[Any]) -> Answer:
     return Answer(rows, result.rowcount, getattr(result.context.cursor, "warning_count", 0))
 
 
-def wrapped(connection: Connection, error: Exception, cursor: Any, misplaced: Container[str]) -> Exception:
-    """Wrap an error as SQLAlchemy does for a first statement: a lost server's connections are not used again."""
-    dialect = connection.dialect
-    lost = dialect.is_disconnect(error, connection.connection.dbapi_connection, cursor)  # type: ignore[arg-type]
-    lost = lost or (bool(error.args) and str(error.args[0]) in misplaced)
-    if lost:
-        connection.engine.pool._invalidate(connection.connection, error)
-        connection.invalidate(error)
-    base = dialect.loaded_dbapi.Error
-    return DBAPIError.instance("", {}, error, base, connection_invalidated=lost, dialect=dialect)
+# -- the batch of claims
+
+NAME = "name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.name', span BIGINT PATH '$.span'"
+OF = "/*!80000 OF s */"
+"""MariaDB refuses it, MySQL needs it."""
+FREE = (
+    "SELECT JSON_ARRAYAGG(JSON_OBJECT('name', w.name, 'span', w.span)) INTO @allocator_claimed "
+    f"FROM JSON_TABLE(%(wanted)s, '$[*]' COLUMNS ({NAME}, seen BIGINT PATH '$.seen', "
+    "lane_offset BIGINT PATH '$.lane_offset', lane_step BIGINT PATH '$.lane_step')) w "
+    f"STRAIGHT_JOIN allocator_segment s WHERE {CLAIMABLE} FOR UPDATE {OF} SKIP LOCKED"
+)
+CLAIMED = f"JSON_TABLE(@allocator_claimed, '$[*]' COLUMNS ({NAME})) w STRAIGHT_JOIN allocator_segment s"
+RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span, s.claimed_at = {CLOCK} WHERE s.tag = w.name"
+READ = f"SELECT s.tag, s.max_value FROM {CLAIMED} WHERE s.tag = w.name"
+CLAIM_BATCH = ("START TRANSACTION", FREE, RAISE, READ, "COMMIT")
+"""Lock what is free and may be claimed, raise it, read what it was raised to."""
+NAMED = sql_dialect(paramstyle="pyformat")
+
+
+@cache
+def in_pyformat(claim: Update) -> str:
+    """The claim with named parameters, as the other statements of its message have."""
+    return str(claim.compile(dialect=NAMED))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlalchemy import Connection
 
@@ -106,6 +106,31 @@ def cluster_of(connection: Connection) -> str | None:
     """As `cluster_in`, queried once per connection."""
     info = connection.info
     if "cluster" not in info:
-        info["cluster"] = cluster_in({row.Variable_name: row.Value for row in connection.exec_driver_sql(CLUSTERS)})
+        info["cluster"] = cluster_in(dict(map(tuple, connection.exec_driver_sql(CLUSTERS).all())))
     found: str | None = info["cluster"]
     return found
+
+
+def run_in(info: Mapping[Any, Any]) -> str:
+    return RUN_OF_EACH_START if info.get("guards_restarts") else RUN
+
+
+def in_session(info: Mapping[Any, Any]) -> str:
+    return IN_SESSION.format(run=run_in(info))
+
+
+IN_CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
+"""Plugins for which PyMySQL sends the password in clear. With caching_sha2_password and sha256_password a server can
+learn it too, by a key of its own. Logging in needs these two, so only the rule of hosts protects the password there."""
+
+
+class InClear:
+    """Replaces such a plugin in PyMySQL, and refuses."""
+
+    def __init__(self, connection: Any) -> None:
+        pass
+
+    def authenticate(self, packet: Any) -> NoReturn:
+        from pymysql import OperationalError  # type: ignore[import-untyped]
+
+        raise OperationalError(1045, "its server asks for the password in clear, and is named by the fleet alone")

@@ -7,42 +7,41 @@ transaction, which is the caller's: it is put back after the statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import cache, lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database.dialect import Dialect
+from allocator.schemes.numbering import MAX_NUMBER
 
 if TYPE_CHECKING:
-    from allocator.database.caller import Answer, Caller
+    from allocator.database.caller import Caller
 
 KEY = "name = :name AND scope = :scope AND period = :period"
 INSERT = "INSERT INTO allocator_number (name, scope, period, n)"
-RAISE = (
-    "ON CONFLICT (name, scope, period) DO UPDATE SET n = allocator_number.n + :count WHERE allocator_number.n <= :most"
-)
-RAISE_TO = (
-    "ON CONFLICT (name, scope, period) DO UPDATE "
-    "SET n = CASE WHEN allocator_number.n < :n THEN :n ELSE allocator_number.n END"
-)
+CONFLICT = "ON CONFLICT (name, scope, period) DO UPDATE SET n ="
+RAISE = f"{CONFLICT} allocator_number.n + {{count}}"
+RAISE_TO = f"{CONFLICT} CASE WHEN allocator_number.n < {{n}} THEN {{n}} ELSE allocator_number.n END"
 DUPLICATE = "ON DUPLICATE KEY UPDATE n ="
 VOID = (
     "INTO allocator_number_void (name, scope, period, n, written, reason, voided_at) "
-    "VALUES (:name, :scope, :period, :n, :written, :reason, CURRENT_TIMESTAMP)"
+    "VALUES (:name, :scope, :period, {n}, :written, :reason, CURRENT_TIMESTAMP)"
 )
 
 Parameters = Mapping[str, object]
+"""Name, scope and period of a row. Numbers stand in the statements: asyncpg would send small ones as narrower."""
 
 
 class NumberDialect:
     """SQLite and PostgreSQL say the same; the verbs are in `verbs/numbers.py`."""
 
-    draws = f"{INSERT} VALUES (:name, :scope, :period, :first) {RAISE} RETURNING n"
+    draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {RAISE} RETURNING n"
     """Its first word is INSERT: Python's sqlite3 begins the transaction of a row then, and not for WITH."""
-    raises = f"{INSERT} VALUES (:name, :scope, :period, :n) {RAISE_TO} RETURNING n"
+    raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {RAISE_TO} RETURNING n"
     voids = f"INSERT {VOID} ON CONFLICT DO NOTHING"
     holder = ""
     """Who holds the row: a query for one row of what is told of a session."""
@@ -57,103 +56,103 @@ class NumberDialect:
     def lastrowid(self, result: Any) -> int:
         return 0
 
-    def draw(self, caller: Caller, parameters: Parameters, wait: float | None) -> int | None:
-        """The number that the row came to; None where fewer are left."""
-        with self.waiting(caller, wait):
-            return first_of(caller.run(self.draws, parameters))
+    def draw(self, caller: Caller, row: Parameters, first: int, count: int, wait: float | None) -> int | None:
+        """Raise the row by `count`, or make it with `first`: the number that it came to.
 
-    def raise_to(self, caller: Caller, parameters: Parameters) -> int:
-        """At least :n: the number that the row came to."""
-        found = first_of(caller.run(self.raises, parameters))
+        wait: seconds to wait for a lock; None for as long as the database has a statement wait.
+        Where fewer numbers are left it is None, or an error of the database.
+        """
+        if wait is not None:
+            return self.draw_soon(caller, row, first, count, wait)
+        return first_of(caller.fetch(drawing(self.draws, first, count), row))
+
+    def draw_soon(self, caller: Caller, row: Parameters, first: int, count: int, wait: float) -> int | None:
+        raise NotImplementedError
+
+    def raise_to(self, caller: Caller, row: Parameters, n: int) -> int:
+        """At least `n`: the number that the row came to."""
+        found = first_of(caller.fetch(self.raises.format(n=n), row))
         assert found is not None
         return found
 
-    @contextmanager
-    def waiting(self, caller: Caller, wait: float | None) -> Iterator[None]:
-        """Let a statement wait so long for a lock; None for as long as the database has it wait."""
-        yield
-
-    def fetch_holder(self, caller: Caller, parameters: Parameters) -> str:
-        """Who holds the row of these parameters; empty where the database does not tell."""
-        rows = caller.run(self.holder, parameters).rows if self.holder else ()
+    def fetch_holder(self, caller: Caller, row: Parameters) -> str:
+        """Who holds the row; empty where the database does not tell."""
+        rows = caller.fetch(self.holder, row) if self.holder else ()
         return (
             ", ".join(f"{field} {value}" for field, value in zip(HOLDER, rows[0], strict=True) if value) if rows else ""
         )
-
-    def of_row(self, parameters: Parameters) -> Parameters:
-        return {name: parameters[name] for name in ("name", "scope", "period")}
 
 
 HOLDER = ("session", "of user", "from", "application")
 """What a holder's query returns, in words."""
 
 
-def first_of(answer: Answer) -> int | None:
-    return int(answer.rows[0][0]) if answer.rows else None
+@lru_cache
+def drawing(statement: str, first: int, count: int) -> str:
+    return statement.format(first=first, count=count, most=MAX_NUMBER - count)
+
+
+def first_of(rows: Sequence[Sequence[Any]]) -> int | None:
+    return int(rows[0][0]) if rows else None
 
 
 class SQLiteNumbers(NumberDialect):
+    draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {RAISE} WHERE n <= {{most}} RETURNING n"
+
     def commits_each(self, connection: Any, driver_connection: Any) -> bool:
         if getattr(driver_connection, "in_transaction", False):
             return False
         return driver_connection.isolation_level is None or getattr(driver_connection, "autocommit", False) is True
 
-    @contextmanager
-    def waiting(self, caller: Caller, wait: float | None) -> Iterator[None]:
-        if wait is None:
-            yield
-            return
-        before = first_of(caller.run("PRAGMA busy_timeout", {}))
-        caller.run(f"PRAGMA busy_timeout = {ceil(1000 * wait)}", {})
+    def draw_soon(self, caller: Caller, row: Parameters, first: int, count: int, wait: float) -> int | None:
+        before = first_of(caller.fetch("PRAGMA busy_timeout", {}))
+        caller.fetch(f"PRAGMA busy_timeout = {ceil(1000 * wait)}", {})
         try:
-            yield
+            return self.draw(caller, row, first, count, None)
         finally:
-            caller.run(f"PRAGMA busy_timeout = {before}", {})
+            caller.fetch(f"PRAGMA busy_timeout = {before}", {})
 
 
 class PostgreSQLNumbers(NumberDialect):
     draws_soon = (
         "WITH waiting AS MATERIALIZED (SELECT current_setting('lock_timeout') AS before, "
         "set_config('lock_timeout', :wait, true) AS now) "
-        f"{INSERT} SELECT CAST(:name AS VARCHAR), CAST(:scope AS VARCHAR), CAST(:period AS VARCHAR), :first "
+        f"{INSERT} SELECT CAST(:name AS VARCHAR), CAST(:scope AS VARCHAR), CAST(:period AS VARCHAR), {{first}} "
         f"FROM waiting WHERE now IS NOT NULL {RAISE} "
         "RETURNING n, set_config('lock_timeout', (SELECT before FROM waiting), true)"
     )
     """The setting is the transaction's, and is put back by the statement itself, or by the savepoint before it."""
     holder = (
-        "SELECT a.pid, a.usename, a.client_addr, a.application_name FROM pg_locks l "
-        "JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'transactionid' AND l.granted AND l.transactionid = "
-        f"(SELECT xmax FROM allocator_number WHERE {KEY})"
+        "SELECT CASE WHEN has_it OR drawing = 1 THEN CAST(pid AS text) "
+        "ELSE pid || ', the oldest of ' || drawing || ' that draw' END, usename, client_addr, application_name FROM "
+        "(SELECT a.pid, usename, client_addr, application_name, xact_start, count(*) OVER () AS drawing, "
+        "EXISTS (SELECT FROM pg_locks h WHERE h.pid = a.pid AND h.locktype = 'transactionid' AND h.granted "
+        f"AND h.transactionid = (SELECT xmax FROM allocator_number WHERE {KEY})) AS has_it "
+        "FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid AND l.granted AND l.mode = 'RowExclusiveLock' "
+        "AND l.relation = CAST('allocator_number' AS regclass) "
+        "WHERE datname = current_database() AND a.pid <> pg_backend_pid()) s ORDER BY has_it DESC, xact_start LIMIT 1"
     )
+    """The row names its transaction, unless it is new, or was drawn in a savepoint, as with a time to wait."""
 
-    def draw(self, caller: Caller, parameters: Parameters, wait: float | None) -> int | None:
-        if wait is None:
-            return super().draw(caller, parameters, wait)
+    def draw_soon(self, caller: Caller, row: Parameters, first: int, count: int, wait: float) -> int | None:
         milliseconds = {"wait": f"{max(1, ceil(1000 * wait))}ms"}  # 0 would be for ever
-        with savepoint(caller) as undo:
-            drawn = first_of(caller.run(self.draws_soon, {**parameters, **milliseconds}))
-            if drawn is None:
-                undo()
-            return drawn
-
-    def fetch_holder(self, caller: Caller, parameters: Parameters) -> str:
         with savepoint(caller):
-            return super().fetch_holder(caller, parameters)
+            return first_of(caller.fetch(drawing(self.draws_soon, first, count), {**row, **milliseconds}))
+
+    def fetch_holder(self, caller: Caller, row: Parameters) -> str:
+        with savepoint(caller):
+            return super().fetch_holder(caller, row)
 
 
 @contextmanager
-def savepoint(caller: Caller) -> Iterator[Callable[[], Any]]:
+def savepoint(caller: Caller) -> Iterator[None]:
     """An error in here leaves the caller's transaction alive, which would be lost on PostgreSQL."""
-
-    def undo() -> None:
-        caller.run("ROLLBACK TO SAVEPOINT allocator_number", {})
-
     caller.run("SAVEPOINT allocator_number", {})
     try:
-        yield undo
+        yield
     except SQLAlchemyError:
         with suppress(SQLAlchemyError):  # the connection may be lost
-            undo()
+            caller.run("ROLLBACK TO SAVEPOINT allocator_number", {})
             caller.run("RELEASE SAVEPOINT allocator_number", {})
         raise
     caller.run("RELEASE SAVEPOINT allocator_number", {})
@@ -162,8 +161,8 @@ def savepoint(caller: Caller) -> Iterator[Callable[[], Any]]:
 class MySQLNumbers(NumberDialect):
     """MySQL has no RETURNING: the number comes as LAST_INSERT_ID, in the answer to the statement itself."""
 
-    draws = f"{INSERT} VALUES (:name, :scope, :period, :first) {DUPLICATE} LAST_INSERT_ID(n + :count)"
-    raises = f"{INSERT} VALUES (:name, :scope, :period, :n) {DUPLICATE} GREATEST(n, :n)"
+    draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {DUPLICATE} LAST_INSERT_ID(n + {{count}})"
+    raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {DUPLICATE} GREATEST(n, {{n}})"
     voids = f"INSERT IGNORE {VOID}"
     reads = f"SELECT n FROM allocator_number WHERE {KEY} FOR UPDATE"
     holder = (
@@ -181,41 +180,43 @@ class MySQLNumbers(NumberDialect):
     def lastrowid(self, result: Any) -> int:
         return int(result.lastrowid or 0)
 
-    def draw(self, caller: Caller, parameters: Parameters, wait: float | None) -> int | None:
-        with self.waiting(caller, wait):
+    def draw(self, caller: Caller, row: Parameters, first: int, count: int, wait: float | None) -> int | None:
+        with self.waiting(caller, wait) if wait is not None else nullcontext():
             if wait == 0:  # the setting counts in whole seconds
-                caller.run(f"{self.reads} NOWAIT", self.of_row(parameters))
-            answer = caller.run(self.draws, parameters)
+                caller.fetch(f"{self.reads} NOWAIT", row)
+            answer = caller.run(drawing(self.draws, first, count), row)
         if answer.rowcount == 1:
-            return int(str(parameters["first"]))  # a new row
+            return first  # a new row
         # Where the table has triggers no number comes back; the row is locked by this transaction.
-        return answer.lastrowid or first_of(caller.run(self.reads, self.of_row(parameters)))
+        return answer.lastrowid or first_of(caller.fetch(self.reads, row))
 
-    def raise_to(self, caller: Caller, parameters: Parameters) -> int:
-        caller.run(self.raises, parameters)
-        return first_of(caller.run(self.reads, self.of_row(parameters))) or 0
+    def raise_to(self, caller: Caller, row: Parameters, n: int) -> int:
+        caller.run(self.raises.format(n=n), row)
+        return first_of(caller.fetch(self.reads, row)) or 0
 
     @contextmanager
-    def waiting(self, caller: Caller, wait: float | None) -> Iterator[None]:
-        if wait is None:
-            yield
-            return
+    def waiting(self, caller: Caller, wait: float) -> Iterator[None]:
         seconds = max(1, ceil(wait))
         caller.run(f"SET @allocator_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = {seconds}", {})
         try:
             yield
-        finally:
-            with suppress(SQLAlchemyError):  # where the connection is lost, so is the setting
-                caller.run("SET innodb_lock_wait_timeout = @allocator_wait", {})
+        except BaseException:
+            with suppress(SQLAlchemyError):  # the first error says why
+                self.put_back(caller)
+            raise
+        self.put_back(caller)
+
+    def put_back(self, caller: Caller) -> None:
+        caller.run("SET innodb_lock_wait_timeout = @allocator_wait", {})
 
 
 class MariaDBNumbers(MySQLNumbers):
-    draws = f"{INSERT} VALUES (:name, :scope, :period, :first) {DUPLICATE} n + :count RETURNING n"
+    draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {DUPLICATE} n + {{count}} RETURNING n"
     holder = ""
 
-    def draw(self, caller: Caller, parameters: Parameters, wait: float | None) -> int | None:
+    def draw(self, caller: Caller, row: Parameters, first: int, count: int, wait: float | None) -> int | None:
         limit = "" if wait is None else f"SET STATEMENT innodb_lock_wait_timeout = {ceil(wait)} FOR "
-        return first_of(caller.run(limit + self.draws, parameters))
+        return first_of(caller.fetch(limit + drawing(self.draws, first, count), row))
 
 
 KINDS: Mapping[str, type[NumberDialect]] = {
@@ -225,5 +226,6 @@ KINDS: Mapping[str, type[NumberDialect]] = {
 }
 
 
+@cache
 def number_dialect(dialect: Dialect, *, is_mariadb: bool) -> NumberDialect:
     return MariaDBNumbers(dialect) if is_mariadb else KINDS[dialect.name](dialect)

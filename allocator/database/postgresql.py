@@ -26,7 +26,15 @@ from allocator.database.postgresql_identity import (
     rung_of,
     sqlstate,
 )
-from allocator.database.tables import node, segment, ticket
+from allocator.database.postgresql_tickets import (
+    BURN_TICKETS,
+    DRAW_TICKET,
+    KEEP_TICKET,
+    TICKETS,
+    fetch_greatest,
+    raise_tickets,
+)
+from allocator.database.tables import node, segment
 from allocator.database.verbs.claims import CLAIMABLE, RAISED, batch_statement, claiming, returned
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
 from allocator.errors import (
@@ -53,21 +61,6 @@ REPLACE = (
 DRAW_NODES = text(
     "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
 )
-TICKETS = "pg_get_serial_sequence('allocator_ticket', 'id')"
-MAY_SET_TICKETS = text(f"SELECT has_sequence_privilege({TICKETS}, 'UPDATE')")
-SET_TICKETS = text(
-    f"WITH drawn AS MATERIALIZED (SELECT nextval({TICKETS}) AS last, CAST(:n AS BIGINT) AS n, CAST(:end AS BIGINT) "
-    f"AS e) SELECT CASE WHEN n = 0 AND last >= e THEN last ELSE setval({TICKETS}, greatest(e, last + n)) END FROM drawn"
-)
-"""setval only where needed: a number drawn by another process between the two calls would be given again."""
-DRAW_TICKET = text(
-    "INSERT INTO allocator_ticket (type) VALUES (:type) ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
-)
-KEEP_TICKET = text("INSERT INTO allocator_ticket (type, id) VALUES (:type, :last) ON CONFLICT DO NOTHING")
-BURN_TICKETS = text(
-    "INSERT INTO allocator_ticket (type) SELECT :type FROM generate_series(1, :n) ON CONFLICT DO NOTHING"
-)
-"""Each row that is not inserted draws a number. Unlike nextval(), this needs no right on the sequence."""
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The key of the advisory lock for schema changes: the letters "allocato" as 64 bits."""
 
@@ -180,7 +173,7 @@ class PostgreSQL(Dialect):
 
     def place(self, connection: Connection) -> str:
         rung = rung_of(connection)
-        return f"{rung.server} || {START}" if rung is not NOTHING else NOWHERE
+        return f"concat({rung.server}, {START})" if rung is not NOTHING else NOWHERE
 
     def lasting(self, connection: Connection) -> str:
         return rung_of(connection).lasting
@@ -240,18 +233,6 @@ class PostgreSQL(Dialect):
                 f"ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY {numbering.step} "
                 f"SET START WITH {numbering.offset} RESTART WITH {first}"
             )
-
-
-def fetch_greatest(connection: Connection) -> int:
-    """The least position of the sequence of tickets."""
-    return connection.scalar(select(func.max(ticket.c.id))) or 0
-
-
-def raise_tickets(connection: Connection, end: int, count: int = 0) -> int | None:
-    """Draw a number and skip `count` more, at least to `end`. Returns the last; None where only the owner may."""
-    if not connection.scalar(MAY_SET_TICKETS):
-        return None
-    return int(connection.scalars(SET_TICKETS, {"n": count, "end": end}).one())
 
 
 def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connection) -> tuple[int, ...]:

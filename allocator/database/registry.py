@@ -11,14 +11,15 @@ from importlib.metadata import PackageNotFoundError, version
 from secrets import randbelow, token_hex
 from time import time_ns
 
-from allocator.database import schema
+from allocator.database import schema, upgrade
 from allocator.database.connection import Runner
 from allocator.database.tables import SERVING
-from allocator.database.verbs import failover, nodes, segments, shards, start
+from allocator.database.verbs import failover, nodes, segments, shards, start, worker_numbers
 from allocator.database.verbs.start import Start, damage
 from allocator.errors import (
     DatabaseUnavailable,
     LeaseLost,
+    NodeIdsExhausted,
     SchemaDamaged,
     SchemaOutOfDate,
     ShardMisconfigured,
@@ -26,9 +27,12 @@ from allocator.errors import (
 from allocator.rules.fleet import Shard
 from allocator.rules.fleet_growth import LEAD
 from allocator.rules.node_failover import NOTHING, Failover, begin_of_lease, moved, skipped
+from allocator.rules.worker_spaces import Space, spaces_of
+from allocator.runtime.clocks import own_clock
 from allocator.schemes.layout import Layout
 from allocator.schemes.leases import Worker, check_same, choose_worker
 from allocator.schemes.snowflake import Lease, LeaseClaim
+from allocator.schemes.worker_lease import NumberClaim, NumberLease, Watch, check_clock, check_moved, choose, lost
 
 ATTEMPTS = 20
 """How often a number may be lost to another process, or to a failover."""
@@ -47,13 +51,14 @@ def our_version() -> str:
         return "unknown"
 
 
-class Numbers(Runner):
-    """See `Runner`."""
+class Registry(Runner):
+    """A database whose schema is checked, and whose failovers are known before it numbers nodes and leases workers."""
 
     def __init__(self, database: object, timeout: float = 5.0) -> None:
         super().__init__(database, timeout)
         self._schema_seen = self._is_sound = False
         self._has_revision = True
+        self._watches: dict[str, Watch] = {}
 
     # -- schema
 
@@ -73,9 +78,10 @@ class Numbers(Runner):
                 if not self._schema_seen and self._has_revision and found.revision not in SERVING:
                     raise schema.unlike(found.revision, self.address.shown)
             except (SchemaDamaged, SchemaOutOfDate):
-                if was_looked_at:  # yet sound: a second revision, or two servers that answer in turn
+                # The tables were just found sound: there are two revisions, or two servers answer in turn.
+                if was_looked_at:
                     raise
-                self._is_sound = False  # it may have been
+                self._is_sound = False  # another process may have changed the tables since they were looked at
                 self.check_sound()
             else:
                 self._schema_seen = True
@@ -101,7 +107,7 @@ class Numbers(Runner):
         return row is not None and len(row.members) > 1
 
     def upgrade_schema(self) -> None:
-        self.run(schema.upgrade, self.address.shown, self.timeout)
+        self.run(upgrade.upgrade, self.address.shown, self.timeout)
         self.run(shards.begin_alone, self.address.public_url)
         self.failover()  # before the first id: else a failover could forget the row with the ids
         self.run(segments.begin_run)
@@ -120,7 +126,8 @@ class Numbers(Runner):
             if found is None:
                 self.run(failover.add, Failover(here.run))
                 continue
-            fresh = moved(found, here, time_ns() // 1_000_000, 0 if here.same else self._leased_until())
+            now = max(here.at, time_ns() // 1_000_000)  # a clock that is behind must not shorten any wait
+            fresh = moved(found, here, now, 0 if here.same else self._leased_until())
             if fresh == found:
                 return found
             skip = NOTHING if here.same else skipped(here.at)
@@ -181,6 +188,44 @@ class Numbers(Runner):
         if lease.since < self.failover().leases_from_ms:  # checked afterwards: a failover may happen during the renewal
             raise LeaseLost(f"worker {lease.number} may have been leased by another process before the database moved")
         return replace(lease, until=until)
+
+    # -- worker numbers for any generator
+
+    def lease_number(self, claim: NumberClaim) -> NumberLease:
+        """Lease a free number of a space. Raises `NodeIdsExhausted`, and `InvalidSetting` by settings or clock."""
+        watch = self._watches.pop(claim.space, None) or Watch()
+        for attempt in range(ATTEMPTS):
+            start = self.start()
+            self._check_numbers(start.shard)
+            state = self.failover(start)
+            at, rows = self.run(worker_numbers.fetch, claim.space)
+            check_clock(claim, at)
+            check_moved(state.moved_at_ms, claim, at)
+            unchanged = watch.unchanged(rows, state.moved_at_ms, own_clock())
+            try:
+                chosen = choose(rows, claim, at, unchanged, 1 << min(attempt, 10), randbelow(1 << 16))
+            except NodeIdsExhausted:
+                self._watches[claim.space] = watch
+                raise
+            if self.run(worker_numbers.take, chosen, claim, state):
+                number = chosen if isinstance(chosen, int) else chosen.number
+                return NumberLease(claim.space, number, claim.holder, claim.length_ms)
+        raise DatabaseUnavailable(f"every free number of space {claim.space!r} was taken by another process first")
+
+    def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
+        """Raises `LeaseLost` if another process holds the number, or if the lease has ended."""
+        if not self.run(worker_numbers.renew, lease, wall_ms):
+            raise lost(lease)
+
+    def release_number(self, lease: NumberLease, used_ms: int) -> None:
+        """Give a number back. `used_ms` is the last millisecond of the wall clock in which it may have been used."""
+        if not self.run(worker_numbers.release, lease, used_ms):
+            raise lost(lease)
+
+    def worker_spaces(self) -> list[Space]:
+        """Who holds which number. Raises `SchemaOutOfDate` before revision 0010."""
+        at, rows = self.run(worker_numbers.fetch_all)
+        return spaces_of(rows, at)
 
     def _check_numbers(self, row: Shard | None) -> None:
         """Raise on any shard but the lead, which alone numbers nodes and workers."""

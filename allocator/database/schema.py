@@ -1,15 +1,9 @@
-"""Check the schema and upgrade it.
-
-Alembic upgrades tables of an older revision; only that part of this file imports it.
-"""
+"""Check the schema: its revision, and each table and column."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Sequence
-from io import StringIO
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -26,25 +20,20 @@ from sqlalchemy import (
     table,
 )
 
-from allocator.database.connection import complete, inspector_of
+from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
 from allocator.database.guard import strangers
 from allocator.database.tables import BESIDE, FOR_IDS, REVISIONS, SERVING, VERSION_TABLE, metadata
-from allocator.errors import AllocatorError, InvalidSetting, SchemaDamaged, SchemaOutOfDate
-from allocator.runtime.forks import in_child
+from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
 
 if TYPE_CHECKING:
-    from alembic.config import Config
     from sqlalchemy.engine.interfaces import ReflectedColumn
 
-    from allocator.database.address import Address
 
 HEAD = REVISIONS[-1]
-CONNECTION = "connection"
-"""The key of `Config.attributes` under which `migrations/env.py` finds the connection to use."""
-ADDRESS = "address"
-"""As `CONNECTION`, to print the statements without a connection."""
 UPGRADE = "run: allocator db upgrade"
+USES = {"allocator_number": "numbers without gaps", "allocator_lease": "worker numbers"}
+"""What the tables beside those of ids are for."""
 
 WHOLE = {f"table {expected.name}": expected for expected in metadata.sorted_tables}
 """What `missing_parts` says of a table that is not there."""
@@ -56,17 +45,6 @@ versions = Table(
     PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
 )
 """The version table, as Alembic makes it."""
-
-alembic_lock = threading.Lock()
-"""`alembic.context` is global to the process."""
-
-
-def renew_lock() -> None:
-    global alembic_lock  # a fork may have happened while another thread held it
-    alembic_lock = threading.Lock()
-
-
-in_child(renew_lock)
 
 
 def current(connection: Connection) -> str | None:
@@ -101,7 +79,8 @@ def unlike(found: str | None, where: str) -> SchemaOutOfDate:
 def lacks_beside(connection: Connection, where: str) -> str:
     """What is missing besides the tables of ids, as a sentence; empty where nothing is."""
     missing = missing_parts(inspector_of(connection), BESIDE)
-    return f"{where} lacks {', '.join(missing)}: ids are given, numbers without gaps are not; {UPGRADE}" * bool(missing)
+    lost = " and ".join(dict.fromkeys(what for part in missing for name, what in USES.items() if name in part))
+    return f"{where} lacks {', '.join(missing)}: ids are given, {lost} are not; {UPGRADE}" * bool(missing)
 
 
 def newer(found: str, where: str) -> SchemaOutOfDate:
@@ -214,95 +193,3 @@ def damage(expected: Column[Any], present: ReflectedColumn | None, inspector: In
     if present["nullable"] and not expected.nullable:
         return f"column {expected} must be NOT NULL"
     return ""
-
-
-def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float) -> None:
-    """Upgrade the schema from any older revision or from nothing. Safe to run in several processes at once."""
-    with dialect.schema_change(connection, timeout):
-        found = current(connection)
-        if found == HEAD:
-            return
-        if found is not None and found not in REVISIONS:
-            raise newer(found, where)
-        missing = missing_parts(inspector_of(connection))
-        if found is None and all(part in WHOLE for part in missing):
-            create(connection, missing)
-        else:
-            migrate(connection)
-
-
-def create(connection: Connection, missing: Sequence[str]) -> None:
-    """Make the tables that are missing as they are today, and write down that they are.
-
-    Some are there where an upgrade died. A twentieth of the time that the revisions take, one by one.
-    """
-    complete(connection)
-    metadata.create_all(connection, [WHOLE[part] for part in missing], checkfirst=False)
-    versions.create(connection, checkfirst=True)
-    connection.execute(versions.insert().values(version_num=HEAD))
-
-
-def migrate(connection: Connection) -> None:
-    from alembic import command
-
-    config = alembic_config()
-    config.attributes[CONNECTION] = connection
-    with alembic_lock:
-        command.upgrade(config, "head")
-
-
-def downgrade(connection: Connection, dialect: Dialect, where: str, timeout: float, revision: str | None) -> None:
-    """Go back to an older revision; None takes all tables away. Raises `InvalidSetting` if ids would be forgotten."""
-    from alembic import command
-    from alembic.util import CommandError
-
-    config = alembic_config()
-    config.attributes[CONNECTION] = connection
-    with alembic_lock, dialect.schema_change(connection, timeout):
-        found = current(connection)
-        if found not in REVISIONS:
-            raise unlike(found, where)
-        if revision is not None and REVISIONS.index(revision) >= REVISIONS.index(found):
-            raise InvalidSetting(f"{where} is at revision {found}, and {revision} is not older")
-        try:
-            command.downgrade(config, revision or "base")
-        except CommandError as error:
-            raise InvalidSetting(str(error)) from error
-
-
-def titles() -> dict[str, str]:
-    """The revisions, oldest first, with their titles."""
-    from alembic.script import ScriptDirectory
-
-    scripts = ScriptDirectory.from_config(alembic_config())
-    return {revision: scripts.get_revision(revision).doc for revision in REVISIONS}
-
-
-def statements(address: Address, since: str | None) -> str:
-    """What `upgrade` would do to tables at the revision `since`, or to none, as SQL; the database is not asked."""
-    from alembic import command
-
-    output = StringIO()
-    config = alembic_config(output)
-    config.attributes[ADDRESS] = address
-    with alembic_lock:
-        command.upgrade(config, f"{since}:head" if since else "head", sql=True)
-    return output.getvalue().strip()
-
-
-def alembic_config(output: TextIO | None = None) -> Config:
-    """output: takes the statements, instead of running them."""
-    from alembic.config import Config
-
-    config = Config(output_buffer=output)
-    # A `%` in a path would be interpolated.
-    config.set_main_option("script_location", str(script_folder()).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    return config
-
-
-def script_folder() -> Path:
-    """`migrations/`: inside the package when it came from a wheel, beside it in a checkout."""
-    package = Path(__file__).parent.parent
-    shipped = package / "migrations"
-    return shipped if shipped.is_dir() else package.parent / "migrations"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from allocator.database.address import host_of, place_of
-from allocator.database.registry import Numbers, identity
+from allocator.database.registry import Registry, identity
 from allocator.database.verbs import claims, columns, failover, segments, servers, shards
 from allocator.database.verbs.claims import LEAST, Wanted
 from allocator.database.verbs.start import Start
@@ -32,7 +32,7 @@ CLAIM_ATTEMPTS = 20
 """How often a claim close to the limit may lose the race for the remaining ids."""
 
 
-class Database(Numbers):
+class Database(Registry):
     """One database, reached by connections that belong to the allocator alone.
 
     Safe to use from several threads. Nothing is opened before the first verb.

@@ -23,7 +23,9 @@ stays.
 
 `allocator_number` holds a row per name, scope and period of `Numbers`: the newest number that was given.
 It is written in the transactions of applications, and locked until they end. `allocator_number_void` holds a row per
-number that was given and is not used. No id depends on these two.
+number that was given and is not used. `allocator_lease` holds a row per worker number of a space that was ever leased:
+who holds it, until when by the database's clock, and the last millisecond in which the holder may have used it. No row
+is ever deleted. No id depends on these three.
 """
 
 from __future__ import annotations
@@ -45,10 +47,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
 
-SERVING = ("0008", "0009")
+SERVING = ("0008", "0009", "0010")
 """Those that ids can be drawn from. Later ones added tables that no id depends on."""
 
 PREFIX = "allocator_"
@@ -220,7 +222,23 @@ number_void = Table(
     **INNODB,
 )
 
-BESIDE = (number, number_void)
+lease = Table(
+    "allocator_lease",
+    metadata,
+    Column("space", tag_type, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("bits", Integer, nullable=False),
+    Column("length_ms", BigInteger, nullable=False),
+    Column("holder", String(32), nullable=False),
+    Column("renewals", BigInteger, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
+    Column("used_until_ms", BigInteger, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("process", BigInteger, nullable=False),
+    **INNODB,
+)
+
+BESIDE = (number, number_void, lease)
 """The tables that no id depends on: ids are drawn without them too."""
 
 FOR_IDS = [table for table in metadata.sorted_tables if table not in BESIDE]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING, Any
 
 from allocator.database.dialect import Dialect
 from allocator.database.questions.asking import Facts, answers
@@ -20,6 +18,9 @@ from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, judge,
 from allocator.rules.fleet import Shard
 from allocator.schemes.leases import Worker
 from allocator.schemes.tag import REFUSE, Tag
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 RULES: Mapping[str, Sequence[Rule]] = dict(
     zip(QUESTIONS, (postgresql_rules.RULES, mysql_rules.RULES, sqlite_rules.RULES), strict=True)

@@ -17,6 +17,7 @@ from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
+from allocator.schemes.worker_lease import NumberClaim, NumberLease
 
 T = TypeVar("T")
 
@@ -30,6 +31,9 @@ OF_ONE_DATABASE = (
     "claim_segments",
     "register_node",
     "lease_worker",
+    "lease_number",
+    "renew_number",
+    "release_number",
 )
 """The verbs of an only database: called on it directly, even if it is one shard of several."""
 
@@ -108,6 +112,15 @@ class Fleet:
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         return self.lead().lease_worker(claim, layout, epoch)
+
+    def lease_number(self, claim: NumberClaim) -> NumberLease:
+        return self.lead().lease_number(claim)
+
+    def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
+        self.lead().renew_number(lease, wall_ms)
+
+    def release_number(self, lease: NumberLease, used_ms: int) -> None:
+        self.lead().release_number(lease, used_ms)
 
     def _end(self) -> float:
         return monotonic() + PART_OF_TIMEOUT * self._timeout

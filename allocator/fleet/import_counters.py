@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allocator.database import foreign_tables as tables
 from allocator.database.dialect import Dialect
@@ -16,6 +14,9 @@ from allocator.fleet.tags import Tags, complete
 from allocator.rules import leaf_tinyid as rules
 from allocator.rules.leaf_tinyid import Decision, Refusal
 from allocator.schemes.tag import Tag
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 CREATED, RAISED, AHEAD = "created", "raised", "ahead"
 

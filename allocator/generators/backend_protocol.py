@@ -11,6 +11,7 @@ from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
+from allocator.schemes.worker_lease import NumberClaim, NumberLease
 
 
 @runtime_checkable
@@ -44,6 +45,15 @@ class Backend(Protocol):
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         """Lease a worker, or renew `claim.lease`."""
+
+    def lease_number(self, claim: NumberClaim) -> NumberLease:
+        """Lease a free worker number of a space."""
+
+    def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
+        """Raises `LeaseLost`. `wall_ms` is the holder's wall clock, read before the call."""
+
+    def release_number(self, lease: NumberLease, used_ms: int) -> None:
+        """Give a worker number back; it was not used after the millisecond `used_ms` of the wall clock."""
 
     def tags(self, template: Tag) -> Any:
         """The `Tags` of `allocator.fleet.tags`, for administration."""

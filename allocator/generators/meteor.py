@@ -13,8 +13,7 @@ from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.iterators import iterator
-from allocator.runtime.reentrancy import check_entry
-from allocator.runtime.worker_pool import Background
+from allocator.runtime.worker_pool import Background, check_entry
 from allocator.schemes.layout import Layout
 from allocator.schemes.leases import check_node
 from allocator.schemes.meteor import (

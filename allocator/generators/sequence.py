@@ -19,8 +19,7 @@ from allocator.generators.column_default import check_each_row, check_not_held, 
 from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
-from allocator.runtime.reentrancy import check_not_ending, reentrant_call
-from allocator.runtime.worker_pool import Background, wait_for
+from allocator.runtime.worker_pool import Background, check_not_ending, reentrant_call, wait_for
 from allocator.schemes.checks import check_count, check_reserve, check_tag
 from allocator.schemes.residues import Seen, merged
 from allocator.schemes.retry import RETRY_PAUSE

@@ -12,10 +12,10 @@ from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.iterators import iterator
-from allocator.runtime.reentrancy import check_entry
-from allocator.runtime.worker_pool import Background
-from allocator.schemes.checks import quoted
-from allocator.schemes.layout import Layout
+from allocator.runtime.worker_pool import Background, check_entry
+from allocator.schemes.checks import check_whole, quoted
+from allocator.schemes.formats import GENERATED, format_of
+from allocator.schemes.layout import Format, Layout, check_layout
 from allocator.schemes.retry import Wait
 from allocator.schemes.snowflake import (
     EPOCH,
@@ -36,11 +36,17 @@ class Snowflake(Uncopyable):
     `Allocator.snowflake` leases a worker from the database instead.
 
     datacenter, worker: 0 to 31 each in the default layout.
-    epoch: milliseconds since 1970, by default 2010-11-04T01:42:54.657Z.
+    format: another format by its name: snowflake, twitter, discord, instagram, tsid, baidu, uid-generator, sonyflake,
+        sonyflake-v2, cosid, cosid-second, sentry, javascript53; a name with widths, as in "baidu:1/29/21/13"; or a
+        `Layout` with the fields of one of these. `worker` is then one number for all fields that tell generators apart.
+    epoch: milliseconds since 1970 (seconds for a format that counts seconds), by default that of the format, at first
+        2010-11-04T01:42:54.657Z.
+    layout: other widths of the default format.
     on_clock_back: "refuse" raises `ClockWentBack` until the clock has caught up; "wait" waits instead.
     clock, sleep: functions for the time, in seconds since 1970, and to wait.
 
-    Safe to use from several threads. After 4096 ids in a millisecond it waits for the next one.
+    Safe to use from several threads. After 4096 ids in a millisecond it waits for the next one, and in another format
+    after the ids of a tick. No id has the tick of its start, which another generator of this worker may have used.
     """
 
     def __init__(
@@ -48,25 +54,27 @@ class Snowflake(Uncopyable):
         datacenter: int = 0,
         worker: int = 0,
         *,
-        epoch: int = EPOCH,
-        layout: Layout = SNOWFLAKE,
+        format: str | Layout | None = None,  # noqa: A002  # as users name it
+        epoch: int | None = None,
+        layout: Layout | None = None,
         on_clock_back: Literal["refuse", "wait"] = "refuse",
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if on_clock_back not in ("refuse", "wait"):
             raise InvalidSetting(f"on_clock_back must be 'refuse' or 'wait', got {quoted(on_clock_back, 40)}")
-        self._blocks = SnowflakeBlocks(datacenter, worker, epoch, layout)
+        self._blocks = blocks_of(datacenter, worker, format, epoch, layout)
+        self._per_second = self._blocks.form.per_second
         self._waits = on_clock_back == "wait"
         self._clock, self._sleep = clock, sleep
         self._forked = False
         self._lock = threading.RLock()
         self._begin, self._end = NEVER, -NEVER
         self._values: Iterator[int] = iter(())
-        now = int(clock() * 1000)
-        if now < epoch:
-            raise InvalidSetting(f"epoch must not be in the future, got {epoch}")
-        self._blocks.last = now  # another generator of this worker may have used this millisecond
+        now = int(clock() * self._per_second)
+        if now < self._blocks.form.first_tick:
+            raise InvalidSetting(f"epoch must not be in the future, got {self._blocks.form.epoch}")
+        self._blocks.last = now  # another generator of this worker may have used this tick
         forks.register(self)
 
     def next_id(self) -> int:
@@ -94,19 +102,19 @@ class Snowflake(Uncopyable):
             raise NotCopyable(
                 "a Snowflake cannot be used after a fork: the parent uses its worker; create one with another worker"
             )
-        millisecond = int(now * 1000)
+        tick, per_second = int(now * self._per_second), self._per_second
         last = self._blocks.last
-        if millisecond < last and self._waits:
-            return None, (last - millisecond) / 1000
-        if millisecond == last:
+        if tick < last and self._waits:
+            return None, (last - tick) / per_second
+        if tick == last:
             try:
                 return next(self._values), 0.0
             except StopIteration:
-                return None, max(0.0, (millisecond + 1) / 1000 - now)
-        served = iterator(self._blocks.take(millisecond))
+                return None, max(0.0, (tick + 1) / per_second - now)
+        served = iterator(self._blocks.take(tick))
         first = next(served)
         self._values = served
-        self._begin, self._end = millisecond / 1000, (millisecond + 1) / 1000
+        self._begin, self._end = tick / per_second, (tick + 1) / per_second
         return first, 0.0
 
     def after_fork(self) -> None:
@@ -114,6 +122,23 @@ class Snowflake(Uncopyable):
         self._forked = True
         self._begin, self._end = NEVER, -NEVER
         self._values = iter(())
+
+
+def blocks_of(
+    datacenter: int, worker: int, format_: str | Layout | None, epoch: int | None, layout: Layout | None
+) -> SnowflakeBlocks:
+    if format_ is not None:
+        if layout is not None or datacenter != 0:
+            raise InvalidSetting(
+                "format must be given without layout and datacenter; worker is one number for all bits"
+            )
+        _, form = format_of(format_, "format", GENERATED)
+        return SnowflakeBlocks(worker, form if epoch is None else form._replace(epoch=epoch))
+    layout = check_layout(SNOWFLAKE if layout is None else layout, SNOWFLAKE)
+    check_whole("datacenter", datacenter, 0, layout.limit("datacenter"))
+    check_whole("worker", worker, 0, layout.limit("worker"))
+    number = datacenter << layout.widths["worker"] | worker
+    return SnowflakeBlocks(number, Format(layout, EPOCH if epoch is None else epoch))
 
 
 class SnowflakeSupply(Supply):

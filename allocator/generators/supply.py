@@ -28,8 +28,7 @@ from allocator.errors import (
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime import forks
 from allocator.runtime.iterators import LockedIterator, iterator
-from allocator.runtime.reentrancy import check_entry, forked_unseen, reentrant_call
-from allocator.runtime.worker_pool import Background, pause, result_of
+from allocator.runtime.worker_pool import Background, check_entry, pause, reentrant_call, result_of
 from allocator.schemes.retry import RETRY_PAUSE, Pace, Wait
 
 log = logging.getLogger("allocator")
@@ -243,7 +242,7 @@ class Supply(Uncopyable):
         if self._background.closed.is_set():
             raise AllocatorClosed
         if self._forked_unseen:
-            raise forked_unseen(self._name())
+            raise forks.forked_unseen(self._name())
 
     # -- doing, without the lock
 

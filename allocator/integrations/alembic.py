@@ -20,8 +20,8 @@ from types import ModuleType
 from typing import Any
 
 from allocator.database.downgrade import check_downgrade
-from allocator.database.schema import script_folder
 from allocator.database.tables import PREFIX, metadata
+from allocator.database.upgrade import script_folder
 
 __all__ = ["check_downgrade", "include_name", "include_object", "metadata", "versions"]
 

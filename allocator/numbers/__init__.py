@@ -24,13 +24,15 @@ from allocator.schemes.numbering import (
     NumberRule,
     Reset,
     day_of,
-    out_of_numbers,
     place,
 )
 
 Scope = object
 """A str, int or UUID; all else is refused."""
 At = date | datetime | None
+
+NO_DAY = date.min
+"""For numbers that no date is in: the clock is not asked."""
 
 
 class Numbers:
@@ -67,6 +69,7 @@ class Numbers:
         self._wait = None if wait is None else check_seconds("wait", wait, 0)
         self._zone = zone_of(timezone)
         self._clock = clock
+        self._has_dates = self.rule.has_dates
 
     def __repr__(self) -> str:
         return f"Numbers({self.rule.name!r}, format={self.rule.format.template!r}, reset={self.rule.reset!r})"
@@ -88,12 +91,20 @@ class Numbers:
         is to be run again, `Exhausted` above 2**63 - 1, `SchemaOutOfDate` where the table is missing, and
         `DatabaseRefused` on a replica.
         """
-        drawn = self._next(caller_of(session), scope, at, 1 if count is None else count)
-        return drawn[0] if count is None else drawn
+        many = 1 if count is None else check_whole("count", count, 1, MAX_COUNT, InvalidCount)
+        caller, day = caller_of(session), self._day(at)
+        row = self._row(scope, day)
+        last = rows.draw(caller, row, many, self.rule.start, self._wait)
+        if count is None:
+            return self.rule.number(last, row["scope"], row["period"], day)
+        return [self.rule.number(n, row["scope"], row["period"], day) for n in range(last - many + 1, last + 1)]
 
     def peek(self, session: Any, scope: Scope = "", at: At = None) -> Number | None:
         """The newest number, as this transaction sees it; None before the first. Another may be given at any time."""
-        return self._peek(caller_of(session), scope, at)
+        caller, day = caller_of(session), self._day(at)
+        row = self._row(scope, day)
+        last = rows.fetch_last(caller, row)
+        return None if last is None else self.rule.number(last, row["scope"], row["period"], day)
 
     def set(self, session: Any, n: int, *, scope: Scope = "", at: At = None) -> Number:
         """Go on after `n`, where numbers were given by other means before; part of the caller's transaction.
@@ -101,7 +112,15 @@ class Numbers:
         n: the newest number that is in use, 1 to 2**63 - 1. Raises `InvalidArgument` where a greater one was given
         here: it would be given again.
         """
-        return self._set(caller_of(session), n, scope, at)
+        check_whole("n", n, 1, MAX_NUMBER)
+        caller, day = caller_of(session), self._day(at)
+        row = self._row(scope, day)
+        last = rows.raise_to(caller, row, n)
+        if last > n:
+            raise InvalidArgument(
+                f"{place(**row)} is at {last} already: set back to {n}, it would give {n + 1} to {last} again"
+            )
+        return self.rule.number(n, row["scope"], row["period"], day)
 
     def void(self, session: Any, number: Number, reason: str) -> bool:
         """Keep a row that says why a number is not used, so that an auditor finds every one.
@@ -109,7 +128,16 @@ class Numbers:
         number: as `next` or `parse` returned it. reason: 1 to 255 characters.
         True if it was not void before; the first reason stays. Raises `InvalidId` for a number that was not given.
         """
-        return self._void(caller_of(session), number, reason)
+        caller = caller_of(session)
+        if not isinstance(number, Number):
+            raise InvalidArgument(f"number must be a Number, as of next() or parse(), got {quoted(number)}")
+        if not isinstance(reason, str) or not reason.strip() or len(reason) > MAX_REASON:
+            raise InvalidArgument(f"a reason is 1 to {MAX_REASON} characters, got {quoted(reason)}")
+        row = Row(name=self.rule.name, scope=number.scope, period=number.period)
+        last = rows.fetch_last(caller, row)
+        if last is None or number.n > last:
+            raise InvalidId(f"{number.text} was not given: the newest number of {place(**row)} is {last or 'none yet'}")
+        return rows.void(caller, row, number, reason)
 
     def parse(self, text: str, scope: Scope = "", period: str = "") -> Number:
         """The number that a text names; scope and period are needed where the format does not hold them.
@@ -126,54 +154,21 @@ class Numbers:
         """
         return NumberDefault(self, scope, at)
 
-    # -- for every kind of caller
+    # -- the row that counts, and what it came to
 
     def _day(self, at: At) -> date:
-        return day_of(datetime.fromtimestamp(self._clock(), UTC) if at is None else at, self._zone)
+        if at is not None:
+            return day_of(at, self._zone)
+        return datetime.fromtimestamp(self._clock(), self._zone).date() if self._has_dates else NO_DAY
 
     def _row(self, scope: Scope, day: date) -> Row:
-        return Row(self.rule.name, self.rule.check_scope(scope), self.rule.period(day))
-
-    def _next(self, caller: Caller, scope: Scope, at: At, count: int) -> list[Number]:
-        check_whole("count", count, 1, MAX_COUNT, InvalidCount)
-        day = self._day(at)
-        row = self._row(scope, day)
-        last = rows.draw(caller, row, count, self.rule.start, self._wait)
-        if last is None:
-            raise out_of_numbers(place(*row))
-        return self.rule.numbers(last, count, row.scope, day)
-
-    def _peek(self, caller: Caller, scope: Scope, at: At) -> Number | None:
-        day = self._day(at)
-        row = self._row(scope, day)
-        last = rows.fetch_last(caller, row)
-        return None if last is None else self.rule.numbers(last, 1, row.scope, day)[0]
-
-    def _set(self, caller: Caller, n: int, scope: Scope, at: At) -> Number:
-        check_whole("n", n, 1, MAX_NUMBER)
-        day = self._day(at)
-        row = self._row(scope, day)
-        last = rows.raise_to(caller, row, n)
-        if last > n:
-            raise InvalidArgument(
-                f"{place(*row)} is at {last} already: set back to {n}, it would give {n + 1} to {last} again"
-            )
-        return self.rule.numbers(n, 1, row.scope, day)[0]
-
-    def _void(self, caller: Caller, number: Number, reason: str) -> bool:
-        if not isinstance(number, Number):
-            raise InvalidArgument(f"number must be a Number, as of next() or parse(), got {quoted(number)}")
-        if not isinstance(reason, str) or not reason.strip() or len(reason) > MAX_REASON:
-            raise InvalidArgument(f"a reason is 1 to {MAX_REASON} characters, got {quoted(reason)}")
-        row = Row(self.rule.name, number.scope, number.period)
-        last = rows.fetch_last(caller, row)
-        if last is None or number.n > last:
-            raise InvalidId(f"{number.text} was not given: the newest number of {place(*row)} is {last or 'none yet'}")
-        return rows.void(caller, self.rule.name, number, reason)
+        return {"name": self.rule.name, "scope": self.rule.check_scope(scope), "period": self.rule.period(day)}
 
 
 def caller_of(given: Any) -> Caller:
-    return DjangoCaller(given) if hasattr(given, "in_atomic_block") else Borrowed(given)
+    # `django.db.connection` finds the connection of this thread anew at each look: one is enough.
+    operations = getattr(given, "ops", None)
+    return Borrowed(given) if operations is None else DjangoCaller(operations.connection)
 
 
 def zone_of(timezone: object) -> tzinfo:

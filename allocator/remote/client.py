@@ -22,6 +22,7 @@ from allocator.fleet.tags import Tags
 from allocator.remote.http import Servers
 from allocator.remote.wire import (
     lease_from_json,
+    number_lease_from_json,
     seen_to_text,
     segment_from_json,
     tag_from_json,
@@ -36,6 +37,7 @@ from allocator.schemes.residues import Seen, is_outgrown, lane_of, mark
 from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, damaged
+from allocator.schemes.worker_lease import MAX_BITS, NumberClaim, NumberLease
 
 PAGE_SIZE = "1000"
 """Tags in one request, the most that a service allows."""
@@ -176,6 +178,31 @@ class Service:
             if claim.lease is None:
                 raise
             raise LeaseLost(f"worker {claim.lease.number} was not renewed: {refused}") from refused
+
+    def lease_number(self, claim: NumberClaim) -> NumberLease:
+        host = "".join(one if " " <= one <= "~" else "?" for one in claim.host[:255]) or "unknown"
+        form = {"bits": claim.bits, "host": host, "process": claim.process}
+        return self._number(claim.space, claim.bits, claim.length_ms, claim.wall_ms, form)
+
+    def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
+        self._change_number(lease, wall_ms, {})
+
+    def release_number(self, lease: NumberLease, used_ms: int) -> None:
+        self._change_number(lease, used_ms, {"release": True})
+
+    def _change_number(self, lease: NumberLease, now_ms: int, form: dict[str, object]) -> None:
+        form |= {"number": lease.number, "holder": lease.holder}
+        if self._number(lease.space, MAX_BITS, lease.length_ms, now_ms, form) != lease:
+            raise LeaseLost(f"the service answered for another number than {lease.number} of space {lease.space!r}")
+
+    def _number(self, space: str, bits: int, length_ms: int, now_ms: int, form: dict[str, object]) -> NumberLease:
+        form |= {"seconds": length_ms / 1000, "now": now_ms}
+        path = f"/v1/workers/{check_tag(space)}"
+
+        def read(answer: Any) -> NumberLease:
+            return number_lease_from_json(answer, space, bits, length_ms)
+
+        return self.servers.request("POST", path, body=form, read=read)
 
     # -- tags
 

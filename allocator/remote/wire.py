@@ -5,6 +5,7 @@
                     "failover_gap": "auto"}, or "refuse", or a number
     seen           1.1.1000,2.3.4001       offset, step and greatest id of each shard
     a lease        {"worker": 7, "holder": "…", "since": 1700000000000, "until": 1700000060000}
+    a number       {"space": "billing", "number": 7, "holder": "…", "until": 1700000060000}
 
 The functions check their input, since it is untrusted.
 """
@@ -23,9 +24,11 @@ from allocator.schemes.residues import Lane, Seen
 from allocator.schemes.snowflake import Lease
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import MAX_SHARDS
+from allocator.schemes.worker_lease import NumberLease
 
 MAX_LANES = 100
 NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
+HOST = re.compile(r"[ -~]{1,255}", re.ASCII)
 HOLDER = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
@@ -133,6 +136,24 @@ def lease_from_json(value: Mapping[str, Any], workers: int) -> Lease:
         whole("since", value.get("since")),
         whole("until", value.get("until")),
     )
+
+
+def number_lease_to_json(lease: NumberLease, until_ms: int) -> dict[str, object]:
+    return {"space": lease.space, "number": lease.number, "holder": lease.holder, "until": until_ms}
+
+
+def number_lease_from_json(value: Mapping[str, Any], space: str, bits: int, length_ms: int) -> NumberLease:
+    """Raises `InvalidSetting` unless this is a lease of a number of the space."""
+    if value.get("space") != space:
+        raise InvalidSetting(f"expected space {space!r}, got {value.get('space')!a:.80}")
+    number = whole("number", value.get("number"), 0, (1 << bits) - 1)
+    return NumberLease(space, number, holder_of(value.get("holder")), length_ms)
+
+
+def host_of(value: object) -> str:
+    if isinstance(value, str) and HOST.fullmatch(value):
+        return value
+    raise InvalidSetting(f"host must be 1 to 255 printable ASCII characters, got {value!a:.80}")
 
 
 def holder_of(value: object) -> str:

@@ -43,6 +43,11 @@ class Failover(NamedTuple):
     leases_from_ms: int = 0
     leases_ahead_ms: int = 0
 
+    @property
+    def moved_at_ms(self) -> int:
+        """The last move, by the later of two clocks: the server's, and that of the process that saw it."""
+        return self.leases_from_ms - self.leases_ahead_ms
+
 
 class Skipped(NamedTuple):
     """The numbers that a database skips after a move."""

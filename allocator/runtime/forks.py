@@ -15,6 +15,8 @@ from importlib import import_module
 from typing import Any, Protocol
 from weakref import WeakSet
 
+from allocator.errors import AllocatorError, ForkedUnseen
+
 
 class Forkable(Protocol):
     def after_fork(self) -> None: ...
@@ -71,6 +73,14 @@ def _renew_late() -> None:
         renew_all()
     finally:
         unseen = False
+
+
+def forked_unseen(name: str) -> AllocatorError:
+    return ForkedUnseen(
+        f"{name}: C code forked this process while it held ids, without Python's fork hooks; the parent or another "
+        "child may have issued the same ids. Draw no id before the fork, load the application after it (uWSGI: "
+        "lazy-apps = true), or enable the hooks (uWSGI: py-call-uwsgi-fork-hooks = true)"
+    )
 
 
 def hook_into_uwsgi(uwsgi: Any) -> None:

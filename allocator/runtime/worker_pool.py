@@ -21,9 +21,8 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from allocator.errors import AllocatorClosed, AllocatorError
+from allocator.errors import AllocatorClosed, AllocatorError, ReentrantCall
 from allocator.runtime.forks import catch_up
-from allocator.runtime.reentrancy import check_not_ending
 
 if TYPE_CHECKING:
     import asyncio
@@ -226,3 +225,36 @@ def retrieve_error(future: asyncio.Future[Any]) -> None:
     """Mark the error as retrieved: else asyncio logs the error of an abandoned call."""
     if not future.cancelled():
         future.exception()
+
+
+# -- before a lock is taken whose owner can never release it
+
+
+def check_not_ending() -> None:
+    """Raise `AllocatorClosed` during interpreter shutdown: threads are gone, and may have left locks taken."""
+    if sys.is_finalizing():
+        raise AllocatorClosed(
+            "the interpreter is shutting down, so no ids can be drawn; draw them earlier, as in atexit"
+        )
+
+
+def is_held_here(lock: threading.RLock) -> bool:
+    """Whether this thread holds the lock: then a signal handler or destructor interrupted the holder.
+
+    `threading.Condition` uses the same private method.
+    """
+    return bool(lock._is_owned())  # type: ignore[attr-defined]
+
+
+def check_entry(lock: threading.RLock, name: str) -> None:
+    """Raise where waiting for `lock` could never end; `name` begins the message."""
+    check_not_ending()
+    if is_held_here(lock):
+        raise reentrant_call(name)
+
+
+def reentrant_call(name: str) -> AllocatorError:
+    return ReentrantCall(
+        f"{name}: a signal handler or destructor asked for an id while it interrupted a call for the same ids; "
+        "draw ids outside of signal handlers and destructors"
+    )

@@ -1,53 +1,29 @@
 """The table of known formats with a time field: their bits, tick and epoch.
 
-Ids are read as positive signed 64-bit numbers. Formats whose time uses the topmost bit have one bit less of it here:
+Ids are positive signed 64-bit numbers. Formats whose time uses the topmost bit have one bit less of it here:
 Instagram's ends in 2046, Discord's in 2084, TSID's in 2089.
 Sources: the README of baidu/uid-generator and its `DefaultUidGenerator`, sony/sonyflake and its v2, Discord's API
-reference, "Sharding & IDs at Instagram", Ahoo-Wang/CosId, twitter-archive/snowflake, f4b6a3/tsid-creator.
+reference, "Sharding & IDs at Instagram", Ahoo-Wang/CosId, twitter-archive/snowflake, f4b6a3/tsid-creator,
+getsentry/sentry (`utils/snowflake.py` and `conf/server.py`).
+javascript53 is our own: below 2**53, so that JavaScript reads it exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from allocator.errors import InvalidSetting
 from allocator.schemes.checks import quoted
-from allocator.schemes.layout import Layout, layout_from_text
+from allocator.schemes.layout import Format, Layout, layout_from_text
 from allocator.schemes.meteor import EPOCH as METEOR_EPOCH
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import EPOCH as SNOWFLAKE_EPOCH
 from allocator.schemes.snowflake import SNOWFLAKE
 
-TICKS = {"second": (1000, "second"), "centisecond": (10, "hundredth of a second"), "timestamp": (1, "millisecond")}
-"""The tick of each time field, in milliseconds and in words."""
-
-
-class Format(NamedTuple):
-    """A layout whose first field after the sign is the time, and its epoch.
-
-    The epoch is in seconds where the field is `second`, and in milliseconds otherwise.
-    """
-
-    layout: Layout
-    epoch: int
-
-    @property
-    def clock(self) -> str:
-        """The name of the time field."""
-        return list(self.layout.widths)[1]
-
-    @property
-    def tick_name(self) -> str:
-        return TICKS[self.clock][1]
-
-    def time(self, ticks: int) -> float:
-        """Seconds since 1970."""
-        milliseconds, _ = TICKS[self.clock]
-        return (self.epoch * (1000 if self.clock == "second" else 1) + ticks * milliseconds) / 1000
-
-
 SONYFLAKE = Layout(sign=1, centisecond=39, sequence=8, machine=16)
+
+# Baidu reads the epoch "2016-05-20" in the zone of the machine; this default is midnight in China.
+UID_GENERATOR = Format(Layout(sign=1, second=28, worker=22, sequence=13), 1_463_673_600)
 
 FORMATS: Mapping[str, Format] = {
     "meteor": Format(METEOR, METEOR_EPOCH),
@@ -56,29 +32,34 @@ FORMATS: Mapping[str, Format] = {
     "discord": Format(Layout(sign=1, timestamp=41, worker=5, process=5, increment=12), 1_420_070_400_000),
     "instagram": Format(Layout(sign=1, timestamp=40, shard=13, sequence=10), 1_314_220_021_721),
     "tsid": Format(Layout(sign=1, timestamp=41, node=10, counter=12), 1_577_836_800_000),
-    # Baidu reads the epoch "2016-05-20" in the zone of the machine; this default is midnight in China.
-    "baidu": Format(Layout(sign=1, second=28, worker=22, sequence=13), 1_463_673_600),
+    "baidu": UID_GENERATOR,
+    "uid-generator": UID_GENERATOR,
     "sonyflake": Format(SONYFLAKE, 1_409_529_600_000),
     "sonyflake-v2": Format(SONYFLAKE, 1_735_689_600_000),
     "cosid": Format(Layout(sign=1, timestamp=41, machine=10, sequence=12), 1_577_203_200_000),
     "cosid-second": Format(Layout(sign=1, second=31, machine=10, sequence=22), 1_577_203_200),
+    # Version 1 with its bits in reverse. The epoch is midnight in UTC, the zone of Sentry's servers.
+    "sentry": Format(Layout(sign=11, version=5, second=32, region=12, sequence=4), 1_659_916_800, {"version": 0b10000}),
+    "javascript53": Format(Layout(sign=11, centisecond=37, worker=10, sequence=6), 1_735_689_600_000),
 }
+GENERATED: Mapping[str, Format] = {name: form for name, form in FORMATS.items() if name != "meteor"}
+"""The formats of `Snowflake`: each id has the tick of its moment. A meteor has the second of its start."""
 
 
-def format_of(layout: object) -> tuple[str, Format]:
-    """The name and format for a name, a name with widths (meteor:1/31/18/11/3), or a `Layout`.
+def format_of(layout: object, setting: str = "layout", formats: Mapping[str, Format] = FORMATS) -> tuple[str, Format]:
+    """The name and format for a name, a name with widths (baidu:1/29/21/13), or a `Layout`.
 
     A `Layout` must have the fields of a known format, in their order; it gets the epoch of that format.
     """
     if isinstance(layout, Layout):
-        for name, known in FORMATS.items():
+        for name, known in formats.items():
             if list(known.layout.widths) == list(layout.widths):
                 return name, known._replace(layout=layout)
     if isinstance(layout, str):
         name, colon, widths = layout.partition(":")
-        if known_one := FORMATS.get(name):
+        if known_one := formats.get(name):
             return name, known_one._replace(layout=layout_from_text(widths, known_one.layout)) if colon else known_one
     raise InvalidSetting(
-        f"layout must be one of {', '.join(FORMATS)}, or one of them with widths of its fields in bits, as in "
-        f"meteor:1/31/18/11/3, or a Layout with the fields of one of them; got {quoted(layout, 100)}"
+        f"{setting} must be one of {', '.join(formats)}, or one of them with widths of its fields in bits, as in "
+        f"baidu:1/29/21/13, or a Layout with the fields of one of them; got {quoted(layout, 100)}"
     )

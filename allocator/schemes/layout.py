@@ -1,4 +1,4 @@
-"""Bit layouts: named fields with widths, from which masks, shifts and limits are derived.
+"""Bit layouts: named fields with widths, from which masks, shifts and limits are derived; and formats with a clock.
 
     Layout(sign=1, second=29, node=20, sequence=11, random=3)
 
@@ -7,7 +7,8 @@
     | 0 |           second            |        node        | sequence  |rnd|
     +---+-----------------------------+--------------------+-----------+---+
 
-The first field is the sign: one bit, always 0, so that an id is a positive signed 64-bit integer.
+The first field is the sign: one bit, always 0, so that an id is a positive signed 64-bit integer. With eleven bits of
+sign ids are below 2**53, and JavaScript reads them exactly.
 """
 
 from __future__ import annotations
@@ -18,11 +19,17 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate, islice
 from operator import sub
 from types import MappingProxyType
+from typing import NamedTuple
 
 from allocator.errors import Exhausted, InvalidId, InvalidSetting
 from allocator.schemes.checks import check_whole, quoted
 
 BITS = 64
+TICKS = {"second": (1000, "second"), "centisecond": (10, "hundredth of a second"), "timestamp": (1, "millisecond")}
+"""The tick of each time field, in milliseconds and in words."""
+COUNTERS = ("sequence", "increment", "counter")
+"""The names of fields that count the ids of one tick."""
+NOTHING_FIXED: Mapping[str, int] = MappingProxyType({})
 WIDTH = re.compile(r"[0-9]{1,2}", re.ASCII)
 MAX_EPOCH = 253_402_300_799
 """9999-12-31T23:59:59Z, the last second of `datetime`."""
@@ -41,8 +48,8 @@ class Layout:
         if sum(widths.values()) != BITS:
             added = " + ".join(map(str, widths.values())) or "0"
             raise InvalidSetting(f"the widths of a layout must add up to {BITS}, got {added} = {sum(widths.values())}")
-        if next(iter(widths.items())) != ("sign", 1):
-            raise InvalidSetting("a layout must begin with sign=1, so that ids are positive")
+        if next(iter(widths)) != "sign":
+            raise InvalidSetting("a layout must begin with sign=1, or more bits of it, so that ids are positive")
         self.widths = MappingProxyType(widths)
         self._limits = {name: (1 << width) - 1 for name, width in widths.items()}
         below = accumulate(widths.values(), sub, initial=BITS)
@@ -67,7 +74,7 @@ class Layout:
 
     def unpack(self, number: int) -> dict[str, int]:
         """The values of all fields but the sign."""
-        check_whole("an id", number, 0, (1 << (BITS - 1)) - 1, InvalidId)
+        check_whole("an id", number, 0, (1 << (BITS - self.widths["sign"])) - 1, InvalidId)
         return {name: (number >> shift) & self._limits[name] for name, shift in self._shifts.items() if name != "sign"}
 
     def runs_out(self, field: str, epoch: float, per_second: int = 1) -> datetime:
@@ -101,6 +108,73 @@ class Layout:
 
     def __repr__(self) -> str:
         return f"Layout({', '.join(f'{name}={width}' for name, width in self.widths.items())})"
+
+
+class Format(NamedTuple):
+    """A layout with a time field, and its epoch: in seconds where the field is `second`, otherwise in milliseconds.
+
+    fixed: fields that have one value in every id.
+    """
+
+    layout: Layout
+    epoch: int
+    fixed: Mapping[str, int] = NOTHING_FIXED
+
+    @property
+    def clock(self) -> str:
+        """The name of the time field."""
+        return next(name for name in self.layout.widths if name in TICKS)
+
+    @property
+    def counter(self) -> str:
+        """The name of the field that counts the ids of one tick."""
+        return next(name for name in self.layout.widths if name in COUNTERS)
+
+    @property
+    def tick(self) -> int:
+        """Milliseconds."""
+        return TICKS[self.clock][0]
+
+    @property
+    def tick_name(self) -> str:
+        return TICKS[self.clock][1]
+
+    @property
+    def per_second(self) -> int:
+        return 1000 // self.tick
+
+    @property
+    def first_tick(self) -> int:
+        """The epoch, in ticks since 1970."""
+        return self.epoch if self.clock == "second" else self.epoch // self.tick
+
+    @property
+    def worker_fields(self) -> list[str]:
+        """The fields that tell generators apart, most significant first."""
+        others = {"sign", self.clock, self.counter, *self.fixed}
+        return [name for name in self.layout.widths if name not in others]
+
+    @property
+    def worker_bits(self) -> int:
+        return sum(self.layout.widths[name] for name in self.worker_fields)
+
+    @property
+    def ends(self) -> datetime:
+        """The last moment that has an id."""
+        return self.layout.runs_out(self.clock, self.first_tick / self.per_second, self.per_second)
+
+    def time(self, ticks: int) -> float:
+        """Seconds since 1970."""
+        return (self.epoch * (1000 if self.clock == "second" else 1) + ticks * self.tick) / 1000
+
+    def worker_values(self, number: int) -> dict[str, int]:
+        """The values of the fields that tell generators apart, for one number across all their bits."""
+        check_whole("worker", number, 0, (1 << self.worker_bits) - 1)
+        values = {}
+        for name in reversed(self.worker_fields):
+            values[name] = number & self.layout.limit(name)
+            number >>= self.layout.widths[name]
+        return values
 
 
 def check_layout(layout: object, like: Layout) -> Layout:

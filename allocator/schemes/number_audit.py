@@ -19,12 +19,9 @@ from typing import Literal, NamedTuple
 
 from allocator.errors import InvalidId
 from allocator.schemes.checks import quoted
-from allocator.schemes.numbering import MAX_NUMBER, RESETS, NumberRule
+from allocator.schemes.numbering import LENGTHS, MAX_NUMBER, NumberRule
 
 Kind = Literal["gap", "duplicate", "disorder", "ahead", "unreadable"]
-
-LENGTHS = {reset: (0, 4, 7, 10)[len(fields)] for reset, fields in RESETS.items()}
-"""Of a period as text, which is the beginning of a date."""
 
 
 class Group(NamedTuple):

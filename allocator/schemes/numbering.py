@@ -32,6 +32,9 @@ RESETS: Mapping[str, tuple[str, ...]] = {
 }
 """The fields of a date that name a period."""
 
+LENGTHS = {reset: (0, 4, 7, 10)[len(fields)] for reset, fields in RESETS.items()}
+"""Of a period as text, which is the beginning of a date."""
+
 MAX_NUMBER = MAX_ID
 MAX_COUNT = 10_000
 MAX_FORMAT = 128
@@ -39,6 +42,8 @@ MAX_WIDTH = len(str(MAX_NUMBER))
 MAX_REASON = 255
 
 DIGITS = {"year": 4, "month": 2, "day": 2}
+PADDED = {f"{{{name}}}": f"{{{name}:0{digits}}}" for name, digits in DIGITS.items()}
+"""The fields of a date, as `str.format` fills them up."""
 FIELDS = ("n", "year", "month", "day", "scope")
 PATTERNS = {
     "n": "[0-9]{1,19}",
@@ -83,6 +88,7 @@ class NumberFormat:
         if not isinstance(template, str) or not 1 <= len(template) <= MAX_FORMAT or not template.isprintable():
             raise InvalidSetting(f"a format is 1 to {MAX_FORMAT} printable characters, got {quoted(template)}")
         self.template = template
+        self._written = PIECE.sub(lambda piece: PADDED.get(piece.group(), piece.group()), template)
         self.pieces = list(pieces_of(template))
         named = [piece.field for piece in self.pieces if piece.field]
         self.fields = frozenset(named)
@@ -114,8 +120,9 @@ class NumberFormat:
         return len(self.pieces) == 1
 
     def write(self, n: int, day: date, scope: str) -> str:
-        values = {"n": n, "scope": scope, "year": day.year, "month": day.month, "day": day.day}
-        return "".join(p.text or str(values[p.field]).zfill(p.width) for p in self.pieces)
+        if self.template == "{n}":
+            return str(n)
+        return self._written.format(n=n, year=day.year, month=day.month, day=day.day, scope=scope)
 
     def read(self, text: object) -> dict[str, str]:
         """The fields of a text, exactly as `write` makes it. Raises `InvalidId`."""
@@ -183,13 +190,15 @@ class NumberRule:
             )
 
     def period(self, day: date) -> str:
-        values = {"year": day.year, "month": day.month, "day": day.day}
-        return "-".join(str(values[name]).zfill(DIGITS[name]) for name in RESETS[self.reset])
+        return "" if self.reset == "never" else day.isoformat()[: LENGTHS[self.reset]]
 
-    def numbers(self, last: int, count: int, scope: str, day: date) -> list[Number]:
-        """The `count` numbers up to `last`."""
-        period = self.period(day)
-        return [Number(n, self.format.write(n, day, scope), scope, period) for n in range(last - count + 1, last + 1)]
+    @property
+    def has_dates(self) -> bool:
+        """Whether the day matters, to a period or to a text."""
+        return self.reset != "never" or not self.format.fields.isdisjoint(DIGITS)
+
+    def number(self, n: int, scope: str, period: str, day: date) -> Number:
+        return Number(n, self.format.write(n, day, scope), scope, period)
 
     def parse(self, text: str, scope: str = "", period: str = "") -> Number:
         """The number that a text names; `scope` and `period` are taken from it where the format holds them.
@@ -205,6 +214,8 @@ class NumberRule:
 
     def check_scope(self, scope: object) -> str:
         """A scope as text: an int and a UUID are taken too. Raises `InvalidTag`."""
+        if type(scope) is str and TAG.fullmatch(scope):
+            return scope
         if isinstance(scope, UUID) or type(scope) is int:
             scope = str(scope)
         if scope == "" and isinstance(scope, str) and "scope" not in self.format.fields:

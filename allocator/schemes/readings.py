@@ -15,8 +15,8 @@ from uuid import UUID
 from allocator.errors import InvalidId, InvalidSetting
 from allocator.schemes.checks import MAX_ID, check_whole, quoted
 from allocator.schemes.encodings import BASE32
-from allocator.schemes.formats import FORMATS, Format, format_of
-from allocator.schemes.layout import moment
+from allocator.schemes.formats import FORMATS, format_of
+from allocator.schemes.layout import Format, moment
 from allocator.schemes.meteor import RANDOMS
 from allocator.schemes.objectid import COUNTER, HEX, PROCESS, parse, seconds_of, time_of
 
@@ -150,6 +150,8 @@ def timed(name: str, form: Format, number: int, epoch: int | None, now: float) -
         against = f"its time would be {moment(at)}, in the future"
     elif name == "meteor" and fields["random"] >= RANDOMS:
         against = f"the random field of a meteor is never {fields['random']}"
+    elif odd := next((name for name, value in form.fixed.items() if fields[name] != value), ""):
+        against = f"the {odd} of such an id is always {form.fixed[odd]}, not {fields[odd]}"
     elif ticks == 0:
         against = f"its time would be the first {form.tick_name} of the epoch"
     why = against or f"its time would be {moment(at)}"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from allocator.errors import AllocatorError, ClockWentBack, InvalidArgument, InvalidSetting, LeaseLost
 from allocator.schemes.checks import check_seconds, check_whole
-from allocator.schemes.layout import MAX_EPOCH, Layout, check_layout, moment
+from allocator.schemes.layout import MAX_EPOCH, Format, Layout, check_layout, moment
 from allocator.schemes.retry import Pace, Wait
 
 NOTHING = range(0)
@@ -34,34 +34,37 @@ RENEW_AFTER = 0.1
 
 
 class SnowflakeBlocks:
-    """The ids of one worker, one millisecond at a time. Not thread-safe: callers hold a lock."""
+    """The ids of one worker, one tick at a time: a millisecond, or what the format counts. Callers hold a lock.
 
-    __slots__ = ("_base", "_shift", "_size", "epoch", "last", "layout")
+    worker: one number for all fields that tell generators apart.
+    """
 
-    def __init__(self, datacenter: int, worker: int, epoch: int = EPOCH, layout: Layout = SNOWFLAKE) -> None:
-        self.layout = check_layout(layout, SNOWFLAKE)
-        self.epoch = check_whole("epoch", epoch, 0, 1000 * MAX_EPOCH)
-        self._base = layout.pack(
-            datacenter=check_whole("datacenter", datacenter, 0, layout.limit("datacenter")),
-            worker=check_whole("worker", worker, 0, layout.limit("worker")),
-        )
-        self._shift = layout.shift("timestamp")
-        self._size = 1 << layout.widths["sequence"]
+    __slots__ = ("_base", "_shift", "_size", "_step", "form", "last")
+
+    def __init__(self, worker: int, form: Format) -> None:
+        layout = form.layout
+        check_whole("epoch", form.epoch, 0, 1000 * MAX_EPOCH)
+        self.form = form
+        self._base = layout.pack(**form.fixed, **form.worker_values(worker))
+        self._shift = layout.shift(form.clock)
+        self._step = 1 << layout.shift(form.counter)
+        self._size = self._step << layout.widths[form.counter]
         self.last = -1
 
-    def take(self, millisecond: int) -> range:
-        """The ids of a new millisecond since 1970; none for the last one. Raises `ClockWentBack` for an earlier one."""
-        if millisecond <= self.last:
-            if millisecond < self.last:
+    def take(self, tick: int) -> range:
+        """The ids of a new tick since 1970; none for the last one. Raises `ClockWentBack` for an earlier one."""
+        form = self.form
+        if tick <= self.last:
+            if tick < self.last:
                 raise ClockWentBack(
-                    f"the clock went back by {self.last - millisecond} ms, to {moment(millisecond / 1000)}; "
+                    f"the clock went back by {(self.last - tick) * form.tick} ms, to {moment(tick / form.per_second)}; "
                     "retry when it has caught up"
                 )
             return NOTHING
-        timestamp = self.layout.ticks("timestamp", millisecond, self.epoch, 1000)
-        self.last = millisecond
-        first = self._base | timestamp << self._shift
-        return range(first, first + self._size)
+        ticks = form.layout.ticks(form.clock, tick, form.first_tick, form.per_second)
+        self.last = tick
+        first = self._base | ticks << self._shift
+        return range(first, first + self._size, self._step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,14 @@ class SnowflakeSettings:
     layout: Layout = SNOWFLAKE
     lease: float = 60.0
 
+    @property
+    def form(self) -> Format:
+        return Format(self.layout, self.epoch)
+
     def checked(self) -> SnowflakeSettings:
         check_seconds("lease", self.lease, 0.1)
-        SnowflakeBlocks(0, 0, self.epoch, self.layout)
+        check_layout(self.layout, SNOWFLAKE)
+        SnowflakeBlocks(0, self.form)
         if self.layout.widths["datacenter"] + self.layout.widths["worker"] > NUMBER_BITS:
             raise InvalidSetting(
                 f"datacenter and worker may have at most {NUMBER_BITS} bits together, got {self.layout!r}"
@@ -86,7 +94,7 @@ class SnowflakeSettings:
 
     def check_time(self, millisecond: int) -> None:
         """Raise if the format has no id for this millisecond; called before a worker is leased for it."""
-        SnowflakeBlocks(0, 0, self.epoch, self.layout).take(millisecond)
+        SnowflakeBlocks(0, self.form).take(millisecond)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +169,7 @@ class LeasedSnowflake:
         if not self.pace.succeeded(claim):
             return
         if self.lease is None or self.lease.number != lease.number or self._blocks is None:
-            workers = self.layout.widths["worker"]
-            self._blocks = SnowflakeBlocks(
-                lease.number >> workers, lease.number & self.layout.limit("worker"), self.epoch, self.layout
-            )
+            self._blocks = SnowflakeBlocks(lease.number, Format(self.layout, self.epoch))
             self._blocks.last = self._last
         self.lease = lease
         self._offset = max(self._offset, max(claim.now, lease.since) - now * 1000)

@@ -47,7 +47,7 @@ class Route:
     """One method of one path. The docstring of `handler` describes it in OpenAPI.
 
     group: its heading in OpenAPI.
-    verb: the right that the token needs, on the tag or ticket type in the path. Without it any token will do.
+    verb: the right that the token needs, on the tag, ticket type or space in the path. Without it any token will do.
     scheme: the scheme that the token must cover instead.
     created: the response may be 201.
     """
@@ -101,7 +101,7 @@ class Dispatch:
     async def _call(self, route: Route, request: Request) -> Call:
         names = request.path_params
         grant = await self.grant_of(request)
-        grant.authorize(route.verb, names.get("tag") or names.get("type"), route.scheme)
+        grant.authorize(route.verb, names.get("tag") or names.get("type") or names.get("space"), route.scheme)
         query = read_query(request.scope["query_string"], route.query)
         return Call(request, grant, query, read_body(await body_within(request), route.body))
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from secrets import token_hex
 from typing import Any
 
 from starlette.responses import Response
@@ -14,12 +15,20 @@ from starlette.responses import Response
 from allocator.errors import InvalidSetting, MaxValueWentBack
 from allocator.generators.inspect_id import inspect_id
 from allocator.host import Host
-from allocator.remote.wire import inspection_to_json, lease_to_json, segment_to_json, tag_to_json, whole
+from allocator.remote.wire import (
+    inspection_to_json,
+    lease_to_json,
+    number_lease_to_json,
+    segment_to_json,
+    tag_to_json,
+    whole,
+)
 from allocator.rules.node_failover import most_ahead
 from allocator.rules.token import DRAW, READ
 from allocator.schemes.checks import check_tag
 from allocator.schemes.layout import Layout
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
+from allocator.schemes.worker_lease import BITS, NumberClaim, NumberLease
 from allocator.service.dispatch import Call, json_response
 from allocator.service.log_config import caller_of
 from allocator.service.problems import ClientIsAhead, HttpRefusal
@@ -113,7 +122,7 @@ class Ids:
     async def renew(self, call: Call) -> Response:
         """Renew the lease of a worker."""
         form = call.body
-        worker = whole("worker", call.name("worker"), 0, WORKERS - 1)
+        worker = whole("worker", call.name("space"), 0, WORKERS - 1)
         return await self._lease(call, Lease(worker, form["holder"], form["since"], form["now"]))
 
     async def _lease(self, call: Call, lease: Lease | None) -> Response:
@@ -131,6 +140,28 @@ class Ids:
 
     def _most_ahead(self) -> int:
         return most_ahead(self.ids.databases.lead().failover(), MAX_LEASE)
+
+    async def number(self, call: Call) -> Response:
+        """Lease a worker number of a space, renew it, or give it back.
+
+        With `holder` and `number` it is renewed, and with `release` given back. Count your own time from before the
+        request: the number must not be used for longer than `seconds` after that.
+        """
+        space, form = check_tag(call.name("space")), call.body
+        length, now, is_release = form["seconds"], form["now"], form.get("release", False)
+        if length > MAX_LEASE:
+            raise InvalidSetting(f"seconds must be at most {MAX_LEASE // 1000}, got {length / 1000:g}")
+        if ("holder" in form) != ("number" in form) or (is_release and "holder" not in form):
+            raise InvalidSetting("to renew or release a number, send both number and holder")
+        if "holder" not in form:
+            call.grant.admit_rare()
+            about = (form.get("host", ""), form.get("process", 0))
+            claim = NumberClaim(space, form.get("bits", BITS), length, now, token_hex(16), *about)
+            lease = await self.ids.lease_number(claim)
+        else:
+            lease = NumberLease(space, form["number"], form["holder"], length)
+            await (self.ids.release_number if is_release else self.ids.renew_number)(lease, now)
+        return json_response(number_lease_to_json(lease, now if is_release else now + length))
 
     async def inspect(self, call: Call) -> Response:
         """Inspect an id."""

@@ -50,6 +50,9 @@ class Figures:
         self.lease = gauge(
             "allocator_lease_seconds", "Seconds until the lease of a snowflake worker ends", "livemin", "worker"
         )
+        self.workers = gauge(
+            "allocator_worker_numbers", "Worker numbers of a space, held or free", "livemostrecent", "space", "state"
+        )
         self.ready = gauge("allocator_ready", "1 if the worker can serve ids for the next seconds", "livemin")
 
     def _gauge(self, name: str, about: str, mode: str, *labels: str) -> Gauge:
@@ -113,9 +116,9 @@ class Visible(Collector):
 
 
 def tag_of(labels: Mapping[str, str]) -> str:
-    """The tag of a series, or an empty string."""
-    what = labels.get("what", "")
-    return labels.get("tag", "") or (what.removeprefix(OF_TAG) if what.startswith(OF_TAG) else "")
+    """The tag or space of a series, or an empty string."""
+    named, what = labels.get("tag", "") or labels.get("space", ""), labels.get("what", "")
+    return named or (what.removeprefix(OF_TAG) if what.startswith(OF_TAG) else "")
 
 
 def forget_the_dead(folder: Path, alive: Callable[[int], bool]) -> None:

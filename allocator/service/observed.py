@@ -22,6 +22,8 @@ VERBS = {
     "claim_segments": "segment",
     "register_node": "node",
     "lease_worker": "lease",
+    "lease_number": "lease",
+    "renew_number": "lease",
     "ticket": "ticket",
 }
 

@@ -70,6 +70,8 @@ def choice(name: str, known: Sequence[str], about: str) -> Field:
 
 def flag(name: str, about: str) -> Field:
     def read(value: object) -> bool:
+        if isinstance(value, bool):
+            return value
         if value not in ("true", "false"):  # not a set: a JSON list cannot be hashed
             raise InvalidSetting(f"{name} must be true or false, got {value!a:.80}")
         return value == "true"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
 from math import inf
 from time import monotonic, time
 
 from allocator.database.verbs import nodes
-from allocator.errors import AllocatorError, DatabaseUnavailable
+from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
 from allocator.host import Host
 from allocator.rules.days_left import DAY, Horizon
+from allocator.rules.worker_spaces import Space
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.service.auth import Book
@@ -119,6 +121,15 @@ class Watch:
             self.days[tag.name] = self._lasts(f"{OF_TAG}{tag.name}", tag.max_value, tag.limit)
         nodes = await self._ids.run(self._last_node)
         self._lasts("meteor node", nodes, meteor.layout.limit("node"))
+
+        for space in (await self._ids.run(self._spaces))[:MAX_TAGS]:
+            self._figures.workers.labels(space.name, "held").set(len(space.held))
+            self._figures.workers.labels(space.name, "free").set(space.free)
+
+    def _spaces(self) -> list[Space]:
+        with suppress(SchemaOutOfDate):  # ids are served without that table
+            return self._ids.databases.lead().worker_spaces()
+        return []
 
     def _last_node(self) -> int:
         database = self._ids.databases.lead()

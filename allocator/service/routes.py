@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 
 from allocator.errors import InvalidCount
-from allocator.remote.wire import gap_from_json, holder_of, seen_from_text
+from allocator.remote.wire import gap_from_json, holder_of, host_of, seen_from_text
 from allocator.rules.token import ADMINISTER, DRAW, READ
 from allocator.schemes.checks import JAVASCRIPT_MAX_ID, MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
 from allocator.schemes.formats import FORMATS
 from allocator.schemes.layout import layout_from_text
 from allocator.schemes.readings import SCHEMES
-from allocator.schemes.snowflake import NUMBER_BITS
 from allocator.schemes.snowflake import SNOWFLAKE as SNOWFLAKE_LAYOUT
+from allocator.schemes.worker_lease import MAX_BITS, MIN_SECONDS, length_of
 from allocator.service import schemas
 from allocator.service.dispatch import Route
-from allocator.service.handlers import PAGE, Administration, Ids
+from allocator.service.handlers import MAX_LEASE, PAGE, Administration, Ids
 from allocator.service.parameters import Field, choice, flag, long_number, number, required, text
 from allocator.service.sequences import MAX_PAGE
 from allocator.service.sources import METEOR, OBJECTID, SNOWFLAKE
@@ -82,6 +82,34 @@ RENEWAL = (
     required(number("since", 0, MAX_MILLISECOND, "The since in the response to the lease."), LEASED["since"]),
 )
 
+HELD = (
+    required(
+        Field(
+            "seconds",
+            length_of,
+            {"type": "number", "minimum": MIN_SECONDS, "maximum": MAX_LEASE / 1000},
+            "Length of the lease, the same for all processes of a space.",
+        ),
+        60,
+    ),
+    required(
+        number(
+            "now",
+            0,
+            MAX_MILLISECOND,
+            "The client's clock, in milliseconds since 1970, read before the request; with release: the last "
+            "millisecond in which the number was used.",
+        ),
+        LEASED["since"],
+    ),
+    number("bits", 1, MAX_BITS, "Width of the number, the same for all processes of a space; default 10.", example=10),
+    text("host", host_of, "^[ -~]{1,255}$", "Where the client runs, for the operator."),
+    number("process", 0, MAX_MILLISECOND, "The client's process id, for the operator."),
+    number("number", 0, (1 << MAX_BITS) - 1, "To renew or release: the number in the response to the lease."),
+    text("holder", holder_of, "^[0-9a-f]{32}$", "To renew or release: the holder in the response to the lease."),
+    flag("release", "true: give the number back."),
+)
+
 
 IDS, CLIENTS, INSPECT, TAGS = ("Draw ids", "For client libraries", "Inspect ids", "Manage tags")
 
@@ -97,7 +125,8 @@ def table(ids: Ids, tags: Administration) -> list[Route]:
         Route(CLIENTS, post, f"{sequence}/segments", ids.segment, schemas.SEGMENT, DRAW, query=(SIZE, EXACT, SEEN)),
         Route(CLIENTS, post, "/v1/nodes", ids.node, schemas.NODE, DRAW, METEOR),
         Route(CLIENTS, post, "/v1/workers", ids.lease, lease, DRAW, SNOWFLAKE, body=LEASE),
-        Route(CLIENTS, "PUT", "/v1/workers/{worker}", ids.renew, lease, DRAW, SNOWFLAKE, body=RENEWAL),
+        Route(CLIENTS, post, "/v1/workers/{space}", ids.number, schemas.NUMBER_LEASE, DRAW, body=HELD),
+        Route(CLIENTS, "PUT", "/v1/workers/{space}", ids.renew, lease, DRAW, SNOWFLAKE, body=RENEWAL),
         Route(INSPECT, "GET", "/v1/inspect/{id}", ids.inspect, schemas.INSPECTION, query=(SCHEME, EPOCH, LAYOUT)),
         Route(TAGS, "GET", "/v1/sequences", tags.list, schemas.TAGS, READ, query=PAGES),
         Route(TAGS, "GET", sequence, tags.get, schemas.TAG),
@@ -108,7 +137,7 @@ def table(ids: Ids, tags: Administration) -> list[Route]:
 PATHS = {
     "tag": (TAG_PATTERN, "order"),
     "type": (TAG_PATTERN, "case"),
-    "worker": (rf"^[0-9]{{1,{len(str(2**NUMBER_BITS))}}}$", "0"),
+    "space": (TAG_PATTERN, "0"),
     "id": (r"^[0-9A-Za-z-]{1,64}$", "5016762319896585"),
 }
 """The pattern of each name in a path, and an example."""

@@ -42,6 +42,13 @@ LEASE = shown(
     since=1790000000000,
     until=1790000010000,
 )
+NUMBER_LEASE = shown(
+    record(space=TEXT, number=WHOLE, holder=TEXT, until=WHOLE),
+    space="billing",
+    number=0,
+    holder="3f1d0a5c8e9b4d27a6c1f0e2b7d49853",
+    until=1790000060000,
+)
 GAP: Shape = {"type": "string", "pattern": "^([0-9]{1,19}|auto|refuse)$"}
 ORDER = {
     "tag": "order",

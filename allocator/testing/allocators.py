@@ -13,7 +13,14 @@ from allocator.errors import AllocatorError, InvalidDatabase, InvalidSetting
 from allocator.schemes.checks import quoted
 from allocator.sync import Allocator
 from allocator.testing.memory_backend import MemoryBackend
-from allocator.testing.supplies import MemoryMeteors, MemorySequence, MemorySnowflakes, SynchronousBackground
+from allocator.testing.supplies import (
+    AsyncMemoryWorkerLease,
+    MemoryMeteors,
+    MemorySequence,
+    MemorySnowflakes,
+    MemoryWorkerLease,
+    SynchronousBackground,
+)
 
 DATABASE_SETTINGS = ("token", "shards", "shard_hosts", "fleet")
 
@@ -35,6 +42,7 @@ class MemoryAllocator(Allocator):
 
     _background_type = SynchronousBackground
     _sequence_type = MemorySequence
+    _worker_type = MemoryWorkerLease
 
     def __init__(self, database: None = None, **settings: Unpack[Settings]) -> None:
         if database is not None:
@@ -89,6 +97,8 @@ class AsyncMemoryAllocator(AsyncAllocator):
 
     Its `memory` is the `MemoryAllocator`, for `fail`, `go_away` and `recover`. Not bound to an event loop.
     """
+
+    _worker_type = AsyncMemoryWorkerLease
 
     def __init__(self, memory: MemoryAllocator | None = None, **settings: Unpack[Settings]) -> None:
         if memory is not None and not isinstance(memory, MemoryAllocator):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,6 +19,16 @@ from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, settle, unknown
+from allocator.schemes.worker_lease import (
+    NumberClaim,
+    NumberLease,
+    NumberRow,
+    choose,
+    leased,
+    lost,
+    released,
+    renewed,
+)
 
 FIELDS = {column: name for name, column in COLUMNS.items() if name == "limit"}
 """Fields of `Tag` by the name of their column, where the names differ."""
@@ -41,6 +51,7 @@ class MemoryBackend:
         self._each_counts = statement not in (None, STATEMENTS[0])
         self._tickets: Counter[str] = Counter()
         self._nodes = 0
+        self._spaces: defaultdict[str, dict[int, NumberRow]] = defaultdict(dict)
         self._forked = False
 
     def check(self) -> None:
@@ -104,6 +115,27 @@ class MemoryBackend:
         """Lease worker 0 for the requested time."""
         with self._table():
             return Lease(0, "memory", claim.now, claim.until)
+
+    def lease_number(self, claim: NumberClaim) -> NumberLease:
+        with self._table():
+            space = self._spaces[claim.space]
+            chosen = choose(list(space.values()), claim, claim.wall_ms, frozenset(), 1, 0)
+            row = leased(chosen, claim, claim.wall_ms)
+            space[row.number] = row
+            return NumberLease(claim.space, row.number, claim.holder, claim.length_ms)
+
+    def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
+        self._change(lease, lambda row: renewed(row, lease, wall_ms, wall_ms))
+
+    def release_number(self, lease: NumberLease, used_ms: int) -> None:
+        self._change(lease, lambda row: released(row, lease, 0))  # the smallest number is free again, at any time
+
+    def _change(self, lease: NumberLease, change: Callable[[NumberRow], NumberRow | None]) -> None:
+        with self._table():
+            row = change(self._spaces[lease.space][lease.number])
+            if row is None:
+                raise lost(lease)
+            self._spaces[lease.space][lease.number] = row
 
     def ping(self) -> None:
         with self._table():

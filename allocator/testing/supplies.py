@@ -16,6 +16,7 @@ from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Ended, Supply
+from allocator.generators.worker import AsyncWorkerLease, HeldNumber, WorkerLease
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.worker_pool import Background, Work
 from allocator.schemes.leases import check_node
@@ -97,6 +98,24 @@ class MemorySequence(Immediate, Sequence):
         with self._lock:
             self._allow_retry()
         return future
+
+
+class Unending(HeldNumber):
+    """Mixin of the worker leases of a `MemoryAllocator`: no thread, and no end before that of the block."""
+
+    def _keep(self, *_: object) -> None:
+        """Do nothing: it is never renewed."""
+
+    def left(self) -> float:
+        return self._length_ms / 1000 if self in self._workers.held else 0.0
+
+
+class MemoryWorkerLease(Unending, WorkerLease):
+    pass
+
+
+class AsyncMemoryWorkerLease(Unending, AsyncWorkerLease):
+    pass
 
 
 class MemoryMeteors(Immediate, MeteorSupply):

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from sqlalchemy import create_engine, inspect, text
 
 from allocator import Allocator
-from benchmarks import calls, claims, inserts, program, service, start
+from benchmarks import calls, claims, inserts, numbers, program, service, start
 from benchmarks.__main__ import main
 from benchmarks.rounds import Race
 
@@ -30,6 +30,8 @@ def brief(monkeypatch):
     monkeypatch.setattr(service, "CALLS", 20_000)
     monkeypatch.setattr(start, "COUNTS", (5, 50))
     monkeypatch.setattr(inserts, "ROWS", 20)
+    monkeypatch.setattr(numbers, "COMMITS", 8)
+    monkeypatch.setattr(numbers, "HOLDS", (0, 1))
 
 
 def run(*words: str):
@@ -42,17 +44,37 @@ def run(*words: str):
 def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, tmp_path, kind):
     with Allocator(fresh) as ids:
         before = ids.next_id("mine")
-    words = ("call", "claim", "latency", "insert", "--quick", "--url", fresh, "--to", str(tmp_path / "out"), "--json")
+    words = (
+        "call",
+        "claim",
+        "latency",
+        "insert",
+        "number",
+        "hold",
+        "--quick",
+        "--url",
+        fresh,
+        "--to",
+        str(tmp_path / "out"),
+        "--json",
+    )
     told = json.loads(run(*words).stdout)
 
     named = {name for race in told["races"] for name in race["candidates"]}
     assert {"bare driver", "claim", "when needed", "in advance", "our default", "objects by hand"} <= named
-    assert {figure["what"].partition(" ")[0] for figure in told["figures"]} >= {"a", "p99.9", "10,000"}
+    assert {"by hand", "ours, SQLAlchemy", "django-sequences", "ours, Django"} <= named
+    assert {figure["what"].partition(" ")[0] for figure in told["figures"]} >= {"a", "p99.9", "10,000", "invoices"}
+    plots = {path.name for path in (tmp_path / "out").glob("bench-hold-*.svg")}
+    assert len(plots) == (kind != "sqlite")
     engine = create_engine(fresh)
     assert not [name for name in inspect(engine).get_table_names() if "bench" in name]
     with engine.connect() as connection:
         assert [tag for (tag,) in connection.execute(text("SELECT tag FROM allocator_segment"))] == ["mine"]
-        for table in ("allocator_node", "allocator_worker"):  # a number that is taken is taken for good
+        for table in (
+            "allocator_node",
+            "allocator_worker",
+            "allocator_number",
+        ):  # a number that is taken is taken for good
             assert connection.scalar(text(f"SELECT count(*) FROM {table}")) == 0
     engine.dispose()
     assert before == 1
@@ -74,6 +96,7 @@ def test_all_suites_write_the_table_the_json_and_the_plots(brief, tmp_path, monk
         "latency",
         "http",
         "insert",
+        "number",
         "start",
     }
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from operator import sub
+from time import time_ns
 
 import pytest
 from sqlalchemy import create_engine, insert
@@ -18,12 +19,21 @@ from support.service.guarded import Guarded
 from support.service.served import Served
 
 from allocator.database.store import Database
-from allocator.database.tables import segment
+from allocator.database.tables import number, segment
 from allocator.database.verbs import nodes, segments
 from allocator.schemes.tag import Tag
+from allocator.schemes.worker_lease import NumberClaim
 from allocator.service.tokens import Tokens
 
-PAGES = ("/", "/console/inspect", "/console/inspect?id=5", "/console/fleet", "/console/doctor", "/console/new")
+PAGES = (
+    "/",
+    "/console/numbers",
+    "/console/inspect",
+    "/console/inspect?id=5",
+    "/console/fleet",
+    "/console/doctor",
+    "/console/new",
+)
 MANY = 10_000
 FIRST_PAGE = 200 * 1024
 EVIL = "<script>alert(1)</script>"
@@ -37,8 +47,10 @@ class Crowded(Guarded):
         self.some = self.make("some", "read", "administer", tags=("seen-*",))
         self.drawer = self.make("drawer", "draw")
         fill(self.url)
+        self.tenant = self.make("tenant", "read", tags=("invoice",))
         for name in ("seen-1", "seen-2", "hidden-1"):
             self.database.run(segments.create, Tag(name))
+        self.database.lease_number(NumberClaim("pods", 2, 600_000, time_ns() // 1_000_000, "a", f"{EVIL}.example", 7))
         self.database.run(nodes.register, f"{EVIL}.example", 7, "1<b>", datetime(2026, 1, 2, tzinfo=UTC))
 
 
@@ -48,6 +60,10 @@ def fill(url: str) -> None:
     with engine.begin() as connection:
         rows = [values_of(f"tag-{number:05}", number) for number in range(MANY)]
         connection.execute(insert(segment), rows)
+        numbers = [
+            {"name": "invoice", "scope": f"tenant-{one:03}", "period": "2026", "n": one} for one in range(1, 121)
+        ]
+        connection.execute(insert(number), [*numbers, {"name": "case", "scope": "", "period": "", "n": 90_210}])
     engine.dispose()
 
 
@@ -79,6 +95,12 @@ def seat(guarded: Guarded) -> Seat:
 def admin(guarded: Guarded, seat: Seat) -> Seat:
     seat.sign_in(guarded.admin)
     return seat
+
+
+def numbers_in(page: str) -> list[tuple[str, ...]]:
+    """Name, scope, period and newest number of each row."""
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page)
+    return [(name, *re.findall(r"<td[^>]*>(.*?)</td>", cells)) for name, cells in rows]
 
 
 def tags_in(page: str) -> list[str]:
@@ -277,6 +299,39 @@ def test_ten_thousand_tags_are_found_sorted_and_paged(admin):
     assert "No tag matches <q>nothing-like-this</q>" in admin.text("/?q=nothing-like-this")
 
 
+def test_numbers_are_listed_found_and_paged(admin):
+    first, last = (numbers_in(admin.text(f"/console/numbers?page={page}")) for page in (1, 99))
+
+    assert first[0] == ("case", "\u2013", "\u2013", "90\u202f210")
+    assert first[1] == ("invoice", "tenant-001", "2026", "1")
+    assert (len(first), len(last), last[-1]) == (50, 21, ("invoice", "tenant-120", "2026", "120"))
+    assert [row[1] for row in numbers_in(admin.text("/console/numbers?q=NT-07"))] == [
+        f"tenant-07{n}" for n in range(10)
+    ]
+    assert [row[1] for row in numbers_in(admin.text("/console/numbers?q=*5"))] == [
+        f"tenant-{n:03}" for n in range(5, 120, 10)
+    ]
+    assert "51 to 100 of 120" in admin.text("/console/numbers?q=2026&page=2", HX_Request="true")
+    assert "No name, scope or period matches <q>t_nant</q>" in admin.text("/console/numbers?q=t_nant")
+    assert "<html" not in admin.text("/console/numbers?q=2026&page=2", HX_Request="true")
+
+
+def test_where_no_number_was_drawn_the_page_says_where_they_are(open_service):
+    page = Seat(open_service).text("/console/numbers")
+
+    assert "There are no numbers yet." in page
+    assert "ids.db" in page
+
+
+def test_without_the_table_of_numbers_the_page_says_what_to_run(tmp_path):
+    url = f"sqlite:///{tmp_path}/ids.db"
+    with Served(url) as service:
+        execute(url, "DROP TABLE allocator_number")
+        page = Seat(service).text("/console/numbers")
+
+    assert "allocator db upgrade" in page
+
+
 def test_a_part_of_the_list_is_a_part(admin):
     part = admin.text("/?q=seen-1", HX_Request="true")
 
@@ -324,7 +379,13 @@ def test_looking_changes_and_makes_nothing(guarded, admin):
 
 
 def test_what_comes_from_outside_is_escaped(guarded, admin):
-    for path in (f"/?q={EVIL}", f"/console/inspect?id={EVIL}", "/console/fleet", f"/console/sign-in?next=/{EVIL}"):
+    for path in (
+        f"/?q={EVIL}",
+        f"/console/numbers?q={EVIL}",
+        f"/console/inspect?id={EVIL}",
+        "/console/fleet",
+        f"/console/sign-in?next=/{EVIL}",
+    ):
         page = admin.get(path.replace("<", "%3C").replace(">", "%3E")).body.decode()
         assert EVIL not in page, path
         assert html.escape(EVIL, quote=False) in page, path
@@ -338,6 +399,7 @@ def test_the_fleet_and_the_doctor_are_shown_to_who_may_do_everything(admin):
     assert "serving" in fleet
     assert f"{EVIL}.example" in fleet
     assert "Meteor nodes" in fleet
+    assert "pods</span>: 1 held, 3 free, leases of 600 seconds" in fleet
     assert until(lambda: "Checking…" not in admin.text("/console/doctor"))
     assert re.search(r"\bfindings?, checked ", admin.text("/console/doctor"))
     assert admin.post("/console/doctor", "/console/doctor").status == 303
@@ -372,6 +434,18 @@ def test_a_reader_sees_its_own_tags_alone(guarded, seat):
         "/console/new",
     ):
         assert seat.get(path).status == 403, path
+
+
+def test_scopes_are_no_tags_and_are_shown_to_who_may_read_all(guarded, seat):
+    """The name of the database to those alone who may change it."""
+    seat.sign_in(guarded.tenant)
+    assert seat.get("/console/numbers").status == 403
+    assert "/console/numbers" not in seat.text("/")
+    seat.sign_in(guarded.make("auditor", "read"))
+    page = seat.text("/console/numbers")
+
+    assert "tenant-001" in page
+    assert "ids.db" not in page
 
 
 def test_who_only_draws_is_told_so(guarded, seat):

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import Connection, insert
 from support.service.browser import DARK, DESKTOP, LIGHT, PHONE, Visit, browser
 from support.service.served import Served
 
+from allocator.database.dialect import Dialect
 from allocator.database.store import Database
+from allocator.database.tables import number
 from allocator.service.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 PAGES = (
     "/",
     "/console/tags/order",
+    "/console/numbers",
     "/console/inspect?id=5016762319896585",
     "/console/fleet",
     "/console/doctor",
@@ -31,6 +35,12 @@ def chromium() -> Iterator[Browser]:
         yield found
 
 
+def insert_numbers(connection: Connection, dialect: Dialect) -> None:
+    rows = [{"name": "invoice", "scope": f"tenant-{one:02}", "period": "2026", "n": 37 * one} for one in range(1, 61)]
+    with dialect.transaction(connection):
+        connection.execute(insert(number), rows)
+
+
 class Place:
     def __init__(self, folder: str) -> None:
         url = f"sqlite:///{folder}/ids.db"
@@ -39,6 +49,7 @@ class Place:
         tokens = Tokens(lambda: database)
         self.admin, _ = tokens.create("operations", verbs=("draw", "read", "administer"), tags=("*",))
         self.reader, _ = tokens.create("reader", verbs=("read",), tags=("order*",))
+        database.run(insert_numbers)
         database.close()
         self.service = Served(url)
         for tag in ("order", "order-line", "invoice"):
@@ -104,6 +115,20 @@ def test_from_signing_in_to_a_tag_that_was_made_and_changed(visits, place):
     visit.trouble.remove(next(one for one in visit.trouble if "400" in one))  # the browser tells of it too
 
 
+def test_numbers_are_found_as_one_types(visits, place):
+    visit = visits()
+    visit.sign_in(place.admin, "/console/numbers")
+    page = visit.page
+    page.get_by_role("link", name="Last page").click()
+    page.get_by_text("51 to 60 of 60").wait_for()
+
+    page.keyboard.press("/")
+    page.keyboard.type("nt-07")
+    page.get_by_text("1 to 1 of 1").wait_for()
+    assert page.locator("tbody tr").inner_text().split() == ["invoice", "tenant-07", "2026", "259"]
+    assert page.url.endswith("/console/numbers?q=nt-07")
+
+
 def test_the_plot_of_a_tag_is_drawn_and_goes_on(visits, place):
     visit = visits()
     visit.sign_in(place.admin, "/console/tags/order")
@@ -144,7 +169,7 @@ def test_a_lesser_token_is_refused(visits, place):
     assert visit.tags() == ["order", "order-line"]
     assert page.get_by_role("link", name="New tag").count() == 0
     assert page.get_by_role("link", name="Doctor").count() == 0
-    page.goto("/console/new")
+    visit.go("/console/new")
     assert "This token may not administer" in page.get_by_role("main").inner_text()
     visit.trouble.remove(next(one for one in visit.trouble if "403" in one))
     page.get_by_role("link", name="Show tags").click()
@@ -158,7 +183,7 @@ def test_every_page_fits_and_is_within_its_policy(visits, place, size, scheme):
     visit = visits(size, scheme)
     visit.sign_in(place.admin)
     for path in PAGES:
-        visit.page.goto(path)
+        visit.go(path)
         visit.until("!document.querySelector('[data-series]') || document.querySelector('canvas')")
         assert visit.sideways() <= 0, path
     back = visit.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
@@ -171,7 +196,7 @@ def test_the_keyboard_reaches_what_there_is(visits, place):
     page = visit.page
     page.locator("[data-poll]").wait_for()
     page.get_by_role("button", name="Live").click()  # so that nothing moves meanwhile
-    page.goto("/")
+    visit.go("/")
     reached = []
     for _ in range(40):
         page.keyboard.press("Tab")
@@ -192,7 +217,7 @@ def test_it_can_be_read_and_used_without_scripts(visits, place):
     page.get_by_label("Find tags").fill("line")
     page.get_by_role("button", name="Find").click()
     assert visit.tags() == ["order-line"]
-    page.goto("/console/inspect")
+    visit.go("/console/inspect")
     page.get_by_label("An id").fill("507f1f77bcf86cd799439011")
     page.get_by_role("button", name="Inspect").click()
     assert "2012-10-17 21:13:27 UTC" in page.get_by_role("main").inner_text()
@@ -201,7 +226,7 @@ def test_it_can_be_read_and_used_without_scripts(visits, place):
 def test_the_description_is_shown_under_its_headings(visits):
     visit = visits()
     page = visit.page
-    page.goto("/docs")
+    visit.go("/docs")
     page.get_by_role("link", name="Manage tags").wait_for()
 
     assert page.locator("h3.opblock-tag > a").all_inner_texts() == [
@@ -210,7 +235,7 @@ def test_the_description_is_shown_under_its_headings(visits):
         "Inspect ids",
         "Manage tags",
     ]
-    assert page.locator(".opblock").count() == 13
+    assert page.locator(".opblock").count() == 14
     page.get_by_role("button", name="POST /v1/meteor").first.click()
     page.get_by_role("button", name="Try it out").click()
     page.get_by_text("Number of ids; default 1.").wait_for()

@@ -26,6 +26,7 @@ import urllib3
 import yaml
 from click.testing import CliRunner
 from sqlalchemy import URL, make_url
+from support.processes.patience import until
 from support.servers.administrator import execute
 from support.servers.available import required
 from support.servers.containers import IMAGES
@@ -352,3 +353,21 @@ def test_no_ids_come_from_a_file_that_would_go_away(image: str):
     assert refused.returncode == 1
     assert "unable to open database file" in refused.stderr
     assert refused.stdout == ""
+
+
+def test_worker_run_is_process_1_of_a_container(image: str):
+    """Orphans are reaped, signals are passed on, and the exit code is kept."""
+    script = (
+        "(setsid sh -c 'exit 0' &); trap 'exit 9' TERM; echo worker $WORKER_ID of $PPID; while :; do sleep 0.1; done"
+    )
+    words = ["worker", "run", "--url", "sqlite:////tmp/ids.db", "--space", "shop", "--", "sh", "-c", script]
+    name = f"allocator-test-worker-{os.getpid()}"
+    docker("run", "--detach", "--name", name, image, *words)
+    try:
+        assert until(lambda: "worker 0 of 1\n" in docker("logs", name).stdout, SECONDS), docker("logs", name)
+        assert until(lambda: " Z" not in done("top", name, "-eo", "pid,stat"), SECONDS)
+        docker("kill", "--signal", "TERM", name)
+
+        assert done("wait", name) == "9"
+    finally:
+        docker("rm", "--force", name)

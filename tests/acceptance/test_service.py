@@ -49,6 +49,7 @@ class Load(threading.Thread):
         self.service, self.path, self.headers = service, path, headers
         self.ids: list[str] = []
         self.statuses: set[int] = set()
+        self.refusal = b""
         self.broken = 0
         self.stopped = threading.Event()
 
@@ -62,6 +63,8 @@ class Load(threading.Thread):
             self.statuses.add(answer.status)
             if answer.status == 200:
                 self.ids += answer.ids
+            else:
+                self.refusal = answer.body
 
     def draw(self, more: int) -> None:
         """Until so many more ids have come."""
@@ -112,21 +115,28 @@ def test_a_killed_worker_is_replaced_and_repeats_nothing(shared_database, tag):
 def test_a_worker_that_begins_without_the_database_leaves_the_requests_to_the_others(shared_database, tag):
     """It has nothing in memory, and would refuse what they can serve; and it can be stopped meanwhile."""
     with Wire(shared_database("postgres")) as wire:
-        service = Served(wire.url, options=("--workers", "2", "--timeout", "1"))
-        load = Load(service, f"/v1/sequences/{tag}/ids", Connection="close")  # so that each worker has its share
-        load.start()
-        load.draw(300)
+        service = Served(wire.url, options=("--workers", "2"))
+        step = 100_000
+        service.put(f"/v1/sequences/{tag}", json={"step": step, "max_step": step})  # until it is there
+        # Four at once and a connection for each request, so that neither worker answers them all.
+        loads = [Load(service, f"/v1/sequences/{tag}/ids", Connection="close") for _ in range(4)]
+        for load in loads:
+            load.start()
+        assert until(lambda: len({int(one) // step for load in loads for one in load.ids}) >= 2, 60), "one had it all"
         wire.refuse()
         before = workers_of(service)
         os.kill(before[0], signal.SIGKILL)
         assert until(lambda: {*workers_of(service)} - {*before}, 60)
-        load.draw(300)
-        load.end()
+        for load in loads:
+            load.draw(100)
+        for load in loads:
+            load.end()
         code = service.stop()
         service.close()
 
-    assert load.statuses == {200}
-    assert len(set(load.ids)) == len(load.ids)
+    drawn = [number for load in loads for number in load.ids]
+    assert {status for load in loads for status in load.statuses} == {200}, [load.refusal for load in loads]
+    assert len(set(drawn)) == len(drawn)
     assert code == 0
 
 

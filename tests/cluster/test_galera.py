@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from support.clusters.numbers import EACH, REFUSED, both_drew, under_contention
 from support.clusters.runs import account, in_order, its_own, its_own_first, only, under_load
 from support.clusters.writers import wait
 
@@ -51,3 +52,20 @@ def test_a_node_is_isolated_and_refuses(galera, writers, report):
     assert set(minority.errors) == {"DatabaseUnavailable"}
     assert minority.codes["1047"]
     assert minority.after(healed[0])
+
+
+def test_of_two_members_that_drew_one_number_one_is_refused_at_commit(galera, report):
+    drawn, code, again = both_drew(galera)
+    report(f"numbers: both members drew {drawn[0]}; one COMMIT was refused with {code}, its retry drew {again}")
+
+    assert drawn == [1, 1]
+    assert code in REFUSED
+    assert again == 2
+
+
+def test_members_that_draw_in_one_scope_leave_no_gap_and_no_duplicate(galera, report):
+    numbers, refused = under_contention(galera)
+    report(f"numbers: {len(numbers)} by two members in one scope, refused {dict(refused)} times by code")
+
+    assert numbers == list(range(1, 2 * EACH + 1))
+    assert refused

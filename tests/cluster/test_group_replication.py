@@ -6,6 +6,7 @@ import time
 
 import pytest
 from support.clusters.cluster import MEMBERS
+from support.clusters.numbers import EACH, REFUSED, both_drew, under_contention
 from support.clusters.runs import account, in_order, its_own, its_own_first, only, under_load
 from support.clusters.writers import wait
 
@@ -77,3 +78,20 @@ def test_one_of_several_primaries_is_isolated(multi_primary, writers, report):
         multi_primary.wait_until_whole()
 
     account(under_load(multi_primary, writers, "isolated", its_own_first, trouble, WITHOUT_TICKETS), report)
+
+
+def test_of_two_members_that_drew_one_number_one_is_refused_at_commit(multi_primary, report):
+    drawn, code, again = both_drew(multi_primary)
+    report(f"numbers: both members drew {drawn[0]}; one COMMIT was refused with {code}, its retry drew {again}")
+
+    assert drawn == [1, 1]
+    assert code in REFUSED
+    assert again == 2
+
+
+def test_members_that_draw_in_one_scope_leave_no_gap_and_no_duplicate(multi_primary, report):
+    numbers, refused = under_contention(multi_primary)
+    report(f"numbers: {len(numbers)} by two members in one scope, refused {dict(refused)} times by code")
+
+    assert numbers == list(range(1, 2 * EACH + 1))
+    assert refused

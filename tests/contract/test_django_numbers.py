@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ STORY = """
 import json, threading
 from datetime import date
 from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 from allocator import AllocatorError, InvalidDatabase, NumberBusy, Numbers
 from allocator.integrations.django.ids import upgrade
 
@@ -31,6 +33,7 @@ try:
 except InvalidDatabase as error:
     found["outside"] = str(error)
 with transaction.atomic():
+    found["before the first"] = invoices.peek(connection, "a", march)
     found["first"] = draw().text
     try:
         with transaction.atomic():
@@ -66,6 +69,18 @@ with transaction.atomic():
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
+wrapped = []
+def wrapper(execute, sql, parameters, many, context):
+    wrapped.append((sql, parameters))
+    return execute(sql, parameters, many, context)
+
+with transaction.atomic(), CaptureQueriesContext(connection) as captured, connection.execute_wrapper(wrapper):
+    Numbers("case").next(connection, "tenant-7")
+found["seen by Django"] = [
+    len(captured),
+    "INSERT INTO allocator_number" in captured[0]["sql"],
+    [(sql.split(" (")[0], parameters["scope"]) for sql, parameters in wrapped],
+]
 upgrade(using="default")  # as each migrate does
 with transaction.atomic():
     found["last"] = draw().n
@@ -79,23 +94,135 @@ with transaction.atomic():
 print(json.dumps(found))
 """
 
+TESTED = """
+import json
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.test.utils import setup_test_environment, teardown_test_environment
+from allocator import Numbers
 
-def test_numbers_inside_of_atomic(kind, empty, tmp_path):
+def draw():
+    with transaction.atomic():
+        number = Numbers("case", start=500).next(connection)
+        Numbers("case").void(connection, number, "drawn by a test")
+        return number.n
+
+def flush():
+    call_command("flush", interactive=False, verbosity=0)
+
+found = {}
+setup_test_environment()
+found["of a test"] = [draw(), draw()]
+call_command("migrate", verbosity=0)
+found["after migrate"] = draw()
+flush()
+with connection.cursor() as cursor:
+    cursor.execute("SELECT COUNT(*) FROM allocator_number_void")
+    found["void"] = cursor.fetchone()[0]
+found["of the next test"] = draw()
+teardown_test_environment()
+flush()
+found["flushed by hand"] = draw()
+print(json.dumps(found))
+"""
+
+WAITERS = """
+import json, threading
+from django.db import connection, connections, transaction
+from allocator import NumberBusy, Numbers
+
+cases, found = Numbers("case"), {}
+
+def beside(act):
+    def run():
+        try:
+            with transaction.atomic():
+                act()
+        finally:
+            connections.close_all()
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+def draw_elsewhere():
+    found.setdefault("other scope", []).append(cases.next(connection, "b").n)
+
+def draw_at_once():
+    try:
+        Numbers("case", wait=0).next(connection, "a")
+    except NumberBusy:
+        found["at once"] = found.get("at once", 0) + 1
+
+def draw_when_free():
+    is_asking.set()
+    found.setdefault("waited", []).append(cases.next(connection, "a").n)
+
+for ends_by_rollback in (True, True, False):  # of a scope that is new, and of one that is still
+    is_asking = threading.Event()
+    with transaction.atomic():
+        found.setdefault("held", []).append(cases.next(connection, "a").n)
+        beside(draw_elsewhere).join()
+        beside(draw_at_once).join()
+        waiter = beside(draw_when_free)
+        assert is_asking.wait(60)
+        transaction.set_rollback(ends_by_rollback)
+    waiter.join()
+print(json.dumps(found))
+"""
+
+USING = """
+import json
+from django.db import connections, transaction
+from allocator import InvalidDatabase, Numbers
+from allocator.integrations.django.ids import upgrade
+
+upgrade(using="other")  # as migrate does with --database other
+
+def draw(alias, numbers=Numbers("case")):
+    with transaction.atomic(using=alias):
+        return numbers.next(connections[alias]).n
+
+found = {
+    "in turn": [draw("default"), draw("other"), draw("default"), draw("other")],
+    "from 1000": [draw("other", Numbers("member", start=1000)), draw("other", Numbers("member"))],
+}
+try:
+    with transaction.atomic(using="default"):
+        Numbers("case").next(connections["other"])
+except InvalidDatabase as error:
+    found["in the block of another"] = str(error)
+print(json.dumps(found))
+"""
+
+
+def project(kind: str, url: str, folder: Path) -> dict[str, str]:
+    """The environment of a project whose tables are there."""
     settings = "from project.settings import *\n"
     if kind == "sqlite":  # by IMMEDIATE an atomic block would wait where it begins
         settings += "DATABASES['default']['OPTIONS'] = {}\n"
     if kind in {"mysql", "mariadb"}:
         settings = AS_MYSQLDB + settings
-    (tmp_path / "told.py").write_text(settings)
-    place = environment(tmp_path, empty, "told")
+    settings += "DATABASES['other'] = {'ENGINE': 'django.db.backends.sqlite3', 'NAME': FOLDER / 'other.sqlite3'}\n"
+    (folder / "told.py").write_text(settings)
+    place = environment(folder, url, "told")
     managed("migrate", place)
-    found: dict[str, Any] = json.loads(run(STORY, place).splitlines()[-1])
+    return place
+
+
+def told(story: str, place: dict[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(story, place).splitlines()[-1])
+    return found
+
+
+def test_numbers_inside_of_atomic(kind, empty, tmp_path):
+    found = told(STORY, project(kind, empty, tmp_path))
 
     assert found.pop("outside").startswith("numbers are drawn inside of transaction.atomic()")
     assert "writer at a time" in found["busy"] or "drawn numbers of 'invoice' of scope 'a' in 2026" in found["busy"]
     assert found.pop("busy")
     assert "run: allocator db upgrade" in found.pop("missing")
     assert found == {
+        "before the first": None,
         "first": "INV-2026-00001",
         "after a savepoint": 2,
         "after a rollback": 3,
@@ -103,5 +230,33 @@ def test_numbers_inside_of_atomic(kind, empty, tmp_path):
         "peek": 5,
         "void": True,
         "alive": 1,
+        "seen by Django": [1, True, [["INSERT INTO allocator_number", "tenant-7"]]],
         "last": 11,
     }
+
+
+def test_numbers_begin_again_where_a_test_of_django_has_flushed_its_rows(kind, empty, tmp_path):
+    found = told(TESTED, project(kind, empty, tmp_path))
+
+    assert found == {
+        "of a test": [500, 501],
+        "after migrate": 502,
+        "void": 0,
+        "of the next test": 500,
+        "flushed by hand": 501,
+    }
+
+
+def test_an_atomic_block_gives_its_number_to_the_next_where_it_is_rolled_back(kind, empty, tmp_path):
+    if kind == "sqlite":
+        pytest.skip("one writer at a time: no scope beside another")
+    found = told(WAITERS, project(kind, empty, tmp_path))
+
+    assert found == {"held": [1, 2, 3], "waited": [1, 2, 4], "other scope": [1, 2, 3], "at once": 3}
+
+
+def test_each_database_counts_by_itself_in_its_own_block(kind, empty, tmp_path):
+    found = told(USING, project(kind, empty, tmp_path))
+
+    assert found.pop("in the block of another").startswith("numbers are drawn inside of transaction.atomic()")
+    assert found == {"in turn": [1, 1, 2, 2], "from 1000": [1000, 1001]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from sqlalchemy import create_engine
 from support.faults.forgetting import Promoted
 from support.faults.forgetting_scenes import SCENES
 from support.faults.forgetting_story import Story
@@ -14,7 +15,7 @@ from support.servers.available import without
 from support.servers.machine_postgres import Postgres
 from support.servers.machines import Templates, until
 
-from allocator import Allocator, DatabaseUnavailable
+from allocator import Allocator, DatabaseRefused, DatabaseUnavailable, Numbers
 
 QUICK = (
     "sqlite-renamed-running",
@@ -74,3 +75,19 @@ def test_a_process_that_was_led_to_a_hot_standby_leaves_it(
         replicated.wire.lead_to(replicated.machine.url, cut=False)
 
         assert call(led_astray)
+
+
+def test_a_hot_standby_shows_numbers_and_gives_none(replicated: Promoted):
+    """Also with a time to wait, which begins with a savepoint."""
+    primary, standby = create_engine(replicated.machine.url), create_engine(replicated.standby.url)
+    with primary.begin() as connection:
+        Numbers("case").next(connection)
+    until(lambda: replicated.standby.has_all_of(replicated.machine), "the standby has all")
+    for wait in (None, 0, 5):
+        with standby.connect() as connection:
+            with pytest.raises(DatabaseRefused, match=r"is a replica, or the transaction is read-only: .*; use the pr"):
+                Numbers("case", wait=wait).next(connection)
+            connection.rollback()
+            assert str(Numbers("case").peek(connection)) == "1"
+    primary.dispose()
+    standby.dispose()

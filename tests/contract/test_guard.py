@@ -17,7 +17,7 @@ from support.servers.databases import with_schema
 
 from allocator import Allocator, MaxValueWentBack, SchemaDamaged, TagExists
 from allocator.cli import main
-from allocator.database import schema
+from allocator.database import upgrade
 from allocator.database.store import Database
 from allocator.doctor import examine
 from allocator.fleet.grow import Growth
@@ -210,10 +210,10 @@ def test_ids_of_another_server_are_imported_under_the_guard(guarded, tmp_path):
 
 def test_the_schema_goes_back_and_forth_under_the_guard_which_is_made_again(guarded, kind):
     for to in ("0004", "base"):
-        database, config = Database(guarded, timeout=60), schema.alembic_config()
+        database, config = Database(guarded, timeout=60), upgrade.alembic_config()
         with closing(database):
             with database.engine.connect() as connection, database.dialect.schema_change(connection, 60):
-                config.attributes[schema.CONNECTION] = connection
+                config.attributes[upgrade.CONNECTION] = connection
                 command.downgrade(config, to)
             database.upgrade_schema()
         execute(guarded, *statements(guarded))

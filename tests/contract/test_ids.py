@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, event, text
 from support.servers.administrator import execute
 
 from allocator import (
@@ -309,3 +309,26 @@ def test_the_users_transaction_and_its_rollback_are_none_of_ours(face, url, tag)
     assert set(drawn).isdisjoint(again)
     assert engine.pool.checkedout() == 0
     engine.dispose()
+
+
+def test_whoever_listens_to_statements_hears_each_claim_and_ticket(face, url, tag):
+    """For tracing and counting; then SQLAlchemy runs them, with the same result."""
+    said: list[str] = []
+
+    def note(*heard: object) -> None:
+        said.append(str(heard[2]))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        ids = face(url)
+        assert ids.reserve(tag, 5) == range(1, 6)
+        said.clear()
+        assert ids.reserve(tag, 5) == range(6, 11)
+        first = ids.ticket(tag)
+        assert ids.ticket(tag) > first
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+    assert len([one for one in said if one.startswith("UPDATE allocator_segment")]) == 1
+    assert len([one for one in said if "allocator_ticket" in one]) >= 2
+    assert ids.reserve(tag, 5) == range(11, 16)

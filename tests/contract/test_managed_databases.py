@@ -148,6 +148,27 @@ def test_a_role_that_may_call_none_of_these_functions_draws_ids(new_database):
         assert PARTLY not in named(examine(plain))
 
 
+def test_a_process_that_runs_goes_on_when_such_a_right_is_taken_away(new_database):
+    """Its connection knows a statement by then that calls the functions."""
+    url = with_schema(new_database("postgres"))
+    at = make_url(url)
+    role = f"{at.database}_less"
+    functions = "pg_control_system(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn)"
+    with changed(
+        url, (f"CREATE ROLE {role} LOGIN PASSWORD 'Secret-1'",), (f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    ):
+        with closing(Database(url)) as database:
+            execute(url, *rights_for(database, role).service)
+        place = at.set(username=role, password="Secret-1").render_as_string(hide_password=False)
+        with Allocator(place, step=1, max_step=1) as ids:
+            drawn = [ids.next_id("order") for _ in range(3)]
+            execute(url, f"REVOKE EXECUTE ON FUNCTION {functions} FROM PUBLIC")
+            drawn += [ids.next_id("order") for _ in range(6)]
+
+    assert drawn[:3] == [1, 2, 3]
+    assert len({*drawn}) == 9
+
+
 def test_a_right_that_is_missing_is_refused_whatever_the_rung(new_database):
     url = with_schema(new_database("postgres"))
     turn(url, "CREATE SCHEMA says", NO_WAL.replace("pg_current_wal_lsn", "clock_timestamp"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from datetime import date
+from io import StringIO
 from itertools import count
 
 import pytest
@@ -96,6 +98,23 @@ def test_numbers_are_never_lowered(shop):
     assert run(shop, "set", "invoice", "2", "--period", "2026-3").exit_code == 2
     with shop.connect() as connection:
         assert invoices.peek(connection, "a", MARCH).n == 3
+
+
+def test_a_counter_that_nobody_draws_from_is_refused(shop):
+    """Without a period, or in one of another kind."""
+    add(shop, "a", 3)
+    assert run(shop, "set", "case", "7").exit_code == 0
+    for words in ([], ["--period", "2026-03"]):
+        refused = run(shop, "set", "invoice", "7", "--scope", "b", *words)
+        assert refused.exit_code == 2
+        assert "the numbers of 'invoice' restart each year: give --period, as 2026" in refused.stderr
+    refused = run(shop, "set", "case", "8", "--period", "2026")
+    assert refused.exit_code == 2
+    assert "the numbers of 'case' never restart: leave out --period" in refused.stderr
+
+    assert len(json.loads(run(shop, "list", "--json").stdout)) == 2
+    assert run(shop, "set", "case", "8").exit_code == 0
+    assert run(shop, "set", "invoice", "7", "--period", "2025").exit_code == 0
 
 
 def test_a_sound_column_has_no_findings(shop):
@@ -190,3 +209,22 @@ def test_only_the_first_findings_are_printed_and_all_are_counted(shop):
 
     assert lines[999].endswith("no row has 1999")
     assert lines[1000:] == ["... and 100 more", "1100 rows: 1100 gap"]
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("stderr", "words", "shows"), [(Terminal, (), True), (Terminal, ("--json",), False), (StringIO, (), False)]
+)
+def test_an_audit_shows_its_progress_on_a_terminal(shop, monkeypatch, stderr, words, shows):
+    add(shop, "a", 3)
+    monkeypatch.setenv("ALLOCATOR_DATABASE_URL", str(shop.url))
+    monkeypatch.setattr(sys, "stderr", stream := stderr())
+    main(["numbers", *BY_TEXT, *words], standalone_mode=False)
+
+    bar = stream.getvalue()
+    assert ("reading" in bar and "100%" in bar) if shows else bar == ""

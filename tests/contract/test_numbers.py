@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import BigInteger, Connection, Engine, String, create_engine, delete, event, insert, select, text
-from sqlalchemy.exc import IntegrityError, StatementError
+from sqlalchemy.exc import DBAPIError, IntegrityError, StatementError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from support.processes.patience import until
+from support.servers.available import own
+from support.servers.databases import with_schema
 
 from allocator import (
     AllocatorError,
@@ -61,6 +63,12 @@ class Row(Base):
 
 @pytest.fixture
 def shop(url: str) -> Iterator[Engine]:
+    with shop_at(url) as engine:
+        yield engine
+
+
+@contextmanager
+def shop_at(url: str) -> Iterator[Engine]:
     """An application's engine, on the database with the allocator's tables; those of this file are empty."""
     engine = create_engine(url, pool_size=20)
     Base.metadata.create_all(engine)
@@ -173,25 +181,6 @@ def test_sessions_of_every_kind(shop):
         session.commit()
     with shop.connect() as connection, connection.begin():
         assert plain.next(connection).n == 3
-
-
-@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
-def test_two_phase_commit(kind, shop):
-    if kind == "postgres":
-        with shop.connect() as connection:
-            if (
-                connection.scalar(text("SELECT setting FROM pg_settings WHERE name = 'max_prepared_transactions'"))
-                == "0"
-            ):
-                pytest.skip("this server prepares no transactions")
-    for ending, expected in (("rollback", 1), ("commit", 1), ("commit", 2)):
-        with shop.connect() as connection:
-            transaction = connection.begin_twophase()
-            assert add(connection) == expected
-            transaction.prepare()
-            getattr(transaction, ending)()
-
-    assert written(shop) == [1, 2]
 
 
 # -- what is refused
@@ -492,6 +481,53 @@ def test_a_transaction_that_sees_the_past_is_told_so(kind, shop, level):
         assert add(late) == 3
 
 
+@servers
+@pytest.mark.parametrize("dies", [False, True], ids=["", "dies"])
+@pytest.mark.parametrize(("ending", "expected"), [("rollback", [1]), ("commit", [1, 2])])
+def test_two_phase_commit(kind, request, ending, expected, dies):
+    """A prepared transaction still holds its number: whoever draws next waits until it ends, by another if need be."""
+    with preparing(kind, request) as url, shop_at(url) as shop, beside() as pool:
+        with shop.connect() as first, shop.connect() as watcher:
+            transaction = first.begin_twophase()
+            assert add(first) == 1
+            transaction.prepare()
+            if dies:
+                first.invalidate()
+            second = pool.submit(run_again, shop, "READ COMMITTED", add)
+            try:
+                assert until(lambda: waits(kind, watcher) or second.done(), 60, every=SEEN_EACH)
+                assert not second.done()
+            finally:
+                recover(shop, ending, transaction.xid) if dies else getattr(transaction, ending)()
+            assert second.result(60) == expected[-1]
+
+        assert written(shop) == expected
+
+
+def recover(engine: Engine, ending: str, xid: Any) -> None:
+    """As a coordinator; a server may first have to notice that the client is gone."""
+    with at_level(engine, "AUTOCOMMIT") as connection:
+
+        def ended() -> bool:
+            try:
+                getattr(connection, f"{ending}_prepared")(xid, recover=True)
+            except DBAPIError:
+                return False
+            return True
+
+        assert until(ended, 60)
+
+
+@contextmanager
+def preparing(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a server that prepares transactions, which PostgreSQL has to be told at its start."""
+    if kind == "postgres":
+        with own("postgres", "-c", "max_prepared_transactions=10") as url:
+            yield with_schema(url)
+    else:
+        yield request.getfixturevalue("url")
+
+
 # -- how long to wait
 
 
@@ -516,9 +552,25 @@ def test_who_would_wait_too_long_is_told_whose_numbers_are_held(kind, shop, wait
         assert "SQLite has one writer at a time: no number of 'case' of scope 'a'" in str(refused.value)
     else:
         assert "another transaction has drawn numbers of 'case' of scope 'a' and has not ended" in str(refused.value)
-    if holder and not is_new:  # nobody sees a row before it is committed
+    if kind == "postgres" or (holder and not is_new):  # MySQL locks the gap of a row that is not committed
         assert f"(session {holder}, of user " in str(refused.value)
     assert written(shop) == list(range(1, drawn + 1))
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_of_several_who_draw_the_holder_is_told_or_the_oldest(shop):
+    """Who draws with a time to wait does it in a savepoint, and the server does not tell whose that is."""
+    soon = Numbers("case", wait=0)
+    with shop.begin() as connection:
+        add(connection)
+    for numbers, of_two in ((plain, ""), (soon, ", the oldest of 2 that draw")):
+        with shop.connect() as other, shop.connect() as holder, shop.connect() as late:
+            add(other, "b")
+            add(holder, "a", numbers)
+            with pytest.raises(NumberBusy) as refused:
+                soon.next(late, "a")
+            session = (other if of_two else holder).scalar(text("SELECT pg_backend_pid()"))
+        assert f"(session {session}{of_two}, of user " in str(refused.value)
 
 
 CONNECTION_ID = "SELECT CONNECTION_ID()"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +15,7 @@ from support.service.served import Served
 import allocator.remote.client
 from allocator import Allocator, DatabaseRefused, DatabaseUnavailable
 from allocator.cli import main
-from allocator.database.tables import segment
+from allocator.database import tables
 from allocator.fleet.tags import Tags
 from allocator.remote.client import Service
 from allocator.schemes.tag import Tag
@@ -52,6 +53,25 @@ def test_pages_follow_each_other_byte_by_byte(kind, served, tag):
     assert service.get(f"/v1/sequences?after={tag}Z&limit=1").json["sequences"][0]["tag"] == f"{tag}_d"
 
 
+def test_the_console_finds_numbers_on_every_database(kind, served, shared_database):
+    """Whatever the words of a search mean to LIKE elsewhere."""
+    service = served(kind)
+    names = ["Pages.a", "pages.a_b", "pages.axb", "pages.c"]
+    engine = create_engine(shared_database(kind))
+    with engine.begin() as connection:
+        connection.execute(insert(tables.number), [{"name": name, "scope": "", "period": "", "n": 7} for name in names])
+    engine.dispose()
+
+    def found(words: str) -> list[str]:
+        page = service.get(f"/console/numbers?q={words}", Accept="text/html").body.decode()
+        return re.findall(r'<th scope="row">(.*?)</th>', page)
+
+    assert found("PAGES.") == names
+    assert found("es.a_") == ["pages.a_b"]
+    assert found("pages.*b") == ["pages.a_b", "pages.axb"]
+    assert found("ages.*b") == found("pages.%25") == []
+
+
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A service with 2,500 tags."""
@@ -61,7 +81,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     engine = create_engine(url)
     row = {"max_value": 7, "step": 10, "max_step": 100, "id_limit": 1000, "server_run": "", "failover_gap": 0}
     with engine.begin() as connection:
-        connection.execute(insert(segment), [{**row, "tag": f"tag-{number:04}"} for number in range(2_499)])
+        connection.execute(insert(tables.segment), [{**row, "tag": f"tag-{number:04}"} for number in range(2_499)])
     engine.dispose()
     with Served(url) as service:
         yield service

@@ -133,7 +133,7 @@ def test_a_tag_is_created_and_changed(service, tag):
     changed = service.put(path, json={"step": 20, "max_step": 20})
     assert (changed.status, changed.json["step"]) == (200, 20)
     assert service.get(path).json == changed.json
-    assert changed.json in service.get("/v1/sequences").json["sequences"]
+    assert changed.json in service.get(f"/v1/sequences?after={tag[:-1]}").json["sequences"]
 
 
 def test_conditions_say_whether_a_tag_is_created_or_changed(service, tag):

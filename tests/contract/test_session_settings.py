@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
+from time import time_ns
 from typing import Any
 
 import pymysql
@@ -20,17 +21,20 @@ from allocator.database.address import DIALECTS
 from allocator.database.dialect import Dialect
 from allocator.database.schema import HEAD
 from allocator.database.store import Database
+from allocator.database.verbs import worker_numbers
 from allocator.database.verbs.servers import fetch_run
 from allocator.rules.failover import Here
 from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import SNOWFLAKE, LeaseClaim
 from allocator.schemes.tag import Tag
+from allocator.schemes.worker_lease import NumberClaim, NumberLease
 
 EPOCH, LEASE = 1288834974657, 30_000
 COMMITTED = {
     "ticket": "SELECT max(id) FROM (SELECT id FROM allocator_ticket UNION SELECT id FROM allocator_ticket_counter) t",
     "node": "SELECT max(id) FROM allocator_node",
     "lease": "SELECT max(until_ms) FROM allocator_worker",
+    "number": "SELECT max(used_until_ms) FROM allocator_lease",
 }
 numbers = itertools.count(1)
 
@@ -57,6 +61,13 @@ def drawn(source: Any, **settings: Any) -> Iterator[dict[str, int]]:
         lease = database.lease_worker(LeaseClaim(None, now, now + LEASE), SNOWFLAKE, EPOCH)
         renewed = database.lease_worker(LeaseClaim(lease, now, lease.until + LEASE), SNOWFLAKE, EPOCH)
         found["lease"] = renewed.until
+        wall = time_ns() // 1_000_000
+        held = NumberLease("pods", next(numbers), f"{next(numbers)}", LEASE)
+        claim = NumberClaim("pods", 31, LEASE, wall, held.holder)
+        # Not by `lease_number`, which waits where a setting made the server another run.
+        assert database.run(worker_numbers.take, held.number, claim, database.failover())
+        database.renew_number(held, wall + 1)
+        found["number"] = wall + 1 + LEASE
         yield found
 
 

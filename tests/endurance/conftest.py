@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from support.documents.reports import reporting
 
 report = reporting("soak")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--minutes", type=float, default=10.0, help="how long pods run under each database")

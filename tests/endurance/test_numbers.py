@@ -1,21 +1,66 @@
-"""A million numbers without gaps on each database: 8 processes, 50 scopes, random ROLLBACKs and SIGKILLs of clients."""
+"""A million numbers without gaps on each database: 8 processes draw and roll back; they and the server are killed.
+
+ALLOCATOR_TEST_NUMBERS=20000 draws fewer. The controls are in `tests/chaos/test_numbers.py`.
+"""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from statistics import mean
 
-from support.processes import number_writers
+import pytest
+from support.faults.trouble import ServerPlace, skipping
+from support.processes.number_writers import COUNTS, STEPS, Writers, check
+from support.servers.containers import killable
+from support.servers.databases import with_schema
 from tqdm import tqdm
 
 NUMBERS = int(os.environ.get("ALLOCATOR_TEST_NUMBERS", "1000000"))
-A_LIFE = 1000
+CLIENT_KILLS, SERVER_KILLS = 100, 10
+"""At each step of a transaction about so many clients kill themselves; others are killed at any moment."""
+ODDS = CLIENT_KILLS / (NUMBERS / mean(COUNTS))
+EVERY = 0.5
+"""Seconds between two kills at any moment."""
 
 
-def test_a_million_numbers_of_clients_that_are_killed(kind, url, report):
-    lives = number_writers.run(url, processes=8, scopes=50, lives=NUMBERS // A_LIFE, transactions=A_LIFE)
-    killed = sum(tqdm(lives, desc=f"{kind}: lives"))
-    found = number_writers.check(url)
-    report(f"{kind}: {found.rows} numbers of 50 scopes, {killed} clients killed, {found.wrong} scopes wrong")
+@pytest.fixture
+def place(kind, new_database) -> Iterator[tuple[str, ServerPlace | None]]:
+    """The URL of a database with the schema, and its server; SQLite has none."""
+    with ExitStack() as stack:
+        if kind == "sqlite":
+            yield with_schema(new_database(kind)), None
+            return
+        server = skipping(lambda: killable(kind))
+        stack.callback(server.stop)
+        yield with_schema(server.url), ServerPlace(server)
+
+
+def test_a_million_numbers_while_clients_and_server_are_killed(kind, place, report):
+    url, server = place
+    began, restarts = time.monotonic(), 0
+    with Writers(url, count=8, scopes=50, odds=ODDS) as writers, tqdm(total=NUMBERS, desc=kind) as bar:
+        while (written := writers.written) < NUMBERS:
+            bar.update(written - bar.n)
+            if server and written > NUMBERS * (restarts + 1) / (SERVER_KILLS + 1):
+                server.kill()
+                server.start()
+                restarts += 1
+            writers.kill_one()
+            writers.replace_the_killed()
+            time.sleep(EVERY)
+    minutes = (time.monotonic() - began) / 60
+    found = check(url)
+    killed = ", ".join(f"{count} {step}" for step, count in writers.killed.items())
+    report(
+        f"{kind}: {found.rows:,} numbers of 50 scopes, 1 or 9 in a transaction, in {minutes:.1f} minutes, 8 processes, "
+        f"{writers.killed.total()} clients killed ({killed}), server killed {restarts} times: "
+        f"{found.gaps} gaps, {found.duplicates} duplicates, {found.ahead} above their counter"
+    )
 
     assert found.wrong == 0
     assert found.rows >= NUMBERS
+    assert set(writers.killed) >= set(STEPS[1:])
+    assert restarts == SERVER_KILLS or not server

@@ -21,7 +21,7 @@ from support.servers.administrator import administrator
 
 from allocator import Allocator
 from allocator.cli import main
-from allocator.database import schema
+from allocator.database import schema, upgrade
 from allocator.database.store import Database
 from allocator.database.tables import REVISIONS, VERSION_TABLE
 from allocator.integrations import alembic as hooks
@@ -58,7 +58,7 @@ def host(folder: Path, url: str, options: str, *also: str) -> Config:
     """An application's `env.py`, with such options, and its revisions beside those in other folders."""
     (folder / "versions").mkdir(parents=True)
     (folder / "env.py").write_text(ENV.format(options=options))
-    (folder / "script.py.mako").write_text((schema.script_folder() / "script.py.mako").read_text())
+    (folder / "script.py.mako").write_text((upgrade.script_folder() / "script.py.mako").read_text())
     config = Config()
     config.set_main_option("script_location", str(folder))
     config.set_main_option("path_separator", "newline")

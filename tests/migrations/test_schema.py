@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from time import sleep
 
 import pytest
 from alembic import command
@@ -16,7 +17,7 @@ from sqlalchemy import create_engine, inspect, text
 from support.servers.administrator import execute
 
 from allocator import Allocator, Numbers, SchemaOutOfDate
-from allocator.database import schema
+from allocator.database import schema, upgrade
 from allocator.database.store import Database
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
 from allocator.schemes.tag import AUTO, REFUSE
@@ -47,13 +48,13 @@ def picture(url: str) -> dict[str, object]:
 
 def migrate(url: str, direction: str, to: str) -> None:
     database = Database(url, timeout=60)
-    config = schema.alembic_config()
+    config = upgrade.alembic_config()
     with (
         closing(database),
         database.engine.connect() as connection,
         database.dialect.schema_change(connection, 60),
     ):
-        config.attributes[schema.CONNECTION] = connection
+        config.attributes[upgrade.CONNECTION] = connection
         getattr(command, direction)(config, to)
 
 
@@ -135,7 +136,7 @@ def test_steps_that_are_not_asked_for_are_not_checked(fresh):
     with Allocator(fresh) as ids:
         ids.meteor()
         ids.tags.create("order")
-    for to in ("-1", "-6"):
+    for to in ("-1", "-7"):
         migrate(fresh, "downgrade", to)
 
     assert rows(fresh)[VERSION_TABLE] == [("0002",)]
@@ -183,9 +184,21 @@ def test_ids_are_drawn_before_the_tables_of_numbers_are_there(empty):
         (problem,) = database.run(schema.problems, "here")
 
     assert problem == (
-        "here lacks table allocator_number, table allocator_number_void: ids are given, numbers without gaps are not; "
-        "run: allocator db upgrade"
+        "here lacks table allocator_number, table allocator_number_void, table allocator_lease: ids are given, numbers "
+        "without gaps and worker numbers are not; run: allocator db upgrade"
     )
+
+
+def test_worker_numbers_before_their_table_is_there_say_what_to_run(empty):
+    migrate(empty, "upgrade", "0009")
+    with Allocator(empty) as ids:
+        for _ in range(2):
+            with pytest.raises(SchemaOutOfDate, match="run: allocator db upgrade"), ids.worker("pods"):
+                pass
+        assert ids.next_id("order") == 1
+        migrate(empty, "upgrade", "head")
+        with ids.worker("pods") as worker:
+            assert worker.number == 0
 
 
 def test_a_downgrade_forgets_no_numbers(fresh):
@@ -197,8 +210,16 @@ def test_a_downgrade_forgets_no_numbers(fresh):
         migrate(fresh, "downgrade", "0008")
 
 
+def test_a_downgrade_forgets_no_held_worker_number(fresh):
+    held = pytest.raises(CommandError, match="1 numbers of allocator_lease are held; stop what holds them")
+    with Allocator(fresh) as ids, ids.worker("pods"), held:
+        migrate(fresh, "downgrade", "0009")
+    sleep(0.01)  # to the millisecond after the last one in which it was used
+    migrate(fresh, "downgrade", "0009")
+
+
 def test_the_revisions_are_those_of_the_scripts():
-    scripts = ScriptDirectory.from_config(schema.alembic_config())
+    scripts = ScriptDirectory.from_config(upgrade.alembic_config())
 
     assert tuple(reversed([script.revision for script in scripts.walk_revisions()])) == REVISIONS
 
@@ -296,8 +317,8 @@ def test_the_tables_can_stand_in_the_hosts_own_history(kind, empty, tmp_path):
     host = tmp_path / "host"
     (host / "versions").mkdir(parents=True)
     (host / "env.py").write_text(HOST_ENV)
-    (host / "script.py.mako").write_text((schema.script_folder() / "script.py.mako").read_text())
-    config = schema.alembic_config()
+    (host / "script.py.mako").write_text((upgrade.script_folder() / "script.py.mako").read_text())
+    config = upgrade.alembic_config()
     config.set_main_option("script_location", str(host))
     config.attributes["url"] = empty
     command.revision(config, message="with ids", autogenerate=True)

@@ -16,7 +16,7 @@ import pytest
 from support.processes.children import found_in_child
 
 from allocator import Allocator, NotCopyable, ObjectId
-from allocator.database import schema
+from allocator.database import upgrade
 from allocator.database.sqlite_forks import Gate
 from allocator.generators.objectid import generator
 
@@ -76,7 +76,7 @@ LOCKS = {
     "the meteor's": lambda ids, tag: ids._meteor._lock,
     "the snowflake's": lambda ids, tag: ids._snowflake._lock,
     "the fleet's": lambda ids, tag: ids._backend._shards._lock,
-    "alembic's": lambda ids, tag: schema.alembic_lock,
+    "alembic's": lambda ids, tag: upgrade.alembic_lock,
     "an ObjectId's": lambda ids, tag: generator._lock,
     "the pool's": lambda ids, tag: ids._backend.databases()[0].engine.pool._pool.mutex,
 }

@@ -10,10 +10,13 @@ from collections import Counter
 from support.documents import reports
 from tqdm import tqdm
 
+from simulation import workers
 from simulation.faces import faces
 from simulation.plan import Plan, draw
 from simulation.run import everywhere, lines
 from simulation.world import run
+
+PODS = 1000
 
 
 def numbers(words: str) -> tuple[int, ...]:
@@ -29,6 +32,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--processes", type=int)
     parser.add_argument("--seeds", type=int, default=100_000, help="so many worlds")
     parser.add_argument("--first", type=int, default=0, help="the first of their seeds")
+    parser.add_argument("--pods", type=int, help="only so many worlds of a thousand pods that lease worker numbers")
     return parser.parse_args()
 
 
@@ -63,10 +67,28 @@ def many(seeds: range) -> int:
     return 0
 
 
+def pods(seeds: range) -> int:
+    began, total = time.monotonic(), Counter[str]()
+    with tqdm(total=len(seeds), unit=" worlds of pods") as bar:
+        for seed, verdict in workers.everywhere(seeds, PODS, os.cpu_count() or 1):
+            if verdict.held or verdict.pairs:
+                bar.close()
+                print(f"seed {seed}: held by two {verdict.held} times, used in one millisecond {verdict.pairs} times")
+                return 1
+            total.update(verdict.counts)
+            bar.update()
+    figures = f"in {time.monotonic() - began:.0f} s, no number of two: {told(total)}"
+    reports.write("simulate-workers", f"{len(seeds)} worlds of {PODS} pods, from seed {seeds.start}", figures)
+    return 0
+
+
 def main() -> int:
     words = asked()
+    if words.pods is not None:
+        return pods(range(words.first, words.first + words.pods))
     if words.seed is None:
-        return many(range(words.first, words.first + words.seeds))
+        of_pods = range(words.first, words.first + words.seeds // 100)
+        return many(range(words.first, words.first + words.seeds)) or pods(of_pods)
     plan = draw(words.seed).only(words.steps, words.tags, words.threads, words.processes)
     return again(plan)
 

@@ -110,10 +110,10 @@ def by_the_wall(core: LeasedSnowflake, now: float) -> bool:
 take = SnowflakeBlocks.take
 
 
-def starting_over(blocks: SnowflakeBlocks, millisecond: int) -> range:
+def starting_over(blocks: SnowflakeBlocks, tick: int) -> range:
     """The sequence begins at 0 again where the clock went back."""
-    blocks.last = min(blocks.last, millisecond - 1)
-    return take(blocks, millisecond)
+    blocks.last = min(blocks.last, tick - 1)
+    return take(blocks, tick)
 
 
 def forgets_the_mark(core: Segments, segment: range) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Annotated, assert_type
 
 from fastapi import Depends, FastAPI, HTTPException
@@ -110,6 +111,8 @@ async def awaited() -> None:
         assert_type(await shared.tags.get("order"), Tag)
         assert_type([await shared.ticket("case"), await shared.meteor(), await shared.snowflake()], list[int])
         shared.next_id("order") + 1  # type: ignore[operator]
+        async with shared.worker("pods", bits=5) as worker:
+            assert_type(worker.number, int)
 
 
 def blocking() -> None:
@@ -118,6 +121,8 @@ def blocking() -> None:
         assert_type(one.sequence("order"), Sequence)
         assert_type(one.next_id("order"), int)
         assert_type(one.tags.create("order", start_after=5), Tag)
+        with one.worker("pods", on_lost=lambda: print("lost")) as worker:
+            assert_type((worker.number, worker.until, worker.left(), worker.lost), tuple[int, datetime, float, bool])
         assert_type(inspect("5016762319896585").readings[0].fields, dict[str, int | str])
     Allocator("sqlite:///ids.db", failover_gap="never")  # type: ignore[arg-type]
     assert_type(orders.decode(orders.encode(1)), int)

@@ -150,6 +150,22 @@ def test_what_decides_is_pure(path: Path):
     assert outside <= {"allocator"}
 
 
+KNOW_CODES = {"driver_errors", "dialect", "connection", "mysql", "postgresql", "postgresql_identity", "sqlite"}
+
+
+def codes_in(source: str) -> list[str]:
+    """Calls that ask for the code of a driver's error."""
+    calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    names = (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls)
+    return [name for name in names if name in {"code", "code_of", "sqlstate"}]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_what_the_code_of_an_error_means_is_said_in_one_place(path: Path):
+    if path.stem not in KNOW_CODES:
+        assert codes_in(path.read_text()) == []
+
+
 def private_names_in(source: str) -> list[str]:
     """Names with a leading underscore that a module reads of anything but its own objects: `x._y`, `self.x._y`."""
     return [
@@ -281,6 +297,7 @@ def test_controls_each_law_can_be_broken():
     assert outward("remote", "from allocator.fleet import tags") == []
     assert sql_in("text('UPDATE allocator_segment SET x = 1')")
     assert sql_in("if dialect.name == 'mysql': pass")
+    assert codes_in("if dialect.code(error.orig) in dialect.forbidden: raise DatabaseRefused") == ["code"]
     assert "time" not in PURE
     assert private_names_in("self._ids._backend") == ["self._ids._backend"]
     assert private_names_in("ids._backend.lease()") == ["ids._backend"]

@@ -12,13 +12,10 @@ from sqlalchemy.types import NULLTYPE, TypeEngine
 
 from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import code_of
+from allocator.database.driver_errors import lacks_function
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import Column, limit_of
 from allocator.schemes.checks import MAX_ID
-
-NO_FUNCTION = "42883"
-"""PostgreSQL has no max() of booleans and some other types."""
 
 LIMITED = {"postgresql", "mysql", "mariadb"}
 """Databases whose integer types have widths. SQLite stores 64 bits in any column, Oracle more."""
@@ -31,7 +28,7 @@ def read(connection: Connection, dialect: Dialect, table_name: str, column_name:
     try:
         greatest = connection.scalar(select(func.max(source.c[column_name])))
     except DBAPIError as error:
-        if code_of(error, dialect) == NO_FUNCTION:
+        if lacks_function(error, dialect):  # PostgreSQL has no max() of booleans and some other types
             raise InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers") from error
         raise
     with warnings.catch_warnings():

@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import NamedTuple, TypeVar
+from typing import TypedDict, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database.caller import Caller
 from allocator.database.driver_errors import is_held, translate_drawn
 from allocator.database.number_dialects import KEY
-from allocator.schemes.numbering import MAX_NUMBER, Number, place
+from allocator.errors import AllocatorError
+from allocator.schemes.numbering import MAX_NUMBER, Number, out_of_numbers, place
 
 T = TypeVar("T")
 
 PEEK = f"SELECT n FROM allocator_number WHERE {KEY}"
-IS_VOID = f"SELECT reason FROM allocator_number_void WHERE {KEY} AND n = :n"
 
 
-class Row(NamedTuple):
+class Row(TypedDict):
     """Which row is meant."""
 
     name: str
@@ -32,31 +32,34 @@ class Row(NamedTuple):
     period: str
 
 
-def draw(caller: Caller, row: Row, count: int, start: int, wait: float | None) -> int | None:
-    """Raise the row by `count`: the last of the numbers that are the caller's now; None where fewer are left."""
-    first = start - 1 + count
-    parameters = {**row._asdict(), "first": first, "count": count, "most": MAX_NUMBER - count}
-    if first > MAX_NUMBER:
-        return None
-    return translated(caller, row, lambda: caller.numbers.draw(caller, parameters, wait))
+def draw(caller: Caller, row: Row, count: int, start: int, wait: float | None) -> int:
+    """Raise the row by `count`: the last of the numbers that are the caller's now. Raises `Exhausted`."""
+    first, began = start - 1 + count, monotonic()
+    try:
+        last = caller.numbers.draw(caller, row, first, count, wait) if first <= MAX_NUMBER else None
+    except SQLAlchemyError as error:
+        raise meaning_of(error, caller, row, began) from error
+    if last is None:
+        raise out_of_numbers(place(**row))
+    return last
 
 
 def fetch_last(caller: Caller, row: Row) -> int | None:
     """The newest number, as this transaction sees it; None before the first one."""
-    rows = translated(caller, row, lambda: caller.run(PEEK, row._asdict()).rows)
+    rows = translated(caller, row, lambda: caller.fetch(PEEK, row))
     return int(rows[0][0]) if rows else None
 
 
 def raise_to(caller: Caller, row: Row, n: int) -> int:
     """Raise the newest number to `n` unless it is greater: what it is now."""
-    return translated(caller, row, lambda: caller.numbers.raise_to(caller, {**row._asdict(), "n": n}))
+    return translated(caller, row, lambda: caller.numbers.raise_to(caller, row, n))
 
 
-def void(caller: Caller, name: str, number: Number, reason: str) -> bool:
+def void(caller: Caller, row: Row, number: Number, reason: str) -> bool:
     """Keep that a number is void; False where that is kept already."""
-    row = Row(name, number.scope, number.period)
-    parameters = {**row._asdict(), "n": number.n, "written": number.text, "reason": reason}
-    return translated(caller, row, lambda: caller.run(caller.numbers.voids, parameters)).rowcount == 1
+    statement = caller.numbers.voids.format(n=number.n)
+    parameters = {**row, "written": number.text, "reason": reason}
+    return translated(caller, row, lambda: caller.run(statement, parameters)).rowcount == 1
 
 
 def translated(caller: Caller, row: Row, act: Callable[[], T]) -> T:
@@ -64,8 +67,12 @@ def translated(caller: Caller, row: Row, act: Callable[[], T]) -> T:
     try:
         return act()
     except SQLAlchemyError as error:
-        passed, holder = monotonic() - began, ""
-        if is_held(error, caller.dialect):
-            with suppress(SQLAlchemyError):
-                holder = caller.numbers.fetch_holder(caller, row._asdict())
-        raise translate_drawn(error, caller.dialect, caller.where, place(*row), passed, holder) from error
+        raise meaning_of(error, caller, row, began) from error
+
+
+def meaning_of(error: SQLAlchemyError, caller: Caller, row: Row, began: float) -> AllocatorError:
+    passed, holder, dialect = monotonic() - began, "", caller.numbers.dialect
+    if is_held(error, dialect):
+        with suppress(SQLAlchemyError):
+            holder = caller.numbers.fetch_holder(caller, row)
+    return translate_drawn(error, dialect, caller.where, place(**row), passed, holder)

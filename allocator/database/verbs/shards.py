@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, exists, insert, literal_column
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import NOWHERE, Dialect
+from allocator.database.driver_errors import is_forbidden
 from allocator.database.tables import node, segment, shard, worker
 from allocator.database.verbs import failover, segments, tickets
 from allocator.errors import DatabaseRefused, ShardMisconfigured
@@ -120,7 +121,7 @@ def check_writer(connection: Connection, dialect: Dialect) -> None:
     try:
         connection.execute(update(shard).where(shard.c.id == 0).values(revision=0))
     except DBAPIError as error:
-        if error.orig and dialect.code(error.orig) in dialect.forbidden:
+        if is_forbidden(error, dialect):
             raise DatabaseRefused(
                 "this user may not write allocator_shard, as making or growing a fleet does: use the user that "
                 "ran allocator db upgrade; run that again where it was left out, with --url once for each shard"

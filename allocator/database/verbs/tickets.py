@@ -13,8 +13,9 @@ from functools import cache
 from sqlalchemy import Connection, TextClause, exists, func, select, text, update
 
 from allocator.database.dialect import FLOOR, Dialect
+from allocator.database.driver_connection import by_driver
 from allocator.database.tables import counter, ticket
-from allocator.database.verbs.claims import only_row
+from allocator.database.verbs.claims import execute, only_row
 from allocator.rules.fleet import REPLACE, Shard
 from allocator.schemes.ticket import Numbering
 
@@ -30,6 +31,7 @@ COUNT = (
 )
 
 
+@by_driver
 def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> int | None:
     """Draw the next ticket of a type; None if the shard's row has changed. An unused ticket is burnt."""
     numbering = shard.numbering
@@ -52,7 +54,7 @@ def draw(connection: Connection, dialect: Dialect, kind: str, shard: Shard) -> i
 
 def drawn(connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
     """Run a draw that returns the ticket: see `Dialect.draw`."""
-    return only_row(connection.execute(statement, parameters).all(), str(parameters["type"]))
+    return only_row(execute(connection, statement, parameters).all(), str(parameters["type"]))
 
 
 @cache

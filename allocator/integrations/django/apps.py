@@ -6,10 +6,10 @@ from typing import Any
 
 from django.apps import AppConfig  # type: ignore[import-untyped]
 from django.core import checks  # type: ignore[import-untyped]
-from django.db.models.signals import pre_migrate  # type: ignore[import-untyped]
+from django.db.models.signals import post_migrate, pre_migrate  # type: ignore[import-untyped]
 
 from allocator.errors import AllocatorError
-from allocator.integrations.django.ids import make_allocator, shares_file, upgrade
+from allocator.integrations.django.ids import empty_numbers, make_allocator, shares_file, upgrade
 
 
 @checks.register()  # type: ignore[untyped-decorator]
@@ -33,3 +33,4 @@ class AllocatorConfig(AppConfig):  # type: ignore[misc]
 
     def ready(self) -> None:
         pre_migrate.connect(upgrade, sender=self)
+        post_migrate.connect(empty_numbers, sender=self)

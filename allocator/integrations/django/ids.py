@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured  # type: ignore[import-u
 from django.core.signals import setting_changed  # type: ignore[import-untyped]
 from django.db import DEFAULT_DB_ALIAS, Error, connections, models, router, transaction  # type: ignore[import-untyped]
 
-from allocator.database.django_caller import make_tables
+from allocator.database.django_caller import empty_tables, make_tables
 from allocator.database.django_settings import IN_MEMORY, is_same_file, url_of
 from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
@@ -137,6 +137,13 @@ def upgrade(**signal: Any) -> None:
     alias = signal.get("using", DEFAULT_DB_ALIAS)
     if router.allow_migrate(alias, "allocator"):
         make_tables(connections[alias])
+
+
+def empty_numbers(**signal: Any) -> None:
+    """Let numbers begin again where a test has ended by `flush`. The signal of `migrate` has a plan."""
+    alias = signal.get("using", DEFAULT_DB_ALIAS)
+    if is_testing() and "plan" not in signal and router.allow_migrate(alias, "allocator"):
+        empty_tables(connections[alias])
 
 
 def greatest_of(model: Any, column: str) -> int:

@@ -59,6 +59,7 @@ class Console:
             self._route("/console/new", GET=views.new, POST=actions.create),
             self._route("/console/tags/{tag}", GET=views.tag, POST=actions.change),
             self._route("/console/series", GET=views.series),
+            self._route("/console/numbers", GET=views.numbers),
             self._route("/console/inspect", GET=views.inspect),
             self._route("/console/fleet", GET=views.fleet),
             self._route("/console/doctor", GET=views.doctor, POST=actions.examine_again),

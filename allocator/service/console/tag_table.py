@@ -88,9 +88,14 @@ def page_of(names: Sequence[str], query: Query, key: Callable[[str], float] | No
     found = matching(names, query.text)
     if key:
         found.sort(key=key)
-    pages = max(1, ceil(len(found) / PAGE))
-    number = min(max(1, query.page), pages)
+    number, pages = page_number(query.page, len(found))
     return Page(found[(number - 1) * PAGE : number * PAGE], number, pages, len(found), len(names))
+
+
+def page_number(wanted: int, found: int) -> tuple[int, int]:
+    """The page that is wanted, or the nearest there is, and how many there are."""
+    pages = max(1, ceil(found / PAGE))
+    return min(max(1, wanted), pages), pages
 
 
 def matching(names: Iterable[str], text: str) -> list[str]:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from allocator.database.store import Database
-from allocator.database.verbs import nodes
+from allocator.database.verbs import nodes, number_columns
+from allocator.database.verbs.number_columns import Counter
 from allocator.doctor import examine
-from allocator.errors import AccessDenied, AllocatorError, InvalidId, InvalidSetting
+from allocator.errors import AccessDenied, AllocatorError, InvalidId, InvalidSetting, SchemaOutOfDate
 from allocator.fleet.discovery import Discovery, Found, state_of
 from allocator.generators.inspect_id import inspect_id
 from allocator.rules.findings import Finding
 from allocator.rules.hosts import Hosts
 from allocator.rules.token import ADMINISTER, READ
+from allocator.rules.worker_spaces import Space
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import check_tag
 from allocator.schemes.leases import Node, Worker
@@ -30,8 +34,9 @@ from allocator.service.console.live_rates import ALL
 from allocator.service.console.rendering import Pages
 from allocator.service.console.sign_in import SignIn
 from allocator.service.console.tag_data import TagData
-from allocator.service.console.tag_table import SORTS, Query
+from allocator.service.console.tag_table import PAGE, SORTS, Page, Query, page_number
 from allocator.service.problems import NO_STORE
+from allocator.service.rate_limits import Gate
 from allocator.service.settings import ServeSettings
 
 TIMEOUT = 5.0
@@ -52,12 +57,17 @@ class Views:
         """Own threads, so that claims need not wait and the process can end."""
         self._fleet: Cache[Fleet] = Cache(self._read_fleet, FLEET_SECONDS)
         self._findings: Cache[list[Finding]] = Cache(self._examine, FINDINGS_SECONDS)
+        self._numbers_gate = Gate("the list of numbers")
 
     async def _read_fleet(self) -> Fleet:
         return await asyncio.wrap_future(self._background.submit(read_fleet, self._urls, TIMEOUT, self._hosts))
 
     async def _examine(self) -> list[Finding]:
         return await asyncio.wrap_future(self._background.submit(examine, self._urls, timeout=TIMEOUT))
+
+    async def _read_numbers(self, query: Query) -> Numbered:
+        submitted = self._background.submit(read_numbers, self._urls[0], TIMEOUT, self._hosts, query)
+        return await asyncio.wrap_future(submitted)
 
     def close(self) -> None:
         self._background.close(0.0)
@@ -78,6 +88,14 @@ class Views:
         values: dict[str, Any] = {"row": row, "error": error, "may_change": user.may(ADMINISTER, name)}
         done = request.query_params.get("done", "")
         return self._pages.render(request, user, "tag", **values, done=done, refusal="", form={})
+
+    async def numbers(self, request: Request) -> Response:
+        """The newest number of each scope and period. Scopes are no tags: a token for some tags sees none."""
+        user = await self._sign_in.user(request)
+        user.grant.check(READ, None if user.sees_all else "*")
+        query = query_of(request.query_params)
+        numbered = await self._numbers_gate.run(partial(self._read_numbers, query))
+        return self._pages.render(request, user, "numbers", query=query, numbered=numbered)
 
     async def series(self, request: Request) -> Response:
         """The history of a tag, or of all ids, for the plot, as JSON."""
@@ -148,11 +166,12 @@ def inspect(text: str) -> tuple[Inspection | None, str]:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The shards as in `allocator shards list`, nodes and workers, or the error that prevented the read."""
+    """The shards as in `allocator shards list`, nodes, workers and spaces, or the error that prevented the read."""
 
     shards: list[Found]
     nodes: list[Node]
     workers: list[Worker]
+    spaces: list[Space]
     error: AllocatorError | None = None
 
 
@@ -164,11 +183,41 @@ def read_fleet(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> 
         lead = next((one.database for one in shards if not one.error and is_lead(one)), None)
         numbered = lead.run(nodes.fetch_newest, NODES) if lead else []
         workers = lead.run(nodes.fetch_workers) if lead else []
-        return Fleet(shards, numbered, workers)
+        return Fleet(shards, numbered, workers, spaces_in(lead) if lead else [])
     except AllocatorError as error:
-        return Fleet([], [], [], error)
+        return Fleet([], [], [], [], error)
     finally:
         discovery.close()
+
+
+def spaces_in(lead: Database) -> list[Space]:
+    with suppress(SchemaOutOfDate):  # before revision 0010
+        return lead.worker_spaces()
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A page of the counters of numbers, or the error that prevented the read."""
+
+    page: Page
+    rows: Sequence[Counter]
+    where: str
+    error: AllocatorError | None = None
+
+
+def read_numbers(url: str, timeout: float, shard_hosts: Hosts, query: Query) -> Numbered:
+    """Read the counters of one database; applications have theirs beside their rows. Blocking."""
+    database = Database(url, timeout, shard_hosts=shard_hosts)
+    try:
+        found = database.run(number_columns.count_counters, query.text)
+        number, pages = page_number(query.page, found)
+        rows = database.run(number_columns.fetch_page, query.text, (number - 1) * PAGE, PAGE)
+        return Numbered(Page((), number, pages, found, found), rows, database.address.shown)
+    except AllocatorError as error:
+        return Numbered(Page((), 1, 1, 0, 0), (), database.address.shown, error)
+    finally:
+        database.close()
 
 
 def is_lead(shard: Found) -> bool:

@@ -137,7 +137,7 @@ class Reading:
             return "", 0
         if words[:2] == ["allocator", "serve"]:
             return self.stage.serve(without_address(words[2:]), self.environment), 0
-        if words[:1] == ["allocator"]:
+        if words[:1] == ["allocator"] and words[1:3] != ["worker", "run"]:  # which forks, and takes all signals
             return self._ask(words=words[1:])
         return self._shell(command)
 

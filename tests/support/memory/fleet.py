@@ -38,6 +38,7 @@ class MemoryShard:
     # -- as Database
 
     open_segment = open_segments = claim_segment = claim_segments = register_node = lease_worker = None
+    lease_number = renew_number = release_number = None
 
     def cross_all(self) -> None:
         """Memory is never another server run."""

@@ -1,110 +1,229 @@
-"""Processes that draw numbers without gaps and write rows for them, roll back at random, and are killed by themselves.
+"""Processes that draw numbers without gaps and write a row for each, roll back at random, and are killed.
 
-The check reads the rows alone, by SQL that shares nothing with the library.
-
-python -m support.processes.number_writers URL SEED SCOPES TRANSACTIONS
+The check reads rows and counters by SQL and shares no code with the library.
 """
 
 from __future__ import annotations
 
-import itertools
+import ctypes
 import os
 import random
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
+import time
+from collections import Counter
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn, Self
 
-from sqlalchemy import BigInteger, Column, MetaData, String, Table, create_engine, insert, text
+from sqlalchemy import BigInteger, Column, Connection, Engine, MetaData, String, Table, create_engine, insert, text
+from sqlalchemy.exc import DBAPIError
 
-from allocator import NumberConflict, Numbers
+from allocator import DatabaseUnavailable, NumberConflict, Numbers
+from support.processes.crew import PROCESSES
 
 rows = Table("numbered", MetaData(), Column("scope", String(64)), Column("n", BigInteger))
 """Without a key: a duplicate would be written, and found."""
 
+STEPS = ("connecting", "drawing", "inserting", "ending", "ended")
+"""Steps of a process; it may kill itself before each."""
 ROLLED_BACK = 0.2
-KILLED = 0.5
-"""How many kills a life of so many transactions expects, at any of four steps of each."""
+COUNTS = (1, 1, 1, 9)
+"""How many numbers a transaction draws."""
+WAITS = (None, 30)
+"""`wait` in seconds, in turn: with a limit the library runs other statements."""
+PAUSE = 0.05
+"""Seconds between attempts to connect to a server that was killed."""
 
 
-class Found(NamedTuple):
-    """Of all scopes: the rows, and in how many scopes they are not 1, 2, 3 ... once each."""
-
-    rows: int
-    wrong: int
+def engine_of(url: str) -> Engine:
+    """With more patience than SQLite's 5 seconds: writers overtake whoever waits."""
+    return create_engine(url, connect_args={"timeout": 60} if url.startswith("sqlite") else {})
 
 
-def write(url: str, seed: int, scopes: int, transactions: int) -> None:
-    rnd, engine = random.Random(seed), create_engine(url)
-    numbers, odds = Numbers("soak", wait=30), KILLED / (4 * transactions)
+class Way:
+    """How numbers are drawn: as the library says."""
 
-    def step() -> None:
-        if rnd.random() < odds:
+    def __init__(self, engine: Engine, wait: float | None) -> None:
+        self.engine, self.numbers = engine, Numbers("soak", wait=wait)
+
+    def draw(self, connection: Connection, scope: str, count: int) -> list[int]:
+        return [number.n for number in self.numbers.next(connection, scope, count=count)]
+
+
+class OnItsOwn(Way):
+    """A control: drawn on another connection, and committed before the row is written."""
+
+    def draw(self, connection: Connection, scope: str, count: int) -> list[int]:
+        with self.engine.begin() as own:
+            return super().draw(own, scope, count)
+
+
+class ReadFirst(Way):
+    """A control: reads the greatest number in the table and adds one."""
+
+    def draw(self, connection: Connection, scope: str, count: int) -> list[int]:
+        greatest = connection.scalar(text("SELECT max(n) FROM numbered WHERE scope = :scope"), {"scope": scope}) or 0
+        return list(range(greatest + 1, greatest + 1 + count))
+
+
+class Progress(ctypes.Structure):
+    """Of a writer, in shared memory: a question to SQLite would wait for as long as others write."""
+
+    _fields_ = (("step", ctypes.c_int), ("written", ctypes.c_longlong))
+
+
+class Writer:
+    """One process: runs transactions, each with its numbers and their rows, until it is killed.
+
+    odds: that it kills itself, at each step. progress: what the others see of it.
+    """
+
+    def __init__(self, url: str, way: type[Way], seed: int, scopes: int, odds: float, progress: Any) -> None:
+        self.rnd, self.progress, self.scopes, self.odds = random.Random(seed), progress, scopes, odds
+        self.engine = engine_of(url)
+        self.way = way(self.engine, WAITS[seed % 2])
+
+    def run(self) -> NoReturn:
+        while True:
+            try:
+                self.at(0)
+                with self.engine.connect() as connection:
+                    while True:
+                        self.write(connection)
+            except (DBAPIError, DatabaseUnavailable) as error:
+                if not is_lost(error):
+                    raise
+                time.sleep(PAUSE)
+
+    def write(self, connection: Connection) -> None:
+        scope = f"scope-{self.rnd.randrange(self.scopes)}"
+        self.at(1)
+        try:
+            drawn = self.way.draw(connection, scope, self.rnd.choice(COUNTS))
+        except NumberConflict:
+            connection.rollback()
+            return
+        self.at(2)
+        connection.execute(insert(rows), [{"scope": scope, "n": n} for n in drawn])
+        self.at(3)
+        if self.rnd.random() < ROLLED_BACK:
+            connection.rollback()
+        else:
+            connection.commit()
+            self.progress.written += len(drawn)
+        self.at(4)
+
+    def at(self, step: int) -> None:
+        self.progress.step = step
+        if self.rnd.random() < self.odds:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    while transactions:
-        scope = f"scope-{rnd.randrange(scopes)}"
-        with engine.connect() as connection:
-            try:
-                step()
-                drawn = numbers.next(connection, scope)
-                step()
-                connection.execute(insert(rows).values(scope=scope, n=drawn.n))
-                step()
-                if rnd.random() < ROLLED_BACK:
-                    connection.rollback()
-                    continue
-                connection.commit()
-                transactions -= 1
-                step()
-            except NumberConflict:
-                connection.rollback()
+
+def is_lost(error: Exception) -> bool:
+    """Whether the connection was lost, or could not be made: the server was killed."""
+    found = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
+    return isinstance(found, DBAPIError) and (found.connection_invalidated or found.statement is None)
 
 
-def start(url: str, seed: int, scopes: int, transactions: int) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", __name__, url, str(seed), str(scopes), str(transactions)]
-    return subprocess.Popen(words, cwd=Path(__file__).parents[2])
+def run(*words: Any) -> NoReturn:
+    Writer(*words).run()
 
 
-def run(url: str, processes: int, scopes: int, lives: int, transactions: int) -> Iterator[bool]:
-    """Run `processes` at a time until so many lives came to their end; of each that ended, whether it was killed."""
-    engine = create_engine(url)
+class Running(NamedTuple):
+    process: BaseProcess
+    progress: Any
+
+
+class Writers:
+    """Keeps `count` writers running, on tables that were emptied.
+
+    killed: how many were, by their step. written: how many numbers, at least.
+    """
+
+    def __init__(self, url: str, *, count: int, scopes: int, odds: float, way: type[Way] = Way) -> None:
+        self.url, self.words = url, (scopes, odds)
+        self.way, self.count, self.rnd = way, count, random.Random(count)
+        self.started, self.killed, self.by_the_killed = 0, Counter[str](), 0
+
+    def start(self) -> Running:
+        self.started += 1
+        progress = PROCESSES.RawValue(Progress)
+        words = (self.url, self.way, self.started, *self.words, progress)
+        process = PROCESSES.Process(target=run, args=words, daemon=True)
+        process.start()
+        return Running(process, progress)
+
+    @property
+    def written(self) -> int:
+        return self.by_the_killed + sum(one.progress.written for one in self.running)
+
+    def kill_one(self) -> None:
+        """Kill one that has begun to draw, at any moment of its step."""
+        if drawing := [one for one in self.running if one.progress.step]:
+            self.rnd.choice(drawing).process.kill()
+
+    def replace_the_killed(self) -> None:
+        for at, (process, progress) in enumerate(self.running):
+            if not process.is_alive():
+                assert process.exitcode == -signal.SIGKILL
+                self.killed[STEPS[progress.step]] += 1
+                self.by_the_killed += progress.written
+                self.running[at] = self.start()
+
+    def __enter__(self) -> Self:
+        empty_tables(self.url)
+        self.running = [self.start() for _ in range(self.count)]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for one in self.running:
+            one.process.kill()
+            one.process.join()
+
+
+def empty_tables(url: str) -> None:
+    engine = engine_of(url)
     rows.drop(engine, checkfirst=True)
     rows.create(engine)
     with engine.begin() as connection:
         connection.execute(text("DELETE FROM allocator_number"))
     engine.dispose()
-    seeds = itertools.count(1)
-    running = [start(url, next(seeds), scopes, transactions) for _ in range(processes)]
-    try:
-        while running:
-            code = (one := running.pop(0)).wait()
-            assert code in {0, -signal.SIGKILL}
-            lives -= code == 0
-            if lives >= processes or (code and len(running) < lives):
-                running.append(start(url, next(seeds), scopes, transactions))
-            yield bool(code)
-    finally:
-        for one in running:
-            one.kill()
-            one.wait()
+
+
+class Found(NamedTuple):
+    """Of all scopes: rows, numbers that no row has, rows with a number of another row, numbers above their counter."""
+
+    rows: int
+    gaps: int
+    duplicates: int
+    ahead: int
+
+    @property
+    def wrong(self) -> int:
+        return self.gaps + self.duplicates + self.ahead
+
+
+CHECK = """
+SELECT scope, max(n) AS greatest, min(n) AS least, count(n) AS found, count(DISTINCT n) AS different, 0 AS counter
+FROM numbered GROUP BY scope
+UNION ALL SELECT scope, 0, 1, 0, 0, n FROM allocator_number
+"""
+"""One statement, so that rows and counters are of one moment: the commit of a killed client may still be on its way."""
 
 
 def check(url: str) -> Found:
-    """Of each scope the least, the greatest, how many and how many different."""
-    engine = create_engine(url)
+    engine = engine_of(url)
     with engine.connect() as connection:
-        found = connection.execute(
-            text("SELECT scope, min(n), max(n), count(*), count(DISTINCT n) FROM numbered GROUP BY scope")
-        ).all()
-        counters = dict(connection.execute(text("SELECT scope, n FROM allocator_number")).all())
+        told = connection.execute(text(CHECK)).all()
     engine.dispose()
-    wrong = sum((least, greatest, greatest) != (1, *ns) for _, least, greatest, *ns in found)
-    wrong += counters != {scope: greatest for scope, _, greatest, *_ in found}
-    return Found(sum(row[3] for row in found), wrong)
+    assert all(one.least >= 1 for one in told)
+    scopes = [[one for one in told if one.scope == scope] for scope in {one.scope for one in told}]
+    return Found(*map(sum, zip((0, 0, 0, 0), *map(figures_of, scopes), strict=True)))
 
 
-if __name__ == "__main__":
-    write(sys.argv[1], *map(int, sys.argv[2:]))
+def figures_of(told: list[Any]) -> tuple[int, int, int, int]:
+    """Judge the rows and the counter of one scope."""
+    greatest, found, different, counter = (
+        max(getattr(one, name) for one in told) for name in ("greatest", "found", "different", "counter")
+    )
+    return found, max(greatest, counter) - different, found - different, max(0, greatest - counter)

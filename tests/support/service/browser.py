@@ -29,6 +29,10 @@ def program() -> str | None:
     return named or next(filter(None, map(shutil.which, NAMES)), None)
 
 
+NETWORK = "ERR_NETWORK_CHANGED"
+"""What Chromium says of every request under way when the machine gets a network interface, as by a container."""
+
+
 @contextmanager
 def browser() -> Iterator[Browser]:
     """Skips where there is none, or fails where ALLOCATOR_TEST_REQUIRE says chromium."""
@@ -62,15 +66,25 @@ class Visit:
         self.asked: list[str] = []
 
     def _said(self, message: Any) -> None:
-        if message.type in {"error", "warning"}:
+        if message.type in {"error", "warning"} and NETWORK not in message.text:
             self.trouble.append(f"{message.type}: {message.text}")
 
     def _failed(self, request: Any) -> None:
-        if "ERR_ABORTED" not in str(request.failure):  # what the page itself gave up, as for a newer question
+        why = str(request.failure)
+        if "ERR_ABORTED" not in why and NETWORK not in why:  # what the page itself gave up, as for a newer question
             self.trouble.append(f"failed: {request.url} {request.failure}")
 
+    def go(self, there: str) -> None:
+        """Once more where another test starts a container meanwhile."""
+        try:
+            self.page.goto(there)
+        except Exception as error:
+            if NETWORK not in str(error):
+                raise
+            self.page.goto(there)
+
     def sign_in(self, secret: str, there: str = "/") -> None:
-        self.page.goto(there)
+        self.go(there)
         self.page.get_by_label("Token").fill(secret)
         self.page.get_by_role("button", name="Sign in").click()
         self.page.wait_for_load_state()

@@ -13,28 +13,31 @@ from allocator.database.django_caller import DjangoCaller
 from allocator.database.number_dialects import number_dialect
 from allocator.errors import InvalidDatabase
 
-ROW = {"name": "case", "scope": "a", "period": "", "first": 1, "count": 1, "most": 9}
+ROW = {"name": "case", "scope": "a", "period": ""}
 MYSQL_WAIT = "SET @allocator_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = {}"
 MYSQL_AGAIN = "SET innodb_lock_wait_timeout = @allocator_wait"
 
 
 class Told:
-    """A caller that notes the beginning of each statement, and fails to draw where it is told so."""
+    """A caller that notes the beginning of each statement; those with the word `fails` in them fail."""
 
-    def __init__(self, name: str, *, is_mariadb: bool = False, fails: bool = False) -> None:
-        self.dialect = DIALECTS[name]
-        self.numbers = number_dialect(self.dialect, is_mariadb=is_mariadb)
+    def __init__(self, name: str, *, is_mariadb: bool = False, fails: str = "") -> None:
+        self.numbers = number_dialect(DIALECTS[name], is_mariadb=is_mariadb)
         self.where, self.fails = "here", fails
         self.said: list[str] = []
 
-    def run(self, statement: str, parameters: object) -> Answer:
+    def fetch(self, statement: str, parameters: object) -> list[list[int]]:
         self.said.append(statement.partition(" (name")[0])
-        if "INSERT" in statement and self.fails:
+        if self.fails and self.fails in statement:
             raise OperationalError(statement, {}, Exception("locked"))
-        return Answer([[1234]], 1, 0)
+        return [[1234]]
+
+    def run(self, statement: str, parameters: object) -> Answer:
+        self.fetch(statement, parameters)
+        return Answer(rowcount=1, lastrowid=0)
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", ["", "INSERT"])
 @pytest.mark.parametrize(
     ("name", "wait", "before", "after"),
     [
@@ -46,16 +49,23 @@ class Told:
 def test_the_time_to_wait_is_set_for_one_statement(name, wait, before, after, fails):
     caller = Told(name, fails=fails)
     try:
-        caller.numbers.draw(caller, ROW, wait)
+        caller.numbers.draw(caller, ROW, 1, 1, wait)
     except OperationalError:
         assert fails
 
     assert caller.said == [*before, "INSERT INTO allocator_number", *after]
 
 
+def test_a_connection_that_is_lost_after_the_number_is_an_error():
+    """Else the caller's next statement would be the first to fail, and not say why."""
+    caller = Told("mysql", fails=MYSQL_AGAIN)
+    with pytest.raises(OperationalError):
+        caller.numbers.draw(caller, ROW, 1, 1, 1)
+
+
 def test_mysql_does_not_wait_a_second_for_now_or_never():
     caller = Told("mysql")
-    caller.numbers.draw(caller, ROW, 0)
+    caller.numbers.draw(caller, ROW, 1, 1, 0)
 
     assert caller.said[0] == MYSQL_WAIT.format(1)
     assert caller.said[1].endswith("FOR UPDATE NOWAIT")
@@ -63,18 +73,18 @@ def test_mysql_does_not_wait_a_second_for_now_or_never():
 
 def test_mariadb_says_it_in_the_statement():
     caller = Told("mariadb", is_mariadb=True)
-    caller.numbers.draw(caller, ROW, 0)
-    caller.numbers.draw(caller, ROW, None)
+    caller.numbers.draw(caller, ROW, 1, 1, 0)
+    caller.numbers.draw(caller, ROW, 1, 1, None)
 
     insert = "INSERT INTO allocator_number"
     assert caller.said == [f"SET STATEMENT innodb_lock_wait_timeout = 0 FOR {insert}", insert]
 
 
-@pytest.mark.parametrize(("fails", "ending"), [(False, []), (True, ["ROLLBACK TO SAVEPOINT allocator_number"])])
+@pytest.mark.parametrize(("fails", "ending"), [("", []), ("INSERT", ["ROLLBACK TO SAVEPOINT allocator_number"])])
 def test_postgresql_keeps_the_transaction_alive_by_a_savepoint(fails, ending):
     caller = Told("postgresql", fails=fails)
     try:
-        caller.numbers.draw(caller, ROW, 0.5)
+        caller.numbers.draw(caller, ROW, 1, 1, 0.5)
     except OperationalError:
         assert fails
 

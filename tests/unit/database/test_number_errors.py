@@ -39,6 +39,7 @@ class Failed(Exception):
         ("postgresql", "40001", NumberConflict, "or use READ COMMITTED, which waits instead"),
         ("mysql", "1020", NumberConflict, "since this one began"),
         ("mysql", "3101", NumberConflict, "run the whole transaction again"),
+        ("mysql", "1180", NumberConflict, "run the whole transaction again"),
         ("sqlite", "SQLITE_BUSY_SNAPSHOT", NumberConflict, "since this one began"),
         ("postgresql", "25P02", InvalidDatabase, "this transaction has failed before"),
         ("postgresql", "25006", DatabaseRefused, "is a replica, or the transaction is read-only"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from weakref import WeakSet
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_the_threads_of_an_allocator_that_was_forgotten_end():
     assert not set(ours()) - before
 
 
-def test_after_a_fork_everything_is_renewed_even_where_one_thing_fails():
+def test_after_a_fork_everything_is_renewed_even_where_one_thing_fails(monkeypatch):
     class Thing:
         renewed = False
 
@@ -54,13 +55,8 @@ def test_after_a_fork_everything_is_renewed_even_where_one_thing_fails():
             raise RuntimeError("not well")
 
     things = [Thing(), Thing()]
-    for thing in things:
-        forks.alive.add(thing)
-    try:
-        with pytest.raises(RuntimeError, match="not well"):
-            forks.renew_all()
-    finally:
-        for thing in things:
-            forks.alive.discard(thing)
+    monkeypatch.setattr(forks, "alive", WeakSet(things))  # without what other tests left
+    with pytest.raises(RuntimeError, match="not well"):
+        forks.renew_all()
 
     assert all(thing.renewed for thing in things)

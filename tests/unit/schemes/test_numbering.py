@@ -86,7 +86,7 @@ def test_whatever_a_format_writes_it_reads_back_exactly(n, day, scope, fields, b
     first, last = sorted((fields.index("{n:04}"), fields.index("{scope}")))
     if "".join(between[first + 1 : last + 1]).strip("17"):
         made = rule(template, "day")
-        (number,) = made.numbers(n, 1, scope, day)
+        number = made.number(n, scope, made.period(day), day)
         assert made.parse(number.text) == number == Number(n, number.text, scope, day.isoformat())
     else:
         with pytest.raises(InvalidSetting, match="a character that is no digit"):
@@ -147,11 +147,25 @@ def test_a_format_must_hold_the_period_or_texts_would_come_again(reset, missing)
         rule(whole.replace(f"{{{missing}}}-", "") + "no. {n}", reset)
 
 
-def test_numbers_come_up_to_the_last():
+def test_a_number_has_its_text_scope_and_period():
     made = rule("{year}-{n:02}", "year")
 
-    assert made.numbers(12, 3, "a", DAY) == [Number(n, f"2026-{n}", "a", "2026") for n in (10, 11, 12)]
-    assert str(made.numbers(5, 1, "", DAY)[0]) == "2026-05"
+    assert made.number(7, "a", "2026", DAY) == Number(7, "2026-07", "a", "2026")
+    assert str(made.number(5, "", "2026", DAY)) == "2026-05"
+
+
+@pytest.mark.parametrize(
+    ("template", "reset", "has_dates"),
+    [
+        ("{n}", "never", False),
+        ("{scope}-{n}", "never", False),
+        ("{n}", "year", True),
+        ("{n} of {month}", "never", True),
+    ],
+)
+def test_the_day_is_asked_for_where_it_matters(template, reset, has_dates):
+    """To a period, or to a text; other numbers need no clock."""
+    assert rule(template, reset).has_dates is has_dates
 
 
 def test_a_text_says_scope_and_period_or_they_are_given():

@@ -8,7 +8,8 @@ from uuid import UUID, uuid1, uuid4
 import pytest
 
 from allocator import InvalidId, InvalidSetting, Layout, Meteor, ObjectId, Snowflake, inspect_id
-from allocator.schemes.formats import FORMATS, TICKS
+from allocator.schemes.formats import FORMATS
+from allocator.schemes.layout import TICKS
 from allocator.schemes.readings import inspect
 
 NOW = 1_780_000_000.0

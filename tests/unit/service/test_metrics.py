@@ -15,6 +15,7 @@ from allocator.service.metrics import Figures, tag_of
         ({"what": "tag order"}, "order"),
         ({"what": "meteor node"}, ""),
         ({"what": "tag", "outcome": "ok"}, ""),
+        ({"space": "billing", "state": "free"}, "billing"),
         ({}, ""),
     ],
 )

@@ -27,6 +27,7 @@ from allocator import (
     Layout,
     MaxValueWentBack,
     MeteorSettings,
+    NodeIdsExhausted,
     NotCopyable,
     Sequence,
     SnowflakeSettings,
@@ -295,7 +296,7 @@ def test_other_settings_are_checked_as_those_of_an_allocator():
         MemoryAllocator(tickets="other")
     with pytest.raises(TypeError):
         MemoryAllocator(nonsense=1)
-    with pytest.raises(TypeError):
+    with pytest.raises(InvalidSetting, match="a shared Allocator takes no settings, got step"):
         AsyncMemoryAllocator(MemoryAllocator(), step=5)
 
 
@@ -377,3 +378,34 @@ def test_one_may_be_shared_by_both_faces():
     asyncio.run(shared.close())
     assert shared.memory is ids
     assert ids.next_id("order") == 4
+
+
+# -- worker numbers
+
+
+def test_worker_numbers_are_the_smallest_that_are_free_and_never_end():
+    with MemoryAllocator() as ids:
+        with ids.worker("pods", bits=1, seconds=1) as one, ids.worker("pods", bits=1, seconds=1) as two:
+            assert (one.number, two.number, one.lost, one.left()) == (0, 1, False, 1.0)
+            with pytest.raises(NodeIdsExhausted, match="all 2 numbers of space 'pods' are held"):
+                ids.worker("pods", bits=1, seconds=1).__enter__()
+        assert one.lost
+        with ids.worker("pods", bits=1, seconds=1) as again:
+            assert again.number == 0
+        assert [thread.name for thread in threading.enumerate() if thread.name.startswith("allocator-worker")] == []
+
+
+def test_worker_numbers_fail_when_the_test_says_so():
+    ids = MemoryAllocator()
+    with ids.go_away(), pytest.raises(DatabaseUnavailable):
+        ids.worker("pods").__enter__()
+    ids.close()
+
+
+def test_worker_numbers_are_awaited_too():
+    async def number() -> int:
+        async with AsyncMemoryAllocator() as ids, ids.worker("pods") as worker:
+            assert not worker.lost
+            return worker.number
+
+    assert asyncio.run(number()) == 0

@@ -1,0 +1,124 @@
+"""`allocator doctor --columns`: the keys of the host's own tables, and when they end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from allocator.cli.options import require_files
+from allocator.cli.output import REFUSED, show, table
+from allocator.errors import InvalidSetting
+from allocator.rules.key_columns import FULL, SOON, Outlook, outlooks
+
+DAY = 86_400.0
+
+
+class Earlier(NamedTuple):
+    """An earlier look: the greatest values, by database and column; None if all columns were empty."""
+
+    at: datetime
+    greatest: Mapping[str, Mapping[str, int]] | None
+
+
+def show_columns(urls: Sequence[str], schema: str | None, since: str | None) -> None:
+    """Print the keys, the worst first, and exit with 1 if one needs attention."""
+    from allocator.database.address import address_of  # these import SQLAlchemy
+    from allocator.database.questions.integer_keys import read_keys
+
+    require_files(*urls)
+    earlier, now = earlier_look(since) if since else None, datetime.now(UTC)
+    looks: dict[str, list[Outlook]] = {}
+    for url in urls:
+        address = address_of(url)
+        keys = read_keys(address, schema)
+        if schema and not keys:
+            raise InvalidSetting(f"no table of a schema {schema!a:.80} has an integer key in {address.shown}")
+        before = earlier.greatest.get(address.shown, {}) if earlier and earlier.greatest is not None else None
+        days = (now - earlier.at).total_seconds() / DAY if earlier else None
+        looks[address.shown] = outlooks(keys, before, days, now.date())
+    show(to_json(looks, now), "\n\n".join(text_of(where, found, now.date()) for where, found in looks.items()))
+    if any(one.needs_attention(now.date()) for found in looks.values() for one in found):
+        sys.exit(REFUSED)
+
+
+def earlier_look(since: str) -> Earlier:
+    """The file that an earlier --json was written to, or a date on which all tables were empty."""
+    path = Path(since)
+    if path.is_file():
+        try:
+            told = json.loads(path.read_text(encoding="utf-8"))
+            found = {
+                where: {one["column"]: int(one["greatest"]) for one in columns if one["greatest"] is not None}
+                for where, columns in told["databases"].items()
+            }
+            return Earlier(datetime.fromisoformat(told["at"]), found)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidSetting(f"{path} does not hold the output of: allocator doctor --columns --json") from error
+    try:
+        at = datetime.combine(date.fromisoformat(since), datetime.min.time(), UTC)
+    except ValueError:
+        words = f"--since must be a date, as in 2024-01-31, or a file; there is no file {since!a:.80}"
+        raise InvalidSetting(words) from None
+    if at >= datetime.now(UTC):
+        raise InvalidSetting(f"--since must be a date in the past, got {since}")
+    return Earlier(at, None)
+
+
+def to_json(looks: Mapping[str, Sequence[Outlook]], now: datetime) -> dict[str, Any]:
+    return {
+        "at": now.isoformat(timespec="seconds"),
+        "databases": {where: [one_to_json(one, now.date()) for one in found] for where, found in looks.items()},
+    }
+
+
+def one_to_json(one: Outlook, today: date) -> dict[str, object]:
+    key = one.key
+    return {
+        "column": key.name,
+        "type": key.type,
+        "limit": str(key.limit),
+        "greatest": None if key.greatest is None else str(key.greatest),
+        "used": round(key.used, 6),
+        "per_day": one.a_day,
+        "ends": one.ends.isoformat() if one.ends else None,
+        "references": key.references or None,
+        "by_sequence": key.by_sequence,
+        "needs_attention": one.needs_attention(today),
+    }
+
+
+HEADINGS = ("", "column", "type", "used", "greatest", "a day", "ends")
+
+
+def text_of(where: str, found: Sequence[Outlook], today: date) -> str:
+    if not found:
+        return f"{where}: no integer keys"
+    rows = [HEADINGS, *(row_of(one, today) for one in found)]
+    unread = sum(one.key.greatest is None for one in found)
+    needing = sum(one.needs_attention(today) for one in found) - unread
+    told = f"keys: {len(found)}; over {100 * FULL:.0f} % full, or ending within {SOON} days: {needing}"
+    if unread:
+        told += f"; not read, since this user lacks SELECT: {unread}"
+    if all(one.a_day is None for one in found):
+        told += "; --since adds rates and dates"
+    return f"{where}\n{table(rows, numbers={3, 4, 5})}\n{told}"
+
+
+def row_of(one: Outlook, today: date) -> tuple[str, ...]:
+    key = one.key
+    name = f"{key.name}, references {key.references}" if key.references else key.name
+    if key.by_sequence:
+        name += ", by its sequence"
+    return (
+        "!" if one.needs_attention(today) else "",
+        name,
+        key.type,
+        "?" if key.greatest is None else f"{100 * key.used:.1f} %",
+        "?" if key.greatest is None else f"{key.greatest:,}",
+        "" if one.a_day is None else f"{one.a_day:,.0f}",
+        "over" if key.used >= 1 else one.ends.isoformat() if one.ends else "",
+    )

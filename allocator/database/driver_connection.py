@@ -1,0 +1,113 @@
+"""Statements by the driver's cursor, without SQLAlchemy's execution layer: that takes a third of a claim's CPU."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar, cast
+
+from sqlalchemy import Engine, PoolProxiedConnection
+from sqlalchemy.exc import DBAPIError
+
+from allocator.database.dialect import Dialect
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+driver_verbs: set[object] = set()
+
+
+def by_driver(verb: F) -> F:
+    """Run this verb on a `DriverConnection`, unless somebody watches the statements."""
+    driver_verbs.add(verb)
+    return verb
+
+
+class DriverConnection:
+    """A connection of the pool, as far as a claim needs `sqlalchemy.Connection`: same names, same errors."""
+
+    __slots__ = ("connection", "dialect", "engine", "info", "invalidated", "own")
+
+    def __init__(self, engine: Engine, own: Dialect) -> None:
+        self.engine, self.dialect, self.own = engine, engine.dialect, own
+        self.invalidated = False
+        try:
+            self.connection: PoolProxiedConnection = engine.raw_connection()
+        except self.dialect.loaded_dbapi.Error as error:
+            self.handle(error)
+            raise
+        self.info = self.connection.info
+
+    def exec_driver_sql(self, sql: str, parameters: Any = ()) -> DriverResult:
+        try:
+            cursor = self.connection.cursor()
+            cursor.execute(sql, parameters)
+            return DriverResult(self, cursor)
+        except BaseException as error:
+            self.handle(error)
+            raise
+
+    def handle(self, error: BaseException) -> None:
+        """Raise what SQLAlchemy raises in place of a driver's error."""
+        if isinstance(error, self.dialect.loaded_dbapi.Error):
+            raise wrapped(self, error, lost=self.own.is_misplaced(error)) from error
+        if not isinstance(error, Exception):
+            self.invalidate(error)  # interrupted: half of an answer may still be on the wire
+
+    def invalidate(self, error: BaseException | None = None) -> None:
+        self.invalidated = True
+        if self.connection.is_valid:
+            self.connection.invalidate(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.invalidated:
+            self.connection.close()
+
+
+class DriverResult:
+    """The result of one statement."""
+
+    __slots__ = ("connection", "cursor", "lastrowid", "rowcount")
+
+    def __init__(self, connection: DriverConnection, cursor: Any) -> None:
+        self.connection, self.cursor = connection, cursor
+        self.rowcount: int = cursor.rowcount
+        self.lastrowid: int = getattr(cursor, "lastrowid", 0)
+
+    @property
+    def context(self) -> Self:
+        """Has the cursor, as that of SQLAlchemy's result."""
+        return self
+
+    @property
+    def returns_rows(self) -> bool:
+        return self.cursor.description is not None
+
+    def all(self) -> Sequence[Any]:
+        try:
+            rows: Sequence[Any] = self.cursor.fetchall()  # SQLite commits here
+            self.cursor.close()
+        except BaseException as error:
+            self.connection.handle(error)
+            raise
+        return rows
+
+
+def is_watched(engine: Engine) -> bool:
+    """Whether somebody listens to statements or logs them, which SQLAlchemy does for its own connections alone."""
+    heard = engine.dispatch
+    return bool(heard.before_cursor_execute or heard.after_cursor_execute) or engine.logger.isEnabledFor(logging.INFO)
+
+
+def wrapped(connection: Any, error: Exception, cursor: Any = None, *, lost: bool) -> DBAPIError:
+    """Wrap an error as SQLAlchemy does. A `lost` server's connections are not used again."""
+    dialect = connection.dialect
+    proxied = getattr(connection, "connection", None)
+    lost = dialect.is_disconnect(error, proxied and proxied.dbapi_connection, cursor) or lost
+    if lost and proxied:
+        connection.engine.pool._invalidate(proxied, error)
+        connection.invalidate(error)
+    base = dialect.loaded_dbapi.Error
+    return cast(DBAPIError, DBAPIError.instance("", {}, error, base, connection_invalidated=lost, dialect=dialect))

@@ -1,0 +1,52 @@
+"""When `allocator worker run` stops its command, and with which exit code it ends itself.
+
+A number may be used for `left` more seconds, by the clock of its holder. Renewals raise that to the whole lease again.
+Where they fail the command gets a signal while 30 % of the lease is left, and SIGKILL while 10 % is: it has ended
+before the lease has. A number that is lost is somebody else's soon, or already: SIGKILL at once. Without its guard,
+which somebody killed, the command is stopped while the wrapper can still do it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+SIGNAL_LEFT = 0.3
+"""Less than the third of a lease that is left when its second renewal begins: one failed renewal stops nothing."""
+KILL_LEFT = 0.1
+"""What a busy machine may need to end killed processes."""
+LOOKS = 20
+"""How often the wrapper looks in the time of a lease, for signals apart, which wake it."""
+
+
+class Step(Enum):
+    RUN = "run"
+    SIGNAL = "signal"
+    KILL = "kill"
+
+
+def next_step(left: float, lease: float, *, lost: bool, guarded: bool, signalled: bool) -> Step:
+    if lost or left <= lease * KILL_LEFT:
+        return Step.KILL
+    if (left <= lease * SIGNAL_LEFT or not guarded) and not signalled:
+        return Step.SIGNAL
+    return Step.RUN
+
+
+def until_killed(left: float, lease: float) -> float:
+    """The seconds after which the guard kills the command, if it hears of no renewal."""
+    return max(0.0, left - lease * KILL_LEFT)
+
+
+def until_next_look(left: float, lease: float, *, signalled: bool) -> float:
+    next_limit = lease * (KILL_LEFT if signalled else SIGNAL_LEFT)
+    return min(max(left - next_limit, lease / LOOKS / 10), lease / LOOKS)
+
+
+def exit_code(code: int, *, stopped: bool) -> int:
+    """The wrapper's exit code. `code` is that of the command, or minus the signal that ended it.
+
+    A command that was stopped for its number has not succeeded, whatever it says: else nobody would start it again.
+    """
+    if code < 0:
+        return 128 - code
+    return 1 if stopped and code == 0 else code

@@ -1,0 +1,74 @@
+"""Integer keys of the host's own tables: how much of each is used, and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date, timedelta
+from typing import NamedTuple
+
+FULL = 0.8
+"""From this share on a key needs attention, whatever its rate: widening one takes planning."""
+SOON = 365
+"""Days. A key that ends earlier needs attention."""
+YEARS = 1000 * 365
+"""Days. What ends later has no date."""
+
+
+class KeyColumn(NamedTuple):
+    """The integer primary key of a table, or a foreign key that holds less than the key that it references.
+
+    type: in the database's words.
+    limit: the greatest value that it can hold, and that its sequence gives.
+    greatest: the greatest value so far, given or stored; None if this user may not read it.
+    references: the referenced table and column; empty for a primary key.
+    by_sequence: whether its sequence ends before the column does.
+    """
+
+    table: str
+    column: str
+    type: str
+    limit: int
+    greatest: int | None
+    references: str = ""
+    by_sequence: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.table}.{self.column}"
+
+    @property
+    def used(self) -> float:
+        """The used share of the range from 1 to the limit."""
+        return max(0, self.greatest or 0) / self.limit
+
+
+class Outlook(NamedTuple):
+    """A column, and its end at the rate so far; None without a rate, or if that is over a thousand years away."""
+
+    key: KeyColumn
+    a_day: float | None
+    ends: date | None
+
+    def needs_attention(self, today: date) -> bool:
+        soon = self.ends is not None and self.ends <= today + timedelta(SOON)
+        return soon or self.key.used >= FULL or self.key.greatest is None
+
+
+def outlooks(
+    keys: Iterable[KeyColumn], before: Mapping[str, int] | None, days: float | None, today: date
+) -> list[Outlook]:
+    """The worst first: what is over, then by the date of the end, then by the used share.
+
+    before: the greatest values by name, `days` ago; None if all were 0 then, and `days` None without an earlier look.
+    """
+    found = [outlook(key, before, days, today) for key in keys]
+    return sorted(found, key=lambda one: (one.key.used < 1, one.ends or date.max, -one.key.used, one.key.name))
+
+
+def outlook(key: KeyColumn, before: Mapping[str, int] | None, days: float | None, today: date) -> Outlook:
+    known = 0 if before is None else before.get(key.name)
+    if not days or known is None or key.greatest is None:
+        return Outlook(key, None, None)
+    a_day = max(0, key.greatest - known) / days
+    left = (key.limit - key.greatest) / a_day if a_day else YEARS
+    return Outlook(key, a_day, today + timedelta(max(0, int(left))) if left < YEARS else None)

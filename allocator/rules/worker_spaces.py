@@ -1,0 +1,31 @@
+"""The spaces of worker numbers as an operator sees them: who holds what, and how many are free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from allocator.schemes.worker_lease import NumberRow, is_over
+
+
+class Space(NamedTuple):
+    """`held` are the numbers that nobody else may take yet; the settings are those of the newest lease."""
+
+    name: str
+    bits: int
+    length_ms: int
+    held: list[NumberRow]
+
+    @property
+    def free(self) -> int:
+        return (1 << self.bits) - sum(row.number < 1 << self.bits for row in self.held)
+
+
+def space_of(name: str, rows: Sequence[NumberRow], at_ms: int) -> Space:
+    """`at_ms` is the database's clock; there is at least one row."""
+    newest = max(rows, key=lambda row: row.until_ms)
+    return Space(name, newest.bits, newest.length_ms, [row for row in rows if not is_over(row, at_ms)])
+
+
+def spaces_of(rows: Mapping[str, Sequence[NumberRow]], at_ms: int) -> list[Space]:
+    return [space_of(name, found, at_ms) for name, found in rows.items()]

@@ -1,0 +1,379 @@
+"""Fleets that grow, on every database and on a mixture."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+
+import pytest
+from support.servers.administrator import execute
+from support.servers.fleets import copy_row, draw_until, grow, growing, on_one_of_each, once, statements
+from support.servers.throwaway import free_port
+
+from allocator import (
+    Allocator,
+    AllocatorError,
+    DatabaseUnavailable,
+    Exhausted,
+    FleetGrowing,
+    InvalidSetting,
+    ShardMisconfigured,
+    TagExists,
+)
+from allocator.database.store import Database
+from allocator.database.verbs import segments
+from allocator.rules import fleet_growth as rules
+
+
+@statements
+def test_clients_follow_a_fleet_that_grows(face, shards, fleet_kind, statement):
+    urls = shards(4)
+    ids = face(shards=urls[:2], tickets=statement, step=3, max_step=3)
+    tickets = [ids.ticket("invoice") for _ in range(9)]
+    numbers = [ids.next_id("order") for _ in range(9)]
+    for new in (2, 3):
+        grow(urls[:new], urls[new])  # where user and password are not the same, all must be given
+        tickets += [ids.ticket("invoice") for _ in range(9)]
+        numbers += [ids.next_id("order") for _ in range(9)]
+    alike = {3, 0} if fleet_kind != "mixed" else set()  # a client that was not given a password cannot use a new one
+    draw_until(ids, tickets, lambda: {ticket % 4 for ticket in tickets[-4:]} >= {1, 2} | alike)
+
+    assert len(set(tickets)) == len(tickets)
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_one_database_becomes_several_while_it_is_used(face, shards):
+    """Also those who know only the one: their claims are fenced by the row of the tag."""
+    urls = shards(2)
+    alone = face(urls[0], step=3, max_step=3)
+    drawn = [alone.next_id("order") for _ in range(8)]
+    tickets = [alone.ticket("invoice") for _ in range(3)]
+    grow(urls[:1], urls[1])
+    together = face(shards=urls, step=3, max_step=3)
+    for _ in range(20):
+        drawn += [alone.next_id("order"), together.next_id("order"), together.next_id("order")]
+        tickets += [alone.ticket("invoice"), together.ticket("invoice")]
+
+    assert len(set(drawn)) == len(drawn)
+    assert len(set(tickets)) == len(tickets)
+    assert 0 in {ticket % 2 for ticket in tickets[-4:]}
+
+
+def interrupted(*args: object) -> None:
+    raise KeyboardInterrupt
+
+
+@once
+def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch):
+    urls = shards(2)
+    ids = face(shards=urls[:1], timeout=1.6)
+    before = ids.ticket("invoice")
+    ids.next_id("order")
+    with growing(urls[:1]) as growth:
+        growth.add(Database(urls[1]))
+        monkeypatch.setattr(rules, "turning", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            growth.grow(100)
+        assert ids.ticket("invoice") > before
+        for _ in range(2):
+            assert "issues no ids while its fleet grows" in refusal(lambda: ids.reserve("order", 5))
+        assert growth.take_back()
+        assert not growth.take_back()
+    time.sleep(1.1)  # the pace of a tag's claims
+
+    assert ids.reserve("order", 5)
+    assert ids.ticket("invoice") < 100
+
+
+@once
+@on_one_of_each
+def test_in_a_growth_that_was_interrupted_every_call_says_so(face, shards, monkeypatch):
+    urls = shards(3)
+    ids = face(shards=urls[:2], timeout=3, step=1, max_step=1)
+    drawn = [ids.next_id("order"), ids.ticket("invoice")]  # so that both shards are connected
+    with growing(urls[:2]) as growth:
+        growth.add(Database(urls[2]))
+        monkeypatch.setattr(rules, "turning", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            growth.grow(100)
+    with pytest.raises(FleetGrowing, match="resume an interrupted growth with: allocator shards grow"):
+        while True:  # what is in memory comes first
+            drawn.append(ids.next_id("order"))
+    for call in (lambda: ids.next_id("order"), lambda: ids.reserve("order", 5)):
+        with pytest.raises(FleetGrowing, match="resume an interrupted growth with: allocator shards grow"):
+            call()
+
+
+@once
+@pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("act", ["create", "set"])
+def test_where_a_tag_begins_is_not_said_while_a_shard_that_is_added_might_not_hear_of_it(face, shards, act):
+    urls = shards(2)
+    ids = face(urls[0])
+    if act == "set":
+        ids.tags.create("order")
+    say = getattr(ids.tags, act)
+    with growing(urls[:1]) as growth:
+        growth.begin()
+        growth.add(Database(urls[1]))
+        with pytest.raises(FleetGrowing, match="the fleet is growing"):
+            say("order", start_after=5000)
+        ids.tags.create("plain")  # begins with 1 everywhere
+        growth.grow(100)
+    say("order", start_after=5000)
+
+    assert all(face(url).next_id("order") > 5000 for url in urls)
+
+
+@once
+@pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres"], indirect=True)
+def test_a_fleet_that_grows_while_it_is_said_where_a_tag_begins_is_noticed(face, shards, monkeypatch):
+    urls = shards(2)
+    ids = face(urls[0])
+    grown = []
+
+    def grow_first(connection, dialect, tag):
+        if not grown:
+            grown.append(grow(urls[:1], urls[1]))
+        return original(connection, dialect, tag)
+
+    original = segments.create
+    monkeypatch.setattr(segments, "create", grow_first)
+    with pytest.raises(FleetGrowing, match="do the same again"):
+        ids.tags.create("order", start_after=5000)
+    with pytest.raises(TagExists):
+        ids.tags.create("order", start_after=5000)
+
+    assert all(face(url).next_id("order") > 5000 for url in urls)
+
+
+@once
+@pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
+def test_a_tag_is_raised_on_shards_that_have_given_no_id_of_it(face, shards):
+    urls = shards(2)
+    ids = face(shards=urls)
+    ids.next_id("order")
+    ids.tags.set("order", start_after=5000)
+
+    assert all(face(url).next_id("order") > 5000 for url in urls)
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(DatabaseUnavailable) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_a_headroom_that_is_too_small_is_made_larger(shards):
+    urls = shards(2)
+    with Allocator(shards=urls[:1], timeout=20) as ids:
+        before = ids.ticket("invoice")
+        drawing = threading.Thread(target=lambda: [ids.ticket("invoice") for _ in range(300)])
+        drawing.start()
+        grow(urls[:1], urls[1], headroom=1)
+        drawing.join()
+
+        assert ids.ticket("invoice") > before
+
+
+@once
+def test_the_statement_is_changed_for_all(face, shards):
+    urls = shards(2)
+    ids = face(shards=urls)
+    drawn = [ids.ticket("invoice") for _ in range(6)]
+    with pytest.raises(ShardMisconfigured, match="by the statement 'replace', and 'count' is asked for"):
+        face(shards=urls, tickets="count").ticket("invoice")
+    with growing(urls) as growth:
+        growth.grow(10, "count")
+    drawn += [ids.ticket("invoice") for _ in range(6)]
+
+    assert len(set(drawn)) == 12
+    assert face(shards=urls, tickets="count").ticket("invoice") not in drawn
+
+
+@once
+def test_a_row_of_a_tag_with_another_limit_grows_too(face, shards):
+    urls = shards(3)
+    face(shards=urls[:2]).ticket("invoice")
+    face(urls[0], limit=100, step=10).next_id("order")
+    ids = face(urls[1], step=50)
+    drawn = [ids.next_id("order") for _ in range(60)]
+    grow(urls[:2], urls[2])
+    together = face(shards=urls)
+    drawn += [together.next_id("order") for _ in range(3000)]
+
+    assert len(set(drawn)) == len(drawn)
+    assert {number % 3 for number in drawn[60:]} == {0, 1, 2}
+
+
+@once
+def test_a_shard_that_waits_for_trust_stops_growth(face, shards):
+    urls = shards(2)
+    face(urls[0]).ticket("invoice")
+    execute(urls[0], "UPDATE allocator_shard SET server = 'elsewhere'")
+    with pytest.raises(ShardMisconfigured, match="allocator shards trust"):
+        grow(urls[:1], urls[1])
+    with growing(urls[:1]) as growth, closing(Database(urls[0])) as database:
+        with pytest.raises(ShardMisconfigured, match="--above N"):
+            growth.trust(database)
+        growth.trust(database, 10, above=500)
+
+    assert face(urls[0]).ticket("invoice") == 501
+
+
+def test_a_number_that_no_id_can_have_is_refused_before_anything_is_asked():
+    away = f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/ids"
+    with growing([away]) as growth, closing(Database(away)) as database:
+        for above in (10**23, 2**63, -1):
+            with pytest.raises(InvalidSetting, match=f"above must be 0 to 9223372036854775807, got {above}"):
+                growth.trust(database, above=above)
+
+
+@once
+def test_tickets_that_would_go_on_past_the_last_are_refused(face, shards):
+    urls = shards(2)
+    face(urls[0]).ticket("invoice")
+    with growing(urls[:1]) as growth, closing(Database(urls[0])) as database:
+        with pytest.raises(
+            Exhausted,
+            match="would continue from 9223372036854775808 in steps of .*, above the greatest id, 9223372036854775807",
+        ):
+            growth.trust(database, 0, above=2**63 - 1)
+        growth.trust(database, 0, above=2**63 - 10)
+        for headroom in (10, 10**12):
+            with pytest.raises(Exhausted, match="would continue from 922337.*; lower --headroom"):
+                growth.grow(headroom, "count")
+        growth.take_back()
+
+    assert 2**63 - 10 < face(urls[0]).ticket("invoice") < 2**63
+
+
+@once
+@on_one_of_each
+def test_a_server_that_was_replaced_is_refused_when_it_comes_back(face, shards):
+    urls = shards(3)
+    ids = face(shards=urls[:2])
+    drawn = [ids.ticket("invoice") for _ in range(6)]
+    copy_row(urls[1], urls[2])  # the standby, and the old one is away
+    execute(urls[1], "ALTER TABLE allocator_shard RENAME TO away")
+    with growing([urls[0], urls[2]]) as growth, closing(Database(urls[2])) as database:
+        growth.trust(database, 10)
+    execute(urls[1], "ALTER TABLE away RENAME TO allocator_shard")
+
+    after = [face(shards=[urls[0], urls[2]]).ticket("invoice") for _ in range(2)]
+    assert not set(after) & set(drawn)
+    with pytest.raises(ShardMisconfigured, match="was replaced by"):
+        face(shards=urls[:2]).ticket("invoice")
+    with growing(urls[:1]) as growth:
+        assert [found.database.address.shown for found in growth.shards()][1].endswith(urls[2][-12:])
+
+
+def refuses_to_grow(urls: list[str], lost: str = "") -> str:
+    with growing(urls) as growth:
+        growth.leave_out([Database(lost)] if lost else [])
+        with pytest.raises(AllocatorError) as caught:
+            growth.grow(100)
+    return str(caught.value)
+
+
+@once
+@pytest.mark.parametrize("turned", [True, False])
+def test_a_fleet_grows_without_a_shard_that_is_lost(face, shards, monkeypatch, turned):
+    urls = shards(4)
+    ids = face(shards=urls[:3], step=3, max_step=3)
+    drawn = [ids.ticket("invoice") for _ in range(12)]
+    numbers = [ids.next_id("order") for _ in range(30)]
+    execute(urls[1], "UPDATE allocator_segment SET max_value = 5000")  # which the others do not know
+    with growing(urls[:3]) as growth, monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        growth.add(Database(urls[3]))
+        patch.setattr(rules, "entered" if turned else "turning", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        growth.grow(100)
+    execute(urls[1], "ALTER TABLE allocator_shard RENAME TO away")
+    assert "allocator_shard" in refuses_to_grow(urls)
+    assert turned or "--above N" in refuses_to_grow(urls, urls[1])
+    with growing(urls) as growth:
+        growth.leave_out([Database(urls[1])])
+        assert growth.grow(100, above=None if turned else 6000).numbering.step == 4
+
+    fresh = face(shards=[urls[0], urls[2], urls[3]], step=3, max_step=3)
+    later = [fresh.next_id(tag) for tag in ("order", "order", "order", "user") for _ in range(5)]
+    assert min(later[:15]) > 5000
+    assert turned or min(later) > 6000  # of a tag that only the lost one may know
+    drawn += [one.ticket("invoice") for one in (ids, fresh) for _ in range(12)]
+    assert len(set(drawn)) == len(drawn)
+    assert not {*numbers} & {*later[:15]}
+
+    execute(urls[1], "ALTER TABLE away RENAME TO allocator_shard")
+    if turned:
+        with growing(urls) as growth:
+            growth.grow(100)  # it follows
+            assert {one.row.generation for one in growth.shards() if one.row} == {2}
+        all_four = face(shards=urls)
+        drawn += (more := [all_four.ticket("invoice") for _ in range(8)])
+        assert len({ticket % 4 for ticket in more}) == 4
+        assert len(set(drawn)) == len(drawn)
+    else:
+        assert "or removed from its fleet" in refuses_to_grow(urls)
+        with pytest.raises(ShardMisconfigured, match="or removed from its fleet"):
+            face(shards=urls[:3]).ticket("invoice")
+
+
+@once
+@on_one_of_each
+def test_a_newcomer_that_was_lost_is_added_again_or_taken_back(face, shards):
+    urls = shards(2)
+    face(urls[0]).ticket("invoice")
+    for way_out in ("again", "back"):
+        with growing(urls[:1]) as growth:
+            growth.add(Database(urls[1]))
+        execute(urls[1], "DELETE FROM allocator_shard")
+        with growing(urls) as growth, pytest.raises(ShardMisconfigured, match="its row of allocator_shard is lost"):
+            growth.grow(10)
+        with growing(urls) as growth:
+            if way_out == "again":
+                growth.add(Database(urls[1]))
+            assert growth.take_back()
+    grow(urls[:1], urls[1])
+
+    assert face(shards=urls).ticket("invoice") > 1
+
+
+@once
+@on_one_of_each
+def test_a_client_that_cannot_reach_a_shard_follows_the_others(face, shards, monkeypatch):
+    """The row that it remembers of that shard is old by then, and contradicts nothing."""
+    urls = shards(3)
+    ids = face(shards=urls[:2], timeout=3)
+    drawn = [ids.ticket("invoice") for _ in range(4)]
+    unreachable = Database(urls[1]).address.shown
+    run = Database.run
+
+    def cut(self, verb, *args):
+        if self.address.shown == unreachable and threading.current_thread() is not threading.main_thread():
+            raise DatabaseUnavailable("cut off")
+        return run(self, verb, *args)
+
+    monkeypatch.setattr(Database, "run", cut)
+    grow(urls[:2], urls[2])
+    draw_until(ids, drawn, lambda: len({ticket % 3 for ticket in drawn[-4:]}) == 2 or len(drawn) > 200)
+
+    assert len(set(drawn)) == len(drawn)
+    assert drawn[-1] > 100
+
+
+@once
+def test_the_first_ticket_may_begin_above_those_of_another_table(face, shards):
+    """Nothing is drawn before."""
+    old, new = shards(2)
+    with growing([old, old]) as growth:
+        floor = growth.trust(Database(old), 0, above=5000).numbering.following(0)
+    grow([old], new, headroom=0)
+    ids = face(shards=[old, new])
+    tickets = [ids.ticket("photo") for _ in range(4)]
+
+    assert floor == 5001
+    assert len(set(tickets)) == 4
+    assert {ticket % 2 for ticket in tickets} == {0, 1}
+    assert 5000 < min(tickets) < 5100

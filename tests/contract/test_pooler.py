@@ -1,0 +1,68 @@
+"""Ids and numbers through a real PgBouncer in transaction mode: each statement may reach another connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+from support.servers.pooler import pooled
+
+from allocator import Allocator, Numbers
+from allocator.doctor import examine
+
+CLIENTS, TIMES = 8, 60
+pytestmark = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+
+
+@pytest.fixture
+def pooler(fresh: str) -> Iterator[str]:
+    try:
+        with pooled(fresh) as url:
+            yield url
+    except LookupError as error:
+        pytest.skip(str(error))
+
+
+def at_once(act: Callable[[int], Any]) -> list[Any]:
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        return list(pool.map(act, range(TIMES)))
+
+
+def test_ids_of_every_kind(pooler):
+    with Allocator(pooler, step=1) as ids, Allocator(pooler, step=1) as others:
+
+        def draw(number: int) -> tuple[object, ...]:
+            of = others if number % 2 else ids
+            return of.next_id("order"), of.reserve("block", 5)[0], of.ticket("invoice"), of.meteor(), of.snowflake()
+
+        found = at_once(draw)
+
+    assert [len(set(each)) for each in zip(*found, strict=True)] == [TIMES] * 5
+
+
+@pytest.mark.parametrize("wait", [None, 60])
+def test_numbers_while_every_third_transaction_is_rolled_back(pooler, wait):
+    """The psycopg of an application must not prepare statements, which this PgBouncer does not know of."""
+    engine = create_engine(pooler, pool_size=CLIENTS, connect_args={"prepare_threshold": None})
+    cases = Numbers("case", wait=wait)
+
+    def draw(number: int) -> int | None:
+        with engine.connect() as connection:
+            drawn = cases.next(connection, "a").n
+            if number % 3 == 0:
+                connection.rollback()
+                return None
+            connection.commit()
+            return drawn
+
+    drawn = [one for one in at_once(draw) if one is not None]
+    engine.dispose()
+
+    assert sorted(drawn) == list(range(1, TIMES - TIMES // 3 + 1))
+
+
+def test_the_doctor_notices_it(pooler):
+    assert "pooler" in {one.name for one in examine(pooler)}

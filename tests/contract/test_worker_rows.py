@@ -1,0 +1,253 @@
+"""The statements of worker numbers do on every database what the lease rule says, and on the right server only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict, replace
+from time import time_ns
+
+import pytest
+from sqlalchemy import Connection, insert, update
+from support.processes.patience import until
+
+from allocator import DatabaseUnavailable, InvalidSetting, LeaseLost, NodeIdsExhausted
+from allocator.database.dialect import Dialect
+from allocator.database.store import Database
+from allocator.database.tables import lease as table
+from allocator.database.verbs import worker_numbers
+from allocator.rules.node_failover import Failover
+from allocator.schemes import worker_lease as rule
+from allocator.schemes.worker_lease import NumberClaim, NumberLease, NumberRow
+
+L = 60_000
+LEASE = NumberLease("pods", 0, "a", L)
+
+
+def now_ms() -> int:
+    return time_ns() // 1_000_000
+
+
+def claim(holder: str, wall_ms: int | None = None, length_ms: int = L) -> NumberClaim:
+    return NumberClaim("pods", 2, length_ms, now_ms() if wall_ms is None else wall_ms, holder, "here", 7)
+
+
+@pytest.fixture
+def database(fresh: str) -> Iterator[Database]:
+    with closing(Database(fresh)) as found:
+        yield found
+
+
+def write(connection: Connection, dialect: Dialect, row: NumberRow) -> None:
+    connection.execute(insert(table).values(space="pods", **asdict(row)))
+
+
+def change(connection: Connection, dialect: Dialect, **changes: object) -> None:
+    connection.execute(update(table).values(changes))
+
+
+def rows(database: Database) -> list[NumberRow]:
+    return database.run(worker_numbers.fetch, "pods")[1]
+
+
+def clock(database: Database) -> int:
+    return database.run(worker_numbers.fetch, "pods")[0]
+
+
+def row(at: int, **changes: object) -> NumberRow:
+    return replace(NumberRow(0, 2, L, "a", 3, at + L, at + L, "there", 5), **changes)  # type: ignore[arg-type]
+
+
+def is_like(found: NumberRow, expected: NumberRow, before: int, after: int) -> bool:
+    """Whether a row is as the rule says, whose `until_ms` is by the clock of its statement."""
+    return found == replace(expected, until_ms=found.until_ms) and before <= found.until_ms - L <= after
+
+
+# -- take
+
+
+@pytest.mark.parametrize("used", [-L, 9 * L])
+def test_a_number_is_taken_as_the_rule_says(database, used):
+    before = clock(database)
+    old, new = row(before, used_until_ms=before + used, until_ms=before - 9 * L), claim("b", before)
+    database.run(write, old)
+
+    assert database.run(worker_numbers.take, old, new, database.failover())
+    assert is_like(rows(database)[0], rule.leased(old, new, before), before, clock(database))
+
+
+def test_a_number_is_added_as_the_rule_says(database):
+    before = clock(database)
+    new = claim("b", before)
+
+    assert database.run(worker_numbers.take, 3, new, database.failover())
+    assert is_like(rows(database)[0], rule.leased(3, new, before), before, clock(database))
+    assert not database.run(worker_numbers.take, 3, claim("c"), database.failover())
+    assert [one.holder for one in rows(database)] == ["b"]
+
+
+@pytest.mark.parametrize("column", ["holder", "renewals", "until_ms", "used_until_ms"])
+def test_a_row_that_changed_since_it_was_read_is_not_taken(database, column):
+    old = row(clock(database))
+    database.run(write, old)
+    database.run(change, **{column: "x" if column == "holder" else 77})
+
+    assert not database.run(worker_numbers.take, old, claim("b"), database.failover())
+    assert rows(database)[0].holder in ("a", "x")
+
+
+@pytest.mark.parametrize("chosen", ["row", "number"])
+def test_nothing_is_taken_by_what_was_read_of_another_server(database, chosen):
+    """The state that was read is fenced, in the statement that takes."""
+    old = row(clock(database), holder="", used_until_ms=0)
+    database.run(write, old)
+    state = database.failover()
+    database.forget_run()
+
+    taken = old if chosen == "row" else 1
+    assert not database.run(worker_numbers.take, taken, claim("b"), state)
+    database.failover()
+    assert not database.run(worker_numbers.take, taken, claim("b"), state)
+    assert [one.holder for one in rows(database)] == [""]
+    assert database.run(worker_numbers.take, taken, claim("b"), database.failover())
+
+
+# -- renew and release
+
+
+def states(at: int) -> dict[str, NumberRow]:
+    return {
+        "held": row(at),
+        "used later": row(at, used_until_ms=at + 9 * L),
+        "taken": row(at, holder="b"),
+        "given back": row(at, holder=""),
+        "ended": row(at, until_ms=at - 1),
+        "another length": row(at, length_ms=L - 1),
+    }
+
+
+@pytest.mark.parametrize("wall", [-9 * L, 0, L // 2 - 5000, L // 2 + 5000])
+@pytest.mark.parametrize("state", states(0))
+def test_a_lease_is_renewed_as_the_rule_says(database, state, wall):
+    before = clock(database)
+    old = states(before)[state]
+    database.run(write, old)
+    expected = rule.renewed(old, LEASE, before + wall, before)
+
+    assert database.run(worker_numbers.renew, LEASE, before + wall) == (expected is not None)
+    if expected is None:
+        assert rows(database) == [old]
+    else:
+        assert is_like(rows(database)[0], expected, before, clock(database))
+
+
+@pytest.mark.parametrize("used", [-5, 9 * L])
+@pytest.mark.parametrize("state", states(0))
+def test_a_number_is_given_back_as_the_rule_says(database, state, used):
+    before = clock(database)
+    old = states(before)[state]
+    database.run(write, old)
+    expected = rule.released(old, LEASE, before + used)
+
+    assert database.run(worker_numbers.release, LEASE, before + used) == (expected is not None)
+    assert rows(database) == [expected or old]
+
+
+def test_what_is_lost_is_said(database):
+    for verb in (database.renew_number, database.release_number):
+        with pytest.raises(LeaseLost, match="number 0 of space 'pods' is no longer this process's"):
+            verb(LEASE, now_ms())
+
+
+# -- together
+
+
+def test_the_number_of_a_killed_process_is_taken_when_its_lease_is_over(database):
+    """Its rows as they are a while later; nobody waits."""
+    for holder in "abcd":
+        database.lease_number(claim(holder))
+    with pytest.raises(NodeIdsExhausted, match=r"all 4 numbers of space 'pods' are held, by here \(process 7\)"):
+        database.lease_number(claim("e"))
+
+    database.run(change, until_ms=clock(database) - L - 1, used_until_ms=now_ms() - L - 2000)
+    assert database.lease_number(claim("e")).number == 0
+    with pytest.raises(LeaseLost):
+        database.renew_number(LEASE, now_ms())
+
+
+def test_what_nobody_renews_is_taken_after_a_length_of_the_own_clock(database, monkeypatch):
+    """Though the database's clock was set back: by it nothing ends for a year."""
+    for holder in "abcd":
+        database.lease_number(claim(holder))
+    database.run(change, until_ms=clock(database) + 10**10, used_until_ms=now_ms() - 2000)
+    now = 100.0
+    monkeypatch.setattr("allocator.database.registry.own_clock", lambda: now)
+    with pytest.raises(NodeIdsExhausted):
+        database.lease_number(claim("e"))
+    now = 159.0
+    with pytest.raises(NodeIdsExhausted):
+        database.lease_number(claim("e"))
+    now = 160.0
+
+    assert database.lease_number(claim("e")).number == 0
+
+
+def test_what_is_renewed_is_not_taken_by_who_watches(database, monkeypatch):
+    held = [database.lease_number(claim(holder)) for holder in "abcd"]
+    now = 100.0
+    monkeypatch.setattr("allocator.database.registry.own_clock", lambda: now)
+    for _ in range(3):
+        with pytest.raises(NodeIdsExhausted):
+            database.lease_number(claim("e"))
+        for lease in held:
+            database.renew_number(lease, now_ms())
+        now += 100.0
+
+
+def test_after_a_failover_leases_are_renewed_and_no_number_is_given(database):
+    held = database.lease_number(claim("a"))
+    database.forget_run()
+
+    with pytest.raises(DatabaseUnavailable, match=r"the database moved to another server.* again in 18[01] s"):
+        database.lease_number(claim("b"))
+    database.renew_number(held, now_ms())
+    database.release_number(held, now_ms())
+    with pytest.raises(DatabaseUnavailable):
+        database.lease_number(claim("b"))
+
+
+def test_then_numbers_are_given_again(database, monkeypatch):
+    database.forget_run()
+    database.failover()
+    state = database.failover()
+    past = state._replace(leases_from_ms=state.leases_from_ms - 4 * L)
+    monkeypatch.setattr(database, "failover", lambda start: past)
+    monkeypatch.setattr(worker_numbers, "fence", lambda *_: [])
+
+    assert Failover(*past).moved_at_ms == state.moved_at_ms - 4 * L
+    assert database.lease_number(claim("b")).number == 0
+
+
+def test_a_clock_far_ahead_gets_no_number(database):
+    with pytest.raises(InvalidSetting, match=r"the clock of this machine is (39|40).* s ahead of the database's"):
+        database.lease_number(claim("a", clock(database) + 40_000))
+
+    assert database.lease_number(claim("a", clock(database) - 10**9)).number == 0
+
+
+def test_a_real_lease_that_nobody_renews_is_taken(database):
+    """By no set clock: a second, and a second more."""
+    begun = now_ms()
+    database.lease_number(claim("a", length_ms=1000))
+    database.run(change, bits=1)
+    one = NumberClaim("pods", 1, 1000, 0, "", "here", 7)
+    database.lease_number(replace(one, holder="b", wall_ms=now_ms()))
+
+    def is_taken() -> bool:
+        try:
+            return database.lease_number(replace(one, holder="c", wall_ms=now_ms())).number in (0, 1)
+        except NodeIdsExhausted:
+            return False
+
+    assert until(is_taken)
+    assert now_ms() - begun >= 1000

@@ -1,0 +1,166 @@
+"""Worker numbers over HTTP: what a client in any language sends, who may, and what an operator sees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from time import time_ns
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from support.processes.patience import until
+from support.service.guarded import Guarded
+from support.service.served import Served
+
+from allocator import AccessDenied, Allocator, InvalidSetting, LeaseLost, NodeIdsExhausted
+from allocator.cli import main
+from allocator.schemes.worker_lease import NumberClaim, NumberLease
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    made = Guarded(str(tmp_path_factory.mktemp("guarded")))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def service(guarded: Guarded) -> Served:
+    return guarded.service
+
+
+def now_ms() -> int:
+    return time_ns() // 1_000_000
+
+
+def test_a_number_is_leased_renewed_and_given_back(guarded, service):
+    def post(**body: Any) -> Any:
+        return service.post("/v1/workers/billing", token=guarded.admin, json={"seconds": 60, **body})
+
+    now = now_ms()
+    leased = post(now=now, bits=5, host="web-1", process=7)
+    assert (leased.status, leased.headers["Cache-Control"]) == (200, "no-store")
+    assert {name: leased.json[name] for name in ("space", "number", "until")} == {
+        "space": "billing",
+        "number": 0,
+        "until": now + 60_000,
+    }
+    held = {name: leased.json[name] for name in ("number", "holder")}
+    assert post(now=now, bits=5).json["number"] == 1
+
+    renewed = post(now=now + 1, **held)
+    assert (renewed.status, renewed.json) == (200, {**leased.json, "until": now + 60_001})
+    assert post(now=now + 2, **held, release=True).json == {**leased.json, "until": now + 2}
+    lost = post(now=now + 3, **held)
+    assert (lost.status, lost.json["error"]) == (409, "LeaseLost")
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({"seconds": None}, "seconds must be a number of seconds, got None"),
+        ({"now": None}, "now must be a whole number"),
+        ({"seconds": 601}, "seconds must be at most 600, got 601"),
+        ({"seconds": 0.5}, "seconds must be 1 to 86400 seconds"),
+        ({"seconds": "60"}, "seconds must be a number of seconds"),
+        ({"number": 1}, "send both number and holder"),
+        ({"holder": "0" * 32}, "send both number and holder"),
+        ({"release": True}, "send both number and holder"),
+        ({"holder": "me"}, "holder must be 32 hexadecimal digits"),
+        ({"host": "a\nb"}, "host must be 1 to 255 printable ASCII characters"),
+        ({"bits": 32}, "bits must be 1 to 31"),
+        ({"now": 2**53}, "the clock of this machine is"),
+    ],
+    ids=str,
+)
+def test_what_is_no_request_is_refused(guarded, service, body, detail):
+    refused = service.post("/v1/workers/other", token=guarded.admin, json={"seconds": 60, "now": now_ms(), **body})
+
+    assert refused.status == 400
+    assert detail in refused.json["detail"]
+
+
+def test_a_token_is_good_for_the_spaces_that_its_patterns_name(guarded, service):
+    drawing = guarded.make("drawing", tags=("mine-*",))
+    reading = guarded.make("reading", "read", tags=("*",))
+
+    def lease(space: str, token: str | None) -> int:
+        found: int = service.post(f"/v1/workers/{space}", token=token, json={"seconds": 60, "now": now_ms()}).status
+        return found
+
+    assert lease("mine-1", drawing) == 200
+    assert lease("yours", drawing) == 403
+    assert lease("mine-1", reading) == 403
+    assert lease("mine-1", None) == 401
+    with Allocator(service.address, token=drawing) as ids, pytest.raises(AccessDenied), ids.worker("yours"):
+        pass
+
+
+def test_a_client_renews_over_http(guarded, service):
+    with Allocator(service.address, token=guarded.admin) as ids, ids.worker("renewed", seconds=9) as held:
+        assert until(lambda: renewals(guarded, "renewed") > 0)
+        assert not held.lost
+
+
+def renewals(guarded: Guarded, name: str) -> int:
+    (space,) = (one for one in guarded.database.worker_spaces() if one.name == name)
+    return space.held[0].renewals
+
+
+def test_the_verbs_of_a_client_are_those_of_a_database(guarded, service):
+    with Allocator(service.address, token=guarded.admin) as ids:
+        backend = ids._backend
+        leases = [backend.lease_number(NumberClaim("verbs", 1, 60_000, now_ms(), "", "hé\n", 1)) for _ in range(2)]
+        assert [lease.number for lease in leases] == [0, 1]
+        with pytest.raises(NodeIdsExhausted):
+            backend.lease_number(NumberClaim("verbs", 1, 60_000, now_ms(), ""))
+        with pytest.raises(InvalidSetting, match="space 'verbs' is leased with bits=1 and seconds=60, by h"):
+            backend.lease_number(NumberClaim("verbs", 2, 60_000, now_ms(), ""))
+        backend.renew_number(leases[0], now_ms())
+        backend.release_number(leases[0], now_ms())
+        for verb in (backend.renew_number, backend.release_number):
+            with pytest.raises(LeaseLost):
+                verb(NumberLease("verbs", 0, leases[0].holder, 60_000), now_ms())
+
+
+# -- what an operator sees
+
+
+def run(url: str, *words: str) -> str:
+    done = CliRunner().invoke(main, ["worker", "list", *words, "--url", url])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_who_holds_what_is_listed(fresh):
+    assert run(fresh) == "no number was leased yet\n"
+    with Allocator(fresh) as ids, ids.worker("pods", bits=2, seconds=90) as held:
+        lines, (space,) = run(fresh).splitlines(), json.loads(run(fresh, "--json"))
+
+        assert lines[0] == "pods: 1 held, 3 free, leases of 90 s"
+        assert lines[1].split() == ["number", "host", "process", "until"]
+        assert lines[2].split()[0] == str(held.number) == "0"
+        assert {name: space[name] for name in ("space", "bits", "seconds", "free")} == {
+            "space": "pods",
+            "bits": 2,
+            "seconds": 90.0,
+            "free": 3,
+        }
+        assert space["held"][0]["process"] > 0
+    assert run(fresh) == "pods: 0 held, 4 free, leases of 90 s\n"
+
+
+def test_figures_of_a_space_are_for_who_may_read_it(tmp_path):
+    guarded = Guarded(str(tmp_path))
+    try:
+        some = guarded.make("some", "read", tags=("mine",))
+        for space in ("mine", "yours"):
+            guarded.database.lease_number(NumberClaim(space, 2, 600_000, now_ms(), "a"))
+        with Served(guarded.url) as service:
+            line = 'allocator_worker_numbers{space="mine",state="free"} 3.0'
+            assert until(lambda: line in service.get("/metrics", token=guarded.admin).body.decode())
+            assert 'state="held"} 1.0' in service.get("/metrics", token=some).body.decode()
+            assert "yours" not in service.get("/metrics", token=some).body.decode()
+    finally:
+        guarded.close()

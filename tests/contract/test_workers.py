@@ -1,0 +1,181 @@
+"""Worker numbers for any generator: on every database, over HTTP, and through both faces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from itertools import count
+from time import time_ns
+from typing import Any
+
+import pytest
+from support.processes.patience import until
+
+from allocator import Allocator, InvalidSetting, NodeIdsExhausted, TooManyRequests
+from allocator.database.store import Database
+from allocator.schemes.worker_lease import NumberClaim
+
+L = 60_000
+spaces = (f"space-{number}" for number in count())
+
+
+@pytest.fixture
+def space() -> str:
+    """One that no other test uses."""
+    return next(spaces)
+
+
+@contextmanager
+def leased(ids: Any, *args: Any, **settings: Any) -> Iterator[Any]:
+    """A lease of either face. The shared service gives twenty numbers at once, and then one a second."""
+    if isinstance(ids, Allocator):
+        lease: Any = ids.worker(*args, **settings)
+        enter, leave = lease.__enter__, lambda: lease.__exit__(None, None, None)
+    else:
+        lease, run = ids.target.worker(*args, **settings), ids.loop.run_until_complete
+        enter, leave = lambda: run(lease.__aenter__()), lambda: run(lease.__aexit__(None, None, None))
+
+    def is_leased() -> bool:
+        try:
+            enter()
+        except TooManyRequests:
+            return False
+        return True
+
+    assert until(is_leased, every=1.0)
+    try:
+        yield lease
+    finally:
+        leave()
+
+
+def now_ms() -> int:
+    return time_ns() // 1_000_000
+
+
+def claim(space: str, holder: str = "a", bits: int = 2, length_ms: int = L, wall_ms: int | None = None) -> NumberClaim:
+    return NumberClaim(space, bits, length_ms, now_ms() if wall_ms is None else wall_ms, holder, "there", 5)
+
+
+# -- the faces
+
+
+def test_each_gets_the_smallest_number_that_nobody_holds(face, place, space):
+    ids = face(place)
+    with leased(ids, space) as one, leased(ids, space) as two:
+        assert (one.number, two.number) == (0, 1)
+        assert not one.lost
+        assert 0 < one.left() <= 60
+        assert 0 < one.until.timestamp() - now_ms() / 1000 <= 60
+
+
+def test_a_number_is_given_back_at_the_end(face, place, space):
+    ids = face(place)
+    with leased(ids, space) as one:
+        pass
+
+    assert (one.lost, one.left()) == (True, 0.0)
+    assert until(lambda: number_of(ids, space) == 0, every=1.0)
+
+
+def number_of(ids: Any, space: str) -> int:
+    with leased(ids, space) as found:
+        return found.number
+
+
+def test_closing_the_allocator_gives_it_back(face, fresh, space):
+    ids = face(fresh)
+    with leased(ids, space) as one:
+        ids.close()
+        assert one.lost
+    with Allocator(fresh) as other:
+        assert until(lambda: number_of(other, space) == 0, every=1.0)
+
+
+def test_when_all_are_held_it_says_by_whom(face, fresh, space):
+    ids = face(fresh)
+    with ExitStack() as held:
+        numbers = [held.enter_context(leased(ids, space, bits=2)).number for _ in range(4)]
+        with pytest.raises(
+            NodeIdsExhausted,
+            match=rf"all 4 numbers of space '{space}' are held, by .* \(process {os.getpid()}\); unless one is",
+        ):
+            held.enter_context(leased(ids, space, bits=2))
+
+    assert numbers == [0, 1, 2, 3]
+
+
+def test_spaces_are_separate(face, place, space):
+    ids = face(place)
+    with leased(ids, space) as one, leased(ids, f"{space}.other", bits=16, seconds=5) as two:
+        assert (one.number, two.number) == (0, 0)
+
+
+@pytest.mark.parametrize("settings", [{"bits": 3}, {"seconds": 30}])
+def test_all_of_a_space_use_the_same_settings(face, place, space, settings):
+    ids = face(place)
+    with (
+        leased(ids, space),
+        pytest.raises(InvalidSetting, match="is leased with bits=10 and seconds=60, by"),
+    ):
+        number_of_other(ids, space, settings)
+
+
+def number_of_other(ids: Any, space: str, settings: dict[str, Any]) -> int:
+    with leased(ids, space, **settings) as found:
+        return found.number
+
+
+async def awaited() -> None: ...
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"space": "a b"},
+        {"bits": 0},
+        {"bits": 32},
+        {"seconds": 0},
+        {"seconds": "60"},
+        {"on_lost": awaited},
+        {"on_lost": 5},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_settings_that_are_none_are_refused_at_once(face, place, wrong):
+    ids = face(place)
+    with pytest.raises(ValueError, match="a tag is|must be"):
+        ids.worker(**{"space": "a", **wrong})
+
+
+def test_one_lease_is_entered_once(fresh, space):
+    with Allocator(fresh) as ids:
+        lease = ids.worker(space)
+        with pytest.raises(InvalidSetting, match="no number of space .* is leased yet"):
+            _ = lease.number
+        with lease, pytest.raises(InvalidSetting, match="number 0 of space .* is leased by this object already"):
+            lease.__enter__()
+
+
+def test_several_that_start_at_once_have_a_number_each(fresh, space):
+    def take(number: int) -> int:
+        with closing(Database(fresh, timeout=30)) as database:
+            return database.lease_number(claim(space, f"{number}", bits=5)).number
+
+    with ThreadPoolExecutor(8) as pool:
+        numbers = list(pool.map(take, range(32)))
+
+    assert sorted(numbers) == list(range(32))
+
+
+def test_a_forked_child_has_none(fresh, space):
+    with Allocator(fresh) as ids, ids.worker(space) as lease:
+        child = os.fork()
+        if child == 0:
+            lease.close()
+            os._exit(0 if lease.lost and lease.left() == 0 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert not lease.lost
+        assert number_of(ids, space) == 1

@@ -1,0 +1,61 @@
+"""64 pods over 16 numbers, killed and stopped, also their guards, under a database that is killed and frozen: nobody
+holds a number while another does. `--minutes` for each database."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from support.faults.trouble import FilePlace, Place, ServerPlace, planned, skipping, troubled
+from support.processes.holdings import judged, write
+from support.processes.pods import BITS, FAULTS, LEASE, Pods
+from support.servers.containers import killable
+from support.servers.databases import with_schema
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs timerfd and prctl of Linux")
+
+SEED = 21
+EVERY = 1.0
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"])
+def test_no_number_is_held_by_two(kind, tmp_path, request, report):
+    seconds = 60 * request.config.getoption("--minutes")
+    place: Place
+    if kind == "sqlite":
+        url = with_schema(f"sqlite:///{tmp_path}/ids.db")
+        place, stop = FilePlace(tmp_path / "ids.db"), None
+    else:
+        server = skipping(lambda: killable(kind))
+        url, place, stop = with_schema(server.url), ServerPlace(server), server.stop
+    folder = tmp_path / "pods"
+    folder.mkdir()
+    try:
+        with troubled(place, planned(SEED, seconds)) as (done, followed), Pods(url, folder, seed=SEED) as pods:
+            pods.run(seconds, EVERY)
+            if followed.done():
+                followed.result()
+    finally:
+        if stop is not None:
+            stop()
+    found = judged(folder)
+    faults = ", ".join(f"{count} {what}" for what, count in sorted(pods.faults.items()))
+    report(
+        f"{kind}, {seconds / 60:g} minutes, 64 pods, lease {LEASE:g} s: {found}; {pods.attempts} attempts; {faults}; "
+        f"server: {dict(done)}"
+    )
+    assert (found.together, found.seconds_twice) == (0, 0), found
+    assert found.numbers == 1 << BITS
+    assert found.holders > seconds / 10
+    assert set(pods.faults) == set(FAULTS)
+
+
+def test_control_two_at_once_are_found(tmp_path):
+    write(tmp_path / "held-3-1", (10.0, 1000.0), (11.0, 1001.0))
+    write(tmp_path / "held-3-2", (12.5, 1002.5), (13.0, 1003.0))
+    write(tmp_path / "held-4-3", (10.5, 1000.5))
+    assert str(judged(tmp_path)).startswith("3 holders of 2 numbers, 0 together, 0 seconds used twice; from the end")
+    write(tmp_path / "held-3-4", (12.9, 1003.9))
+    found = judged(tmp_path)
+
+    assert (found.together, found.seconds_twice) == (1, 1)

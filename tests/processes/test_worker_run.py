@@ -1,0 +1,365 @@
+"""`allocator worker run` with real processes: signals, exit codes, orphans, and the end of a number.
+
+The number is a fake: tests/contract/test_worker_run.py has real ones. Times are compared on the clock that counts
+sleep; a lease of 50 seconds leaves a busy machine five of them to kill a process.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from support.faults.stopped_process import stop
+from support.processes.fake_number import now
+from support.processes.patience import until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs timerfd and prctl of Linux")
+
+TESTS = Path(__file__).parents[1]
+LEASE = "50"
+ENDING = "6.5"
+"""Seconds that are left when it has started: the guard kills 1.5 seconds later."""
+STUBBORN = ("sh", "-c", 'trap "" TERM; exec "$@"', "sh")
+"""Around the wrapper: its command ignores TERM from the start."""
+FOREVER = "touch started; while :; do sleep 0.1; done"
+
+
+class Run:
+    """The wrapper with a command of the shell, in a folder of its own."""
+
+    def __init__(self, folder: Path, left: str, script: str, *around: str, **settings) -> None:
+        self.folder = folder
+        words = [*around, sys.executable, "-m", "support.processes.fake_number", LEASE, left, str(folder / "log")]
+        paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "PYTHONPATH": paths}
+        words += ["sh", "-c", f"echo $$ > {folder}/pid; {script}"]
+        with (folder / "out").open("w") as out, (folder / "err").open("w") as err:  # what outlives it holds no pipe
+            self.process = subprocess.Popen(words, cwd=folder, env=environment, stdout=out, stderr=err, **settings)
+
+    def started(self) -> int:
+        """The process id of the command, which writes it."""
+        assert until((self.folder / "started").exists), self.said()
+        return int((self.folder / "pid").read_text())
+
+    def end(self) -> tuple[int, str, str]:
+        return self.process.wait(60), *self.said()
+
+    def said(self) -> tuple[str, str]:
+        return (self.folder / "out").read_text(), (self.folder / "err").read_text()
+
+    def log(self) -> dict[str, float]:
+        """Until when the number may be used, when it was lost, and when it was given back."""
+        path = self.folder / "log"
+        lines = (line.split() for line in path.read_text().splitlines()) if path.exists() else ()
+        return {name: float(at) for name, at in lines}
+
+    def ending(self) -> float:
+        """Until when the number may be used; the guard knows it."""
+        assert until(lambda: "until" in self.log()), self.said()
+        return self.log()["until"]
+
+    def close(self) -> None:
+        """End it all, also what a broken wrapper leaves behind."""
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+        with suppress(ProcessLookupError, FileNotFoundError, ValueError):
+            os.killpg(int((self.folder / "pid").read_text()), signal.SIGKILL)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[type[Run]]:
+    made: list[Run] = []
+
+    def start(left: str, script: str, *around: str, **settings) -> Run:
+        made.append(Run(tmp_path, left, script, *around, **settings))
+        return made[-1]
+
+    yield start  # type: ignore[misc]
+    for one in made:
+        one.close()
+
+
+@pytest.fixture(autouse=True)
+def usual_signals() -> Iterator[None]:
+    """What runs in the background or under nohup ignores some, which a shell that inherits it cannot trap."""
+    ignored = [one for one in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_IGN]
+    for one in ignored:
+        signal.signal(one, signal.SIG_DFL)
+    yield
+    for one in ignored:
+        signal.signal(one, signal.SIG_IGN)
+
+
+def state(process: int) -> str:
+    """As in /proc: R, S, T, Z …; empty where there is no such process."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0]
+    return ""
+
+
+def runs(process: int) -> bool:
+    return state(process) not in ("", "Z", "X")
+
+
+def children(process: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def guard_of(run: Run, command: int) -> int:
+    (guard,) = [child for child in children(run.process.pid) if child != command]
+    return guard
+
+
+# -- what the command sees
+
+
+def test_the_command_finds_its_number_in_the_environment_and_in_a_file(run, tmp_path):
+    assert run("renewed", "echo $WORKER_ID; cat number; ls number*").end() == (0, "5\n5\nnumber\n", "")
+    assert not (tmp_path / "number").exists()
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -1 $$", 129)])
+def test_its_exit_code_is_kept(run, script, code):
+    assert run("renewed", script).end() == (code, "", "")
+
+
+def test_a_command_that_is_not_there_is_refused(run):
+    refused = run("renewed", "true", "env", "PATH=/nowhere").end()
+
+    assert refused[0] == 1
+    assert "InvalidSetting: cannot start sh: No such file or directory" in refused[2]
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1", "WINCH"])
+def test_signals_are_passed_on(run, name):
+    one = run("renewed", f"trap 'echo got; exit 3' {name}; {FOREVER}")
+    one.started()
+    one.process.send_signal(signal.Signals[f"SIG{name}"])
+
+    assert one.end() == (3, "got\n", "")
+
+
+def test_signals_have_their_usual_effect_in_the_command(run):
+    """Not blocked, and none ignored that Python ignores."""
+    one = run("renewed", f"grep -E 'Sig(Blk|Ign)' /proc/self/status; {FOREVER}")
+    os.kill(one.started(), signal.SIGPIPE)
+    code, out, _ = one.end()
+
+    assert code == 128 + signal.SIGPIPE
+    assert {int(line.split()[1], 16) & (1 << 30) for line in out.splitlines()} == {0}
+    assert {int(line.split()[1], 16) & 1 << signal.SIGPIPE - 1 for line in out.splitlines()} == {0}
+
+
+def test_a_shell_may_be_the_command_and_read_from_the_terminal(run):
+    master, slave = pty.openpty()
+    one = run("renewed", "read word; echo got $word", stdin=slave, start_new_session=True)
+    os.write(master, b"hello\n")
+
+    assert one.end() == (0, "got hello\n", "")
+    os.close(master)
+    os.close(slave)
+
+
+# -- what it leaves behind
+
+
+def test_what_is_left_of_its_group_ends_before_the_number_is_given_back(run):
+    one = run("renewed", "sleep 1000 & echo $!; exit 4")
+    code, out, _ = one.end()
+
+    assert code == 4
+    assert not runs(int(out))
+    assert "back" in one.log()
+
+
+def test_orphans_are_reaped(run):
+    one = run("renewed", f"(setsid sh -c 'exit 0' &); (sh -c 'exit 0' &); {FOREVER}")
+    command = one.started()
+
+    assert until(lambda: [state(child) for child in children(one.process.pid)].count("Z") == 0)
+    assert sorted(children(one.process.pid)) == sorted([command, guard_of(one, command)])
+
+
+# -- the end of the number
+
+
+def test_a_number_that_ends_asks_the_command_to_stop_while_there_is_time(run):
+    one = run("16", f"trap 'echo asked; exit 0' TERM; {FOREVER}")
+    code, out, err = one.end()
+
+    assert (code, out) == (1, "asked\n")  # not 0: whoever started it shall start it again
+    assert err == "error: number 5 could not be renewed; stopping the command\n"
+    assert one.log()["back"] < one.log()["until"]
+
+
+def test_a_command_that_does_not_stop_is_killed_before_the_number_is_another_ones(run):
+    one = run(ENDING, FOREVER, *STUBBORN)
+    command = one.started()
+    code, _, _ = one.end()
+
+    assert code == 137
+    assert not runs(command)
+    assert one.log()["back"] < one.log()["until"]
+
+
+def test_a_number_that_is_lost_kills_the_command_at_once(run):
+    one = run("lost", FOREVER, *STUBBORN)
+
+    assert one.end()[0] == 137
+    assert one.log()["back"] < one.log()["lost"] + 10
+
+
+def test_while_the_wrapper_is_stopped_the_guard_ends_the_command_in_time(run):
+    one = run(ENDING, f"sleep 1000 & echo $! > other; {FOREVER}", *STUBBORN)
+    command, other, ends = one.started(), int((one.folder / "other").read_text()), one.ending()
+    stop(one.process.pid)
+
+    assert until(lambda: not runs(command) and not runs(other), 30.0)
+    assert now() < ends
+    assert "back" not in one.log()
+    one.process.send_signal(signal.SIGCONT)
+    code, _, err = one.end()
+    assert code == 137, err
+
+
+def test_control_a_renewed_number_ends_nothing(run):
+    one = run("renewed", FOREVER)
+    command = one.started()
+    guard = guard_of(one, command)
+    stop(one.process.pid)
+
+    assert not until(lambda: not runs(command), 2.0)
+    assert runs(guard)
+
+
+def test_when_the_wrapper_is_killed_the_command_and_its_group_end_with_it(run):
+    one = run("renewed", f"sleep 1000 & echo $! > other; {FOREVER}")
+    command, other = one.started(), int((one.folder / "other").read_text())
+    guard = guard_of(one, command)
+    one.process.kill()
+
+    assert until(lambda: not runs(command) and not runs(other) and not runs(guard))
+
+
+def test_when_wrapper_and_guard_are_killed_together_the_command_ends(run):
+    one = run("renewed", FOREVER)
+    command = one.started()
+    guard = guard_of(one, command)
+    stop(one.process.pid)
+    os.kill(guard, signal.SIGKILL)
+    one.process.kill()
+
+    assert until(lambda: not runs(command))
+
+
+def test_without_its_guard_the_command_is_stopped(run):
+    one = run("renewed", f"trap 'exit 0' TERM; {FOREVER}")
+    os.kill(guard_of(one, one.started()), signal.SIGKILL)
+
+    assert one.end() == (
+        1,
+        "",
+        "error: number 5 is not guarded any more: the guard process ended; stopping the command\n",
+    )
+
+
+LATE = """
+import subprocess
+from allocator.cli.child_guard import Guard, Times, read_times
+guard = Guard()
+command = subprocess.Popen(["sleep", "1000"], process_group=0)
+boot, wall = read_times()
+guard.tell(command.pid, Times(boot - {boot}, wall - {wall}), 3600.0)
+try:
+    print(command.wait({wait}))
+except subprocess.TimeoutExpired:
+    print("runs")
+    command.kill()
+guard.dismiss()
+"""
+
+
+@pytest.mark.parametrize(("boot", "wall"), [(4000, 4000), (4000, 0), (0, 4000)], ids=["both", "boot", "wall"])
+def test_a_wrapper_that_was_stopped_after_it_looked_gives_no_time_away(boot, wall):
+    """The guard counts from when the clocks were read; the machine may have slept since, or the wall clock was set."""
+    code = LATE.format(boot=boot, wall=wall, wait=30)
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "-9\n"
+
+
+def test_control_the_guard_waits_for_its_time():
+    code = LATE.format(boot=0, wall=0, wait=1)
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "runs\n"
+
+
+def test_a_guard_that_is_stopped_delays_nothing(run):
+    one = run("renewed", f"trap 'exit 3' TERM; {FOREVER}")
+    os.kill(guard_of(one, one.started()), signal.SIGSTOP)
+    one.process.terminate()
+
+    assert one.end() == (3, "", "")
+
+
+def test_the_guard_is_not_stopped_with_the_group_of_the_wrapper_nor_by_its_signals(run):
+    """A terminal signals the whole group, and systemd all processes of the unit."""
+    one = run("renewed", FOREVER, start_new_session=True)
+    command = one.started()
+    guard = guard_of(one, command)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTSTP):
+        os.kill(guard, number)
+    os.killpg(one.process.pid, signal.SIGSTOP)
+
+    assert not until(lambda: state(guard) != "S", 1.0)
+    assert runs(command)
+
+
+def test_a_number_out_of_a_database_ends_the_command_while_the_wrapper_is_stopped(tmp_path):
+    """And the next one has another number, or the same one after the end."""
+    url = f"sqlite:///{tmp_path}/ids.db"
+    words = [sys.executable, "-m", "allocator", "worker", "run", "--url", url, "--space", "x", "--seconds", "10", "--"]
+    script = f"trap '' TERM; echo $$ > {tmp_path}/pid; while :; do sleep 0.1; done"
+    wrapper = subprocess.Popen([*words, "sh", "-c", script], stderr=subprocess.PIPE, text=True)
+    assert until((tmp_path / "pid").exists)
+    command = int((tmp_path / "pid").read_text())
+    stop(wrapper.pid)
+    assert until(lambda: not runs(command), 60)
+    other = subprocess.run([*words, "sh", "-c", "echo $WORKER_ID"], capture_output=True, text=True, check=True)
+    wrapper.send_signal(signal.SIGCONT)
+    _, err = wrapper.communicate(timeout=60)
+
+    assert other.stdout == "1\n"
+    assert wrapper.returncode == 137
+    assert "error: number 0 ended while this process was stopped, and so did the command\n" in err
+
+
+# -- as process 1
+
+
+def namespaces() -> bool:
+    words = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
+    with suppress(FileNotFoundError):
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    return False
+
+
+INIT = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+@pytest.mark.skipif(not namespaces(), reason="needs `unshare --pid`")
+def test_as_process_1_it_reaps_passes_signals_on_and_keeps_the_exit_code(run):
+    """What a container needs of its entry point."""
+    zombies = "ps -eo stat=,ppid= | grep -c '^Z' || true"
+    script = f"(setsid sh -c 'exit 0' &); sleep 1; echo $PPID; {zombies}; trap 'echo term; exit 9' TERM; {FOREVER}"
+    one = run("renewed", script, *INIT)
+    one.started()
+    (wrapper,) = children(one.process.pid)
+    os.kill(wrapper, signal.SIGTERM)
+
+    assert one.end() == (9, "1\n0\nterm\n", "")

@@ -1,0 +1,369 @@
+"""Pods that lease worker numbers, by plain numbers: the real rule, and no thread, statement or database.
+
+Each pod leases a number, renews it and gives it back. Requests and answers take their time or get lost; pods are
+killed, stopped and paused; clocks on the wall step, the server's by up to a length; a server that knows the rows as
+they were a while ago takes over. What a pod uses is kept as intervals: of the world's time, and of its clock on the
+wall. Neither may overlap with what another pod used under the same number.
+
+Given up, and so left out: a pod whose own clock stood still (a paused virtual machine) and whose clock on the wall was
+set back as well, so that neither tells it how late it is; and a step of the server's clock by more than a length where
+clocks of pods are wrong too.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from copy import copy
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+from allocator.errors import DatabaseUnavailable, InvalidSetting, NodeIdsExhausted
+from allocator.schemes import worker_lease as rule
+from allocator.schemes.worker_lease import Clocks, NumberClaim, NumberLease, NumberRow, Tenure, Watch
+
+BEGIN = 1_800_000_000_000
+LENGTH = 10_000
+"""Of a lease, in milliseconds."""
+SPACE, BITS = "pods", 3
+
+
+class Rules(NamedTuple):
+    """What is not a function of the rule but of those who follow it; False breaks it."""
+
+    compares_renewals: bool = True
+    counts_from_the_request: bool = True
+    takes_on_the_known_run: bool = True
+    longest_step: int = LENGTH
+    walls_are_right: bool = False
+    """The clocks of the pods, that is; then the server's may step as far as it likes."""
+
+
+FOLLOWED = Rules()
+
+
+class Used(NamedTuple):
+    """A pod used its number from one moment to another, and from one millisecond on the wall to another."""
+
+    since: int
+    until: int
+    wall_since: int
+    wall_until: int
+    holder: str
+
+    def seconds(self) -> tuple[int, int, str]:
+        """The seconds on the wall that it used, if only in part: some generators count seconds."""
+        return self.wall_since // 1000, -(-self.wall_until // 1000), self.holder
+
+
+class Server:
+    """Rows, and the log of which the newest entries may be forgotten."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, NumberRow] = {}
+        self.run = 0
+        self.known = (0, 0)
+        """The row of `allocator_failover`: the run that wrote it, and the moment of the last move."""
+        self.offset = 0
+        self._log: list[tuple[int, int | None, Any]] = []
+
+    def put(self, now: int, number: int, row: NumberRow) -> None:
+        self._log.append((now, number, self.rows.get(number)))
+        self.rows[number] = row
+
+    def read(self, now: int) -> tuple[list[NumberRow], int, tuple[int, int]]:
+        if self.known[0] != self.run:
+            self._log.append((now, None, self.known))
+            self.known = (self.run, BEGIN + now + self.offset)
+        return list(self.rows.values()), BEGIN + now + self.offset, self.known
+
+    def fail_over(self, now: int, lag: int) -> int:
+        """Another server goes on, without what was written in the last `lag` milliseconds; how much it forgot."""
+        self.run += 1
+        forgotten = 0
+        while self._log and self._log[-1][0] > now - lag:
+            _, number, before = self._log.pop()
+            forgotten += 1
+            if number is None:
+                self.known = before
+            elif before is None:
+                del self.rows[number]
+            else:
+                self.rows[number] = before
+        return forgotten
+
+
+class Pod:
+    def __init__(self, world: World, name: int) -> None:
+        self.world, self.name = world, name
+        self.stopped_until = 0
+        self.dead = False
+        self._boot, self._off = world.random.randrange(10**6), world.skew()
+        self._tenure: Tenure | None = None
+        self._lease = NumberLease(SPACE, 0, "", LENGTH)
+        self._mark: tuple[int, int] | None = None
+        self._late = False
+        """One of its clocks has lost time."""
+
+    def clocks(self, at: int | None = None) -> Clocks:
+        now = self.world.now if at is None else at
+        return Clocks((now + self._boot) / 1000, BEGIN + now + self._off)
+
+    # -- what it uses
+
+    def mark(self, *, goes_on: bool = True) -> None:
+        """What it used since the last mark; nothing of its clocks and lease has changed since."""
+        now, tenure = self.world.now, self._tenure
+        if tenure is None:
+            return
+        if self._mark is not None and self._mark[1] > 0:
+            since, left = self._mark
+            until = min(now, since + left)
+            walls = (self.clocks(since).wall_ms, self.clocks(until).wall_ms)
+            self.world.used[self._lease.number].append(Used(since, until, *walls, self._lease.holder))
+            tenure.used_ms = max(tenure.used_ms, walls[1] - 1)  # an id is used only if the lease holds after it is made
+        left = int(1000 * copy(tenure).left(self.clocks()))
+        self._mark = (now, left) if goes_on and left > 0 else None
+
+    def step(self, by: int) -> None:
+        self.mark()
+        self._off += abs(by) if self._late else by
+        self._late |= by < 0
+        self.mark()
+
+    def stop(self, milliseconds: int, *, clock_stands: bool = False) -> None:
+        """Stopped, as by SIGSTOP; or its machine was paused, which its own clock does not notice."""
+        self.mark(goes_on=False)
+        self.stopped_until = self.world.now + milliseconds
+        if clock_stands and not self._late:
+            self._boot -= milliseconds
+            self._late = True
+
+    # -- what it does
+
+    def life(self) -> Generator[int, None, None]:
+        world, dice = self.world, self.world.random
+        watch = Watch()
+        for attempt in range(30):
+            asked = self.clocks()
+            claim = NumberClaim(SPACE, BITS, LENGTH, asked.wall_ms, f"{self.name}.{attempt}")
+            yield world.latency()
+            rows, at, known = world.server.read(world.now)
+            yield world.latency()
+            try:
+                rule.check_clock(claim, at)
+                rule.check_moved(known[1], claim, at)
+                unchanged = watch.unchanged(rows, known[1], self.clocks().own)
+                chosen = rule.choose(rows, claim, at, unchanged, 1 << attempt, dice.getrandbits(16))
+            except (DatabaseUnavailable, InvalidSetting, NodeIdsExhausted) as error:
+                world.counts[type(error).__name__] += 1
+                yield dice.randrange(LENGTH // 10, LENGTH // 2)
+                continue
+            yield world.latency()
+            taken = world.take(chosen, claim, known)
+            yield world.latency()
+            if taken is not None:
+                break
+        else:
+            return
+        world.counts["took over"] += not isinstance(chosen, int) and bool(chosen.holder)
+        world.counts["leased"] += 1
+        self._lease = NumberLease(SPACE, taken, claim.holder, LENGTH)
+        self._tenure = Tenure(LENGTH, asked if world.rules.counts_from_the_request else self.clocks())
+        self.mark()
+        yield from self._hold(self._tenure, world.now + dice.randrange(6 * LENGTH))
+        self.mark(goes_on=False)
+        self._tenure = None
+
+    def _hold(self, tenure: Tenure, end: int) -> Iterator[int]:
+        world = self.world
+        while world.now < end:
+            yield max(1, int(1000 * tenure.due(self.clocks())))
+            asked = self.clocks()
+            if tenure.left(asked) <= 0:
+                world.counts["lost by its clocks"] += 1
+                return
+            yield world.latency()
+            is_ours = world.renew(self._lease, asked.wall_ms)
+            yield world.latency()
+            if world.random.random() < 0.1:
+                world.counts["answers lost"] += 1
+                continue
+            if not is_ours:
+                world.counts["lost by the database"] += 1
+                return
+            self.mark()
+            tenure.renewed(asked if world.rules.counts_from_the_request else self.clocks(), self.clocks())
+            self.mark()
+        self.mark(goes_on=False)
+        self._tenure = None
+        if tenure.left(self.clocks()) > 0:
+            yield world.latency()
+            world.release(self._lease, tenure.used_ms)
+
+
+class World:
+    """Runs `pods` of them; `used` says by number what they used."""
+
+    def __init__(self, seed: int, pods: int, rules: Rules = FOLLOWED) -> None:
+        self.random = random.Random(seed)
+        self.rules = rules
+        self.now = 0
+        self.server = Server()
+        self.counts: Counter[str] = Counter()
+        self.used: dict[int, list[Used]] = defaultdict(list)
+        self._events: list[tuple[int, int, Any, Any]] = []
+        self._numbers = count()
+        self._alive: list[Pod] = []
+        each = LENGTH * 3 // (1 << BITS)
+        for number in range(pods):
+            self._at(self.random.randrange(1 + each * pods), self._start, number)
+        for _ in range(1 + pods // 2):
+            self._at(self.random.randrange(1 + each * pods), self._fault, None)
+
+    def run(self) -> World:
+        while self._events:
+            self.now, _, act, argument = heappop(self._events)
+            act(argument)
+        return self
+
+    def _at(self, moment: int, act: Any, argument: Any) -> None:
+        heappush(self._events, (moment, next(self._numbers), act, argument))
+
+    def _start(self, number: int) -> None:
+        pod = Pod(self, number)
+        self._alive.append(pod)
+        self._go_on((pod, pod.life()))
+
+    def _go_on(self, running: tuple[Pod, Generator[int, None, None]]) -> None:
+        pod, life = running
+        if pod.dead:
+            return
+        if pod.stopped_until > self.now:
+            self._at(pod.stopped_until, self._go_on, running)
+            return
+        pod.mark()
+        pause = next(life, None)
+        if pause is None:
+            self._alive.remove(pod)
+        else:
+            self._at(self.now + pause, self._go_on, running)
+
+    # -- how long, how far
+
+    def latency(self) -> int:
+        """Of a request or an answer: mostly a few milliseconds, now and then longer than a lease."""
+        return self.random.randrange(5) if self.random.random() < 0.95 else self.random.randrange(LENGTH * 2)
+
+    def skew(self) -> int:
+        if self.rules.walls_are_right:
+            return 0
+        return self.random.choice((0, 0, 0, self.random.randrange(-4 * LENGTH, LENGTH)))
+
+    def _fault(self, _: None) -> None:
+        dice = self.random
+        what = dice.choice(("kill", "kill", "stop", "stop", "pause", "step", "step", "server steps", "failover"))
+        self.counts[what] += 1
+        if what == "failover":
+            self.counts["commits forgotten"] += self.server.fail_over(self.now, dice.randrange(LENGTH))
+        if what in ("failover", "server steps"):
+            # To any place within a length: no two clocks of servers differ by more than that.
+            self.server.offset = dice.choice((0, dice.randrange(self.rules.longest_step + 1)))
+        elif self._alive:
+            pod = dice.choice(self._alive)
+            if what == "kill":
+                pod.mark(goes_on=False)
+                pod.dead = True
+                self._alive.remove(pod)
+            elif what == "step" and not self.rules.walls_are_right:
+                pod.step(dice.choice((-1, 1)) * int(LENGTH * 2 ** dice.uniform(-6, 3)))
+            else:
+                pod.stop(dice.randrange(3 * LENGTH), clock_stands=what == "pause")
+
+    # -- the statements, as the memory backend has them
+
+    @property
+    def at(self) -> int:
+        return BEGIN + self.now + self.server.offset
+
+    def take(self, chosen: NumberRow | int, claim: NumberClaim, known: tuple[int, int]) -> int | None:
+        server = self.server
+        number = chosen if isinstance(chosen, int) else chosen.number
+        row = server.rows.get(number)
+        if self.rules.takes_on_the_known_run and (server.known != known or server.run != known[0]):
+            return None
+        if self.rules.compares_renewals and row != (None if isinstance(chosen, int) else chosen):
+            return None
+        server.put(self.now, number, rule.leased(number if row is None else row, claim, self.at))
+        return number
+
+    def renew(self, lease: NumberLease, wall_ms: int) -> bool:
+        row = self.server.rows.get(lease.number)
+        fresh = rule.renewed(row, lease, wall_ms, self.at) if row else None
+        if fresh:
+            self.server.put(self.now, lease.number, fresh)
+        return fresh is not None
+
+    def release(self, lease: NumberLease, used_ms: int) -> None:
+        row = self.server.rows.get(lease.number)
+        if row and (fresh := rule.released(row, lease, used_ms)):
+            self.server.put(self.now, lease.number, fresh)
+
+    # -- the verdict
+
+    def held_twice(self) -> int:
+        """How many times a number was held by two at one moment."""
+        return sum(overlaps([(one.since, one.until, one.holder) for one in uses]) for uses in self.used.values())
+
+    def pairs_twice(self) -> int:
+        """How many times two used one number in the same second of their clocks on the wall."""
+        used = ([one for one in uses if one.wall_since < one.wall_until] for uses in self.used.values())
+        return sum(overlaps([one.seconds() for one in uses]) for uses in used)
+
+
+def overlaps(spans: list[tuple[int, int, str]]) -> int:
+    """How many spans begin before that of another holder has ended."""
+    found, reach, owner, second = 0, -1, "", -1
+    for since, until, holder in sorted(spans):
+        # The furthest end of one holder, and the furthest of any other.
+        ends = second if holder == owner else reach
+        found += since < ends and since < until
+        if holder == owner:
+            reach = max(reach, until)
+        elif until > reach:
+            reach, owner, second = until, holder, reach
+        else:
+            second = max(second, until)
+    return found
+
+
+class Verdict(NamedTuple):
+    """What was reached, and how often two held one number, or used it in one second of their clocks."""
+
+    counts: Counter[str]
+    held: int = 0
+    pairs: int = 0
+
+
+def worlds(seeds: Iterable[int], pods: int, rules: Rules = FOLLOWED) -> Verdict:
+    counts, held, pairs = Counter[str](), 0, 0
+    for seed in seeds:
+        world = World(seed, pods, rules).run()
+        counts.update(world.counts)
+        held, pairs = held + world.held_twice(), pairs + world.pairs_twice()
+    return Verdict(counts, held, pairs)
+
+
+def everywhere(seeds: range, pods: int, processes: int) -> Iterator[tuple[int, Verdict]]:
+    """A world after the other, on several processes, each with its seed."""
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        yield from zip(seeds, pool.map(partial(one_world, pods), seeds, chunksize=5), strict=True)
+
+
+def one_world(pods: int, seed: int) -> Verdict:
+    return worlds([seed], pods)

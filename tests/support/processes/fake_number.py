@@ -1,0 +1,88 @@
+"""`allocator worker run` with a number that no database holds: what is left of it is said by the test.
+
+python -m support.processes.fake_number LEASE LEFT LOG COMMAND…
+
+LEFT is how many seconds of the lease are left once the command has written the file `started`, and nothing renews it;
+"renewed": all of it, always; "lost": it is lost when the command has started. The log says until when the number may be
+used, by the clock that counts sleep, once the guard knows it; and when the number was given back.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from allocator.cli.worker_run import Wrapper
+
+NUMBER = 5
+
+
+def now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class FakeNumber:
+    number = NUMBER
+
+    def __init__(self, lease: float, left: str, log: Path) -> None:
+        self.lost = False
+        self._lease, self._log = lease, log
+        self._after = None if left in ("renewed", "lost") else float(left)
+        self._until: float | None = None
+        self._said = False
+
+    def left(self) -> float:
+        if self._after is None or not self.started():
+            return self._lease
+        if self._until is None:
+            self._until = now() + self._after
+        return self._until - now()
+
+    def started(self) -> bool:
+        return self._log.with_name("started").exists()
+
+    def was_told(self) -> None:
+        """The guard knows what `left` said last."""
+        if self._until is not None and not self._said:
+            self._said = True
+            self.say("until", self._until)
+
+    def say(self, what: str, at: float) -> None:
+        with self._log.open("a") as file:
+            file.write(f"{what} {at}\n")
+
+
+def main(lease: float, left: str, log: Path, command: tuple[str, ...]) -> int:
+    wrapper = Wrapper(command, lease, "WORKER_ID", log.with_name("number"), 15)
+    held, tell = FakeNumber(lease, left, log), wrapper._guard.tell
+
+    def tell_and_say(*order: Any) -> None:
+        tell(*order)
+        held.was_told()
+
+    @contextmanager
+    def leased(on_lost: Callable[[], None]) -> Iterator[FakeNumber]:
+        if left == "lost":
+            threading.Thread(target=lose, args=(held, on_lost), daemon=True).start()
+        yield held
+        held.say("back", now())
+
+    wrapper._guard.tell = tell_and_say
+    return wrapper.run(leased)
+
+
+def lose(held: FakeNumber, on_lost: Callable[[], None]) -> None:
+    while not held.started():
+        time.sleep(0.01)
+    held.lost = True
+    held.say("lost", now())
+    on_lost()
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), tuple(sys.argv[4:])))

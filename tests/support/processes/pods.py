@@ -1,0 +1,135 @@
+"""Pods that run a command under a worker number, more of them than there are numbers; and the faults that befall them.
+
+Each attempt of a pod is `allocator worker run` in a process of its own. One that finds no number, or whose command has
+ended, is started again some seconds later, as Kubernetes does.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from support.processes import holder
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["allocator.cli", "allocator.database.store", "psycopg", "pymysql"])
+
+BITS = 4
+LEASE = 6.0
+AGAIN = (2.0, 8.0)
+"""Seconds until a pod is started again."""
+STOPPED = (0.2 * LEASE, 2.5 * LEASE)
+"""How long a process is stopped: mostly longer than its lease."""
+FAULTS = ("terminate", "kill wrapper", "kill guard", "kill command", "stop wrapper", "stop guard", "stop command")
+
+
+def run(url: str, folder: str, errors: str) -> None:
+    from allocator.cli import main
+
+    with Path(errors).open("a") as file:
+        os.dup2(file.fileno(), 2)
+    options = ["--url", url, "--space", "pods", "--bits", str(BITS), "--seconds", str(LEASE)]
+    main(["worker", "run", *options, "--", sys.executable, "-I", "-S", holder.__file__, folder], prog_name="allocator")
+
+
+@dataclass
+class Pod:
+    process: BaseProcess | None = None
+    starts_at: float = 0.0
+    stopped: int = 0
+    """The process that is stopped now, and until when."""
+    until: float = 0.0
+
+
+class Pods:
+    """attempts: how many were made. faults: what was done to how many."""
+
+    def __init__(self, url: str, folder: Path, *, seed: int, count: int = 64) -> None:
+        self.url, self.folder, self.rnd = url, folder, random.Random(seed)
+        self.pods = [Pod(starts_at=self.rnd.uniform(0, 5)) for _ in range(count)]
+        self.attempts, self.faults = 0, Counter[str]()
+
+    def run(self, seconds: float, every: float) -> None:
+        """Keep them running, with a fault each `every` seconds."""
+        begin = time.monotonic()
+        fault_at = every
+        while (now := time.monotonic() - begin) < seconds:
+            for pod in self.pods:
+                self.look(pod, now)
+            if now >= fault_at:
+                fault_at += every
+                self.strike(now)
+            time.sleep(0.05)
+
+    def look(self, pod: Pod, now: float) -> None:
+        if pod.stopped and now >= pod.until:
+            send(pod.stopped, signal.SIGCONT)
+            pod.stopped = 0
+        if pod.process is not None and not pod.process.is_alive():
+            pod.process.close()
+            pod.process, pod.starts_at = None, now + self.rnd.uniform(*AGAIN)
+        if pod.process is None and now >= pod.starts_at:
+            words = (self.url, str(self.folder), f"{self.folder}/errors")
+            pod.process = PROCESSES.Process(target=run, args=words, daemon=True)
+            pod.process.start()
+            self.attempts += 1
+
+    def strike(self, now: float) -> None:
+        """One that holds a number, and to which nothing is being done."""
+        holding = [pod for pod in self.pods if not pod.stopped and pod.process and family(pod.process.pid)]
+        if not holding:
+            return
+        pod, what = self.rnd.choice(holding), self.rnd.choice(FAULTS)
+        wrapper = pod.process.pid if pod.process else 0
+        guard, command = family(wrapper) or (0, 0)
+        victim = {"guard": guard, "command": command}.get(what.partition(" ")[2], wrapper)
+        if not victim:
+            return
+        self.faults[what] += 1
+        if what.startswith("stop"):
+            send(victim, signal.SIGSTOP)
+            pod.stopped, pod.until = victim, now + self.rnd.uniform(*STOPPED)
+        else:
+            send(victim, signal.SIGTERM if what == "terminate" else signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        alive = [pod.process for pod in self.pods if pod.process is not None]
+        for pod in self.pods:
+            if pod.stopped:
+                send(pod.stopped, signal.SIGCONT)
+        each(alive, BaseProcess.kill)
+        each(alive, BaseProcess.join)
+
+
+def each(processes: list[BaseProcess], act: Callable[[BaseProcess], None]) -> None:
+    for process in processes:
+        act(process)
+
+
+def send(process: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(process, number)
+
+
+def family(wrapper: int | None) -> tuple[int, int] | None:
+    """The guard and the command of a wrapper whose command runs."""
+    with suppress(OSError, ValueError):
+        guard, command = Path(f"/proc/{wrapper}/task/{wrapper}/children").read_text().split()
+        if b"holder.py" in Path(f"/proc/{command}/cmdline").read_bytes():
+            return int(guard), int(command)
+    return None

@@ -1,0 +1,56 @@
+"""Fleets of databases: how tests let them grow, and draw until something is seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from allocator.database.store import Database
+from allocator.database.verbs import shards as shard_rows
+from allocator.fleet.grow import Growth
+from support.servers.administrator import execute
+
+on_servers = pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb"], indirect=True)
+
+on_one_of_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
+
+once = pytest.mark.parametrize("face", ["sync"], indirect=True)
+"""What is decided before either face has a part in it."""
+
+statements = pytest.mark.parametrize("statement", ["replace", "count"])
+
+
+@contextmanager
+def growing(urls: list[str]) -> Iterator[Growth]:
+    growth = Growth([Database(url) for url in urls])
+    try:
+        yield growth
+    finally:
+        growth.close()
+
+
+def grow(urls: list[str], *new: str, headroom: int = 100) -> None:
+    with growing(urls) as growth:
+        growth.begin()
+        for url in new:
+            growth.add(Database(url))
+        growth.grow(headroom)
+
+
+def draw_until(ids, drawn: list[int], enough: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not enough() and time.monotonic() < end:
+        drawn.append(ids.ticket("invoice"))
+    assert enough()
+
+
+def copy_row(source: str, target: str) -> None:
+    one, two = Database(source), Database(target)
+    row = one.run(shard_rows.fetch)
+    assert row is not None
+    execute(target, "DELETE FROM allocator_shard")
+    two.run(shard_rows.add, row)
+    one.close(), two.close()
