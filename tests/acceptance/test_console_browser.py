@@ -216,6 +216,7 @@ def test_it_can_be_read_and_used_without_scripts(visits, place):
     visit.sign_in(place.admin)
     page.get_by_label("Find tags").fill("line")
     page.get_by_role("button", name="Find").click()
+    page.wait_for_url("**q=line**", wait_until="load")
     assert visit.tags() == ["order-line"]
     visit.go("/console/inspect")
     page.get_by_label("An id").fill("507f1f77bcf86cd799439011")

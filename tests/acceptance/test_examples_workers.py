@@ -11,6 +11,8 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "worker_numbers"
 PROGRAMS = {"java": ["java", "Ids.java"], "node": ["node", "ids.mjs"], "go": ["go", "run", "ids.go"]}
+COMPILERS = {"java": "javac"}
+"""Needed beside the command."""
 COUNT = 20_000
 
 
@@ -18,8 +20,9 @@ COUNT = 20_000
 @pytest.mark.parametrize("language", PROGRAMS)
 def test_two_programs_at_once_make_different_ids(language, tmp_path):
     program = PROGRAMS[language]
-    if not shutil.which(program[0]):
-        pytest.skip(f"there is no command {program[0]}")
+    needed = COMPILERS.get(language, program[0])
+    if not shutil.which(needed):
+        pytest.skip(f"there is no command {needed}")
     url = f"sqlite:///{tmp_path}/ids.db"
     words = [sys.executable, "-m", "allocator", "worker", "run", "--url", url, "--space", "shop", "--"]
     outs = [tmp_path / name for name in ("one", "two")]

@@ -34,7 +34,7 @@ def drawn():
 """
 
 TASKS = """
-import os
+import os, time
 from celery import Celery
 from application import app as web, before, drawn
 
@@ -44,6 +44,7 @@ app.conf.broker_transport_options = dict.fromkeys(folders, os.path.abspath("queu
 
 @app.task
 def draw():
+    time.sleep(0.1)  # so that both processes have some
     with web.app_context():
         return {"ids": drawn(), "before": before, "process": os.getpid()}
 """

@@ -119,7 +119,7 @@ def test_control_a_batch_that_reads_what_it_has_not_locked_repeats_ids(url, data
         other.execute(text(f"UPDATE allocator_segment SET max_value = 100 WHERE tag = '{names[0]}'"))
         asked = pool.submit(database.claim_segments, claims(names))
         with suppress(TimeoutError):
-            asked.result(0.3)
+            asked.result(2)
         other.commit()
         found = asked.result(10).get(names[0], range(0))
     engine.dispose()

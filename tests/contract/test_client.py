@@ -13,6 +13,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from support.processes.patience import until
 from support.servers.administrator import execute
 from support.service.served import Served
 
@@ -178,7 +179,7 @@ def test_a_trouble_of_one_server_is_not_that_of_another(made, shared_service, ta
 def test_an_error_of_the_service_is_the_callers(face, made, tag, status, name, error):
     made.refuses(status, name, "the reason")
     with pytest.raises(error, match="the reason"):
-        face(made.address, timeout=0.5, create_missing=False).reserve(tag, 5)
+        face(made.address, timeout=2, create_missing=False).reserve(tag, 5)
 
 
 def test_every_error_that_has_a_name_comes_back_as_itself():
@@ -214,7 +215,7 @@ def test_every_error_that_has_a_name_comes_back_as_itself():
 def test_an_answer_that_is_no_segment_gives_no_ids(made, tag, answer):
     """The last one is larger than what was asked for."""
     made.says(200, {"tag": tag, "max_value": "0", "step": 50, "max_step": 50, "limit": "1000"})
-    with Allocator(made.address, timeout=0.5) as ids:
+    with Allocator(made.address, timeout=3) as ids:
         ids.tags.get(tag)
         made.says(200, {"tag": tag} | answer if isinstance(answer, dict) else answer)
         with pytest.raises((DatabaseRefused, DatabaseUnavailable, SchemaDamaged)):
@@ -225,7 +226,7 @@ def test_ids_that_were_seen_before_stop_the_tag(made, tag):
     """As after a restore behind a service that began anew, and cannot know."""
     made.says(200, {"tag": tag, "max_value": "0", "step": 10, "max_step": 10, "limit": "1000"})
     made.posted = json.dumps({"tag": tag, "start": "101", "stop": "111", "step": "1"}).encode()
-    with Allocator(made.address, timeout=1) as ids:
+    with Allocator(made.address, timeout=3) as ids:
         drawn = [ids.next_id(tag)]
         with pytest.raises((SchemaDamaged, DatabaseUnavailable)):
             drawn += [ids.next_id(tag) for _ in range(20)]
@@ -241,7 +242,7 @@ def test_a_server_that_hangs_costs_no_more_than_the_timeout(face, made, tag):
         with pytest.raises(DatabaseUnavailable):
             call()
 
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 15
 
 
 def test_an_answer_that_drips_is_given_up_and_another_server_asked(made, shared_service, tag):
@@ -259,10 +260,10 @@ def test_an_answer_without_end_is_not_kept(face, made):
 
 def test_ids_go_on_from_memory_while_the_service_is_away(tmp_path, tag):
     with Served(f"sqlite:///{tmp_path}/ids.db") as service:
-        ids = Allocator(service.address, timeout=0.3, step=100, max_step=100)
+        ids = Allocator(service.address, timeout=5, step=100, max_step=100)
         first = ids.next_id(tag)
         ids.next_ids(tag, 20)  # beyond low water: the next segment is claimed
-        time.sleep(0.3)
+        assert until(lambda: ids.tags.get(tag).max_value >= 200)
     drawn = [ids.next_id(tag) for _ in range(150)]
     with pytest.raises(DatabaseUnavailable, match="did not answer"):
         ids.next_ids(tag, 200)

@@ -172,7 +172,7 @@ def traps(url: str, tables: int) -> None:
     well = tables - len(TRAPS_OF_POSTGRESQL) - len(NARROW_OF_POSTGRESQL) - 3
     statements += [f"CREATE TABLE well_{n} (id BIGSERIAL PRIMARY KEY, tenant INT NOT NULL)" for n in range(well)]
     statements += [f"INSERT INTO well_{n} (tenant) SELECT g FROM generate_series(1, 20) g" for n in range(well)]
-    execute(url, *statements)
+    execute(url, *statements, "SELECT pg_stat_force_next_flush()")  # else it may come after a reset
 
 
 def scans_of(url: str) -> int:

@@ -68,7 +68,7 @@ def interrupted(*args: object) -> None:
 @once
 def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch):
     urls = shards(2)
-    ids = face(shards=urls[:1], timeout=1.6)
+    ids = face(shards=urls[:1], timeout=4)
     before = ids.ticket("invoice")
     ids.next_id("order")
     with growing(urls[:1]) as growth:

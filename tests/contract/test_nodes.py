@@ -144,7 +144,7 @@ def test_a_format_whose_time_has_not_come_leases_nothing(face, fresh):
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(face, fresh):
-    ids = face(fresh, timeout=1.5)
+    ids = face(fresh, timeout=5)
     for table in ("allocator_node", "allocator_worker"):
         execute(
             fresh,
@@ -205,7 +205,7 @@ def test_another_layout_or_epoch_is_refused(face, fresh):
 
 def test_holders_of_one_worker_own_disjoint_rectangles(fresh):
     """The first is stopped for longer than its lease, others take all workers over, the first goes on."""
-    leases = (1.0, 4.0, 4.0, 4.0, 4.0)  # the others' last until all four have drawn, on a busy machine too
+    leases = (1.0, 8.0, 8.0, 8.0, 8.0)  # the others' last until all four have drawn, on a busy machine too
     with ExitStack() as stack:
         first, *others = [
             stack.enter_context(Allocator(fresh, snowflake=SnowflakeSettings(layout=TINY, lease=lease)))
@@ -216,7 +216,7 @@ def test_holders_of_one_worker_own_disjoint_rectangles(fresh):
         drawn += [other.snowflake() for other in others]
         with pytest.raises(NodeIdsExhausted):
             first.snowflake()
-        time.sleep(4.1)
+        time.sleep(8.1)
         for _ in range(3):
             drawn += [process.snowflake() for process in (first, *others[:3]) for _ in range(100)]
 

@@ -18,6 +18,7 @@ import pytest
 from support.faults.tcp_proxy import Wire
 from support.memory.database import MemorySource, sequence
 from support.processes.children import in_child
+from support.processes.patience import until
 from support.processes.workers import Workers
 
 from allocator import Allocator, AllocatorClosed, Sequence
@@ -120,7 +121,7 @@ def test_a_fork_while_close_waits_duplicates_nothing(url, tag):
         ids.next_id(tag)  # low water: a claim is under way
         closing = threading.Thread(target=ids.close)
         closing.start()
-        time.sleep(0.1)
+        assert until(ids._background.closed.is_set)
         theirs = in_child(lambda: ids.next_id(tag))
         with pytest.raises(AllocatorClosed):
             ids.next_id(tag)

@@ -304,7 +304,7 @@ def test_a_setting_of_the_database_takes_no_id_back(fresh, setting):
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 def test_a_role_that_is_read_only_hears_how_to_mend_it(fresh):
-    with set_in(fresh, "default_transaction_read_only = on"), Allocator(fresh, timeout=1) as ids:
+    with set_in(fresh, "default_transaction_read_only = on"), Allocator(fresh, timeout=5) as ids:
         for draw in (lambda: ids.reserve("order", 1), lambda: ids.ticket("invoice")):
             with pytest.raises(DatabaseUnavailable, match="is read-only: .* SET default_transaction_read_only = off"):
                 draw()

@@ -548,7 +548,7 @@ def everything_said(error: BaseException | None) -> str:
 
 @on_servers
 def test_a_lock_held_by_somebody_ends_in_an_error_and_not_in_a_hang(face, url, tag):
-    ids = face(url, timeout=1.0)
+    ids = face(url, timeout=2.0)
     ids.reserve(tag, 1)
     engine = create_engine(url)
     with engine.connect() as connection:
@@ -557,7 +557,7 @@ def test_a_lock_held_by_somebody_ends_in_an_error_and_not_in_a_hang(face, url, t
         for _ in range(2):
             with pytest.raises(DatabaseUnavailable):
                 ids.reserve(tag, 1)
-        time.sleep(1.2)  # the statements given up are ended in the server too
+        time.sleep(3)  # the statements given up are ended in the server too
         connection.rollback()
     engine.dispose()
 
@@ -720,7 +720,7 @@ def test_a_server_that_does_not_call_itself_postgresql_is_used(face, fresh, tag)
     assert face(fresh).next_id(tag) == 1
 
 
-LOCKED = r"is locked by another process, .*: waited 0\.\d+ seconds; end the transaction"
+LOCKED = r"is locked by another process, .*: waited [\d.]+ seconds; end the transaction"
 
 
 def test_a_locked_file_is_called_locked(tmp_path):

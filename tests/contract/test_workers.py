@@ -11,6 +11,7 @@ from time import time_ns
 from typing import Any
 
 import pytest
+from support.processes.children import in_child
 from support.processes.patience import until
 
 from allocator import Allocator, InvalidSetting, NodeIdsExhausted, TooManyRequests
@@ -172,10 +173,6 @@ def test_several_that_start_at_once_have_a_number_each(fresh, space):
 
 def test_a_forked_child_has_none(fresh, space):
     with Allocator(fresh) as ids, ids.worker(space) as lease:
-        child = os.fork()
-        if child == 0:
-            lease.close()
-            os._exit(0 if lease.lost and lease.left() == 0 else 1)
-        assert os.waitpid(child, 0)[1] == 0
+        assert in_child(lambda: (lease.close(), lease.lost, lease.left())) == "(None, True, 0.0)"
         assert not lease.lost
         assert number_of(ids, space) == 1

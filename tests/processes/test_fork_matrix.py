@@ -14,6 +14,7 @@ from contextlib import nullcontext
 
 import pytest
 from support.processes.children import found_in_child
+from support.servers.databases import with_schema
 
 from allocator import Allocator, NotCopyable, ObjectId
 from allocator.database import upgrade
@@ -149,7 +150,7 @@ def test_control_where_forks_do_not_wait_the_child_gets_nothing(fresh_file, tag,
 
 @pytest.fixture
 def fresh_file(new_database):
-    return new_database("sqlite")
+    return with_schema(new_database("sqlite"))
 
 
 IMPORTING = """

@@ -166,6 +166,9 @@ from allocator import Allocator, AllocatorError
 ids, drawn, tickets, done = Allocator("sqlite:///" + sys.argv[1], step=20, max_step=20), [], [], {}
 awaited = False  # an interrupt is raised only where it is caught
 
+def is_going_on():
+    return time.monotonic() < end or done.get("drawn", 0) < 5 or not done.get("interrupted")
+
 def count(word):
     done[word] = done.get(word, 0) + 1
 
@@ -180,7 +183,7 @@ def handler(*_):
     except AllocatorError as error:
         count(type(error).__name__)
     finally:
-        if time.monotonic() < end: signal.setitimer(signal.ITIMER_REAL, 0.0003 + turn % 7 * 0.0002)
+        if is_going_on(): signal.setitimer(signal.ITIMER_REAL, 0.0003 + turn % 7 * 0.0002)
     if turn % 5 == 0 and awaited:
         awaited = False
         raise KeyboardInterrupt
@@ -189,7 +192,7 @@ signal.signal(signal.SIGALRM, handler)
 drawn.append(ids.next_id("order")), tickets.append(ids.ticket("order"))
 end = time.monotonic() + 1.0
 signal.setitimer(signal.ITIMER_REAL, 0.001)
-while time.monotonic() < end:
+while is_going_on():
     try:
         awaited = True
         for _ in range(7): drawn.append(ids.next_id("order"))

