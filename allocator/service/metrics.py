@@ -18,8 +18,8 @@ from allocator.service.settings import FIGURES
 
 MAX_TAGS = 1000
 OTHERS = "(others)"
-OF_TAG = "tag "
-"""Prefix of the label `what` in a series about a tag."""
+OF_TAG, OF_KEY = "tag ", "key "
+"""Prefixes of the label `what` in a series about a tag, or about an integer key of another table."""
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
@@ -44,7 +44,7 @@ class Figures:
         )
         self.refill = gauge("allocator_refill_seconds", "Duration of the last claim of a tag", "livemostrecent", "tag")
         self.days = gauge(
-            "allocator_days_left", "Days until a tag or field runs out, at the current rate", "livemin", "what"
+            "allocator_days_left", "Days until a tag, key or field runs out, at the current rate", "livemin", "what"
         )
         self.shards = gauge("allocator_shard_up", "1 if the shard is in use", "livemin", "shard")
         self.lease = gauge(
@@ -93,7 +93,7 @@ class Figures:
         return MultiProcessCollector(None, folder).collect()  # type: ignore[no-untyped-call, no-any-return]
 
     def text(self, sees: Callable[[str], bool]) -> bytes:
-        """The metrics of all workers in Prometheus format. Those of a tag or type only if the token `sees` it."""
+        """The metrics of all workers in Prometheus format. Those of a tag, type or key only if the token `sees` it."""
         return generate_latest(visible(self, sees))
 
 
@@ -116,9 +116,9 @@ class Visible(Collector):
 
 
 def tag_of(labels: Mapping[str, str]) -> str:
-    """The tag or space of a series, or an empty string."""
+    """The tag, space or key of a series, or an empty string."""
     named, what = labels.get("tag", "") or labels.get("space", ""), labels.get("what", "")
-    return named or (what.removeprefix(OF_TAG) if what.startswith(OF_TAG) else "")
+    return named or next((what.removeprefix(kind) for kind in (OF_TAG, OF_KEY) if what.startswith(kind)), "")
 
 
 def forget_the_dead(folder: Path, alive: Callable[[int], bool]) -> None:

@@ -1,4 +1,4 @@
-"""The metrics and the readiness of a worker, updated every second and every minute."""
+"""The metrics and the readiness of a worker, updated every second, every minute and every hour."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from functools import partial
 from math import inf
 from time import monotonic, time
 
+from allocator.database.questions.integer_keys import read_keys
 from allocator.database.verbs import nodes
 from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
 from allocator.host import Host
 from allocator.rules.days_left import DAY, Horizon
+from allocator.rules.key_columns import KeyColumn
 from allocator.rules.worker_spaces import Space
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.service.auth import Book
 from allocator.service.handlers import Ids
-from allocator.service.metrics import MAX_TAGS, OF_TAG, Figures
+from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Figures
 from allocator.service.sequences import page_of
 from allocator.service.sources import TagSource
 
 log = logging.getLogger("allocator.service")
 
-SECOND, MINUTE = 1.0, 60.0
+SECOND, MINUTE, HOUR = 1.0, 60.0, 3600.0
 
 SMOOTHING = 0.2
 """Weight of the last second in a rate."""
@@ -45,16 +47,21 @@ class Watch:
         self._measured_at = monotonic()
         self.days: dict[str, float] = {}
         """Days until a tag runs out, as far as known."""
+        self.days_of_keys: dict[str, float] = {}
+        """Days until an integer key of another table runs out; infinite without a rate."""
 
     async def run(self) -> None:
         """Update the metrics until cancelled. No error here may stop this loop or the ids."""
-        minute = -inf
+        minute = hour = -inf
         while True:
             try:
                 self.look()
                 if monotonic() - minute >= MINUTE:
                     minute = monotonic()
                     await self.look_far()
+                if monotonic() - hour >= HOUR:
+                    hour = monotonic()
+                    await self.look_at_keys()
             except AllocatorError as error:
                 log.info("cannot update all metrics: %s", error)
             except Exception:
@@ -146,6 +153,16 @@ class Watch:
         left = horizon.days_left(value, limit, now)
         self._figures.days.labels(what).set(left)
         return left
+
+    # -- every hour, out of the database
+
+    async def look_at_keys(self) -> None:
+        for key in sorted(await self._ids.run(self._keys), key=lambda key: -key.used)[:MAX_TAGS]:
+            if key.greatest is not None:
+                self.days_of_keys[key.name] = self._lasts(f"{OF_KEY}{key.name}", key.greatest, key.limit)
+
+    def _keys(self) -> list[KeyColumn]:
+        return read_keys(self._ids.databases.lead().address)
 
 
 def is_failing(source: TagSource) -> bool:

@@ -31,6 +31,7 @@ PAGES = (
     "/console/inspect",
     "/console/inspect?id=5",
     "/console/fleet",
+    "/console/keys",
     "/console/doctor",
     "/console/new",
 )
@@ -63,6 +64,8 @@ def fill(url: str) -> None:
         numbers = [
             {"name": "invoice", "scope": f"tenant-{one:03}", "period": "2026", "n": one} for one in range(1, 121)
         ]
+        connection.exec_driver_sql(f'CREATE TABLE "{EVIL}" (id INTEGER PRIMARY KEY)')
+        connection.exec_driver_sql(f'INSERT INTO "{EVIL}" VALUES (4711)')
         connection.execute(insert(number), [*numbers, {"name": "case", "scope": "", "period": "", "n": 90_210}])
     engine.dispose()
 
@@ -97,8 +100,8 @@ def admin(guarded: Guarded, seat: Seat) -> Seat:
     return seat
 
 
-def numbers_in(page: str) -> list[tuple[str, ...]]:
-    """Name, scope, period and newest number of each row."""
+def rows_in(page: str) -> list[tuple[str, ...]]:
+    """The texts of each row of a table."""
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page)
     return [(name, *re.findall(r"<td[^>]*>(.*?)</td>", cells)) for name, cells in rows]
 
@@ -300,20 +303,32 @@ def test_ten_thousand_tags_are_found_sorted_and_paged(admin):
 
 
 def test_numbers_are_listed_found_and_paged(admin):
-    first, last = (numbers_in(admin.text(f"/console/numbers?page={page}")) for page in (1, 99))
+    first, last = (rows_in(admin.text(f"/console/numbers?page={page}")) for page in (1, 99))
 
     assert first[0] == ("case", "\u2013", "\u2013", "90\u202f210")
     assert first[1] == ("invoice", "tenant-001", "2026", "1")
     assert (len(first), len(last), last[-1]) == (50, 21, ("invoice", "tenant-120", "2026", "120"))
-    assert [row[1] for row in numbers_in(admin.text("/console/numbers?q=NT-07"))] == [
-        f"tenant-07{n}" for n in range(10)
-    ]
-    assert [row[1] for row in numbers_in(admin.text("/console/numbers?q=*5"))] == [
+    assert [row[1] for row in rows_in(admin.text("/console/numbers?q=NT-07"))] == [f"tenant-07{n}" for n in range(10)]
+    assert [row[1] for row in rows_in(admin.text("/console/numbers?q=*5"))] == [
         f"tenant-{n:03}" for n in range(5, 120, 10)
     ]
     assert "51 to 100 of 120" in admin.text("/console/numbers?q=2026&page=2", HX_Request="true")
     assert "No name, scope or period matches <q>t_nant</q>" in admin.text("/console/numbers?q=t_nant")
     assert "<html" not in admin.text("/console/numbers?q=2026&page=2", HX_Request="true")
+
+
+def test_the_keys_of_other_tables_are_listed_and_in_the_metrics(guarded, admin):
+    def figures(token: str) -> str:
+        return guarded.service.get("/metrics", Authorization=f"Bearer {token}").body.decode()
+
+    name = f"main.{EVIL}.id"
+
+    assert until(lambda: rows_in(admin.text("/console/keys")))  # it says "Reading…" where that takes long
+    assert rows_in(admin.text("/console/keys")) == [(name, "INTEGER", "4\u202f711", "<\u202f0.01\u202f%", "\u2013")]
+    assert html.escape(name) in admin.get("/console/keys").body.decode()
+    assert until(lambda: f'allocator_days_left{{what="key {name}"}} +Inf' in figures(guarded.admin))
+    assert "allocator_days_left" in figures(guarded.some)
+    assert 'what="key' not in figures(guarded.some)
 
 
 def test_where_no_number_was_drawn_the_page_says_where_they_are(open_service):
@@ -430,6 +445,7 @@ def test_a_reader_sees_its_own_tags_alone(guarded, seat):
         "/console/series",
         "/console/series?tag=hidden-1",
         "/console/fleet",
+        "/console/keys",
         "/console/doctor",
         "/console/new",
     ):

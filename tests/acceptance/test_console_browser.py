@@ -22,6 +22,7 @@ PAGES = (
     "/",
     "/console/tags/order",
     "/console/numbers",
+    "/console/keys",
     "/console/inspect?id=5016762319896585",
     "/console/fleet",
     "/console/doctor",

@@ -7,6 +7,7 @@ sign_in     sessions and users, with the threat model
 rendering   templates, headers, static files, error pages
 formatting  numbers and ids for people                    pure
 tag_table   rows, search, order, pages of the tags        pure
+key_table   rows of the integer keys of other tables      pure
 tag_data    tags from the databases, with their rates
 live_rates  rates of the last minutes, from the metrics
 cache       cached results of the databases

@@ -40,7 +40,7 @@ class Console:
         self._pages = Pages(book, refusals)
         self._sign_in = SignIn(book, Sessions(settings.console_key or token_bytes(32)), self._pages)
         tags = TagData(sequences, rates, watch)
-        self._views = Views(self._sign_in, self._pages, tags, settings)
+        self._views = Views(self._sign_in, self._pages, tags, watch, settings)
         self._actions = Actions(self._sign_in, self._pages, tags, sequences, self._views)
         self.close = self._views.close
 
@@ -62,6 +62,7 @@ class Console:
             self._route("/console/numbers", GET=views.numbers),
             self._route("/console/inspect", GET=views.inspect),
             self._route("/console/fleet", GET=views.fleet),
+            self._route("/console/keys", GET=views.keys),
             self._route("/console/doctor", GET=views.doctor, POST=actions.examine_again),
             self._route(f"{STATIC_PREFIX}/{{version}}/{{name:path}}", GET=self._pages.static),
         ]

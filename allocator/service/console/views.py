@@ -13,6 +13,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from allocator.database.address import address_of as database_of
+from allocator.database.questions.integer_keys import read_keys
 from allocator.database.store import Database
 from allocator.database.verbs import nodes, number_columns
 from allocator.database.verbs.number_columns import Counter
@@ -22,6 +24,7 @@ from allocator.fleet.discovery import Discovery, Found, state_of
 from allocator.generators.inspect_id import inspect_id
 from allocator.rules.findings import Finding
 from allocator.rules.hosts import Hosts
+from allocator.rules.key_columns import KeyColumn
 from allocator.rules.token import ADMINISTER, READ
 from allocator.rules.worker_spaces import Space
 from allocator.runtime.worker_pool import Background
@@ -30,6 +33,7 @@ from allocator.schemes.leases import Node, Worker
 from allocator.schemes.readings import Inspection
 from allocator.service.console.cache import Cache
 from allocator.service.console.formatting import bits_of
+from allocator.service.console.key_table import rows_of
 from allocator.service.console.live_rates import ALL
 from allocator.service.console.rendering import Pages
 from allocator.service.console.sign_in import SignIn
@@ -37,30 +41,36 @@ from allocator.service.console.tag_data import TagData
 from allocator.service.console.tag_table import PAGE, SORTS, Page, Query, page_number
 from allocator.service.problems import NO_STORE
 from allocator.service.rate_limits import Gate
+from allocator.service.readiness import Watch
 from allocator.service.settings import ServeSettings
 
 TIMEOUT = 5.0
 """Seconds for each query of the doctor, and for each shard."""
-FLEET_SECONDS, FINDINGS_SECONDS, EXAMINE_EACH = 10.0, 60.0, 5.0
+FLEET_SECONDS, KEYS_SECONDS, FINDINGS_SECONDS, EXAMINE_EACH = 10.0, 60.0, 60.0, 5.0
 """Seconds that results stay in the cache; the last one for the button of the doctor's page."""
 MAX_ID_TEXT = 100
 NODES = 100
 
 
 class Views:
-    def __init__(self, sign_in: SignIn, pages: Pages, tags: TagData, settings: ServeSettings) -> None:
+    def __init__(self, sign_in: SignIn, pages: Pages, tags: TagData, watch: Watch, settings: ServeSettings) -> None:
         self._sign_in = sign_in
         self._pages = pages
         self._tags = tags
+        self._watch = watch
         self._urls, self._hosts = list(settings.urls), settings.shard_hosts
         self._background = Background()
         """Own threads, so that claims need not wait and the process can end."""
         self._fleet: Cache[Fleet] = Cache(self._read_fleet, FLEET_SECONDS)
+        self._keys: Cache[list[KeyColumn]] = Cache(self._read_keys, KEYS_SECONDS)
         self._findings: Cache[list[Finding]] = Cache(self._examine, FINDINGS_SECONDS)
         self._numbers_gate = Gate("the list of numbers")
 
     async def _read_fleet(self) -> Fleet:
         return await asyncio.wrap_future(self._background.submit(read_fleet, self._urls, TIMEOUT, self._hosts))
+
+    async def _read_keys(self) -> list[KeyColumn]:
+        return await asyncio.wrap_future(self._background.submit(read_keys, database_of(self._urls[0])))
 
     async def _examine(self) -> list[Finding]:
         return await asyncio.wrap_future(self._background.submit(examine, self._urls, timeout=TIMEOUT))
@@ -132,6 +142,14 @@ class Views:
         user.check_operator()
         cached = await self._fleet.get()
         return self._pages.render(request, user, "fleet", cached=cached, now=time.time(), state_of=state_of)
+
+    async def keys(self, request: Request) -> Response:
+        """The integer keys of other tables in the first database."""
+        user = await self._sign_in.user(request)
+        user.check_operator()
+        cached = await self._keys.get()
+        rows, where = rows_of(cached.value or (), self._watch.days_of_keys), database_of(self._urls[0]).shown
+        return self._pages.render(request, user, "keys", cached=cached, rows=rows, where=where)
 
     async def doctor(self, request: Request) -> Response:
         user = await self._sign_in.user(request)

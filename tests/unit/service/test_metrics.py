@@ -13,6 +13,7 @@ from allocator.service.metrics import Figures, tag_of
         ({"scheme": "segment", "tag": "order"}, "order"),
         ({"scheme": "meteor", "tag": ""}, ""),
         ({"what": "tag order"}, "order"),
+        ({"what": "key public.orders.id"}, "public.orders.id"),
         ({"what": "meteor node"}, ""),
         ({"what": "tag", "outcome": "ok"}, ""),
         ({"space": "billing", "state": "free"}, "billing"),
