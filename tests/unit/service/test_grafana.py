@@ -1,0 +1,50 @@
+"""The Grafana board asks for figures and labels that the service has, and for all of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from prometheus_client.metrics_core import Metric
+
+from allocator.service.metrics import Figures
+
+BOARD = json.loads((Path(__file__).parents[3] / "examples" / "grafana" / "allocator.json").read_text())
+EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
+LABELS = re.compile(r"by \(([^)]*)\)|[{,](\w+)(?:!=|=~|=)")
+FROM_PROMETHEUS = {"job", "le"}
+
+
+def figures() -> list[Metric]:
+    return list(Figures().collect())
+
+
+def names_of(metric: Metric) -> set[str]:
+    """As Prometheus stores them."""
+    endings = {"counter": ("_total",), "histogram": ("_count", "_sum", "_bucket")}.get(metric.type, ("",))
+    return {metric.name + ending for ending in endings}
+
+
+def test_it_asks_for_every_figure_and_for_no_other():
+    asked = {name for expression in EXPRESSIONS for name in re.findall(r"allocator_\w+", expression)}
+
+    assert asked <= {name for metric in figures() for name in names_of(metric)}
+    assert all(names_of(metric) & asked for metric in figures())
+
+
+def test_its_labels_are_those_of_the_figures():
+    counted = Figures()
+    for made in (value for value in vars(counted).values() if hasattr(value, "_labelnames")):
+        names = set(made._labelnames) | FROM_PROMETHEUS
+        for expression in (one for one in EXPRESSIONS if f"{made._name}" in one):
+            asked = {name.strip() for by, one in LABELS.findall(expression) for name in (by or one).split(",")}
+            assert asked <= names, expression
+
+
+def test_its_panels_lie_beside_one_another():
+    places = [panel["gridPos"] for panel in BOARD["panels"]]
+    cells = [(x, at["y"]) for at in places for x in range(at["x"], at["x"] + at["w"])]
+
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) < 24
