@@ -130,11 +130,14 @@ def goes_on_serving(supply: Supply) -> None:
 
 
 class Control(NamedTuple):
-    """shows: of what the violation speaks. patches: of the real code, by class and name."""
+    """shows: of what the violation speaks. patches: of the real code, by class and name.
+    seed: of a world in which it shows, where one of the first does not.
+    """
 
     shows: str
     variant: Callable[[], Variant] = Variant
     patches: dict[tuple[Any, str], Any] = {}
+    seed: int = 0
 
 
 def unguarded(**rules: bool) -> Callable[[], Variant]:
@@ -149,29 +152,39 @@ CONTROLS: dict[str, Control] = {
     ),
     "adopting a range of which nobody knows": Control(FOREIGN, patches={(Database, "claim_segment"): adopting}),
     "giving a range back": Control("was lowered", lambda: Variant(dialect=GivesBack)),
-    "no renewal after a fork": Control("not its own|twice", lambda: Variant(fork_hooks=False)),
-    "a lease by the clock on the wall": Control("not in its lease", patches={(LeasedSnowflake, "holds"): by_the_wall}),
+    "no renewal after a fork": Control("not its own|twice", lambda: Variant(fork_hooks=False), seed=6),
+    "a lease by the clock on the wall": Control(
+        "not in its lease", patches={(LeasedSnowflake, "holds"): by_the_wall}, seed=5
+    ),
     "the guard of what was seen off": Control(
-        TWICE, unguarded(seen_guard=False, run_guard=False), {(Segments, "record_seen"): forgets_the_mark}
+        TWICE, unguarded(seen_guard=False, run_guard=False), {(Segments, "record_seen"): forgets_the_mark}, seed=3
     ),
-    "the failover guard off": Control(TWICE, unguarded(run_guard=False)),
+    "the failover guard off": Control(TWICE, unguarded(run_guard=False), seed=12),
     "a gap of nothing": Control(
-        f"{TWICE}|nothing was forgotten", patches={(failover, "gap"): lambda tag, reach, at: 0}
+        f"{TWICE}|nothing was forgotten", patches={(failover, "gap"): lambda tag, reach, at: 0}, seed=3
     ),
-    "a restart that counts as another server": Control("no server was replaced", lambda: Variant(restarts_count=True)),
-    "a promotion that counts as a restart": Control(TWICE, lambda: Variant(promotions_unseen=True)),
-    "a disk put back and nobody told": Control(f"{TWICE}|nothing was forgotten", lambda: Variant(operators_tell=False)),
+    "a restart that counts as another server": Control(
+        "no server was replaced", lambda: Variant(restarts_count=True), seed=7
+    ),
+    "a promotion that counts as a restart": Control(TWICE, lambda: Variant(promotions_unseen=True), seed=19),
+    "a disk put back and nobody told": Control(
+        f"{TWICE}|nothing was forgotten", lambda: Variant(operators_tell=False), seed=38
+    ),
     "SELECT, then UPDATE": Control(f"was lowered|{TWICE}", lambda: Variant(dialect=ReadsFirst)),
-    "a claim that ends late is taken": Control("are missing|came after", patches={(Pace, "succeeded"): any_claim}),
-    "the limit guard off": Control("beyond its limit", unguarded(limit_guard=False)),
-    "a warning at the commit ignored": Control(FOREIGN, lambda: Variant(dialect=IgnoresWarnings)),
+    "a claim that ends late is taken": Control(
+        "are missing|came after", patches={(Pace, "succeeded"): any_claim}, seed=85
+    ),
+    "the limit guard off": Control("beyond its limit", unguarded(limit_guard=False), seed=4),
+    "a warning at the commit ignored": Control(FOREIGN, lambda: Variant(dialect=IgnoresWarnings), seed=8),
     "a transaction that was left open ignored": Control(
-        f"{FOREIGN}|{TWICE}|nothing was forgotten", lambda: Variant(dialect=TrustsTheSession)
+        f"{FOREIGN}|{TWICE}|nothing was forgotten", lambda: Variant(dialect=TrustsTheSession), seed=7
     ),
     "one id too many": Control(FOREIGN, patches={(Lane, "ids"): one_too_many}),
-    "a sequence that starts over": Control("came after|twice", patches={(SnowflakeBlocks, "take"): starting_over}),
+    "a sequence that starts over": Control(
+        "came after|twice", patches={(SnowflakeBlocks, "take"): starting_over}, seed=61
+    ),
     "ids after close": Control("after it was closed", patches={(Supply, "_retire"): goes_on_serving}),
-    "a second failover that forgets the gap of the first": Control(TWICE, lambda: Variant(forgets_gaps=True)),
+    "a second failover that forgets the gap of the first": Control(TWICE, lambda: Variant(forgets_gaps=True), seed=163),
 }
 
 
