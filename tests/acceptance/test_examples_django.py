@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.applications.django_shop import AS_MYSQLDB, environment, manage, managed, run
+from support.applications.django_shop import AS_MYSQLDB, MIGRATED, environment, manage, managed, run
 from support.processes.prefork import Asked, gunicorn, serving
 from support.servers.throwaway import free_port
 
@@ -41,7 +43,8 @@ def test_workers_forked_after_ids_were_drawn_give_every_row_its_own(tmp_path):
     assert len(set(items)) == len(items) == 2 * len(single) + 6 + 300
     assert {1, 2, 3, 4, 5}.isdisjoint(orders)
     assert shown == {"customer": "Ada", "items": ["tea", "milk"]}
-    assert run("from shop.models import Order; print(Order.objects.count())", here).split() == [str(len(orders))]
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite3")) as connection:
+        assert connection.execute("SELECT count(*) FROM shop_order").fetchone() == (len(orders),)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -57,7 +60,9 @@ def test_its_own_tests_pass_and_leave_nothing(kind: str, new_database: Callable[
 
 COMMANDED = """
 import os
-from django.core.management import call_command
+from shop.models import Order
+Order.objects.create()
+call_command("allocator", "tags", "list", "--json")
 call_command("allocator", "next", "shop_order", "--json")
 print(os.environ["ALLOCATOR_DATABASE_URL_FILE"])
 """
@@ -68,12 +73,16 @@ def test_the_command_line_has_the_database_of_the_settings(kind, new_database, t
     """And not that of the environment, which another program may use."""
     (tmp_path / "said.py").write_text(AS_MYSQLDB * (kind == "mysql") + "from project.settings import *")
     here = environment(tmp_path, new_database(kind), "said") | {"ALLOCATOR_DATABASE_URL_FILE": "/no/such/file"}
-    managed("migrate --verbosity 0", here)
-    run("from shop.models import Order; Order.objects.create()", here)
+    listed, drawn, variable = run(MIGRATED + COMMANDED, here).splitlines()
 
-    assert managed("allocator tags list --json", here).startswith('[{"tag": "shop_order", "max_value": "1000"')
-    assert run(COMMANDED, here).splitlines() == ['{"tag": "shop_order", "ids": ["1001"]}', "/no/such/file"]
+    assert listed.startswith('[{"tag": "shop_order", "max_value": "1000"')
+    assert (drawn, variable) == ('{"tag": "shop_order", "ids": ["1001"]}', "/no/such/file")
+    assert managed("allocator tags list --json", here).startswith('[{"tag": "shop_order", "max_value": "1001"')
 
+
+def test_the_command_line_ends_as_it_does_without_django(tmp_path):
+    here = environment(tmp_path)
+    run(MIGRATED + "from shop.models import Order; Order.objects.create()", here)
     refused = manage("allocator tags set shop_order --start-after 1", here)
 
     assert (refused.returncode, refused.stderr[:6]) == (1, "error:")
@@ -116,6 +125,7 @@ def test_the_command_line_cannot_use_an_allocator_that_is_an_object(tmp_path):
 
 SHOWN = """
 import json
+call_command("makemigrations", "--check", "--dry-run", verbosity=0)  # ends the process where something is found
 from django.contrib.auth.models import Permission, User
 from django.test import Client, override_settings
 from shop.models import Order
@@ -140,9 +150,7 @@ print(json.dumps([refused, status, tags, "/admin/allocator/tag/" in shown(clerk,
 
 def test_the_admin_lists_the_tags_for_those_who_may_see_them(tmp_path):
     here = environment(tmp_path)
-    managed("migrate --verbosity 0", here)
-    managed("makemigrations --check --dry-run", here)
-    refused, status, tags, listed, away, words = json.loads(run(SHOWN, here))
+    refused, status, tags, listed, away, words = json.loads(run(MIGRATED + SHOWN, here))
 
     assert [refused, status, away] == [403, 200, 200]
     assert "<th>shop_order</th><td>1000</td><td>9223372036854775807</td>" in tags
@@ -213,9 +221,9 @@ def test_a_process_that_keeps_its_mails_in_memory_does_not_draw_ids_from_there(t
     mails = "from project.settings import *\nEMAIL_BACKEND = 'django.core.mail.backends.locmem.EmailBackend'"
     (tmp_path / "mails.py").write_text(mails)
     here = environment(tmp_path, settings="mails")
-    managed("migrate --verbosity 0", here)
 
-    assert [run(WITH_AN_OUTBOX, here).split()[0], run(WITH_AN_OUTBOX, here).split()] == ["1", ["1", "1001"]]
+    assert run(MIGRATED + WITH_AN_OUTBOX, here).split() == ["1", "1"]
+    assert run(WITH_AN_OUTBOX, here).split() == ["1", "1001"]
 
 
 OVERRIDDEN = """

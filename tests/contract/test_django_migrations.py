@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.applications.django_shop import AS_MYSQLDB, environment, managed, run
+from support.applications.django_shop import AS_MYSQLDB, MIGRATED, environment, run
 
 pytest.importorskip("django")
 
@@ -31,6 +31,10 @@ def project(kind: str, new_database: Callable[[str], str], tmp_path: Path) -> Ca
     return with_settings
 
 
+WITHOUT_THE_SHOP = """
+from django.core.management import call_command
+call_command("migrate", "shop", "zero", verbosity=0)
+"""
 JOINED = """
 import json
 from django.contrib.auth.models import Group, Permission, User
@@ -46,14 +50,9 @@ def test_tables_that_no_migration_can_alter_keep_the_counter_of_the_database(pro
     """Those of many-to-many fields, whose models in an application of Django's have its own key, and Django's record
     of migrations: else a row is refused (on SQLite it vanishes), and the setting could not be taken back."""
     everywhere, before = project("everywhere", EVERYWHERE), project("before", BEFORE)
-    managed("migrate --verbosity 0", everywhere)
 
-    assert json.loads(run(JOINED.format("a"), everywhere)) == [1, 2, 1]
-
-    managed("migrate shop zero --verbosity 0", before)
-    managed("migrate --verbosity 0", before)
-
-    assert json.loads(run(JOINED.format("b"), before)) == [1, 2, 1]
+    assert json.loads(run(MIGRATED + JOINED.format("a"), everywhere)) == [1, 2, 1]
+    assert json.loads(run(WITHOUT_THE_SHOP + MIGRATED + JOINED.format("b"), before)) == [1, 2, 1]
 
 
 FIRST = """
@@ -84,6 +83,8 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from allocator.integrations.django import allocator
 
+call_command("migrate", "shop", verbosity=0)  # with the allocator's tables
+
 def at(migration):
     call_command("migrate", "keys", migration, verbosity=0)
     return MigrationLoader(connection).project_state(("keys", migration)).apps.get_model("keys", "order").objects
@@ -108,9 +109,7 @@ def keys(project, tmp_path: Path) -> Callable[..., dict[str, str]]:
         for number, field in enumerate(fields, 2):
             text = NEXT.format(before=f"m{number - 1}", operation=operation, field=field)
             (folder / f"m{number}.py").write_text(text)
-        here = project("keyed", BEFORE + "INSTALLED_APPS += ['keys']\n")
-        managed("migrate shop --verbosity 0", here)  # with the allocator's tables
-        return here
+        return project("keyed", BEFORE + "INSTALLED_APPS += ['keys']\n")
 
     return altering
 

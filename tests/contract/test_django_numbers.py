@@ -1,13 +1,16 @@
-"""Numbers without gaps in Django's `atomic`, on every database: one process for each tells what it found."""
+"""Numbers without gaps in Django's `atomic`, on every database: a process tells what it found."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.applications.django_shop import AS_MYSQLDB, environment, managed, run
+from support.applications.django_shop import AS_MYSQLDB, MIGRATED, environment, run
+from support.servers.databases import one_of_each
 
 pytest.importorskip("django")
 
@@ -103,8 +106,8 @@ from allocator import Numbers
 
 def draw():
     with transaction.atomic():
-        number = Numbers("case", start=500).next(connection)
-        Numbers("case").void(connection, number, "drawn by a test")
+        number = Numbers("flushed", start=500).next(connection)
+        Numbers("flushed").void(connection, number, "drawn by a test")
         return number.n
 
 def flush():
@@ -196,7 +199,7 @@ print(json.dumps(found))
 
 
 def project(kind: str, url: str, folder: Path) -> dict[str, str]:
-    """The environment of a project whose tables are there."""
+    """The environment of a project whose tables are not there yet."""
     settings = "from project.settings import *\n"
     if kind == "sqlite":  # by IMMEDIATE an atomic block would wait where it begins
         settings += "DATABASES['default']['OPTIONS'] = {}\n"
@@ -204,18 +207,32 @@ def project(kind: str, url: str, folder: Path) -> dict[str, str]:
         settings = AS_MYSQLDB + settings
     settings += "DATABASES['other'] = {'ENGINE': 'django.db.backends.sqlite3', 'NAME': FOLDER / 'other.sqlite3'}\n"
     (folder / "told.py").write_text(settings)
-    place = environment(folder, url, "told")
-    managed("migrate", place)
-    return place
+    return environment(folder, url, "told")
 
 
-def told(story: str, place: dict[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run(story, place).splitlines()[-1])
-    return found
+STORIES = {"waiters": WAITERS, "using": USING, "tested": TESTED, "story": STORY}
+"""One after the other in a process; the last one drops a table, for good on MySQL."""
 
 
-def test_numbers_inside_of_atomic(kind, empty, tmp_path):
-    found = told(STORY, project(kind, empty, tmp_path))
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], dict[str, Any]]]:
+    """What one of the stories has found on a database."""
+    folder = tmp_path_factory.mktemp("numbers")
+    with one_of_each("numbers", folder, lambda url: url) as url_of:
+
+        @cache
+        def all_of(kind: str) -> dict[str, dict[str, Any]]:
+            (folder / kind).mkdir()
+            stories = {name: STORIES[name] for name in STORIES if (kind, name) != ("sqlite", "waiters")}
+            said = run(MIGRATED + "".join(stories.values()), project(kind, url_of(kind), folder / kind))
+            found = [line for line in said.splitlines() if line.startswith("{")]
+            return dict(zip(stories, map(json.loads, found), strict=True))
+
+        yield lambda kind, story: all_of(kind)[story]
+
+
+def test_numbers_inside_of_atomic(kind, told):
+    found = told(kind, "story")
 
     assert found.pop("outside").startswith("numbers are drawn inside of transaction.atomic()")
     assert "writer at a time" in found["busy"] or "drawn numbers of 'invoice' of scope 'a' in 2026" in found["busy"]
@@ -235,8 +252,8 @@ def test_numbers_inside_of_atomic(kind, empty, tmp_path):
     }
 
 
-def test_numbers_begin_again_where_a_test_of_django_has_flushed_its_rows(kind, empty, tmp_path):
-    found = told(TESTED, project(kind, empty, tmp_path))
+def test_numbers_begin_again_where_a_test_of_django_has_flushed_its_rows(kind, told):
+    found = told(kind, "tested")
 
     assert found == {
         "of a test": [500, 501],
@@ -247,16 +264,16 @@ def test_numbers_begin_again_where_a_test_of_django_has_flushed_its_rows(kind, e
     }
 
 
-def test_an_atomic_block_gives_its_number_to_the_next_where_it_is_rolled_back(kind, empty, tmp_path):
+def test_an_atomic_block_gives_its_number_to_the_next_where_it_is_rolled_back(kind, told):
     if kind == "sqlite":
         pytest.skip("one writer at a time: no scope beside another")
-    found = told(WAITERS, project(kind, empty, tmp_path))
+    found = told(kind, "waiters")
 
     assert found == {"held": [1, 2, 3], "waited": [1, 2, 4], "other scope": [1, 2, 3], "at once": 3}
 
 
-def test_each_database_counts_by_itself_in_its_own_block(kind, empty, tmp_path):
-    found = told(USING, project(kind, empty, tmp_path))
+def test_each_database_counts_by_itself_in_its_own_block(kind, told):
+    found = told(kind, "using")
 
     assert found.pop("in the block of another").startswith("numbers are drawn inside of transaction.atomic()")
     assert found == {"in turn": [1, 1, 2, 2], "from 1000": [1000, 1001]}

@@ -13,6 +13,8 @@ TESTS = Path(__file__).parents[2]
 EXAMPLE = TESTS.parent / "examples" / "django_app"
 AS_MYSQLDB = "import pymysql; pymysql.version_info = (2, 2, 8, 'final', 0); pymysql.install_as_MySQLdb()\n"
 """Django asks for mysqlclient, of which there are no wheels; this is its own driver's way to stand in."""
+MIGRATED = "from django.core.management import call_command\ncall_command('migrate', verbosity=0)\n"
+"""What a program begins with whose tables are not there yet; a process of its own would take a second."""
 
 
 def environment(folder: Path, url: str = "sqlite://", settings: str = "project.settings") -> dict[str, str]:
