@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from allocator.cli.options import require_files
 from allocator.cli.output import REFUSED, show, table
 from allocator.errors import InvalidSetting
+from allocator.rules.days_left import DAY
 from allocator.rules.key_columns import FULL, SOON, Outlook, outlooks
-
-DAY = 86_400.0
 
 
 class Earlier(NamedTuple):

@@ -44,7 +44,7 @@ class NumberDialect:
     raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {RAISE_TO} RETURNING n"
     voids = f"INSERT {VOID} ON CONFLICT DO NOTHING"
     holder = ""
-    """Who holds the row: a query for one row of what is told of a session."""
+    """A query for the session that holds the row."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect

@@ -64,7 +64,7 @@ DRAW_NODES = text(
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The key of the advisory lock for schema changes: the letters "allocato" as 64 bits."""
 
-LEAST = (13,)
+MIN_VERSION = (13,)
 """The version assumed of a server that tells none."""
 
 MIN_CONNECT_SECONDS = 2
@@ -241,7 +241,7 @@ def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connect
         return ask(connection)
     except AssertionError:
         version = str(connection.exec_driver_sql("SHOW server_version").scalar())
-        return tuple(int(part) for part in version.split(maxsplit=1)[0].split(".") if part.isdecimal()) or LEAST
+        return tuple(int(part) for part in version.split(maxsplit=1)[0].split(".") if part.isdecimal()) or MIN_VERSION
 
 
 def note_warning(warnings: list[str], diagnostic: Any) -> None:

@@ -33,10 +33,10 @@ CLAIM_BATCH = (
     f"WHERE {CLAIMABLE} RETURNING tag, max_value"
 )
 
-LEAST = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
+NEXT_TICKET = "max(:floor, 1 + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'allocator_ticket'), 0))"
 REPLACE = (
-    f"REPLACE INTO allocator_ticket (type, id) SELECT :type, {LEAST} + ((:offset - {LEAST}) % :step + :step) % :step "
-    f"{FENCE} RETURNING id"
+    "REPLACE INTO allocator_ticket (type, id) "
+    f"SELECT :type, {NEXT_TICKET} + ((:offset - {NEXT_TICKET}) % :step + :step) % :step {FENCE} RETURNING id"
 )
 """AUTOINCREMENT remembers the greatest id; arithmetic finds the next one of this shard."""
 

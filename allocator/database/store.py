@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from allocator.database.address import host_of, place_of
 from allocator.database.registry import Registry, identity
 from allocator.database.verbs import claims, columns, failover, segments, servers, shards
-from allocator.database.verbs.claims import LEAST, Wanted
+from allocator.database.verbs.claims import MIN_BATCH, Wanted
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.rules.claim_log import CLAIMED, SECONDS, sanitize
@@ -140,7 +140,7 @@ class Database(Registry):
             lane = self._lanes.get(name, NONE)  # an unopened tag is left to `claim_segment` too
             if lane.step and not is_outgrown(lane, claim.seen):
                 wanted.append(Wanted(name, claim.size, lane, mark(claim.seen, lane)))
-        if len(wanted) < LEAST:
+        if len(wanted) < MIN_BATCH:
             return {}
         ends = self.run(claims.claim_batch, wanted)
         found = ((one, one.lane.ids(ends[one.name], one.size)) for one in wanted if one.name in ends)

@@ -149,7 +149,7 @@ class Growth(Discovery):
         missing = [member.url for member in coming if member.key not in found]
         if missing:
             raise ShardMisconfigured(
-                f"{missing[0]} is not the database that was added; restore its row of allocator_shard, or begin anew: "
+                f"{missing[0]} is not the database that was added; restore its row of allocator_shard, or start again: "
                 "allocator shards grow --take-back"
             )
         for member in coming:
@@ -175,13 +175,12 @@ class Growth(Discovery):
         for key, member in lost.items():
             if key not in old:
                 raise ShardMisconfigured(
-                    f"{member.url} was only being added, and gave no ids; begin anew: allocator shards grow --take-back"
+                    f"{member.url} was only being added and gave no ids; start again: allocator shards grow --take-back"
                 )
         if above is None:
             raise ShardMisconfigured(
                 f"{', '.join(one.url for one in lost.values())} may have given ids that the other shards do not know "
-                "of: when it is switched off for good, say above which number it gave no ticket and no id of any tag, "
-                "with: --above N"
+                "of: when it is switched off for good, pass --above N, a number above every ticket and id that it gave"
             )
 
     def _turn(

@@ -188,8 +188,8 @@ def generations(databases: Iterable[Database]) -> list[int]:
     rows = [database.fetch_shard() for database in databases]
     if any(row and row.target for row in rows):
         raise FleetGrowing(
-            "the fleet is growing, and a shard that is added may not hear where a tag begins: wait, or end it with: "
-            "allocator shards grow"
+            "the fleet is growing, and a shard that is being added may miss the start of the tag: wait, or end it "
+            "with: allocator shards grow"
         )
     return [row.generation if row else 1 for row in rows]
 

@@ -13,17 +13,14 @@ from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.iterators import iterator
 from allocator.runtime.worker_pool import Background, check_entry
-from allocator.schemes.checks import check_whole, quoted
-from allocator.schemes.formats import GENERATED, format_of
-from allocator.schemes.layout import Format, Layout, check_layout
+from allocator.schemes.checks import quoted
+from allocator.schemes.formats import blocks_of
+from allocator.schemes.layout import Layout
 from allocator.schemes.retry import Wait
 from allocator.schemes.snowflake import (
-    EPOCH,
-    SNOWFLAKE,
     Lease,
     LeaseClaim,
     LeasedSnowflake,
-    SnowflakeBlocks,
     SnowflakeSettings,
 )
 
@@ -122,23 +119,6 @@ class Snowflake(Uncopyable):
         self._forked = True
         self._begin, self._end = NEVER, -NEVER
         self._values = iter(())
-
-
-def blocks_of(
-    datacenter: int, worker: int, format_: str | Layout | None, epoch: int | None, layout: Layout | None
-) -> SnowflakeBlocks:
-    if format_ is not None:
-        if layout is not None or datacenter != 0:
-            raise InvalidSetting(
-                "format must be given without layout and datacenter; worker is one number for all bits"
-            )
-        _, form = format_of(format_, "format", GENERATED)
-        return SnowflakeBlocks(worker, form if epoch is None else form._replace(epoch=epoch))
-    layout = check_layout(SNOWFLAKE if layout is None else layout, SNOWFLAKE)
-    check_whole("datacenter", datacenter, 0, layout.limit("datacenter"))
-    check_whole("worker", worker, 0, layout.limit("worker"))
-    number = datacenter << layout.widths["worker"] | worker
-    return SnowflakeBlocks(number, Format(layout, EPOCH if epoch is None else epoch))
 
 
 class SnowflakeSupply(Supply):

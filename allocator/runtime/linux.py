@@ -5,14 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import sys
 
 CLOCK_REALTIME, CLOCK_BOOTTIME = 0, 7
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TFD_TIMER_ABSTIME = 1
 TFD_CLOEXEC = 0o2000000
-
-IS_LINUX = sys.platform == "linux"
 
 
 class Timespec(ctypes.Structure):

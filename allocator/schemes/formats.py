@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from allocator.errors import InvalidSetting
-from allocator.schemes.checks import quoted
-from allocator.schemes.layout import Format, Layout, layout_from_text
+from allocator.schemes.checks import check_whole, quoted
+from allocator.schemes.layout import Format, Layout, check_layout, layout_from_text
 from allocator.schemes.meteor import EPOCH as METEOR_EPOCH
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import EPOCH as SNOWFLAKE_EPOCH
-from allocator.schemes.snowflake import SNOWFLAKE
+from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeBlocks
 
 SONYFLAKE = Layout(sign=1, centisecond=39, sequence=8, machine=16)
 
@@ -63,3 +63,21 @@ def format_of(layout: object, setting: str = "layout", formats: Mapping[str, For
         f"{setting} must be one of {', '.join(formats)}, or one of them with widths of its fields in bits, as in "
         f"baidu:1/29/21/13, or a Layout with the fields of one of them; got {quoted(layout, 100)}"
     )
+
+
+def blocks_of(
+    datacenter: int, worker: int, format_: str | Layout | None, epoch: int | None, layout: Layout | None
+) -> SnowflakeBlocks:
+    """What a generator begins with, from the arguments of `Snowflake`."""
+    if format_ is not None:
+        if layout is not None or datacenter != 0:
+            raise InvalidSetting(
+                "format must be given without layout and datacenter; worker is one number for all bits"
+            )
+        _, form = format_of(format_, "format", GENERATED)
+        return SnowflakeBlocks(worker, form if epoch is None else form._replace(epoch=epoch))
+    layout = check_layout(SNOWFLAKE if layout is None else layout, SNOWFLAKE)
+    check_whole("datacenter", datacenter, 0, layout.limit("datacenter"))
+    check_whole("worker", worker, 0, layout.limit("worker"))
+    number = datacenter << layout.widths["worker"] | worker
+    return SnowflakeBlocks(number, Format(layout, SNOWFLAKE_EPOCH if epoch is None else epoch))

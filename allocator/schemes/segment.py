@@ -86,10 +86,8 @@ class Segments:
         self._used += self._piece
         self._piece = 0
         if not self._left:
-            spare, self._spare = (
-                self._spare,
-                NOTHING,
-            )  # cleared first: an interrupt here may lose the segment, never serve it twice
+            # The spare is cleared first: an interrupt here may lose the segment, and never serves it twice.
+            spare, self._spare = self._spare, NOTHING
             self._left = spare
             self._length = len(self._left)
             self._low = False

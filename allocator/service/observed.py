@@ -24,6 +24,7 @@ VERBS = {
     "lease_worker": "lease",
     "lease_number": "lease",
     "renew_number": "lease",
+    "release_number": "lease",
     "ticket": "ticket",
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from allocator.database.verbs import tokens
 from allocator.errors import InvalidSetting
+from allocator.rules.days_left import DAY
 from allocator.rules.token import MAX_VALID, PREFIX, Token, digest_of
 from allocator.schemes.checks import quoted
 
@@ -20,7 +21,6 @@ T = TypeVar("T")
 
 RANDOM_BYTES = 32
 MAX_DAYS = 36_500
-DAY = 86_400.0
 
 
 class Tokens:

@@ -42,7 +42,7 @@ CLAIMABLE = (
     "AND s.shard_offset = w.lane_offset AND s.shard_step = w.lane_step AND {here}"
 )
 """The guards of `claiming`, for the row `s` and its claim `w`; only `s` has a column `server_run`."""
-LEAST = 2
+MIN_BATCH = 2
 """From this many tags on a batch is cheaper than single claims."""
 
 

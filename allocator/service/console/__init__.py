@@ -9,6 +9,7 @@ formatting  numbers and ids for people                    pure
 tag_table   rows, search, order, pages of the tags        pure
 key_table   rows of the integer keys of other tables      pure
 tag_data    tags from the databases, with their rates
-live_rates  rates of the last minutes, from the metrics
+history     rates and refills of the last minutes         pure
+live_rates  reads them from the metrics once a second
 cache       cached results of the databases
 """

@@ -23,6 +23,7 @@ from allocator.errors import AccessDenied, AllocatorError, InvalidId, InvalidSet
 from allocator.fleet.discovery import Discovery, Found, state_of
 from allocator.generators.inspect_id import inspect_id
 from allocator.rules.findings import Finding
+from allocator.rules.fleet_growth import LEAD
 from allocator.rules.hosts import Hosts
 from allocator.rules.key_columns import KeyColumn
 from allocator.rules.token import ADMINISTER, READ
@@ -33,8 +34,8 @@ from allocator.schemes.leases import Node, Worker
 from allocator.schemes.readings import Inspection
 from allocator.service.console.cache import Cache
 from allocator.service.console.formatting import bits_of
+from allocator.service.console.history import ALL
 from allocator.service.console.key_table import rows_of
-from allocator.service.console.live_rates import ALL
 from allocator.service.console.rendering import Pages
 from allocator.service.console.sign_in import SignIn
 from allocator.service.console.tag_data import TagData
@@ -240,4 +241,4 @@ def read_numbers(url: str, timeout: float, shard_hosts: Hosts, query: Query) -> 
 
 def is_lead(shard: Found) -> bool:
     """Tell whether a database holds the nodes and leases: the first shard of a fleet, or a single database."""
-    return shard.row is None or (shard.row.numbering.offset == 1 and not shard.row.joining)
+    return shard.row is None or (shard.row.numbering.offset == LEAD and not shard.row.joining)
