@@ -16,12 +16,12 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from copy import copy
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from multiprocessing import get_context
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from allocator.errors import DatabaseUnavailable, InvalidSetting, NodeIdsExhausted
 from allocator.schemes import worker_lease as rule
@@ -110,24 +110,31 @@ class Pod:
         self._late = False
         """One of its clocks has lost time."""
 
-    def clocks(self, at: int | None = None) -> Clocks:
-        now = self.world.now if at is None else at
+    def clocks(self) -> Clocks:
+        now = self.world.now
         return Clocks((now + self._boot) / 1000, BEGIN + now + self._off)
 
     # -- what it uses
 
+    @property
+    def pauses(self) -> bool:
+        """It has a number and does not use it: it was stopped, or its clock on the wall is before the lease."""
+        return self._mark is None and self._tenure is not None
+
     def mark(self, *, goes_on: bool = True) -> None:
-        """What it used since the last mark; nothing of its clocks and lease has changed since."""
+        """What it used since the last mark: called when its clocks or its lease change, and while it uses nothing."""
         now, tenure = self.world.now, self._tenure
         if tenure is None:
             return
         if self._mark is not None and self._mark[1] > 0:
             since, left = self._mark
             until = min(now, since + left)
-            walls = (self.clocks(since).wall_ms, self.clocks(until).wall_ms)
+            walls = (BEGIN + since + self._off, BEGIN + until + self._off)
             self.world.used[self._lease.number].append(Used(since, until, *walls, self._lease.holder))
             tenure.used_ms = max(tenure.used_ms, walls[1] - 1)  # an id is used only if the lease holds after it is made
-        left = int(1000 * copy(tenure).left(self.clocks()))
+        lost, used_ms = tenure.lost, tenure.used_ms
+        left = round(1000 * tenure.left(self.clocks()))
+        tenure.lost, tenure.used_ms = lost, used_ms  # it is the world that looked, not the pod
         self._mark = (now, left) if goes_on and left > 0 else None
 
     def step(self, by: int) -> None:
@@ -162,7 +169,7 @@ class Pod:
                 chosen = rule.choose(rows, claim, at, unchanged, 1 << attempt, dice.getrandbits(16))
             except (DatabaseUnavailable, InvalidSetting, NodeIdsExhausted) as error:
                 world.counts[type(error).__name__] += 1
-                yield dice.randrange(LENGTH // 10, LENGTH // 2)
+                yield LENGTH // 10 + world.below(LENGTH // 2 - LENGTH // 10)
                 continue
             yield world.latency()
             taken = world.take(chosen, claim, known)
@@ -212,12 +219,14 @@ class World:
 
     def __init__(self, seed: int, pods: int, rules: Rules = FOLLOWED) -> None:
         self.random = random.Random(seed)
+        self._bits = self.random.getrandbits
         self.rules = rules
         self.now = 0
         self.server = Server()
         self.counts: Counter[str] = Counter()
         self.used: dict[int, list[Used]] = defaultdict(list)
         self._events: list[tuple[int, int, Any, Any]] = []
+        """The moment, a number that keeps those of one moment in order, what is called, and with what."""
         self._numbers = count()
         self._alive: list[Pod] = []
         each = LENGTH * 3 // (1 << BITS)
@@ -227,9 +236,11 @@ class World:
             self._at(self.random.randrange(1 + each * pods), self._fault, None)
 
     def run(self) -> World:
-        while self._events:
-            self.now, _, act, argument = heappop(self._events)
-            act(argument)
+        events = self._events
+        with patch.object(rule, "exhausted", without_words):
+            while events:
+                self.now, _, act, argument = heappop(events)
+                act(argument)
         return self
 
     def _at(self, moment: int, act: Any, argument: Any) -> None:
@@ -247,18 +258,33 @@ class World:
         if pod.stopped_until > self.now:
             self._at(pod.stopped_until, self._go_on, running)
             return
-        pod.mark()
-        pause = next(life, None)
-        if pause is None:
-            self._alive.remove(pod)
-        else:
-            self._at(self.now + pause, self._go_on, running)
+        events = self._events
+        while True:
+            if pod.pauses:
+                pod.mark()
+            pause = next(life, None)
+            if pause is None:
+                self._alive.remove(pod)
+                return
+            moment = self.now + pause
+            if events and events[0][0] <= moment:
+                self._at(moment, self._go_on, running)
+                return
+            self.now = moment  # nothing else happens before
 
     # -- how long, how far
 
     def latency(self) -> int:
         """Of a request or an answer: mostly a few milliseconds, now and then longer than a lease."""
-        return self.random.randrange(5) if self.random.random() < 0.95 else self.random.randrange(LENGTH * 2)
+        return self.below(5) if self.random.random() < 0.95 else self.below(LENGTH * 2)
+
+    def below(self, end: int) -> int:
+        """As `randrange(end)`, in half its time: worlds draw a lot."""
+        bits = end.bit_length()
+        found = self._bits(bits)
+        while found >= end:
+            found = self._bits(bits)
+        return found
 
     def skew(self) -> int:
         if self.rules.walls_are_right:
@@ -324,6 +350,11 @@ class World:
         """How many times two used one number in the same second of their clocks on the wall."""
         used = ([one for one in uses if one.wall_since < one.wall_until] for uses in self.used.values())
         return sum(overlaps([one.seconds() for one in uses]) for uses in used)
+
+
+def without_words(*_: object) -> NodeIdsExhausted:
+    """What all numbers are held by is for people, and a fifth of the time of a world."""
+    return NodeIdsExhausted()
 
 
 def overlaps(spans: list[tuple[int, int, str]]) -> int:
