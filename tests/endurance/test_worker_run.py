@@ -1,5 +1,5 @@
 """64 pods over 16 numbers, killed and stopped, also their guards, under a database that is killed and frozen: nobody
-holds a number while another does. `--minutes` for each database."""
+holds a number while another does, and no two make the same id. `--minutes` for each database."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from support.faults.trouble import FilePlace, Place, ServerPlace, planned, skipping, troubled
+from support.processes.holder import LIBRARIES
 from support.processes.holdings import judged, write
 from support.processes.pods import BITS, FAULTS, LEASE, Pods
 from support.servers.containers import killable
@@ -44,18 +45,21 @@ def test_no_number_is_held_by_two(kind, tmp_path, request, report):
         f"{kind}, {seconds / 60:g} minutes, 64 pods, lease {LEASE:g} s: {found}; {pods.attempts} attempts; {faults}; "
         f"server: {dict(done)}"
     )
-    assert (found.together, found.seconds_twice) == (0, 0), found
-    assert found.numbers == 1 << BITS
+    assert (found.together, found.seconds_twice, found.equal) == (0, 0, 0), found
+    assert found.numbers == len(LIBRARIES) << BITS
+    assert found.ids > 10 * seconds
     assert found.holders > seconds / 10
     assert set(pods.faults) == set(FAULTS)
 
 
 def test_control_two_at_once_are_found(tmp_path):
-    write(tmp_path / "held-3-1", (10.0, 1000.0), (11.0, 1001.0))
-    write(tmp_path / "held-3-2", (12.5, 1002.5), (13.0, 1003.0))
-    write(tmp_path / "held-4-3", (10.5, 1000.5))
-    assert str(judged(tmp_path)).startswith("3 holders of 2 numbers, 0 together, 0 seconds used twice; from the end")
-    write(tmp_path / "held-3-4", (12.9, 1003.9))
+    write(tmp_path / "held-a-3-1", (10.0, 1000.0, 0), (11.0, 1001.0, 5))
+    write(tmp_path / "held-a-3-2", (12.5, 1002.5, 0), (13.0, 1003.0, 6))
+    write(tmp_path / "held-a-4-3", (10.5, 1000.5, 7))
+    write(tmp_path / "held-b-3-4", (10.5, 1000.5, 7))
+    said = "4 holders of 3 numbers, 0 together, 0 seconds used twice; 4 ids, 0 equal; from the end"
+    assert str(judged(tmp_path)).startswith(said)
+    write(tmp_path / "held-a-3-5", (12.9, 1003.9, 6))
     found = judged(tmp_path)
 
-    assert (found.together, found.seconds_twice) == (1, 1)
+    assert (found.together, found.seconds_twice, found.equal) == (1, 1, 1)

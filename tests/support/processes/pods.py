@@ -1,7 +1,8 @@
 """Pods that run a command under a worker number, more of them than there are numbers; and the faults that befall them.
 
-Each attempt of a pod is `allocator worker run` in a process of its own. One that finds no number, or whose command has
-ended, is started again some seconds later, as Kubernetes does.
+Half of them draw ids with one library and half with another, in a space of numbers each. Each attempt of a pod is
+`allocator worker run` in a process of its own. One that finds no number, or whose command has ended, is started again
+some seconds later, as Kubernetes does.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from sysconfig import get_path
 from types import TracebackType
 from typing import Self
 
 from support.processes import holder
+from support.processes.holder import LIBRARIES
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["allocator.cli", "allocator.database.store", "psycopg", "pymysql"])
 
-BITS = 4
+BITS = 3
+"""Of each of the two spaces."""
 LEASE = 6.0
 AGAIN = (2.0, 8.0)
 """Seconds until a pod is started again."""
@@ -35,17 +39,19 @@ STOPPED = (0.2 * LEASE, 2.5 * LEASE)
 FAULTS = ("terminate", "kill wrapper", "kill guard", "kill command", "stop wrapper", "stop guard", "stop command")
 
 
-def run(url: str, folder: str, errors: str) -> None:
+def run(url: str, folder: str, library: str) -> None:
     from allocator.cli import main
 
-    with Path(errors).open("a") as file:
+    with Path(folder, "errors").open("a") as file:
         os.dup2(file.fileno(), 2)
-    options = ["--url", url, "--space", "pods", "--bits", str(BITS), "--seconds", str(LEASE)]
-    main(["worker", "run", *options, "--", sys.executable, "-I", "-S", holder.__file__, folder], prog_name="allocator")
+    options = ["--url", url, "--space", library, "--bits", str(BITS), "--seconds", str(LEASE)]
+    command = [sys.executable, "-I", "-S", holder.__file__, folder, library, get_path("purelib")]
+    main(["worker", "run", *options, "--", *command], prog_name="allocator")
 
 
 @dataclass
 class Pod:
+    library: str
     process: BaseProcess | None = None
     starts_at: float = 0.0
     stopped: int = 0
@@ -58,7 +64,7 @@ class Pods:
 
     def __init__(self, url: str, folder: Path, *, seed: int, count: int = 64) -> None:
         self.url, self.folder, self.rnd = url, folder, random.Random(seed)
-        self.pods = [Pod(starts_at=self.rnd.uniform(0, 5)) for _ in range(count)]
+        self.pods = [Pod(library, starts_at=self.rnd.uniform(0, 5)) for library in LIBRARIES for _ in range(count // 2)]
         self.attempts, self.faults = 0, Counter[str]()
 
     def run(self, seconds: float, every: float) -> None:
@@ -81,8 +87,7 @@ class Pods:
             pod.process.close()
             pod.process, pod.starts_at = None, now + self.rnd.uniform(*AGAIN)
         if pod.process is None and now >= pod.starts_at:
-            words = (self.url, str(self.folder), f"{self.folder}/errors")
-            pod.process = PROCESSES.Process(target=run, args=words, daemon=True)
+            pod.process = PROCESSES.Process(target=run, args=(self.url, str(self.folder), pod.library), daemon=True)
             pod.process.start()
             self.attempts += 1
 
