@@ -39,7 +39,7 @@ Environment:
 Completion, in ~/.bashrc (or zsh_source in ~/.zshrc):
   eval "$(_ALLOCATOR_COMPLETE=bash_source allocator)"
 
-Exit codes: 0 success, 1 error, 2 wrong usage.
+Exit codes: 0 success, 1 error, 2 wrong usage; worker run has its own.
 """
 
 

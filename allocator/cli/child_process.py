@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Mapping
@@ -18,6 +19,16 @@ BLOCKED = signal.valid_signals() - FAULTS - IGNORED_BY_PYTHON
 OURS = {signal.SIGCHLD, signal.SIGALRM}
 """A child has ended; it is time to look. Not passed on."""
 WATCHED = BLOCKED - {signal.SIGKILL, signal.SIGSTOP, signal.SIGTTIN, signal.SIGTTOU}
+
+
+class CannotStart(InvalidSetting):
+    """The command is not there, or cannot be executed."""
+
+    exit_code = 126
+
+
+class NotFound(CannotStart):
+    exit_code = 127
 
 
 class Child:
@@ -40,11 +51,12 @@ class Child:
             os.setpgid(self.process, self.process)
 
     def start(self, variables: Mapping[str, str]) -> None:
-        """Let the child become the command; raises `InvalidSetting` if it cannot."""
+        """Let the child become the command; raises `CannotStart` if it cannot."""
         with suppress(BrokenPipeError):  # killed by the guard, if this process was stopped until now
             os.write(self._starter, "\0".join(f"{name}={value}" for name, value in variables.items()).encode())
         if error := os.read(self._failures, 16):
-            raise InvalidSetting(f"cannot start {self._command[0]}: {os.strerror(int(error))}")
+            kind = NotFound if int(error) == errno.ENOENT else CannotStart
+            raise kind(f"cannot start {self._command[0]}: {os.strerror(int(error))}")
 
     def send(self, number: int) -> None:
         os.kill(self.process, number)  # it is not reaped before the end, so this is never another process

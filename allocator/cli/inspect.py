@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from allocator.cli.output import json_option, show
+from allocator.errors import InvalidId
 from allocator.generators.inspect_id import inspect_id
 from allocator.remote.wire import inspection_to_json
 from allocator.schemes.formats import FORMATS
-from allocator.schemes.readings import SCHEMES, Reading
+from allocator.schemes.readings import SCHEMES, Inspection, Reading
+
+OTHERS = [name for name in FORMATS if name not in {"meteor", "snowflake", "twitter", "baidu"}]
+"""The first two are always shown; the others are names of snowflake and uid-generator too."""
+TOO_YOUNG = 86_400.0
+"""Seconds: a small number has a time just after the epoch in every format, which says nothing."""
 
 
 @click.command("inspect", context_settings={"ignore_unknown_options": True})
@@ -31,7 +39,23 @@ def inspect_command(id_: str, scheme: str | None, epoch: int | None, layout: str
         allocator inspect 180363646902239241 --layout baidu:1/29/21/13 --epoch 1474300800
     """
     found = inspect_id(id_, scheme=scheme, epoch=epoch, layout=layout)
-    show(inspection_to_json(found), "\n\n".join(map(text_of, found.readings)))
+    texts = [text_of(reading) for reading in found.readings]
+    if not (scheme or epoch or layout) and (others := other_formats(id_, found)):
+        texts.append(f"by --layout it could also be {', '.join(others)}")
+    show(inspection_to_json(found), "\n\n".join(texts))
+
+
+def other_formats(id_: str, found: Inspection) -> list[str]:
+    """The named formats in which a number has a time that is past, with that time."""
+    if not any(reading.scheme == "segment" for reading in found.readings):
+        return []
+    likely = []
+    for name in OTHERS:
+        with suppress(InvalidId):  # too great for a format of 53 bits
+            reading = inspect_id(id_, layout=name).readings[0]
+            if reading.likely and reading.time and reading.time.timestamp() > FORMATS[name].time(0) + TOO_YOUNG:
+                likely.append(f"{name} ({reading.time:%Y-%m-%d})")
+    return likely
 
 
 def text_of(reading: Reading) -> str:

@@ -53,14 +53,14 @@ def table(rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> str:
     return "\n".join("  ".join(aligned(*pair) for pair in enumerate(row)).rstrip() for row in rows)
 
 
-def refuse(error: AllocatorError, as_json: bool, notes: Sequence[str] = ()) -> NoReturn:
+def refuse(error: AllocatorError, as_json: bool, notes: Sequence[str] = (), code: int = REFUSED) -> NoReturn:
     if as_json:
         fields: dict[str, object] = {"error": type(error).__name__, "message": str(error)}
         click.echo(json.dumps(fields | ({"notes": notes} if notes else {})), err=True)
     else:
         click.echo(f"error: {error}", err=True)
         print_notes(notes)
-    sys.exit(REFUSED)
+    sys.exit(code)
 
 
 def print_notes(notes: Iterable[str]) -> None:
@@ -72,11 +72,14 @@ def print_notes(notes: Iterable[str]) -> None:
 class Command(click.Command):
     """Turns an `AllocatorError` or a failed write of the output into one sentence and exit code 1."""
 
+    def exit_code(self, error: AllocatorError) -> int:
+        return REFUSED
+
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except AllocatorError as error:
-            refuse(error, wants_json(), take_notes(context, os.environ))
+            refuse(error, wants_json(), take_notes(context, os.environ), self.exit_code(error))
         finally:
             print_notes(take_notes(context, os.environ))
 

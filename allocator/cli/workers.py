@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, require_files
-from allocator.cli.output import show, table
-from allocator.errors import InvalidSetting
+from allocator.cli.output import Command, show, table
+from allocator.errors import AllocatorError, InvalidSetting
+from allocator.rules.child_ending import OWN_FAILURE
 from allocator.rules.worker_spaces import Space
 
 if TYPE_CHECKING:
@@ -58,7 +59,23 @@ def iso(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds // 1000, UTC).isoformat()
 
 
-@worker.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+class Wrapping(Command):
+    """Its own failures have exit codes that commands do not use."""
+
+    def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
+        try:
+            return super().parse_args(context, words)
+        except click.UsageError as error:
+            error.show()
+            sys.exit(OWN_FAILURE)
+
+    def exit_code(self, error: AllocatorError) -> int:
+        return getattr(error, "exit_code", OWN_FAILURE)
+
+
+@worker.command(
+    "run", cls=Wrapping, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
 @click.option("--space", required=True, help="Name of the numbers; those of another space are others.")
 @click.option("--bits", type=int, default=10, show_default=True, help="Numbers are 0 to 2^BITS - 1.")
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="Length of the lease.")
@@ -88,7 +105,9 @@ def run_under_number(
 
     Leases the smallest free number of the space, renews it while COMMAND runs,
     and gives it back when COMMAND has ended. Passes signals on and keeps the
-    exit code. Reaps orphans, so it can be process 1 of a container.
+    exit code. Reaps orphans, so it can be process 1 of a container. Exit code
+    125: no number, or it ended; 126: COMMAND cannot be executed; 127: COMMAND
+    was not found.
 
     COMMAND has ended before its number can be another process's. If renewals
     fail, it gets a signal at 30 % of the lease, and SIGKILL at 10 %. A guard

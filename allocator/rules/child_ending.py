@@ -18,6 +18,10 @@ LOOKS = 20
 """How often the wrapper looks in the time of a lease, for signals apart, which wake it."""
 
 
+OWN_FAILURE = 125
+"""The wrapper's own failures, as those of env and docker run. 126 and 127: the command could not be started."""
+
+
 class Step(Enum):
     RUN = "run"
     SIGNAL = "signal"
@@ -49,4 +53,4 @@ def exit_code(code: int, *, stopped: bool) -> int:
     """
     if code < 0:
         return 128 - code
-    return 1 if stopped and code == 0 else code
+    return OWN_FAILURE if stopped and code == 0 else code

@@ -215,15 +215,17 @@ def check_moved(moved_at_ms: int, claim: NumberClaim, at_ms: int) -> None:
 
 def exhausted(rows: Iterable[NumberRow], claim: NumberClaim, at_ms: int) -> AllocatorError:
     rows = [row for row in rows if row.number < 1 << claim.bits]
-    holders = sorted({row.who for row in rows if row.holder})
+    held = [row for row in rows if row.holder]
+    holders = sorted({row.who for row in held})
     named = ", ".join(holders[:5]) + (" and others" if len(holders) > 5 else "")
-    ends = min(max(end_of(row, at_ms), free_after(row) - claim.wall_ms) for row in rows)
+    ends = min(max(end_of(row, at_ms), (free_after(row) // TICK_MS + 1) * TICK_MS - claim.wall_ms) for row in rows)
     late = (at_ms - claim.wall_ms) / 1000
     clock = f"; the clock of this machine is {late:.0f} s behind the database's" * (1000 * late > claim.length_ms)
-    return NodeIdsExhausted(
-        f"all {len(rows)} numbers of space {claim.space!r} are held, by {named or 'nobody any more'}; unless one is "
-        f"given back, the next is free in {max(0, ends) / 1000:.0f} s{clock}"
-    )
+    what = f"all {len(rows)} numbers of space {claim.space!r} are held, by {named}; unless one is given back,"
+    if back := len(rows) - len(held):
+        others = f"{len(held)} are held, by {named}; " if held else ""
+        what = f"no number of space {claim.space!r} is free: {others}{back} given back a moment ago;"
+    return NodeIdsExhausted(f"{what} the next is free in {-(-ends // 1000)} s{clock}")
 
 
 def end_of(row: NumberRow, at_ms: int) -> int:

@@ -316,6 +316,7 @@ def test_nodes_are_listed(url):
         ),
         (["4df2dcec2cdcd20936a8b817"], ["objectid: likely", "2011-06-11 03:11:40+00:00", "pid          2358"]),
         (["1541815603606036480"], ["snowflake: likely", "datacenter   11", "2022-06-28 16:07:40.105000+00:00"]),
+        (["175928847299117063"], ["by --layout it could also be discord (2016-04-30)"]),
         (["1541815603606036480", "--scheme", "meteor", "--epoch", "0"], ["meteor: likely", "1972-11-04"]),
         (["0190163d-8694-739b-aea5-966c26f8ad91"], ["uuid: likely, a UUID of version 7", "2024-06-14"]),
     ],
@@ -348,6 +349,13 @@ def test_ids_of_others_explain_themselves(words, said):
 
     assert [text for text in said if text not in done.output] == []
     assert len(json.loads(run("inspect", *words, "--json").output)["readings"]) == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["5"], ["1000000"], ["4df2dcec2cdcd20936a8b817"], ["175928847299117063", "--layout", "discord"]]
+)
+def test_other_formats_are_named_only_where_they_may_help(words):
+    assert "could also be" not in run("inspect", *words).output
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_commands_that_run_together_have_numbers_of_their_own_and_no_more_run_th
     code, out, err = ended(start("more", HOLD, "--bits", "1"))
 
     assert numbers == {0, 1}
-    assert (code, out) == (1, "")
+    assert (code, out) == (125, "")
     assert "all 2 numbers of space" in err
     assert not (tmp_path / "more" / "held").exists()
     for one in running:
@@ -100,6 +100,6 @@ def test_a_number_that_was_given_back_is_leased_again(start: Start, tmp_path):
 def test_what_does_not_fit_is_refused_and_nothing_runs(start: Start, tmp_path, options, sentence):
     code, out, err = ended(start("one", "touch ran", *options))
 
-    assert (code, out) == (1, "")
+    assert (code, out) == (125, "")
     assert sentence in err
     assert not (tmp_path / "one" / "ran").exists()

@@ -134,11 +134,29 @@ def test_its_exit_code_is_kept(run, script, code):
     assert run("renewed", script).end() == (code, "", "")
 
 
-def test_a_command_that_is_not_there_is_refused(run):
-    refused = run("renewed", "true", "env", "PATH=/nowhere").end()
+@pytest.mark.parametrize(
+    ("command", "code", "why"),
+    [
+        (["./nowhere"], 127, "No such file or directory"),
+        (["nowhere"], 127, "No such file or directory"),
+        (["./data"], 126, "Permission denied"),
+        (["."], 126, "Permission denied"),
+    ],
+)
+def test_a_command_that_cannot_be_started_is_told_from_one_that_fails(tmp_path, command, code, why):
+    """By the exit codes of env, nice and docker run."""
+    (tmp_path / "data").write_text("no program")
+    words = [sys.executable, "-m", "allocator", "worker", "run", "--url", "sqlite:///ids.db", "--space", "x", "--"]
+    refused = subprocess.run([*words, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    assert refused[0] == 1
-    assert "InvalidSetting: cannot start sh: No such file or directory" in refused[2]
+    assert (refused.returncode, refused.stdout) == (code, "")
+    assert refused.stderr == f"error: cannot start {command[0]}: {why}\n"
+
+
+def test_wrong_usage_has_the_exit_code_of_the_wrapper():
+    words = [sys.executable, "-m", "allocator", "worker", "run", "--space", "x", "--bits", "many", "--", "true"]
+
+    assert subprocess.run(words, capture_output=True, check=False).returncode == 125
 
 
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1", "WINCH"])
@@ -197,7 +215,7 @@ def test_a_number_that_ends_asks_the_command_to_stop_while_there_is_time(run):
     one = run("31", f"trap 'echo asked; exit 0' TERM; {FOREVER}")
     code, out, err = one.end()
 
-    assert (code, out) == (1, "asked\n")  # not 0: whoever started it shall start it again
+    assert (code, out) == (125, "asked\n")  # not 0: whoever started it shall start it again
     assert err == "error: number 5 could not be renewed; stopping the command\n"
     assert one.log()["back"] < one.log()["until"]
 
@@ -267,7 +285,7 @@ def test_without_its_guard_the_command_is_stopped(run):
     os.kill(guard_of(one, one.started()), signal.SIGKILL)
 
     assert one.end() == (
-        1,
+        125,
         "",
         "error: number 5 is not guarded any more: the guard process ended; stopping the command\n",
     )

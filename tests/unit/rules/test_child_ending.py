@@ -57,7 +57,7 @@ def test_the_wrapper_looks_often_enough_to_see_each_limit():
 
 @pytest.mark.parametrize(
     ("code", "stopped", "expected"),
-    [(0, False, 0), (7, False, 7), (-15, False, 143), (-9, True, 137), (0, True, 1), (3, True, 3)],
+    [(0, False, 0), (7, False, 7), (-15, False, 143), (-9, True, 137), (0, True, 125), (3, True, 3)],
 )
 def test_the_exit_code_is_the_commands(code, stopped, expected):
     assert exit_code(code, stopped=stopped) == expected

@@ -95,13 +95,26 @@ def test_when_all_are_held_it_says_by_whom_and_until_when():
 
     assert str(caught.value) == (
         "all 4 numbers of space 'billing' are held, by there (process 5); unless one is given back, "
-        "the next is free in 20 s"
+        "the next is free in 21 s"
+    )
+
+
+def test_a_number_that_was_given_back_a_moment_ago_is_not_called_held():
+    back = replace(HELD, holder="", used_until_ms=AT + 1)
+    with pytest.raises(NodeIdsExhausted) as caught:
+        chosen(back, *FULL)
+
+    assert str(caught.value) == (
+        "no number of space 'billing' is free: 3 are held, by there (process 5); 1 given back a moment ago; "
+        "the next is free in 1 s"
     )
 
 
 def test_a_clock_that_is_behind_is_named():
     free = [replace(row, holder="", used_until_ms=AT - 1) for row in (HELD, *FULL)]
-    with pytest.raises(NodeIdsExhausted, match="by nobody any more; .* free in 90 s; the clock of .* is 90 s behind"):
+    with pytest.raises(
+        NodeIdsExhausted, match="4 given back a moment ago; .* free in 90 s; the clock of .* is 90 s behind"
+    ):
         chosen(*free, claim=replace(CLAIM, wall_ms=AT - 9 * L))
 
 
