@@ -80,5 +80,6 @@ def test_each_worker_of_gunicorn_has_its_own_number(tmp_path):
     with serving(gunicorn("application:app", port), tmp_path, port):
         found = Asked(port).answers_of_several(24)
 
-    assert len({answer["process"] for answer in found}) == 2
-    assert {answer["worker"] for answer in found} == {"0", "1"}
+    numbers = {answer["process"]: answer["worker"] for answer in found}
+    assert len(numbers) > 1
+    assert len(set(numbers.values())) == len(numbers)
