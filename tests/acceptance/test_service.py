@@ -24,7 +24,8 @@ from support.service.served import Served
 from allocator import Allocator
 from allocator.database.store import Database
 
-SERVERS = ("postgres", "mysql", "mariadb")
+SERVERS = ("postgres", "mysql")
+"""One of each driver."""
 
 
 def workers_of(service: Served) -> list[int]:

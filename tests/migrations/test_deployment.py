@@ -36,6 +36,11 @@ def alembic(*words: str, url: str) -> str:
     return done.stdout
 
 
+TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+"""An embedded one and a server: what the scripts do on each of them is in `test_schema.py`."""
+
+
+@TWO
 def test_alembic_in_a_checkout(empty):
     alembic("upgrade", "head", url=empty)
     assert f"{REVISIONS[-1]} (head)" in alembic("current", url=empty)
@@ -64,6 +69,7 @@ def test_the_wheel_holds_the_migrations_and_the_types(wheel):
     assert not [name for name in names if name.startswith(("tests/", "migrations/")) or name.endswith(".pyc")]
 
 
+@TWO
 def test_a_wheel_installed_elsewhere_brings_its_schema(wheel, empty, tmp_path):
     """Only the wheel comes from a new environment; its dependencies are those of this run."""
     venv.create(tmp_path / "venv", with_pip=False)
