@@ -22,6 +22,7 @@ from allocator.cli.public import public
 from allocator.cli.serve import serve
 from allocator.cli.shards import shards
 from allocator.cli.tags import tags
+from allocator.cli.takeover_commands import takeover
 from allocator.cli.tokens import tokens
 from allocator.cli.trace import trace_command
 from allocator.cli.workers import worker
@@ -74,6 +75,7 @@ for command in (
     tags,
     numbers,
     import_counters,
+    takeover,
     nodes,
     worker,
     shards,

@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 HEAD = REVISIONS[-1]
 UPGRADE = "run: allocator db upgrade"
-USES = {"allocator_number": "numbers without gaps", "allocator_lease": "worker numbers"}
+USES = {
+    "allocator_number": "numbers without gaps",
+    "allocator_lease": "worker numbers",
+    "allocator_takeover": "takeovers of columns",
+}
 """What the tables beside those of ids are for."""
 
 WHOLE = {f"table {expected.name}": expected for expected in metadata.sorted_tables}

@@ -25,7 +25,8 @@ stays.
 It is written in the transactions of applications, and locked until they end. `allocator_number_void` holds a row per
 number that was given and is not used. `allocator_lease` holds a row per worker number of a space that was ever leased:
 who holds it, until when by the database's clock, and the last millisecond in which the holder may have used it. No row
-is ever deleted. No id depends on these three.
+is ever deleted. `allocator_takeover` holds a row per column that was taken over: which ids are its own counter's, and
+which are a tag's. No id depends on these four.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
 
-SERVING = ("0008", "0009", "0010")
+SERVING = ("0008", "0009", "0010", "0011")
 """Those that ids can be drawn from. Later ones added tables that no id depends on."""
 
 PREFIX = "allocator_"
@@ -77,6 +78,11 @@ period_type = (
     .with_variant(String(10, collation="C"), "postgresql")
     .with_variant(mysql.VARCHAR(10, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
 )
+
+place_type = String(255).with_variant(
+    mysql.VARCHAR(255, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
+)
+"""The name of a host's column or sequence."""
 
 number_type = BigInteger().with_variant(Integer, "sqlite")
 """The type of an auto-increment column. SQLite numbers only INTEGER, which has 64 bits there."""
@@ -238,7 +244,25 @@ lease = Table(
     **INNODB,
 )
 
-BESIDE = (number, number_void, lease)
+takeover = Table(
+    "allocator_takeover",
+    metadata,
+    Column("place", place_type, primary_key=True),
+    Column("tag", tag_type, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("native_first", BigInteger, nullable=False),
+    Column("native_last", BigInteger, nullable=False),
+    Column("tag_first", BigInteger, nullable=False),
+    Column("tag_last", BigInteger, nullable=False),
+    Column("counter", place_type, nullable=False),
+    Column("given", BigInteger, nullable=False),
+    Column("given_at", BigInteger, nullable=False),
+    Column("started_given", BigInteger, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    **INNODB,
+)
+
+BESIDE = (number, number_void, lease, takeover)
 """The tables that no id depends on: ids are drawn without them too."""
 
 FOR_IDS = [table for table in metadata.sorted_tables if table not in BESIDE]

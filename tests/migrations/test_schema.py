@@ -136,7 +136,7 @@ def test_steps_that_are_not_asked_for_are_not_checked(fresh):
     with Allocator(fresh) as ids:
         ids.meteor()
         ids.tags.create("order")
-    for to in ("-1", "-7"):
+    for to in ("-1", "-8"):
         migrate(fresh, "downgrade", to)
 
     assert rows(fresh)[VERSION_TABLE] == [("0002",)]
@@ -184,8 +184,9 @@ def test_ids_are_drawn_before_the_tables_of_numbers_are_there(empty):
         (problem,) = database.run(schema.problems, "here")
 
     assert problem == (
-        "here lacks table allocator_number, table allocator_number_void, table allocator_lease: ids are given, numbers "
-        "without gaps and worker numbers are not; run: allocator db upgrade"
+        "here lacks table allocator_number, table allocator_number_void, table allocator_lease, table "
+        "allocator_takeover: ids are given, numbers without gaps and worker numbers and takeovers of columns are not; "
+        "run: allocator db upgrade"
     )
 
 

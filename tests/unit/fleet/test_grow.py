@@ -295,9 +295,7 @@ def test_a_growth_in_one_go_needs_no_operator_after_the_turn():
         world.lost.down = True
         growth = world.growth(world.lost)
         if not turned:
-            with pytest.raises(
-                ShardMisconfigured, match="pass --above N, a number above every ticket and id"
-            ):
+            with pytest.raises(ShardMisconfigured, match="pass --above N, a number above every ticket and id"):
                 growth.grow(5)
         lead = growth.grow(5, above=None if turned else world.how_far())
 

@@ -1,0 +1,263 @@
+"""`allocator takeover start|status|finish|back`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from allocator.cli.options import database_options, open_database, options, require_files
+from allocator.cli.output import REFUSED, confirm, show, yes_option
+from allocator.errors import InvalidSetting
+from allocator.rules.takeover_ranges import (
+    Ranges,
+    Takeover,
+    a_day,
+    back_ranges,
+    lower_range_ends_in,
+    notes,
+    plan,
+    problems,
+    proof,
+    rate_of_tag,
+    refusal,
+    seconds_of,
+    still_writes,
+    tag_refusal,
+)
+from allocator.schemes.checks import check_tag
+
+if TYPE_CHECKING:
+    from allocator.database.store import Database
+    from allocator.database.takeover import Seen
+
+PATIENCE = 60.0
+"""Seconds to try for the locks. Each try is short, so that writers hardly wait."""
+
+dry_option = click.option("--dry-run", "dry", is_flag=True, help="Print the plan, and change nothing.")
+change_options = options(dry_option, yes_option, database_options)
+
+
+def parse_seconds(context: click.Context, parameter: click.Parameter, given: str) -> float:
+    try:
+        return seconds_of(given)
+    except InvalidSetting as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.group()
+def takeover() -> None:
+    """Take over a column with ids of its own, while it is written."""
+
+
+@takeover.command("start")
+@click.argument("place", metavar="TABLE.COLUMN")
+@click.option("--tag", required=True, help="Tag that gives the new ids; created if it is missing.")
+@click.option(
+    "--for", "seconds", default="7d", show_default=True, callback=parse_seconds, help="Time for both ways to write."
+)
+@click.option("--watch", default=60.0, show_default=True, help="Seconds over which the rate is measured.")
+@change_options
+def start(place: str, tag: str, seconds: float, watch: float, dry: bool, sure: bool, url: str) -> None:
+    """Give TABLE.COLUMN a second range of ids: a tag's.
+
+    From then on writers that insert the ids of the tag, and writers that insert none, can work side by side.
+
+    \b
+        allocator takeover start orders.id --tag order
+        allocator takeover status orders.id
+        allocator takeover finish orders.id
+    """
+    from allocator.database import takeover as work
+
+    check_tag(tag)
+    with opened(url) as database:
+        seen = database.run(work.see, place, tag)
+        found = seen.takeover
+        if found and found.state != "given back":
+            if found.tag != tag:
+                raise InvalidSetting(f"{found.place} is taken over by tag {found.tag!r} already")
+            report(seen, "started before")
+            return
+        if why := refusal(seen.looked) or tag_refusal(seen.tag, found):
+            raise InvalidSetting(why)
+        if (shard := database.fetch_shard()) and len(shard.members) > 1:
+            raise InvalidSetting("this database is one of several shards; a takeover needs a database of its own")
+        before = seen.looked.given
+        if watch > 0:
+            click.echo(f"measuring the rate for {watch:g} seconds", err=True)
+            time.sleep(watch)
+            seen = database.run(work.see, place, tag)
+        per_day = a_day(before, seen.looked.given, watch)
+        ranges = plan(seen.looked, per_day, seconds)
+        statements = work.native(database.dialect).start(seen.looked, ranges)
+        rate = f", and gets {per_day:,.0f} ids a day" if watch > 0 else ""
+        about = [f"{seen.looked.place} ({seen.looked.type}) is at {seen.looked.reached:,}{rate}"]
+        if settled(seen, tag, [*about, *notes(seen.looked)], ranges, statements, dry, sure):
+            database.run(work.start, seen, tag, ranges)
+            report(database.run(work.see, place), "started")
+
+
+@takeover.command("status")
+@click.argument("place", metavar="TABLE.COLUMN")
+@database_options
+def status(place: str, url: str) -> None:
+    """Print both ranges, and the proof that they cannot meet.
+
+    Exit code 1 if they could.
+    """
+    from allocator.database import takeover as work
+
+    with opened(url) as database:
+        seen = look(database, place)
+        is_sound = report(seen, "")
+        database.run(work.note, known(seen), seen.looked.given, seen.now_ms)
+    if not is_sound:
+        click.get_current_context().exit(REFUSED)
+
+
+@takeover.command("finish")
+@click.argument("place", metavar="TABLE.COLUMN")
+@click.option(
+    "--idle", default="10m", show_default=True, callback=parse_seconds, help="Time without a write of the old way."
+)
+@change_options
+def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
+    """End the old way: an insert without an id fails.
+
+    Refuses while the column's own counter moves.
+    """
+    from allocator.database import takeover as work
+
+    with opened(url) as database:
+        seen = look(database, place)
+        found = known(seen)
+        if found.state != "started":
+            if found.state != "finished":
+                raise InvalidSetting(f"{found.place} was given back to its own counter; start anew")
+            report(seen, "finished before")
+            return
+        database.run(work.note, found, seen.looked.given, seen.now_ms)
+        if why := still_writes(found, seen.looked.given, seen.now_ms, idle):
+            raise InvalidSetting(why)
+        statements = work.native(database.dialect).finish(seen.looked, found)
+        about = [f"the counter of {found.place} ends at {seen.looked.given:,}"]
+        if settled(seen, found.tag, about, None, statements, dry, sure):
+            database.run(work.finish, seen, found, idle)
+            report(database.run(work.see, place), "finished")
+
+
+@takeover.command("back")
+@click.argument("place", metavar="TABLE.COLUMN")
+@click.option(
+    "--for", "seconds", default="7d", show_default=True, callback=parse_seconds, help="Time until the tag may end."
+)
+@change_options
+def back(place: str, seconds: float, dry: bool, sure: bool, url: str) -> None:
+    """Give TABLE.COLUMN back to its own counter.
+
+    The counter goes on above every id of the tag, which ends.
+    """
+    from allocator.database import takeover as work
+
+    with opened(url) as database:
+        seen = look(database, place)
+        found = known(seen)
+        if found.state == "given back":
+            report(seen, "given back before")
+            return
+        if seen.tag is None:
+            raise InvalidSetting(f"tag {found.tag!r} is gone, so nobody knows which ids it has issued")
+        goes_on_already = not found.ranges.native_is_below
+        per_day = rate_of_tag(found, seen.tag, seen.now_ms)
+        ranges = found.ranges if goes_on_already else back_ranges(found, seen.tag, seen.looked, per_day, seconds)
+        statements = work.native(database.dialect).back(seen.looked, found, ranges)
+        about = [f"{found.place} goes back to its own counter, and tag {found.tag!r} ends"]
+        if settled(seen, found.tag, about, ranges, statements, dry, sure):
+            database.run(work.back, seen, found, ranges)
+            report(database.run(work.see, place), "given back")
+
+
+# -- what the commands share
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Database]:
+    require_files(url)
+    with open_database(url, PATIENCE) as database:
+        database.check_schema()
+        yield database
+
+
+def look(database: Database, place: str) -> Seen:
+    from allocator.database import takeover as work
+
+    return database.run(work.see, place)
+
+
+def known(seen: Seen) -> Takeover:
+    if seen.takeover is None:
+        raise InvalidSetting(f"no takeover of {seen.looked.place} was started; see: allocator takeover start --help")
+    return seen.takeover
+
+
+def settled(
+    seen: Seen, tag: str, about: Sequence[str], ranges: Ranges | None, statements: Sequence[str], dry: bool, sure: bool
+) -> bool:
+    """Print the plan; whether to carry it out."""
+    lines = [*about, *(lines_of(ranges, tag) if ranges else ()), *(f"  {one};" for one in statements)]
+    if dry:
+        given = ranges_to_json(ranges) if ranges else {}
+        show({"column": seen.looked.place, "tag": tag, **given, "statements": list(statements)}, "\n".join(lines))
+        return False
+    click.echo("\n".join(lines), err=True)
+    confirm(f"{seen.looked.place} will be changed", sure)
+    return True
+
+
+def report(seen: Seen, done: str) -> bool:
+    """Print ranges, rows, and the proof that the ranges cannot meet; whether it holds."""
+    found = known(seen)
+    wrong = problems(found, seen.tag, seen.looked, seen.rows)
+    days = lower_range_ends_in(found, seen.tag, seen.looked.given, seen.now_ms) if found.state != "finished" else None
+    still = (seen.now_ms - found.given_at) / 1000 if seen.looked.given == found.given else 0.0
+    about = {
+        "column": found.place,
+        "tag": found.tag,
+        "state": found.state,
+        **ranges_to_json(found.ranges),
+        "counter": str(seen.looked.given),
+        "counter_still_for": round(still, 3),
+        "rows": {"counter": seen.rows.native, "tag": seen.rows.tag},
+        "days_left": days,
+        "problems": wrong,
+    }
+    lines = [f"{found.place}: {done or found.state}", *lines_of(found.ranges, found.tag)]
+    if found.state != "finished":
+        moved = "moved since the last look" if still == 0 else f"has stood still for {still:,.0f} seconds"
+        lines.append(f"rows since the start: {seen.rows.native:,} the old way, {seen.rows.tag:,} by the tag")
+        lines.append(f"the counter is at {seen.looked.given:,}, and {moved}")
+    if days is not None:
+        lines.append(f"the lower range ends in {days:,.1f} days at this rate")
+    lines += [f"error: {one}" for one in wrong] or [f"no id comes twice: {proof(found)}"]
+    show(about, "\n".join(lines))
+    return not wrong
+
+
+def lines_of(ranges: Ranges, tag: str) -> list[str]:
+    return [
+        f"its own counter: {span(ranges.native_first, ranges.native_last)}",
+        f"tag {tag}: {span(ranges.tag_first, ranges.tag_last)}",
+    ]
+
+
+def span(first: int, last: int) -> str:
+    return f"{first:,} to {last:,}" if first <= last else "no ids"
+
+
+def ranges_to_json(ranges: Ranges) -> dict[str, list[str]]:
+    first, last, tag_first, tag_last = map(str, ranges)
+    return {"counter_range": [first, last], "tag_range": [tag_first, tag_last]}

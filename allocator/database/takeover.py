@@ -1,0 +1,210 @@
+"""Take over a live column: look at it, start, finish, and go back.
+
+Every step can be done again. On PostgreSQL a step is one transaction. MySQL and MariaDB commit each change of a table:
+there the counter moves first, which only leaves a gap, and then tag and row are written in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import NamedTuple
+
+from sqlalchemy import Connection, column, func, insert, literal_column, select, table, update
+
+from allocator.database import takeover_mysql, takeover_postgresql
+from allocator.database.dialect import Dialect
+from allocator.database.tables import takeover as rows_of_takeovers
+from allocator.database.verbs import segments
+from allocator.errors import InvalidSetting
+from allocator.rules.column_limit import max_step_for
+from allocator.rules.takeover_ranges import Looked, Ranges, Rows, State, Takeover, still_writes, tag_refusal
+from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
+
+KEPT = rows_of_takeovers.c
+FILE = (
+    "a column of SQLite is not taken over while it is written: one process writes at a time there, so stop the writers "
+    "for a moment and run: allocator tags create TAG --start-after-column TABLE.COLUMN"
+)
+
+
+class Seen(NamedTuple):
+    """All that a command decides on. now_ms: the clock of the database."""
+
+    looked: Looked
+    takeover: Takeover | None
+    tag: Tag | None
+    rows: Rows
+    now_ms: int
+
+
+def native(dialect: Dialect) -> ModuleType:
+    """The module of this database."""
+    if dialect.embedded:
+        raise InvalidSetting(FILE)
+    return takeover_postgresql if dialect.name == "postgresql" else takeover_mysql
+
+
+def see(connection: Connection, dialect: Dialect, words: str, tag: str = "") -> Seen:
+    """words: table.column or schema.table.column. tag: by default that of the takeover."""
+    module, (schema, name, part) = native(dialect), parts(words)
+    looked: Looked = module.look(connection, schema, name, part, "")
+    found = fetch(connection, looked.place)
+    if found and not looked.counter:
+        looked = module.look(connection, schema, name, part, found.counter)
+    wanted = tag or (found.tag if found else "")
+    now = int(connection.scalar(select(literal_column(dialect.clock))) or 0)
+    row = segments.fetch(connection, dialect, wanted) if wanted else None
+    return Seen(looked, found, row, count(connection, looked, found.ranges) if found else Rows(0, 0, 0), now)
+
+
+def parts(words: str) -> tuple[str, str, str]:
+    found = words.split(".")
+    if len(found) not in (2, 3) or not all(found):
+        raise InvalidSetting(f"a column is named table.column or schema.table.column, got {words!a:.100}")
+    return ("", found[0], found[1]) if len(found) == 2 else (found[0], found[1], found[2])
+
+
+def fetch(connection: Connection, place: str) -> Takeover | None:
+    row = connection.execute(select(rows_of_takeovers).where(KEPT.place == place)).first()
+    if row is None:
+        return None
+    ranges = Ranges(row.native_first, row.native_last, row.tag_first, row.tag_last)
+    times = (row.given, row.given_at, row.started_given, row.started_at)
+    return Takeover(row.place, row.tag, row.state, ranges, row.counter, *times)
+
+
+def count(connection: Connection, looked: Looked, ranges: Ranges) -> Rows:
+    """By the column's index: what was written since the start."""
+    schema, name, part = looked.place.rsplit(".", 2)
+    source = table(name, column(part), schema=schema)
+    key = source.c[part]
+    of_native = select(func.count()).select_from(source).where(key.between(ranges.native_first, ranges.native_last))
+    of_tag = select(func.count(), func.max(key)).where(key.between(ranges.tag_first, ranges.tag_last))
+    rows, greatest = connection.execute(of_tag).one()
+    return Rows(connection.scalar(of_native) or 0, rows, greatest or 0)
+
+
+def note(connection: Connection, dialect: Dialect, found: Takeover, given: int, now_ms: int) -> None:
+    """Remember when the counter was seen to move."""
+    changed = update(rows_of_takeovers).where(KEPT.place == found.place, KEPT.given == found.given)
+    connection.execute(changed.values(given=given, given_at=now_ms))
+
+
+def start(connection: Connection, dialect: Dialect, seen: Seen, tag: str, ranges: Ranges) -> None:
+    module, looked = native(dialect), seen.looked
+    if module is takeover_mysql:
+
+        def check(given: int) -> None:
+            if given >= ranges.tag_first:
+                raise passed(looked, given)
+
+        takeover_mysql.carry_out_start(connection, looked, ranges, check)
+        given = ranges.native_first - 1
+        with dialect.transaction(connection):
+            begin(connection, dialect, seen, tag, ranges, given)
+        return
+    with dialect.transaction(connection):
+        for statement in module.start(looked, ranges):
+            connection.exec_driver_sql(statement)
+        now = module.look(connection, *looked.place.rsplit(".", 2), "")
+        if now.reached > ranges.native_last:
+            raise passed(looked, now.reached)
+        begin(connection, dialect, seen, tag, ranges, now.given)
+
+
+def passed(looked: Looked, given: int) -> InvalidSetting:
+    return InvalidSetting(f"{looked.place} came to {given:,} while this command ran; run it again")
+
+
+def meanwhile(place: str) -> InvalidSetting:
+    return InvalidSetting(f"the takeover of {place} was changed meanwhile; see: allocator takeover status")
+
+
+def begin(connection: Connection, dialect: Dialect, seen: Seen, tag: str, ranges: Ranges, given: int) -> None:
+    """Write tag and row."""
+    place_tag(connection, dialect, tag, ranges, seen.takeover)
+    values = {"tag": tag, "state": "started", **ranges._asdict(), "counter": seen.looked.counter}
+    values |= {"given": given, "given_at": seen.now_ms, "started_given": given, "started_at": seen.now_ms}
+    if seen.takeover:
+        write(connection, seen.takeover, values)
+    elif fetch(connection, seen.looked.place):
+        raise meanwhile(seen.looked.place)
+    else:
+        connection.execute(insert(rows_of_takeovers).values(place=seen.looked.place, **values))
+
+
+def place_tag(connection: Connection, dialect: Dialect, name: str, ranges: Ranges, mine: Takeover | None) -> None:
+    """Let the tag give the ids of its range, and no others; in a transaction, which an error ends."""
+    found = segments.fetch(connection, dialect, name)
+    low = max(ranges.tag_first - 1, found.max_value if found else 0)
+    step = found.step if found else DEFAULT_STEP
+    max_step = max_step_for(max(1, ranges.tag_last - low), step, DEFAULT_MAX_STEP)
+    if found is None:
+        done = segments.create(connection, dialect, Tag(name, low, step, max_step, ranges.tag_last))
+    else:
+        changes = {"max_step": max_step, "id_limit": ranges.tag_last, "max_value": low}
+        done = segments.change(connection, dialect, name, changes)
+    now = segments.fetch(connection, dialect, name)  # the row is locked: what a claim took meanwhile is in it
+    if not done or now is None:
+        raise InvalidSetting(f"tag {name!r} was changed meanwhile; look at it with: allocator tags show {name}")
+    if why := tag_refusal(now, mine):
+        raise InvalidSetting(why)
+
+
+def finish(connection: Connection, dialect: Dialect, seen: Seen, found: Takeover, idle: float) -> None:
+    module, looked = native(dialect), seen.looked
+    statements: Sequence[str] = module.finish(looked, found)
+    if why := still_writes(found, looked.given, seen.now_ms, idle):
+        raise InvalidSetting(why)
+    if module is takeover_mysql:
+        run_each(connection, statements)  # from here on nobody writes the old way
+        given = module.look(connection, *looked.place.rsplit(".", 2), "").reached
+        ranges = Ranges(found.ranges.native_first, given, given + 1, looked.limit)
+        with dialect.transaction(connection):
+            place_tag(connection, dialect, found.tag, ranges, found)
+            change(connection, found, "finished", ranges)
+        return
+    with dialect.transaction(connection):
+        run_each(connection, statements[:1])
+        given = module.look(connection, *looked.place.rsplit(".", 2), found.counter).given
+        if why := still_writes(found, given, seen.now_ms, idle):
+            raise InvalidSetting(why)
+        run_each(connection, statements[1:])
+        change(connection, found, "finished", found.ranges)
+
+
+def back(connection: Connection, dialect: Dialect, seen: Seen, found: Takeover, ranges: Ranges) -> None:
+    module, looked = native(dialect), seen.looked
+    statements = module.back(looked, found, ranges)
+    if module is takeover_mysql:
+        if found.state == "finished":
+            with dialect.transaction(connection):
+                place_tag(connection, dialect, found.tag, ranges, found)
+                change(connection, found, "going back", ranges)
+            found = replace(found, state="going back")
+        run_each(connection, statements)
+        with dialect.transaction(connection):
+            change(connection, found, "given back", ranges)
+        return
+    with dialect.transaction(connection):
+        run_each(connection, statements)
+        place_tag(connection, dialect, found.tag, ranges, found)
+        change(connection, found, "given back", ranges)
+
+
+def run_each(connection: Connection, statements: Sequence[str]) -> None:
+    for statement in statements:
+        connection.exec_driver_sql(statement)
+
+
+def change(connection: Connection, found: Takeover, state: State, ranges: Ranges) -> None:
+    write(connection, found, {"state": state, **ranges._asdict()})
+
+
+def write(connection: Connection, found: Takeover, values: Mapping[str, object]) -> None:
+    """Change the row, if no other command has done so."""
+    same = (KEPT.place == found.place, KEPT.tag == found.tag, KEPT.state == found.state)
+    if connection.execute(update(rows_of_takeovers).where(*same).values(**values)).rowcount != 1:
+        raise meanwhile(found.place)

@@ -1,0 +1,143 @@
+"""A live column of MySQL or MariaDB: the tag gets what is below, and AUTO_INCREMENT goes on above it.
+
+AUTO_INCREMENT follows the greatest id that anybody inserts, so it cannot be held below the ids of a tag. It never
+follows a smaller one. To raise it, and to make or drop a trigger, changes no row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from hashlib import sha256
+
+from sqlalchemy import Connection, text
+
+from allocator.database.questions.integer_keys import BY_INDEX, prepare
+from allocator.errors import InvalidSetting
+from allocator.rules.column_limit import limit_of
+from allocator.rules.takeover_ranges import Looked, Ranges, Takeover, Trigger
+
+COUNTER = "AUTO_INCREMENT"
+PATIENCE = "SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1"
+"""Seconds. A longer wait for a lock would make writers queue behind it."""
+UNLOCK = "UNLOCK TABLES"
+
+COLUMN = """
+SELECT c.table_schema AS db, c.table_name AS tbl, c.column_name AS col, c.column_type AS type, c.data_type AS word,
+       c.extra LIKE '%auto_increment%' AS counts, t.auto_increment AS next, t.engine AS engine,
+       t.create_options LIKE '%partitioned%' AS is_partitioned, @@global.read_only AS is_replica, version() AS version,
+       EXISTS (SELECT 1 FROM information_schema.statistics s WHERE s.table_schema = c.table_schema
+               AND s.table_name = c.table_name AND s.non_unique = 0 GROUP BY s.index_name
+               HAVING COUNT(*) = 1 AND MAX(s.column_name) = :column) AS is_key
+FROM information_schema.columns c JOIN information_schema.tables t
+  ON t.table_schema = c.table_schema AND t.table_name = c.table_name AND t.table_type = 'BASE TABLE'
+WHERE c.table_schema = COALESCE(:schema, DATABASE()) AND c.table_name = :table AND c.column_name = :column
+"""
+TRIGGERS = """
+SELECT trigger_name, action_statement FROM information_schema.triggers
+WHERE event_object_schema = :db AND event_object_table = :tbl AND action_timing = 'BEFORE'
+  AND event_manipulation = 'INSERT' AND trigger_name <> :ours
+"""
+REFERENCES = """
+SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.key_column_usage
+WHERE referenced_table_schema = :db AND referenced_table_name = :tbl AND referenced_column_name = :col ORDER BY 1
+"""
+CLUSTER = (
+    "SHOW GLOBAL VARIABLES WHERE variable_name IN ('wsrep_on', 'group_replication_group_name') "
+    "AND value NOT IN ('', 'OFF', '0')"
+)
+NEXT = "SELECT auto_increment FROM information_schema.tables WHERE table_schema = :db AND table_name = :tbl"
+WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
+
+
+def look(connection: Connection, schema: str, table: str, column: str, counter: str) -> Looked:
+    prepare(connection, BY_INDEX["mysql"])
+    asked = {"schema": schema or None, "table": table, "column": column}
+    found = connection.execute(text(COLUMN), asked).mappings().first()
+    if found is None:
+        raise InvalidSetting(f"there is no table with a column {table}.{column}")
+    db, tbl, col = found["db"], found["tbl"], found["col"]
+    place, obstacles = f"{db}.{tbl}.{col}", []
+    if found["word"] not in WHOLE:
+        obstacles.append(f"{place} is {found['type']}, and holds no whole numbers")
+    if found["engine"] != "InnoDB":
+        obstacles.append(f"{db}.{tbl} is kept by {found['engine']}; this works on InnoDB alone")
+    if connection.execute(text(CLUSTER)).all():
+        obstacles.append(f"this server is a node of a cluster, where each node has its own {COUNTER}")
+    if "MariaDB" not in found["version"] and int(found["version"].partition(".")[0]) < 8:
+        obstacles.append(f"this is MySQL {found['version']}, and before 8.0 a restart sets {COUNTER} back")
+    quoted_names = f"{quoted(db)}.{quoted(tbl)}", quoted(col)
+    greatest = None
+    if found["word"] in WHOLE:
+        greatest = connection.exec_driver_sql(f"SELECT MAX({quoted_names[1]}) FROM {quoted_names[0]}").scalar()
+    names = {"db": db, "tbl": tbl, "col": col, "ours": trigger_of(place)}
+    looked = Looked(
+        place,
+        found["type"],
+        limit_of(found["type"]),
+        greatest or 0,
+        is_key=bool(found["is_key"]),
+        is_partitioned=bool(found["is_partitioned"]),
+        is_replica=bool(found["is_replica"]),
+        below=False,
+        triggers=tuple(Trigger(*row) for row in connection.execute(text(TRIGGERS), names)),
+        references=tuple(connection.scalars(text(REFERENCES), names)),
+        quoted=quoted_names,
+        obstacles=tuple(obstacles),
+    )
+    if not found["counts"]:
+        return looked
+    limit = limit_of(found["type"])
+    return replace(looked, counter=COUNTER, given=int(found["next"] or 1) - 1, ends=limit)
+
+
+def start(looked: Looked, ranges: Ranges) -> Sequence[str]:
+    """Nobody writes between LOCK and UNLOCK, so the counter that is read there is exact."""
+    return [PATIENCE, f"LOCK TABLES {looked.quoted[0]} WRITE", raised(looked, ranges.native_first), UNLOCK]
+
+
+def carry_out_start(connection: Connection, looked: Looked, ranges: Ranges, check: Callable[[int], None]) -> None:
+    """check: gets the last id that the counter gave, while nobody writes."""
+    patience, lock, alter, unlock = start(looked, ranges)
+    connection.exec_driver_sql(patience)
+    connection.exec_driver_sql(lock)
+    try:
+        database, table, _ = looked.place.rsplit(".", 2)
+        check(int(connection.scalar(text(NEXT), {"db": database, "tbl": table}) or 1) - 1)
+        connection.exec_driver_sql(alter)
+    finally:
+        if not connection.invalidated:  # as after Ctrl-C: then the lock went with the session
+            connection.exec_driver_sql(unlock)
+
+
+def finish(looked: Looked, takeover: Takeover) -> Sequence[str]:
+    (table, column), name = looked.quoted, quoted(trigger_of(looked.place))
+    words = f"{looked.table.rpartition('.')[2]}.{looked.column} takes its ids from tag {takeover.tag}"[:128]
+    body = f"IF COALESCE(NEW.{column}, 0) = 0 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = {literal(words)}; END IF"
+    database = table.rpartition(".")[0]
+    made = f"CREATE TRIGGER {database}.{name} BEFORE INSERT ON {table} FOR EACH ROW {body}"
+    return [PATIENCE, f"DROP TRIGGER IF EXISTS {database}.{name}", made]
+
+
+def back(looked: Looked, takeover: Takeover, ranges: Ranges) -> Sequence[str]:
+    name = f"{looked.quoted[0].rpartition('.')[0]}.{quoted(trigger_of(looked.place))}"
+    above = [raised(looked, ranges.native_first)] * (takeover.state in {"finished", "going back"})
+    return [PATIENCE, *above, f"DROP TRIGGER IF EXISTS {name}"]
+
+
+def raised(looked: Looked, first: int) -> str:
+    return f"ALTER TABLE {looked.quoted[0]} AUTO_INCREMENT = {first}, ALGORITHM = INPLACE, LOCK = NONE"
+
+
+def trigger_of(place: str) -> str:
+    """The trigger that refuses inserts without an id; the names of tables may be too long for its own."""
+    return f"allocator_takeover_{sha256(place.encode()).hexdigest()[:16]}"
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(words: str) -> str:
+    return "'" + re.sub(r"[^\w.:\- ]", "?", words) + "'"

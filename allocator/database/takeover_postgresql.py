@@ -1,0 +1,145 @@
+"""A live column of PostgreSQL: its sequence keeps what is below, and MAXVALUE holds it there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection, text
+
+from allocator.database.questions.integer_keys import WHOLE
+from allocator.errors import InvalidSetting
+from allocator.rules.column_limit import limit_of
+from allocator.rules.takeover_ranges import Looked, Ranges, Takeover, Trigger
+
+IDENTITY = "identity"
+"""What `Takeover.counter` holds for an identity column, whose sequence belongs to it; else the sequence's name."""
+PATIENCE = "SET LOCAL lock_timeout = '500ms'"
+"""A longer wait for a lock would make writers queue behind it."""
+
+COLUMN = f"""{WHOLE}
+SELECT pg_class.oid AS relid, attnum, quote_ident(nspname) || '.' || quote_ident(relname) AS quoted_table,
+       quote_ident(attname) AS quoted_column, nspname || '.' || relname || '.' || attname AS place,
+       COALESCE(whole.type, format_type(atttypid, atttypmod)) AS type, whole.type IS NOT NULL AS is_whole,
+       attidentity <> '' AS is_identity, attidentity = 'a' AS is_always, pg_get_expr(adbin, adrelid) AS default_words,
+       pg_is_in_recovery() AS is_replica,
+       relkind = 'p' OR relispartition OR EXISTS (
+           SELECT 1 FROM pg_inherits WHERE inhparent = pg_class.oid OR inhrelid = pg_class.oid) AS is_partitioned,
+       EXISTS (SELECT 1 FROM pg_index WHERE indrelid = pg_class.oid AND indisunique AND indisvalid AND indpred IS NULL
+               AND indnkeyatts = 1 AND indkey[0] = attnum) AS is_key,
+       ARRAY(SELECT rulename::text FROM pg_rewrite WHERE ev_class = pg_class.oid AND ev_type = '3') AS rules,
+       ARRAY(SELECT conrelid::regclass::text FROM pg_constraint
+             WHERE contype = 'f' AND confrelid = pg_class.oid AND confkey = ARRAY[attnum] ORDER BY 1) AS refs
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+JOIN pg_attribute ON attrelid = pg_class.oid AND attname = :column AND NOT attisdropped
+LEFT JOIN whole ON whole.oid = atttypid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+WHERE pg_class.oid = to_regclass(:name) AND relkind IN ('r', 'p')
+"""
+SEQUENCES = """
+SELECT quote_ident(nspname) || '.' || quote_ident(relname) AS name, seqincrement, seqcache, seqmax, seqcycle,
+       (SELECT count(*) FROM pg_depend WHERE classid = 'pg_attrdef'::regclass AND refobjid = seqrelid) AS users
+FROM pg_sequence JOIN pg_class ON pg_class.oid = seqrelid JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE seqrelid IN (
+    SELECT objid FROM pg_depend WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass
+    AND refobjid = :relid AND refobjsubid = :attnum AND deptype = 'i'
+    UNION SELECT refobjid FROM pg_attrdef JOIN pg_depend ON objid = pg_attrdef.oid
+    WHERE classid = 'pg_attrdef'::regclass AND refclassid = 'pg_class'::regclass AND adrelid = :relid
+    AND adnum = :attnum
+) OR seqrelid = to_regclass(:known)
+"""
+TRIGGERS = """
+SELECT tgname, CASE lanname WHEN 'plpgsql' THEN prosrc WHEN 'internal' THEN 'built in' ELSE '' END
+FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid JOIN pg_language ON pg_language.oid = prolang
+WHERE tgrelid = :relid AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 7 = 7
+"""
+"""Those before each inserted row. A built-in function writes no key."""
+PLAIN = re.compile(r"nextval\('[^']*'::regclass\)")
+
+
+def look(connection: Connection, schema: str, table: str, column: str, counter: str) -> Looked:
+    """counter: of an earlier takeover; it is there still after the default is gone."""
+    name = ".".join(quoted(part) for part in (schema, table) if part)
+    found = connection.execute(text(COLUMN), {"name": name, "column": column}).mappings().first()
+    if found is None:
+        raise InvalidSetting(f"there is no table with a column {table}.{column}".replace("..", "."))
+    where = {
+        "relid": found["relid"],
+        "attnum": found["attnum"],
+        "known": None if counter == IDENTITY else counter or None,
+    }
+    sequences = connection.execute(text(SEQUENCES), where).mappings().all()
+    triggers = connection.execute(text(TRIGGERS), {"relid": found["relid"]}).all()
+    greatest = None
+    if found["is_whole"]:
+        greatest = connection.exec_driver_sql(
+            f"SELECT max({found['quoted_column']}) FROM {found['quoted_table']}"
+        ).scalar()
+    obstacles = [f"the rule {rule} on {found['place'].rpartition('.')[0]} rewrites inserts" for rule in found["rules"]]
+    if not found["is_whole"]:
+        obstacles.insert(0, f"{found['place']} is {found['type']}, and holds no whole numbers")
+    looked = Looked(
+        found["place"],
+        found["type"],
+        limit_of(found["type"]),
+        greatest or 0,
+        is_key=found["is_key"],
+        is_partitioned=found["is_partitioned"],
+        is_replica=found["is_replica"],
+        triggers=tuple(Trigger(*row) for row in triggers),
+        references=tuple(found["refs"]),
+        quoted=(found["quoted_table"], found["quoted_column"]),
+        obstacles=tuple(obstacles),
+    )
+    if len(sequences) != 1:
+        return looked
+    (one,), default = sequences, found["default_words"]
+    last, called = connection.exec_driver_sql(f"SELECT last_value, is_called FROM {one['name']}").one()
+    if one["users"] > 1:
+        obstacles.append(f"the sequence {one['name']} also serves another column")
+    if one["seqcycle"]:
+        obstacles.append(
+            f"the sequence {one['name']} begins again at its end; run: ALTER SEQUENCE {one['name']} NO CYCLE"
+        )
+    if default and not PLAIN.fullmatch(default):
+        obstacles.append(f"the default of {found['place']} is {default}, and not nextval alone")
+    return replace(
+        looked,
+        counter=IDENTITY if found["is_identity"] else one["name"],
+        given=last if called else last - one["seqincrement"],
+        ends=one["seqmax"],
+        increment=one["seqincrement"],
+        cache=one["seqcache"],
+        sequence=one["name"],
+        always=found["is_always"],
+        obstacles=tuple(obstacles),
+    )
+
+
+def start(looked: Looked, ranges: Ranges) -> Sequence[str]:
+    """The table first, as an INSERT locks them: in the other order the two would wait for each other."""
+    table, column = looked.quoted
+    allow = [f"ALTER TABLE {table} ALTER COLUMN {column} SET GENERATED BY DEFAULT"] * looked.always
+    return [PATIENCE, *allow, f"ALTER SEQUENCE {looked.sequence} MAXVALUE {ranges.native_last}"]
+
+
+def finish(looked: Looked, takeover: Takeover) -> Sequence[str]:
+    table, column = looked.quoted
+    what = "DROP IDENTITY IF EXISTS" if takeover.counter == IDENTITY else "DROP DEFAULT"
+    return [PATIENCE, f"ALTER TABLE {table} ALTER COLUMN {column} {what}"]
+
+
+def back(looked: Looked, takeover: Takeover, ranges: Ranges) -> Sequence[str]:
+    """BY DEFAULT even where it was ALWAYS: those who still insert ids of the tag must not fail."""
+    (table, column), first = looked.quoted, ranges.native_first
+    if takeover.counter == IDENTITY and not looked.counter:
+        given = f"GENERATED BY DEFAULT AS IDENTITY (START WITH {first})"
+        return [PATIENCE, f"ALTER TABLE {table} ALTER COLUMN {column} ADD {given}"]
+    words = looked.sequence.replace("'", "''")
+    default = [f"ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT nextval('{words}'::regclass)"]
+    raised = f"ALTER SEQUENCE {looked.sequence} AS {looked.type} NO MAXVALUE RESTART WITH {first}"
+    return [PATIENCE, *default * (takeover.state == "finished"), raised]
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,294 @@
+"""Taking over a live column: two ranges that cannot meet, one for the column's own counter and one for a tag.
+
+On PostgreSQL the counter keeps what is below, and MAXVALUE holds it there. On MySQL and MariaDB AUTO_INCREMENT follows
+the greatest id that anybody inserts, so there the tag gets what is below, and the counter goes on above it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal, NamedTuple
+
+from allocator.errors import InvalidSetting
+from allocator.schemes.tag import Tag
+
+DAY = 86_400.0
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY}
+
+SAFETY = 4
+"""The lower range holds so many times what the time asked for needs at the measured rate."""
+LEAST_RANGE = 1_000_000
+"""Ids. The lower range holds at least so many in a wide column: the rate may be unknown."""
+LEAST_LEFT = 4_000
+"""Ids. A column with fewer left is refused: a claim of a tag alone takes 1000."""
+
+State = Literal["started", "going back", "finished", "given back"]
+
+
+class Trigger(NamedTuple):
+    """A trigger before each INSERT. text: its body; "" if that cannot be read."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What the database says of a column.
+
+    place: schema.table.column. counter: the native counter, "" for none. given: the last id that it gave.
+    ends: the last id that it can give. below: whether a takeover gives the counter the lower range.
+    obstacles: sentences of the database's own. quoted: table and column, and sequence the name of PostgreSQL's, as they
+    stand in a statement. always: the column refuses the ids of others, as GENERATED ALWAYS does.
+    """
+
+    place: str
+    type: str
+    limit: int
+    greatest: int = 0
+    counter: str = ""
+    given: int = 0
+    ends: int = 0
+    increment: int = 1
+    cache: int = 1
+    is_key: bool = True
+    is_partitioned: bool = False
+    is_replica: bool = False
+    below: bool = True
+    triggers: tuple[Trigger, ...] = ()
+    references: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    quoted: tuple[str, str] = ("", "")
+    sequence: str = ""
+    always: bool = False
+
+    @property
+    def column(self) -> str:
+        return self.place.rpartition(".")[2]
+
+    @property
+    def table(self) -> str:
+        return self.place.rpartition(".")[0]
+
+    @property
+    def reached(self) -> int:
+        """Neither the counter nor a row is above this."""
+        return max(0, self.greatest, self.given)
+
+
+class Ranges(NamedTuple):
+    """First and last id of each, both included."""
+
+    native_first: int
+    native_last: int
+    tag_first: int
+    tag_last: int
+
+    @property
+    def meet(self) -> bool:
+        return self.native_first <= self.tag_last and self.tag_first <= self.native_last
+
+    @property
+    def native_is_below(self) -> bool:
+        return self.native_last < self.tag_first
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """A row of `allocator_takeover`.
+
+    counter: the native counter, as the database names it. given: the last id that it gave, when it was last seen to
+    move, at `given_at`. started_given: the same at the start.
+    """
+
+    place: str
+    tag: str
+    state: State
+    ranges: Ranges
+    counter: str
+    given: int
+    given_at: int
+    started_given: int
+    started_at: int
+
+
+class Rows(NamedTuple):
+    """The rows of a column in the two ranges, since the start; greatest: of the tag's range."""
+
+    native: int
+    tag: int
+    greatest: int
+
+
+def seconds_of(text: str) -> float:
+    """A duration such as 7d, 12h, 30m or 90s."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    if match is None:
+        raise InvalidSetting(f"a duration is a number with s, m, h or d, as in 7d, got {text!a:.80}")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def a_day(before: int, after: int, seconds: float) -> float:
+    """The rate between two looks; 0 where there was no time between them."""
+    return max(0, after - before) / seconds * DAY if seconds > 0 else 0.0
+
+
+def refusal(looked: Looked) -> str:
+    """Why this column cannot be taken over, as a sentence; empty if it can be."""
+    return next(refusals(looked), "")
+
+
+def refusals(looked: Looked) -> Iterator[str]:
+    place, table = looked.place, looked.table
+    if looked.is_replica:
+        yield "this server is a read-only replica; use the primary"
+    if looked.is_partitioned:
+        yield f"{table} is partitioned or has child tables, and where its partitions end is not looked at"
+    if not looked.is_key:
+        yield f"{place} has no primary or unique key of its own, and without one the database refuses no repeated id"
+    yield from looked.obstacles
+    if not looked.counter:
+        yield f"{place} has no counter (AUTO_INCREMENT, identity or serial), so there is nothing to take over"
+    if looked.increment < 1:
+        yield f"the counter of {place} counts down, by {looked.increment}"
+    for trigger in looked.triggers:
+        if may_write(trigger, looked.column):
+            yield f"the trigger {trigger.name} on {table} may write {looked.column} before each insert; drop it first"
+
+
+def may_write(trigger: Trigger, column: str) -> bool:
+    """Whether a trigger's text assigns the column or the whole row. A comparison counts too: better refused."""
+    if not trigger.text:
+        return True
+    name = rf"[\"`]?{re.escape(column)}[\"`]?"
+    assigned = rf"\bnew\s*(\.\s*{name}\s*)?:?=|\binto\s+(strict\s+)?new\b\s*([^.\s]|\.\s*{name}|$)"
+    return re.search(assigned, trigger.text, re.IGNORECASE) is not None
+
+
+def plan(looked: Looked, per_day: float, seconds: float) -> Ranges:
+    """The two ranges. Raises `InvalidSetting` where the column cannot be taken over, or is too small."""
+    if why := refusal(looked):
+        raise InvalidSetting(why)
+    reached, left = looked.reached, looked.limit - looked.reached
+    need = ceil(per_day * seconds / DAY)
+    # Above, the tag begins at once; below, the counter runs on until the command holds the lock.
+    ahead = 0 if looked.below else min(left // 100, 1_000) + ceil(per_day / 24)
+    size = min(max(SAFETY * need, LEAST_RANGE), left // 2 - ahead)
+    if left < LEAST_LEFT or size < 2 * need or size < LEAST_LEFT // 4:
+        raise InvalidSetting(
+            f"{looked.place} ({looked.type}) ends at {looked.limit:,}, and {left:,} values are left: too few for two "
+            f"ranges, where {seconds / DAY:g} days at {per_day:,.0f} ids a day need {need:,}; widen the column first"
+        )
+    last = reached + ahead + size
+    if looked.below:
+        return Ranges(looked.given + 1, last, last + 1, looked.limit)
+    return Ranges(last + 1, looked.limit, reached + ahead + 1, last)
+
+
+def tag_refusal(tag: Tag | None, mine: Takeover | None) -> str:
+    """Why a tag cannot serve this column; empty if it can."""
+    if tag is None or not tag.claimed_at or (mine is not None and mine.tag == tag.name):
+        return ""
+    return (
+        f"tag {tag.name!r} has issued ids up to {tag.max_value:,}, which processes may still hold in memory; name a "
+        "tag that is not used yet"
+    )
+
+
+def back_ranges(takeover: Takeover, tag: Tag, looked: Looked, per_day: float, seconds: float) -> Ranges:
+    """The tag ends, with ids for the time that its writers need to turn back, and the counter goes on above."""
+    reached = max(looked.reached, tag.max_value, takeover.ranges.tag_first - 1)
+    left = looked.limit - reached
+    need = ceil(per_day * seconds / DAY)
+    last = reached + min(max(SAFETY * need, LEAST_RANGE), left // 2)
+    if left < LEAST_LEFT:
+        raise InvalidSetting(
+            f"{looked.place} ({looked.type}) has only {left:,} values left above all ids; widen it first"
+        )
+    return Ranges(last + 1, looked.limit, takeover.ranges.tag_first, last)
+
+
+def still_writes(takeover: Takeover, given: int, now_ms: int, idle: float) -> str:
+    """Why the takeover cannot be finished yet: the old way wrote within `idle` seconds; empty if it did not."""
+    if given != takeover.given:
+        wrote = f"the counter moved from {takeover.given:,} to {given:,} since the last look"
+    elif now_ms - takeover.given_at < idle * 1000:
+        wrote = f"the counter moved {(now_ms - takeover.given_at) / 1000:,.0f} seconds ago, or was first looked at then"
+    else:
+        return ""
+    return (
+        f"{takeover.place} may still be written the old way: {wrote}; stop those writers, and run this again when the "
+        f"counter has stood still for {idle:,.0f} seconds (--idle)"
+    )
+
+
+def problems(takeover: Takeover, tag: Tag | None, looked: Looked, rows: Rows) -> list[str]:
+    """Why the two ranges could meet, a sentence each; none where that is proven."""
+    meet = "the two ranges of this takeover overlap: its row was changed by hand" * takeover.ranges.meet
+    of_counter = "" if takeover.state == "finished" else problem_of_counter(takeover, looked)
+    return [one for one in (meet, problem_of_tag(takeover, tag, rows), of_counter) if one]
+
+
+def problem_of_tag(takeover: Takeover, tag: Tag | None, rows: Rows) -> str:
+    ranges, name = takeover.ranges, takeover.tag
+    if tag is None:
+        return f"tag {name!r} is gone; create it with --start-after {max(rows.greatest, ranges.tag_first - 1)}"
+    if tag.max_value < ranges.tag_first - 1:
+        return f"tag {name!r} is at {tag.max_value:,}, below its range"
+    if tag.limit > ranges.tag_last:
+        return f"tag {name!r} may go to {tag.limit:,}, above its range; lower its limit to {ranges.tag_last}"
+    if rows.greatest > tag.max_value:
+        return f"a row has {rows.greatest:,}, which tag {name!r} has not issued yet: it is at {tag.max_value:,}"
+    return ""
+
+
+def problem_of_counter(takeover: Takeover, looked: Looked) -> str:
+    ranges = takeover.ranges
+    if not looked.counter:
+        return f"the counter of {takeover.place} is gone"
+    if ranges.native_is_below and looked.ends > ranges.native_last:
+        return f"the counter may go to {looked.ends:,}, above its range: it was changed by hand"
+    if not ranges.native_is_below and looked.given + looked.increment < ranges.native_first:
+        return f"the counter is at {looked.given:,}, below its range: it was set back by hand"
+    return ""
+
+
+def proof(takeover: Takeover) -> str:
+    """The sentence that is true where there are no problems."""
+    ranges, tag = takeover.ranges, takeover.tag
+    if takeover.state == "finished":
+        return f"only tag {tag!r} gives ids: an insert without an id fails"
+    if ranges.native_is_below:
+        return f"the counter fails above {ranges.native_last:,}, and tag {tag!r} began at {ranges.tag_first:,}"
+    return f"tag {tag!r} ends at {ranges.tag_last:,}, and the counter went on at {ranges.native_first:,}"
+
+
+def rate_of_tag(takeover: Takeover, tag: Tag, now_ms: int) -> float:
+    """Ids a day since the start."""
+    return a_day(takeover.ranges.tag_first - 1, tag.max_value, (now_ms - takeover.started_at) / 1000)
+
+
+def lower_range_ends_in(takeover: Takeover, tag: Tag | None, given: int, now_ms: int) -> float | None:
+    """Days until the lower range ends, at the rate since the start; None without a rate."""
+    ranges = takeover.ranges
+    if ranges.native_is_below:
+        left, per_day = (
+            ranges.native_last - given,
+            a_day(takeover.started_given, given, (now_ms - takeover.started_at) / 1000),
+        )
+    else:
+        left, per_day = (ranges.tag_last - tag.max_value, rate_of_tag(takeover, tag, now_ms)) if tag else (0, 0.0)
+    return max(0, left) / per_day if per_day else None
+
+
+def notes(looked: Looked) -> Sequence[str]:
+    """What to know before the start."""
+    found = []
+    if looked.references:
+        found.append(f"foreign keys that reference it: {', '.join(looked.references)}; they are not changed")
+    if looked.cache > 1:
+        found.append(f"sessions hold up to {looked.cache} cached values each; all are below the new end of the counter")
+    return found
