@@ -155,17 +155,17 @@ class Pod:
 
     def life(self) -> Generator[int, None, None]:
         world, dice = self.world, self.world.random
-        watch = Watch()
+        watch, latency, server = Watch(), world.latency, world.server
         for attempt in range(30):
             asked = self.clocks()
             claim = NumberClaim(SPACE, BITS, LENGTH, asked.wall_ms, f"{self.name}.{attempt}")
-            yield world.latency()
-            rows, at, known = world.server.read(world.now)
-            yield world.latency()
+            yield latency()
+            rows, at, known = server.read(world.now)
+            yield latency()
             try:
                 rule.check_clock(claim, at)
                 rule.check_moved(known[1], claim, at)
-                unchanged = watch.unchanged(rows, known[1], self.clocks().own)
+                unchanged = watch.unchanged(rows, known[1], (world.now + self._boot) / 1000)
                 chosen = rule.choose(rows, claim, at, unchanged, 1 << attempt, dice.getrandbits(16))
             except (DatabaseUnavailable, InvalidSetting, NodeIdsExhausted) as error:
                 world.counts[type(error).__name__] += 1
@@ -219,7 +219,7 @@ class World:
 
     def __init__(self, seed: int, pods: int, rules: Rules = FOLLOWED) -> None:
         self.random = random.Random(seed)
-        self._bits = self.random.getrandbits
+        self._any, self._bits = self.random.random, self.random.getrandbits
         self.rules = rules
         self.now = 0
         self.server = Server()
@@ -276,7 +276,7 @@ class World:
 
     def latency(self) -> int:
         """Of a request or an answer: mostly a few milliseconds, now and then longer than a lease."""
-        return self.below(5) if self.random.random() < 0.95 else self.below(LENGTH * 2)
+        return self.below(5 if self._any() < 0.95 else LENGTH * 2)
 
     def below(self, end: int) -> int:
         """As `randrange(end)`, in half its time: worlds draw a lot."""
