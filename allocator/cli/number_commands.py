@@ -12,8 +12,7 @@ import click
 
 from allocator.cli.options import database_options, open_database, require_files
 from allocator.cli.output import REFUSED, show, table, wants_json
-from allocator.errors import InvalidSetting
-from allocator.schemes.checks import quoted
+from allocator.schemes.checks import split_column
 from allocator.schemes.number_audit import Found, Group, audit, first_day, is_period, read_row
 from allocator.schemes.numbering import LENGTHS, RESETS, NumberFormat, NumberRule, place
 
@@ -148,14 +147,12 @@ def audit_column(
     from allocator.database.verbs.number_columns import Source, read_column
     from allocator.numbers import zone_of
 
-    source_table, _, source_column = column.rpartition(".")
-    if not source_table or not source_column:
-        raise InvalidSetting(f"a column is named table.column or schema.table.column, got {quoted(column)}")
+    named = split_column(column)
     counters = fetch(url, name)
     rule, zone = NumberRule(name, NumberFormat(template), reset or reset_of(counters), start), zone_of(timezone)
     check_columns(rule, counters, scope_column, period_column)
     is_text = not rule.format.is_bare
-    source = Source(source_table, source_column, scope_column, period_column, order_column, is_text)
+    source = Source(*named, scope_column, period_column, order_column, is_text)
 
     def judge(read: Read) -> Outcome:
         return judged(rule, zone, read, in_order=bool(order_column))

@@ -20,6 +20,7 @@ from allocator.database.verbs import segments
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import max_step_for
 from allocator.rules.takeover_ranges import Looked, Ranges, Rows, State, Takeover, still_writes, tag_refusal
+from allocator.schemes.checks import split_column
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
 KEPT = rows_of_takeovers.c
@@ -48,7 +49,8 @@ def native(dialect: Dialect) -> ModuleType:
 
 def see(connection: Connection, dialect: Dialect, words: str, tag: str = "") -> Seen:
     """words: table.column or schema.table.column. tag: by default that of the takeover."""
-    module, (schema, name, part) = native(dialect), parts(words)
+    module, (place, part) = native(dialect), split_column(words)
+    schema, _, name = place.rpartition(".")
     looked: Looked = module.look(connection, schema, name, part, "")
     found = fetch(connection, looked.place)
     if found and not looked.counter:
@@ -57,13 +59,6 @@ def see(connection: Connection, dialect: Dialect, words: str, tag: str = "") -> 
     now = int(connection.scalar(select(literal_column(dialect.clock))) or 0)
     row = segments.fetch(connection, dialect, wanted) if wanted else None
     return Seen(looked, found, row, count(connection, looked, found.ranges) if found else Rows(0, 0, 0), now)
-
-
-def parts(words: str) -> tuple[str, str, str]:
-    found = words.split(".")
-    if len(found) not in (2, 3) or not all(found):
-        raise InvalidSetting(f"a column is named table.column or schema.table.column, got {words!a:.100}")
-    return ("", found[0], found[1]) if len(found) == 2 else (found[0], found[1], found[2])
 
 
 def fetch(connection: Connection, place: str) -> Takeover | None:

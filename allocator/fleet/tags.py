@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagExists
 from allocator.rules.column_limit import Column, max_step_for
 from allocator.rules.failover import FailoverGap, gap_of
-from allocator.schemes.checks import MAX_ID, check_tag, check_whole, quoted
+from allocator.schemes.checks import MAX_ID, check_tag, check_whole, quoted, split_column
 from allocator.schemes.residues import Lane
 from allocator.schemes.tag import Tag, unknown
 
@@ -154,9 +154,7 @@ class Tags:
         return self.get(tag)
 
     def _column(self, name: str) -> Column:
-        table, _, column = name.rpartition(".") if isinstance(name, str) else ("", "", "")
-        if not table or not column:
-            raise InvalidSetting(f"a column is named table.column or schema.table.column, got {quoted(name)}")
+        table, column = split_column(name)
         found = []
         for database in self.databases():
             try:

@@ -13,9 +13,9 @@ from math import ceil
 from typing import Literal, NamedTuple
 
 from allocator.errors import InvalidSetting
+from allocator.rules.days_left import DAY
 from allocator.schemes.tag import Tag
 
-DAY = 86_400.0
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY}
 
 SAFETY = 4

@@ -55,6 +55,14 @@ def quoted(value: object, most: int = 80, form: Callable[[object], str] = repr) 
         return f"a {type(value).__name__} whose repr() fails"
 
 
+def split_column(name: object) -> tuple[str, str]:
+    """The table, with its schema if that is named, and the column."""
+    table, _, column = name.rpartition(".") if isinstance(name, str) else ("", "", "")
+    if not table or not column:
+        raise InvalidSetting(f"a column is named table.column or schema.table.column, got {quoted(name)}")
+    return table, column
+
+
 def check_count(count: object) -> int:
     return check_whole("count", count, 1, MAX_IDS_A_CALL, InvalidCount, "; for larger blocks use reserve()")
 
