@@ -80,6 +80,8 @@ def start(place: str, tag: str, seconds: float, watch: float, dry: bool, sure: b
         if found and found.state != "given back":
             if found.tag != tag:
                 raise InvalidSetting(f"{found.place} is taken over by tag {found.tag!r} already")
+            if found.state != "started":
+                raise InvalidSetting(f"{found.place} is {found.state}; first run: allocator takeover back {place}")
             report(seen, "started before")
             return
         if why := refusal(seen.looked) or tag_refusal(seen.tag, found):
@@ -137,7 +139,7 @@ def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
         found = known(seen)
         if found.state != "started":
             if found.state != "finished":
-                raise InvalidSetting(f"{found.place} was given back to its own counter; start anew")
+                raise InvalidSetting(f"{found.place} is {found.state}, so there is nothing to finish")
             report(seen, "finished before")
             return
         database.run(work.note, found, seen.looked.given, seen.now_ms)

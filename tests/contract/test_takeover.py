@@ -425,6 +425,18 @@ def test_a_tag_that_others_use_is_refused(fresh, kind):
 
 
 @pytest.mark.parametrize("kind", SERVERS)
+def test_each_state_takes_the_commands_that_fit(fresh, kind):
+    execute(fresh, f"CREATE TABLE t ({PLAIN[kind]})")
+    start(fresh, "t.id")
+    run(fresh, "finish", "t.id", "--idle", "0s", "--yes")
+    assert "is finished; first run: allocator takeover back t.id" in start(fresh, "t.id", code=1)
+    run(fresh, "back", "t.id", "--yes")
+
+    assert "is given back, so there is nothing to finish" in run(fresh, "finish", "t.id", "--yes", code=1)
+    assert start(fresh, "t.id")["state"] == "started"
+
+
+@pytest.mark.parametrize("kind", SERVERS)
 def test_a_plan_is_printed_and_nothing_is_changed(fresh, kind):
     execute(fresh, f"CREATE TABLE t ({PLAIN[kind]})")
     for how in (["--dry-run"], []):
