@@ -15,8 +15,7 @@ from allocator.fleet.tags import Tags
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.batching import Batching
 from allocator.generators.meteor import MeteorSupply
-from allocator.generators.open_sequences import Sequences
-from allocator.generators.sequence import Sequence
+from allocator.generators.sequence import Sequence, Sequences
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
 from allocator.generators.worker import WorkerLease, Workers

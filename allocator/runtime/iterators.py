@@ -10,7 +10,6 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
 WITHOUT_GIL = not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
@@ -35,11 +34,3 @@ class LockedIterator(Generic[T]):
 
 
 iterator: Callable[[Iterable[T]], Iterator[T]] = LockedIterator if WITHOUT_GIL else iter
-
-
-def exhaust(values: Iterator[int]) -> None:
-    """Empty a range iterator, which a `for` loop may still hold."""
-    while isinstance(values, LockedIterator):
-        values = values._iterator
-    if isinstance(values, RANGES):
-        values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]

@@ -98,7 +98,7 @@ def test_a_shard_that_is_lost_is_left_out(files, tmp_path):
     assert run("shards", "add", files[2], urls=files[:1]).exit_code == 1
     assert run("shards", "add", files[2], "--without", files[1], urls=files[:1]).exit_code == 0
     asks = run(*without, urls=files[:1])
-    assert (asks.exit_code, "with: --above N" in asks.stderr, len(asks.stderr.splitlines())) == (1, True, 1)
+    assert (asks.exit_code, "pass --above N" in asks.stderr, len(asks.stderr.splitlines())) == (1, True, 1)
     done = run(*without, "--above", "5000", "--headroom", "10", urls=files[:2])
 
     assert done.output == "3 shards, generation 2: tickets continue from 5011\n"

@@ -194,7 +194,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", ["postgres", "mysql"])  # MariaDB gets the statements of MySQL
 def test_a_command_that_dies_at_any_step_is_run_again(fresh, kind, name):
     prepare, words, state = COMMANDS[name]
     counted = COUNTER_OF.get(kind, "BIGINT AUTO_INCREMENT PRIMARY KEY")

@@ -13,8 +13,8 @@ from support.memory.database import MemorySource, sequence
 
 from allocator import Allocator
 from allocator.errors import DatabaseRefused, ReentrantCall, UnknownTag
-from allocator.generators import open_sequences as module
-from allocator.generators.open_sequences import Sequences
+from allocator.generators import sequence as module
+from allocator.generators.sequence import Sequences
 from allocator.testing import MemoryAllocator
 
 
@@ -89,7 +89,6 @@ def test_a_name_that_failed_is_not_asked_for_again_before_its_retry(monkeypatch:
 
     now = module.monotonic()
     monkeypatch.setattr(module, "monotonic", lambda: now)
-    monkeypatch.setattr("allocator.generators.sequence.monotonic", lambda: now)
     monkeypatch.setattr("allocator.generators.supply.monotonic", lambda: now)
     monkeypatch.setattr("support.memory.database.Sequences", lambda make: sequences)
     fail()
@@ -120,7 +119,6 @@ def test_a_handle_that_fails_for_hours_is_remembered_once(monkeypatch: pytest.Mo
     source.failure = DatabaseRefused("no")
     now = module.monotonic()
     monkeypatch.setattr(module, "monotonic", lambda: now)
-    monkeypatch.setattr("allocator.generators.sequence.monotonic", lambda: now)
     monkeypatch.setattr("allocator.generators.supply.monotonic", lambda: now)
     handle = sequence(source)
     for _ in range(20):

@@ -33,8 +33,9 @@ from allocator.errors import (
     SchemaOutOfDate,
     UnknownTag,
 )
+from allocator.generators.supply import exhaust
 from allocator.runtime import iterators
-from allocator.runtime.iterators import LockedIterator, exhaust
+from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.worker_pool import THREADS, Background, wait_for, wait_for_async
 from allocator.schemes.residues import ALL
 from allocator.schemes.tag import Tag

@@ -36,7 +36,8 @@ from allocator import (
     inspect_id,
 )
 from allocator.generators.backend_protocol import Backend
-from allocator.runtime.iterators import LockedIterator, exhaust
+from allocator.generators.supply import exhaust
+from allocator.runtime.iterators import LockedIterator
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
 from allocator.testing.memory_backend import MemoryBackend
 from allocator.testing.supplies import FailingIterator
