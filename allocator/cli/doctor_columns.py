@@ -109,12 +109,9 @@ def text_of(where: str, found: Sequence[Outlook], today: date) -> str:
 
 def row_of(one: Outlook, today: date) -> tuple[str, ...]:
     key = one.key
-    name = f"{key.name}, references {key.references}" if key.references else key.name
-    if key.by_sequence:
-        name += ", by its sequence"
     return (
         "!" if one.needs_attention(today) else "",
-        name,
+        key.label,
         key.type,
         "?" if key.greatest is None else f"{100 * key.used:.1f} %",
         "?" if key.greatest is None else f"{key.greatest:,}",

@@ -13,6 +13,7 @@ from hashlib import sha256
 
 from sqlalchemy import Connection, text
 
+from allocator.database.grants import quoted
 from allocator.database.questions.integer_keys import BY_INDEX, prepare
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
@@ -133,10 +134,6 @@ def raised(looked: Looked, first: int) -> str:
 def trigger_of(place: str) -> str:
     """The trigger that refuses inserts without an id; the names of tables may be too long for its own."""
     return f"allocator_takeover_{sha256(place.encode()).hexdigest()[:16]}"
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def literal(words: str) -> str:

@@ -41,6 +41,17 @@ class KeyColumn(NamedTuple):
         """The used share of the range from 1 to the limit."""
         return max(0, self.greatest or 0) / self.limit
 
+    @property
+    def label(self) -> str:
+        """The name, with what else it takes to tell the key from others."""
+        references = f", references {self.references}" if self.references else ""
+        return f"{self.name}{references}{', by its sequence' if self.by_sequence else ''}"
+
+    @property
+    def is_full_or_unread(self) -> bool:
+        """Whether the key needs attention whatever its rate."""
+        return self.used >= FULL or self.greatest is None
+
 
 class Outlook(NamedTuple):
     """A column, and its end at the rate so far; None without a rate, or if that is over a thousand years away."""
@@ -51,7 +62,7 @@ class Outlook(NamedTuple):
 
     def needs_attention(self, today: date) -> bool:
         soon = self.ends is not None and self.ends <= today + timedelta(SOON)
-        return soon or self.key.used >= FULL or self.key.greatest is None
+        return soon or self.key.is_full_or_unread
 
 
 def outlooks(

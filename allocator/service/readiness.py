@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from math import inf
 from time import monotonic, time
@@ -14,8 +15,8 @@ from allocator.database.verbs import nodes
 from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
 from allocator.host import Host
 from allocator.rules.days_left import DAY, Horizon
-from allocator.rules.key_columns import KeyColumn
 from allocator.rules.worker_spaces import Space
+from allocator.runtime.worker_pool import Background
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.service.auth import Book
@@ -45,27 +46,25 @@ class Watch:
         self._figures = figures
         self._horizons: dict[str, Horizon] = {}
         self._measured_at = monotonic()
+        self._background = Background()
+        """An own thread for the keys: a large catalogue takes long, and claims must not wait for it."""
         self.days: dict[str, float] = {}
         """Days until a tag runs out, as far as known."""
         self.days_of_keys: dict[str, float] = {}
         """Days until an integer key of another table runs out; infinite without a rate."""
 
     async def run(self) -> None:
-        """Update the metrics until cancelled. No error here may stop this loop or the ids."""
-        minute = hour = -inf
+        """Update the metrics until cancelled. A slow database delays only what is read from it."""
+        looks = (self._look_every_second(), repeat(self.look_far, MINUTE), repeat(self.look_at_keys, HOUR))
+        try:
+            await asyncio.gather(*looks)
+        finally:
+            self._background.close(0.0)
+
+    async def _look_every_second(self) -> None:
         while True:
-            try:
+            with logged():
                 self.look()
-                if monotonic() - minute >= MINUTE:
-                    minute = monotonic()
-                    await self.look_far()
-                if monotonic() - hour >= HOUR:
-                    hour = monotonic()
-                    await self.look_at_keys()
-            except AllocatorError as error:
-                log.info("cannot update all metrics: %s", error)
-            except Exception:
-                log.exception("cannot update all metrics")
             await asyncio.sleep(SECOND - time() % SECOND)  # all workers at the same time, so that their totals match
 
     # -- every second, out of memory
@@ -157,12 +156,28 @@ class Watch:
     # -- every hour, out of the database
 
     async def look_at_keys(self) -> None:
-        for key in sorted(await self._ids.run(self._keys), key=lambda key: -key.used)[:MAX_TAGS]:
+        keys = await asyncio.wrap_future(self._background.submit(read_keys, self._ids.databases.lead().address))
+        for key in sorted(keys, key=lambda key: -key.used)[:MAX_TAGS]:
             if key.greatest is not None:
                 self.days_of_keys[key.name] = self._lasts(f"{OF_KEY}{key.name}", key.greatest, key.limit)
 
-    def _keys(self) -> list[KeyColumn]:
-        return read_keys(self._ids.databases.lead().address)
+
+async def repeat(look: Callable[[], Awaitable[None]], seconds: float) -> None:
+    while True:
+        with logged():
+            await look()
+        await asyncio.sleep(seconds)
+
+
+@contextmanager
+def logged() -> Iterator[None]:
+    """Log errors: none may stop the metrics or the ids."""
+    try:
+        yield
+    except AllocatorError as error:
+        log.info("cannot update all metrics: %s", error)
+    except Exception:
+        log.exception("cannot update all metrics")
 
 
 def is_failing(source: TagSource) -> bool:

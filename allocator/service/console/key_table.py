@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import NamedTuple
 
-from allocator.rules.key_columns import FULL, SOON, KeyColumn
+from allocator.rules.key_columns import SOON, KeyColumn
 
 MOST = 1000
 """Keys on the page, which has no search: the worst."""
@@ -21,7 +21,7 @@ class KeyRow(NamedTuple):
     @property
     def needs_attention(self) -> bool:
         ends_soon = self.days is not None and self.days < SOON
-        return ends_soon or self.key.used >= FULL or self.key.greatest is None
+        return ends_soon or self.key.is_full_or_unread
 
 
 def rows_of(keys: Iterable[KeyColumn], days: Mapping[str, float]) -> list[KeyRow]:
