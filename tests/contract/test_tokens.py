@@ -71,18 +71,6 @@ def test_two_of_one_name_are_valid_at_a_time(tokens):
 # -- a service that has tokens
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    made = Guarded(str(tmp_path_factory.mktemp("guarded")))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def service(guarded: Guarded) -> Served:
-    return guarded.service
-
-
 def test_without_a_token_nothing_is_given(service, tag):
     for headers in (
         {},

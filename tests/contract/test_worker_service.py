@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from time import time_ns
 from typing import Any
 
@@ -16,18 +15,6 @@ from support.service.served import Served
 from allocator import AccessDenied, Allocator, InvalidSetting, LeaseLost, NodeIdsExhausted
 from allocator.cli import main
 from allocator.schemes.worker_lease import NumberClaim, NumberLease
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    made = Guarded(str(tmp_path_factory.mktemp("guarded")))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def service(guarded: Guarded) -> Served:
-    return guarded.service
 
 
 def now_ms() -> int:

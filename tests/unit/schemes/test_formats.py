@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import pytest
+from support.memory.wall_clock import NOW, Clock
 
 from allocator import ClockWentBack, Exhausted, InvalidId, InvalidSetting, Layout, Snowflake, inspect_id
 from allocator.schemes.checks import JAVASCRIPT_MAX_ID
@@ -14,18 +15,6 @@ from allocator.schemes.formats import FORMATS, GENERATED, format_of
 CHINA = timedelta(hours=8)
 USABLE = [name for name in GENERATED if FORMATS[name].ends > datetime(2026, 11, 1, tzinfo=UTC)]
 WIDER = ["uid-generator:1/31/19/13", "instagram:1/41/12/10", "javascript53:11/38/9/6"]
-NOW = 1_790_000_000.0
-
-
-class Clock:
-    def __init__(self, now: float = NOW) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds + 1e-6
 
 
 def made(clock: Clock, **settings) -> Snowflake:
