@@ -17,6 +17,7 @@ from allocator.rules.takeover_ranges import (
     Takeover,
     a_day,
     back_ranges,
+    issued,
     lower_range_ends_in,
     notes,
     plan,
@@ -99,7 +100,7 @@ def start(place: str, tag: str, seconds: float, watch: float, dry: bool, sure: b
         rate = f", and gets {per_day:,.0f} ids a day" if watch > 0 else ""
         about = [f"{seen.looked.place} ({seen.looked.type}) is at {seen.looked.reached:,}{rate}"]
         if settled(seen, tag, [*about, *notes(seen.looked)], ranges, statements, dry, sure):
-            database.run(work.start, seen, tag, ranges)
+            work.carry_out(database, work.start, seen, tag, ranges)
             report(database.run(work.see, place), "started")
 
 
@@ -148,7 +149,7 @@ def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
         statements = work.native(database.dialect).finish(seen.looked, found)
         about = [f"the counter of {found.place} ends at {seen.looked.given:,}"]
         if settled(seen, found.tag, about, None, statements, dry, sure):
-            database.run(work.finish, seen, found, idle)
+            work.carry_out(database, work.finish, seen, found, idle)
             report(database.run(work.see, place), "finished")
 
 
@@ -179,7 +180,7 @@ def back(place: str, seconds: float, dry: bool, sure: bool, url: str) -> None:
         statements = work.native(database.dialect).back(seen.looked, found, ranges)
         about = [f"{found.place} goes back to its own counter, and tag {found.tag!r} ends"]
         if settled(seen, found.tag, about, ranges, statements, dry, sure):
-            database.run(work.back, seen, found, ranges)
+            work.carry_out(database, work.back, seen, found, ranges)
             report(database.run(work.see, place), "given back")
 
 
@@ -223,9 +224,10 @@ def settled(
 def report(seen: Seen, done: str) -> bool:
     """Print ranges, rows, and the proof that the ranges cannot meet; whether it holds."""
     found = known(seen)
-    wrong = problems(found, seen.tag, seen.looked, seen.rows)
+    wrong = problems(found, seen.tag, seen.looked, seen.greatest)
     days = lower_range_ends_in(found, seen.tag, seen.looked.given, seen.now_ms) if found.state != "finished" else None
     still = (seen.now_ms - found.given_at) / 1000 if seen.looked.given == found.given else 0.0
+    of_counter, of_tag = issued(found, seen.tag, seen.looked.given)
     about = {
         "column": found.place,
         "tag": found.tag,
@@ -233,14 +235,14 @@ def report(seen: Seen, done: str) -> bool:
         **ranges_to_json(found.ranges),
         "counter": str(seen.looked.given),
         "counter_still_for": round(still, 3),
-        "rows": {"counter": seen.rows.native, "tag": seen.rows.tag},
+        "issued": {"counter": str(of_counter), "tag": str(of_tag)},
         "days_left": days,
         "problems": wrong,
     }
     lines = [f"{found.place}: {done or found.state}", *lines_of(found.ranges, found.tag)]
     if found.state != "finished":
         moved = "moved since the last look" if still == 0 else f"has stood still for {still:,.0f} seconds"
-        lines.append(f"rows since the start: {seen.rows.native:,} the old way, {seen.rows.tag:,} by the tag")
+        lines.append(f"ids issued since the start, at most: {of_counter:,} the old way, {of_tag:,} by the tag")
         lines.append(f"the counter is at {seen.looked.given:,}, and {moved}")
     if days is not None:
         lines.append(f"the lower range ends in {days:,.1f} days at this rate")

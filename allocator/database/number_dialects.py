@@ -78,13 +78,15 @@ class NumberDialect:
     def fetch_holder(self, caller: Caller, row: Parameters) -> str:
         """Who holds the row; empty where the database does not tell."""
         rows = caller.fetch(self.holder, row) if self.holder else ()
-        return (
-            ", ".join(f"{field} {value}" for field, value in zip(HOLDER, rows[0], strict=True) if value) if rows else ""
-        )
+        return holder_in_words(rows[0]) if rows else ""
 
 
 HOLDER = ("session", "of user", "from", "application")
 """What a holder's query returns, in words."""
+
+
+def holder_in_words(row: Sequence[Any]) -> str:
+    return ", ".join(f"{field} {value}" for field, value in zip(HOLDER, row, strict=True) if value)
 
 
 @lru_cache

@@ -6,20 +6,25 @@ there the counter moves first, which only leaves a gap, and then tag and row are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import ModuleType
 from typing import NamedTuple
 
-from sqlalchemy import Connection, column, func, insert, literal_column, select, table, update
+from sqlalchemy import Connection, column, func, insert, literal_column, select, table, text, update
+from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database import takeover_mysql, takeover_postgresql
+from allocator.database.connection import Runner
 from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import is_held
+from allocator.database.number_dialects import holder_in_words
 from allocator.database.tables import takeover as rows_of_takeovers
 from allocator.database.verbs import segments
-from allocator.errors import InvalidSetting
+from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.rules.column_limit import max_step_for
-from allocator.rules.takeover_ranges import Looked, Ranges, Rows, State, Takeover, still_writes, tag_refusal
+from allocator.rules.takeover_ranges import Looked, Ranges, State, Takeover, still_writes, tag_refusal
 from allocator.schemes.checks import split_column
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
@@ -30,13 +35,22 @@ FILE = (
 )
 
 
+LOCKED = (
+    "{table} is held by a transaction that has not ended{holder}; waited {waited:.0f} seconds, and nothing was "
+    "changed; end it ({end}), or run this again later"
+)
+
+
 class Seen(NamedTuple):
-    """All that a command decides on. now_ms: the clock of the database."""
+    """All that a command decides on.
+
+    greatest: of the rows in the tag's range. now_ms: the clock of the database.
+    """
 
     looked: Looked
     takeover: Takeover | None
     tag: Tag | None
-    rows: Rows
+    greatest: int
     now_ms: int
 
 
@@ -45,6 +59,27 @@ def native(dialect: Dialect) -> ModuleType:
     if dialect.embedded:
         raise InvalidSetting(FILE)
     return takeover_postgresql if dialect.name == "postgresql" else takeover_mysql
+
+
+def carry_out(database: Runner, verb: Callable[..., None], seen: Seen, *rest: object) -> None:
+    """Run `start`, `finish` or `back`. A lock that is not had says who holds it."""
+    try:
+        database.run(verb, seen, *rest)
+    except DatabaseUnavailable as error:
+        cause = error.__cause__
+        if isinstance(cause, SQLAlchemyError) and is_held(cause, database.dialect):
+            raise database.run(locked, seen.looked, database.timeout) from cause
+        raise
+
+
+def locked(connection: Connection, dialect: Dialect, looked: Looked, waited: float) -> DatabaseUnavailable:
+    module, row = native(dialect), None
+    with suppress(SQLAlchemyError):  # this user may not read who it is
+        asked = {"table": looked.quoted[0], "sequence": looked.sequence or None}
+        row = connection.execute(text(module.HOLDER), asked).first()
+    holder = f" ({holder_in_words(row)})" if row else ""
+    end = module.END.format(row[0]) if row else module.FIND
+    return DatabaseUnavailable(LOCKED.format(table=looked.table, holder=holder, waited=waited, end=end))
 
 
 def see(connection: Connection, dialect: Dialect, words: str, tag: str = "") -> Seen:
@@ -57,8 +92,10 @@ def see(connection: Connection, dialect: Dialect, words: str, tag: str = "") -> 
         looked = module.look(connection, schema, name, part, found.counter)
     wanted = tag or (found.tag if found else "")
     now = int(connection.scalar(select(literal_column(dialect.clock))) or 0)
+    # Before the tag is read: a writer may claim and insert in between.
+    greatest = greatest_of_tag(connection, looked.place, found.ranges) if found else 0
     row = segments.fetch(connection, dialect, wanted) if wanted else None
-    return Seen(looked, found, row, count(connection, looked, found.ranges) if found else Rows(0, 0, 0), now)
+    return Seen(looked, found, row, greatest, now)
 
 
 def fetch(connection: Connection, place: str) -> Takeover | None:
@@ -70,15 +107,11 @@ def fetch(connection: Connection, place: str) -> Takeover | None:
     return Takeover(row.place, row.tag, row.state, ranges, row.counter, *times)
 
 
-def count(connection: Connection, looked: Looked, ranges: Ranges) -> Rows:
-    """By the column's index: what was written since the start."""
-    schema, name, part = looked.place.rsplit(".", 2)
-    source = table(name, column(part), schema=schema)
-    key = source.c[part]
-    of_native = select(func.count()).select_from(source).where(key.between(ranges.native_first, ranges.native_last))
-    of_tag = select(func.count(), func.max(key)).where(key.between(ranges.tag_first, ranges.tag_last))
-    rows, greatest = connection.execute(of_tag).one()
-    return Rows(connection.scalar(of_native) or 0, rows, greatest or 0)
+def greatest_of_tag(connection: Connection, place: str, ranges: Ranges) -> int:
+    """By the end of the index: however many rows there are, one is read."""
+    schema, name, part = place.rsplit(".", 2)
+    key = table(name, column(part), schema=schema).c[part]
+    return connection.scalar(select(func.max(key)).where(key.between(ranges.tag_first, ranges.tag_last))) or 0
 
 
 def note(connection: Connection, dialect: Dialect, found: Takeover, given: int, now_ms: int) -> None:

@@ -48,6 +48,15 @@ CLUSTER = (
     "SHOW GLOBAL VARIABLES WHERE variable_name IN ('wsrep_on', 'group_replication_group_name') "
     "AND value NOT IN ('', 'OFF', '0')"
 )
+HOLDER = """
+SELECT t.processlist_id, t.processlist_user, t.processlist_host, NULL FROM performance_schema.metadata_locks l
+JOIN performance_schema.threads t ON t.thread_id = l.owner_thread_id
+WHERE l.object_type = 'TABLE' AND CONCAT('`', l.object_schema, '`.`', l.object_name, '`') = :table
+  AND l.lock_status = 'GRANTED' AND t.processlist_id <> CONNECTION_ID() ORDER BY t.processlist_time DESC LIMIT 1
+"""
+"""MariaDB answers it where performance_schema is on, which is not the default."""
+END, FIND = "KILL {}", "SHOW FULL PROCESSLIST"
+"""How to end the session that holds a table, and to find it where it is not named."""
 NEXT = "SELECT auto_increment FROM information_schema.tables WHERE table_schema = :db AND table_name = :tbl"
 WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 

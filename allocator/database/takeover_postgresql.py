@@ -54,6 +54,13 @@ FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid JOIN pg_language ON pg_lang
 WHERE tgrelid = :relid AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 7 = 7
 """
 """Those before each inserted row. A built-in function writes no key."""
+HOLDER = """
+SELECT a.pid, usename, client_addr, application_name FROM pg_locks JOIN pg_stat_activity a USING (pid)
+WHERE granted AND relation IN (to_regclass(:table), to_regclass(:sequence)) AND datname = current_database()
+  AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1
+"""
+END, FIND = "SELECT pg_terminate_backend({})", "SELECT * FROM pg_stat_activity WHERE xact_start IS NOT NULL"
+"""How to end the session that holds a table, and to find it where it is not named."""
 PLAIN = re.compile(r"nextval\('[^']*'::regclass\)")
 
 

@@ -115,14 +115,6 @@ class Takeover:
     started_at: int
 
 
-class Rows(NamedTuple):
-    """The rows of a column in the two ranges, since the start; greatest: of the tag's range."""
-
-    native: int
-    tag: int
-    greatest: int
-
-
 def seconds_of(text: str) -> float:
     """A duration such as 7d, 12h, 30m or 90s."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
@@ -225,23 +217,26 @@ def still_writes(takeover: Takeover, given: int, now_ms: int, idle: float) -> st
     )
 
 
-def problems(takeover: Takeover, tag: Tag | None, looked: Looked, rows: Rows) -> list[str]:
-    """Why the two ranges could meet, a sentence each; none where that is proven."""
+def problems(takeover: Takeover, tag: Tag | None, looked: Looked, greatest: int) -> list[str]:
+    """Why the two ranges could meet, a sentence each; none where that is proven.
+
+    greatest: of the rows in the tag's range, read before the tag, which only rises.
+    """
     meet = "the two ranges of this takeover overlap: its row was changed by hand" * takeover.ranges.meet
     of_counter = "" if takeover.state == "finished" else problem_of_counter(takeover, looked)
-    return [one for one in (meet, problem_of_tag(takeover, tag, rows), of_counter) if one]
+    return [one for one in (meet, problem_of_tag(takeover, tag, greatest), of_counter) if one]
 
 
-def problem_of_tag(takeover: Takeover, tag: Tag | None, rows: Rows) -> str:
+def problem_of_tag(takeover: Takeover, tag: Tag | None, greatest: int) -> str:
     ranges, name = takeover.ranges, takeover.tag
     if tag is None:
-        return f"tag {name!r} is gone; create it with --start-after {max(rows.greatest, ranges.tag_first - 1)}"
+        return f"tag {name!r} is gone; create it with --start-after {max(greatest, ranges.tag_first - 1)}"
     if tag.max_value < ranges.tag_first - 1:
         return f"tag {name!r} is at {tag.max_value:,}, below its range"
     if tag.limit > ranges.tag_last:
         return f"tag {name!r} may go to {tag.limit:,}, above its range; lower its limit to {ranges.tag_last}"
-    if rows.greatest > tag.max_value:
-        return f"a row has {rows.greatest:,}, which tag {name!r} has not issued yet: it is at {tag.max_value:,}"
+    if greatest > tag.max_value:
+        return f"a row has {greatest:,}, which tag {name!r} has not issued yet: it is at {tag.max_value:,}"
     return ""
 
 
@@ -264,6 +259,12 @@ def proof(takeover: Takeover) -> str:
     if ranges.native_is_below:
         return f"the counter fails above {ranges.native_last:,}, and tag {tag!r} began at {ranges.tag_first:,}"
     return f"tag {tag!r} ends at {ranges.tag_last:,}, and the counter went on at {ranges.native_first:,}"
+
+
+def issued(takeover: Takeover, tag: Tag | None, given: int) -> tuple[int, int]:
+    """At most so many ids the counter and the tag gave since the start: without a row being counted."""
+    of_tag = tag.max_value - takeover.ranges.tag_first + 1 if tag else 0
+    return max(0, given - takeover.started_given), max(0, of_tag)
 
 
 def rate_of_tag(takeover: Takeover, tag: Tag, now_ms: int) -> float:

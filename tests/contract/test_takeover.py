@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 from support.processes.takeover_writers import insert_order, writing
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
 
 from allocator import Allocator
-from allocator.cli import main
+from allocator.cli import main, takeover_commands
 from allocator.database import takeover, takeover_mysql
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting
@@ -94,7 +95,7 @@ def test_start_and_finish_while_both_ways_write(shop):
     given = [number for one in new for number in one.ids]
 
     assert (seen["state"], seen["problems"]) == ("started", [])
-    assert seen["rows"]["tag"] > 0
+    assert int(seen["issued"]["tag"]) >= PLENTY
     assert begun
     assert sum(is_within(seen["tag_range"], number) for one in old for number in one.ids) == 0
     assert all(is_within(seen["tag_range"], number) or is_within(done["tag_range"], number) for number in given)
@@ -461,6 +462,44 @@ def test_status_tells_what_was_changed_by_hand(fresh, kind):
     (problem,) = seen["problems"]
 
     assert "by hand" in problem
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_table_that_a_transaction_holds_says_who_holds_it(fresh, kind, monkeypatch):
+    monkeypatch.setattr(takeover_commands, "PATIENCE", 3.0)
+    execute(fresh, f"CREATE TABLE t ({PLAIN[kind]})")
+    engine = create_engine(fresh)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO t (id) VALUES (DEFAULT)")
+        session = connection.scalar(text("SELECT pg_backend_pid()" if kind == "postgres" else "SELECT CONNECTION_ID()"))
+        refused = start(fresh, "t.id", code=1)
+    engine.dispose()
+
+    assert "t is held by a transaction that has not ended" in refused
+    assert "and nothing was changed; end it (" in refused
+    assert f"(session {session}, of user" in refused or (kind == "mariadb" and "SHOW FULL PROCESSLIST" in refused)
+    assert start(fresh, "t.id")["state"] == "started"
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_status_reads_one_row_however_many_there_are(fresh, kind):
+    """The greatest id of the tag's range by the end of its index, and how many were issued by the counters."""
+    execute(fresh, f"CREATE TABLE t ({PLAIN[kind]})")
+    start(fresh, "t.id")
+    asked: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *more: Any) -> None:
+        asked.append(statement.lower())
+
+    event.listen(Engine, "after_cursor_execute", note)
+    try:
+        run(fresh, "status", "t.id")
+    finally:
+        event.remove(Engine, "after_cursor_execute", note)
+
+    of_rows = [one for one in asked if re.search(r"from\s+(\S+\.)?[`\"]?t[`\"]?\s*($|where)", one)]
+    assert len(of_rows) == 2
+    assert all("max(" in one and "count" not in one for one in of_rows)
 
 
 @pytest.mark.parametrize("kind", ["postgres"])

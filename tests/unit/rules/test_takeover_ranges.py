@@ -11,11 +11,11 @@ from allocator.rules.takeover_ranges import (
     DAY,
     Looked,
     Ranges,
-    Rows,
     Takeover,
     Trigger,
     a_day,
     back_ranges,
+    issued,
     lower_range_ends_in,
     may_write,
     notes,
@@ -37,7 +37,7 @@ ABOVE = replace(BELOW, place="shop.orders.id", counter="AUTO_INCREMENT", below=F
 RANGES = Ranges(5_011, 1_005_010, 1_005_011, BIGINT)
 STARTED = Takeover("public.orders.id", "order", "started", RANGES, "orders_id_seq", 5_010, 1_000, 5_010, 1_000)
 TAG = Tag("order", 1_005_010, limit=BIGINT)
-NO_ROWS = Rows(0, 0, 0)
+NO_ROWS = 0
 
 
 def test_below_the_counter_keeps_what_it_needs_and_the_tag_begins_right_above():
@@ -156,7 +156,7 @@ def test_nothing_is_wrong_while_counter_and_tag_are_held_in_their_ranges():
     held = replace(BELOW, ends=1_005_010)
 
     assert problems(STARTED, TAG, held, NO_ROWS) == []
-    assert problems(STARTED, replace(TAG, max_value=1_006_010), held, Rows(9, 7, 1_006_010)) == []
+    assert problems(STARTED, replace(TAG, max_value=1_006_010), held, 1_006_010) == []
 
 
 WRONG = {
@@ -170,7 +170,7 @@ WRONG = {
         NO_ROWS,
         "may go to 2,000,001, above its range",
     ),
-    "a stranger's row": (STARTED, TAG, BELOW, Rows(0, 1, 1_005_011), "a row has 1,005,011, which tag 'order' has not"),
+    "a stranger's row": (STARTED, TAG, BELOW, 1_005_011, "a row has 1,005,011, which tag 'order' has not"),
     "counter gone": (STARTED, TAG, replace(BELOW, counter=""), NO_ROWS, "the counter of public.orders.id is gone"),
     "counter released": (STARTED, TAG, replace(BELOW, ends=1_005_011), NO_ROWS, "the counter may go to 1,005,011"),
     "counter set back": (
@@ -185,11 +185,16 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_would_let_the_ranges_meet_is_said(case):
-    takeover, tag, looked, rows, sentence = WRONG[case]
+    takeover, tag, looked, greatest, sentence = WRONG[case]
     if case != "counter released":
         looked = replace(looked, ends=min(looked.ends, takeover.ranges.native_last))
 
-    assert [sentence in one for one in problems(takeover, tag, looked, rows)] == [True]
+    assert [sentence in one for one in problems(takeover, tag, looked, greatest)] == [True]
+
+
+def test_what_was_issued_since_the_start_is_told_by_the_counters():
+    assert issued(STARTED, replace(TAG, max_value=1_006_010), 5_017) == (7, 1_000)
+    assert issued(STARTED, None, 5_000) == (0, 0)
 
 
 def test_a_finished_takeover_has_no_counter_to_look_at():
