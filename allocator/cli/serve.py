@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from allocator.cli.default_file import mark_opened, take_notes
 from allocator.cli.options import fleet_options, shard_hosts
@@ -44,6 +45,14 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     default=8000,
     show_default=True,
     help="Port to listen on; 0 for any free one.",
+)
+@click.option(
+    "--unix",
+    envvar="ALLOCATOR_UNIX",
+    show_envvar=True,
+    default="",
+    metavar="PATH",
+    help="Listen on a Unix socket, for this machine only, in place of --host and --port.",
 )
 @click.option(
     "--workers",
@@ -139,12 +148,21 @@ def serve(
 
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key need each other")
+    check_place(settings["unix"], certificate)
     settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
     settings["shard_hosts"] = shard_hosts()
     settings["logs"] = logs or ("text" if sys.stderr.isatty() else "json")
     mark_opened()
     notes = take_notes(click.get_current_context(), os.environ, creates=True)
     run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings), notes)
+
+
+def check_place(unix: str, certificate: Path | None) -> None:
+    """A Unix socket replaces the host, the port and the certificate."""
+    given = click.get_current_context().get_parameter_source
+    others = [name for name in ("host", "port") if given(name) is not ParameterSource.DEFAULT]
+    if unix and (others or certificate):
+        raise click.UsageError(f"--unix and --{(others or ['certificate'])[0]} exclude each other")
 
 
 def file(path: Path | None) -> str | None:

@@ -80,6 +80,17 @@ def connect(host: str, port: int, end: float) -> socket.socket:
     raise trouble
 
 
+def connect_unix(path: str, seconds: float) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.settimeout(seconds)
+        sock.connect(path)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
 class WithDeadline:
     """Mixin for urllib3's connections: one timeout for all addresses of the host."""
 
@@ -99,6 +110,15 @@ class Encrypted(WithDeadline, HTTPSConnection):
     response_class = Response
 
 
+class OnSocket(HTTPConnection):
+    """On a Unix socket. The host is the hex of its path, since urllib3 lowers the case of hosts."""
+
+    response_class = Response
+
+    def _new_conn(self) -> socket.socket:
+        return connect_unix(bytes.fromhex(self.host).decode(), self.timeout or 0.0)
+
+
 class PlainPool(HTTPConnectionPool):
     ConnectionCls = Plain
 
@@ -107,7 +127,12 @@ class EncryptedPool(HTTPSConnectionPool):
     ConnectionCls = Encrypted
 
 
+class SocketPool(HTTPConnectionPool):
+    ConnectionCls = OnSocket
+
+
 def new_pool(servers: int, connections: int) -> PoolManager:
     pool = PoolManager(num_pools=max(10, servers), maxsize=connections)
-    pool.pool_classes_by_scheme = {"http": PlainPool, "https": EncryptedPool}
+    pool.pool_classes_by_scheme = {"http": PlainPool, "https": EncryptedPool, "unix": SocketPool}
+    pool.key_fn_by_scheme = {**pool.key_fn_by_scheme, "unix": pool.key_fn_by_scheme["http"]}
     return pool

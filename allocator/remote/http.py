@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SCHEMES = {"http", "https", "unix"}
 CONNECTIONS = 8
 CHUNK = 65_536
 MAX_DETAIL = 1000
@@ -51,18 +52,20 @@ def addresses(given: object) -> list[str]:
     """The addresses of a service in the first argument of an allocator; none if it names a database."""
     is_list = type(given) in {list, tuple, set, frozenset}  # and not a URL of SQLAlchemy, which is a tuple too
     several: list[object] = list(given) if is_list else [given]  # type: ignore[call-overload]
-    named = [one for one in several if isinstance(one, str) and one.partition("://")[0].lower() in {"http", "https"}]
+    named = [one for one in several if isinstance(one, str) and one.partition("://")[0].lower() in SCHEMES]
     if not is_list and not named:
         return []
     if len(named) < len(several) or not several:
         raise InvalidDatabase(
-            "a list of servers may hold only addresses that begin with https:// or http://; pass several databases "
-            "as shards="
+            "a list of servers may hold only addresses that begin with https://, http:// or unix:///; pass several "
+            "databases as shards="
         )
     return [address_of(one) for one in named]
 
 
 def address_of(text: str) -> str:
+    if text[:5].lower() == "unix:":
+        return socket_of(text)
     try:
         parts = urlsplit(text)
         usable = bool(parts.hostname) and parts.port != 0
@@ -73,6 +76,13 @@ def address_of(text: str) -> str:
     if parts.username is not None or parts.password is not None:
         raise InvalidDatabase("the address of a service may not hold a user or password; pass the token as token=")
     return text.rstrip("/")
+
+
+def socket_of(text: str) -> str:
+    _, _, path = text.partition("://")
+    if not path.startswith("/") or path.endswith("/") or not path.isprintable():
+        raise InvalidDatabase(f"a Unix socket is written unix:///run/allocator.sock, got {text!a:.80}")
+    return f"unix://{path}"
 
 
 class Servers:
@@ -145,13 +155,15 @@ class Servers:
         catch_up()
         if self._closed:
             raise AllocatorClosed
-        server = self._addresses[number]
+        server = url = self._addresses[number]
+        if server.startswith("unix://"):
+            url, headers = "unix://" + server.removeprefix("unix://").encode().hex(), {**headers, "Host": "localhost"}
         data = None if body is None else json.dumps(body).encode()
         all_headers = {**self._headers, **headers, **({"Content-Type": "application/json"} if data else {})}
         try:
             response = self._pool.request(
                 method,
-                server + target,
+                url + target,
                 body=data,
                 headers=all_headers,
                 timeout=Timeout(total=seconds),

@@ -64,7 +64,7 @@ class Caller(NamedTuple):
 def caller_of(scope: Mapping[str, Any]) -> Caller:
     """The sender of a request. Behind a proxy, the address is a header's text: escape and shorten it."""
     client = scope.get("client")
-    address = ascii(client[0])[1:-1][:MAX_ADDRESS] if client else "an unknown address"
+    address = ascii(client[0])[1:-1][:MAX_ADDRESS] if client else "this machine"
     return Caller(address, scope.get(NUMBER))
 
 

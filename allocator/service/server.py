@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from allocator.backend import databases_at
 from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.remote.http import addresses
+from allocator.service.listening import listening
 from allocator.service.log_config import config_of
 from allocator.service.settings import FIGURES, STOPPING, ServeSettings
 from allocator.service.tokens import Tokens
@@ -118,15 +119,11 @@ def run(settings: ServeSettings) -> None:
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.key,
     )
-    try:
-        listening = config.bind_socket()
-    except SystemExit:
-        place = f"{settings.host}:{settings.port}"
-        raise InvalidSetting(f"cannot listen on {place}; the line above has the reason") from None
-    if settings.workers == 1:
-        uvicorn.Server(config).run(sockets=[listening])
-    else:
-        supervise(config, listening, Path(settings.folder) / STOPPING)
+    with listening(config, settings) as bound:
+        if settings.workers == 1:
+            uvicorn.Server(config).run(sockets=[bound])
+        else:
+            supervise(config, bound, Path(settings.folder) / STOPPING)
 
 
 def supervise(config: uvicorn.Config, listening: socket, stopping: Path) -> None:

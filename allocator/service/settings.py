@@ -19,6 +19,7 @@ LEAF, TINYID = COMPATIBLE = ("leaf", "tinyid")
 class ServeSettings:
     """The options of `allocator serve`. `urls` hold passwords, so `repr` omits them.
 
+    unix: the path of a Unix socket, in place of the host and port; empty for these.
     create, max_tags: create tags on first use, until this many exist.
     is_open: requests from this machine may do everything until a token exists.
     folder: shared by the workers of this run, for their metrics.
@@ -28,6 +29,7 @@ class ServeSettings:
     urls: tuple[str, ...] = field(repr=False)
     shard_hosts: Hosts = ()
     host: str = "127.0.0.1"
+    unix: str = ""
     port: int = 8000
     workers: int = 1
     create: bool = True

@@ -1,0 +1,90 @@
+"""The service on a Unix socket, and its clients."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from support.processes.patience import until
+from support.service.served import START_SECONDS
+
+from allocator import AccessDenied, Allocator, DatabaseUnavailable, InvalidDatabase
+from allocator.cli import main
+
+FILE = "Ids of the Shop.sock"
+"""With capitals and spaces, which the host of a URL cannot hold."""
+
+
+@pytest.fixture
+def served(fresh: str, tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+    """The socket of a service, and its process."""
+    path = tmp_path / FILE
+    command = [sys.executable, "-m", "allocator", "serve", "--open", "--url", fresh, "--unix", str(path)]
+    with subprocess.Popen([*command, "--workers", "2"], cwd=tmp_path) as process:
+        assert until(lambda: answers(path), START_SECONDS, hopeless=lambda: process.poll() is not None)
+        yield path, process
+        process.terminate()
+
+
+def answers(path: Path) -> bool:
+    with suppress(DatabaseUnavailable), Allocator(f"unix://{path}") as ids:
+        ids.ping()
+        return True
+    return False
+
+
+def test_ids_come_over_it_and_its_file_goes_at_the_end(served, tag):
+    path, process = served
+    with Allocator(f"unix://{path}") as ids, Allocator(["unix:///none.sock", f"unix://{path}"]) as others:
+        drawn = [*ids.next_ids(tag, 50), *others.next_ids(tag, 50)]
+        assert len(set(drawn)) == 100
+        assert ids.tags.get(tag).name == tag
+    process.send_signal(signal.SIGTERM)
+    process.wait(START_SECONDS)
+
+    assert not path.exists()
+
+
+def test_a_client_needs_a_token_once_there_is_one(served, fresh, tag):
+    path, _ = served
+    made = CliRunner().invoke(main, ["tokens", "create", "shop", "--may", "draw", "--tags", "*", "--url", fresh])
+    secret = next(word for word in made.output.split() if word.startswith("allocator_"))
+
+    with Allocator(f"unix://{path}") as stranger:
+        assert until(lambda: is_refused(stranger, tag), START_SECONDS)
+    with Allocator(f"unix://{path}", token=secret) as ids:
+        assert ids.next_id(tag) > 0
+
+
+def is_refused(ids: Allocator, tag: str) -> bool:
+    try:
+        ids.reserve(tag, 1)
+    except AccessDenied:
+        return True
+    return False
+
+
+def test_no_service_there_is_named(tmp_path):
+    said = r"unix:///.*/none\.sock did not answer: .*No such file"
+    with Allocator(f"unix://{tmp_path}/none.sock") as ids, pytest.raises(DatabaseUnavailable, match=said):
+        ids.next_id("order")
+
+
+@pytest.mark.parametrize("address", ["unix://run/ids.sock", "unix:///", "unix:///a\nb"])
+def test_an_address_that_names_no_socket_is_refused(address):
+    with pytest.raises(InvalidDatabase, match="a Unix socket is written unix:///run/allocator.sock, got '"):
+        Allocator(address)
+
+
+@pytest.mark.parametrize("other", [["--port", "8000"], ["--host", "127.0.0.1"], ["--certificate", "a", "--key", "b"]])
+def test_it_takes_the_place_of_a_host_and_port(other):
+    refused = CliRunner().invoke(main, ["serve", "--unix", "ids.sock", *other])
+
+    assert refused.exit_code == 2
+    assert f"--unix and {other[0]} exclude each other" in refused.output
