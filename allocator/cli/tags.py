@@ -1,4 +1,4 @@
-"""`allocator tags list|show|create|set|repair|delete`."""
+"""`allocator tags list|show|create|set|repair|delete|bind|unbind`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from allocator.schemes.checks import JAVASCRIPT_MAX_ID
 from allocator.schemes.tag import Tag
 
 if TYPE_CHECKING:
+    from allocator.database.store import Database
     from allocator.fleet.tags import Tags
 
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
@@ -34,7 +35,7 @@ ORDERS: dict[str, Callable[[Tag], Any]] = {
 
 @click.group()
 def tags() -> None:
-    """List, create, change, repair and delete tags."""
+    """List, create, change, repair and delete tags, and bind them to columns."""
 
 
 def parse_gap(context: click.Context, parameter: click.Parameter, given: str | None) -> FailoverGap | None:
@@ -84,10 +85,12 @@ def show_tag(tag: str, urls: tuple[str, ...]) -> None:
     require_files(*urls)
     with open_allocator(urls) as ids:
         found = ids.tags.get(tag)
+        bound = [one.place for database in ids.tags.databases() for one in database.bindings(tag)]
     claimed_at = datetime.fromtimestamp(found.claimed_at / 1000, UTC) if found.claimed_at else None
-    more = {"remaining": str(found.remaining), "claimed_at": claimed_at and claimed_at.isoformat()}
+    more = {"remaining": str(found.remaining), "claimed_at": claimed_at and claimed_at.isoformat(), "bound_to": bound}
     last = f"{claimed_at:%Y-%m-%d %H:%M:%S} UTC" if claimed_at else "unknown" if found.max_value else "never"
     lines = [*zip(HEADINGS, to_row(found), strict=True), ("remaining", more["remaining"]), ("last claim", last)]
+    lines += [("bound to", place) for place in bound]
     show(tag_to_json(found) | more, "\n".join(f"{name:<12}  {value}" for name, value in lines))
 
 
@@ -182,9 +185,62 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
             raise InvalidSetting("a service deletes no tags; pass the URL of its database as --url")
         if last := last_claimed(databases, tag):
             confirm(f"tag {tag!r} has issued ids up to {last}; they repeat if its name is used again", sure)
-        delete(databases, tag, last)
+        bound = delete(databases, tag, last)
     again = f"; to use the name again: allocator tags create {tag} --start-after {last}" if last else ""
-    show({"deleted": tag, "last": str(last)}, f"deleted {tag}{again}")
+    bindings = f", and its binding to {', '.join(bound)}" if bound else ""
+    show({"deleted": tag, "last": str(last), "bound_to": bound}, f"deleted {tag}{bindings}{again}")
+
+
+@tags.command("bind")
+@click.argument("tag")
+@click.argument("place", metavar="TABLE.COLUMN")
+@fleet_options
+def bind_tag(tag: str, place: str, urls: tuple[str, ...]) -> None:
+    """Bind TAG to TABLE.COLUMN, which gets its ids.
+
+    The doctor then looks at both: whether the tag is above the column, the column is wide enough, and all rows are the
+    tag's.
+
+    \b
+        allocator tags bind order orders.id
+        allocator doctor
+    """
+    from allocator.cli.doctor import finding_to_json, text_of
+    from allocator.database import bindings
+    from allocator.rules.column_bindings import findings
+
+    require_files(*urls)
+    with open_allocator(urls, create_missing=False) as ids:
+        database, now = the_only(ids.tags), datetime.now(UTC)
+        made = database.run(bindings.bind, place, tag)
+        found = findings(database.run(bindings.read, made), int(now.timestamp() * 1000), now.date())
+    about = {"place": made.place, "tag": tag, "findings": [finding_to_json(one) for one in found]}
+    show(about, "\n\n".join([f"{made.place} is bound to tag {tag}", *map(text_of, found)]))
+
+
+@tags.command("unbind")
+@click.argument("place", metavar="TABLE.COLUMN")
+@fleet_options
+def unbind_tag(place: str, urls: tuple[str, ...]) -> None:
+    """End the binding of TABLE.COLUMN. Its tag stays as it is."""
+    from allocator.database import bindings
+
+    require_files(*urls)
+    with open_allocator(urls, create_missing=False) as ids:
+        ended = the_only(ids.tags).run(bindings.unbind, place)
+    show({"place": ended.place, "tag": ended.tag}, f"{ended.place} is not bound to tag {ended.tag} any more")
+
+
+def the_only(tags: Tags) -> Database:
+    """The database of tags that have no shards."""
+    databases = tags.databases()
+    if not databases:
+        raise InvalidSetting("a service binds no tags; pass the URL of its database as --url")
+    if len(databases) > 1 or databases[0].has_siblings():
+        raise InvalidSetting(
+            "a tag of several shards cannot be bound: no shard alone can tell which rows of a column are the tag's"
+        )
+    return databases[0]
 
 
 def repair_each(tags: Tags, names: Iterable[str], above: int | None) -> tuple[list[Tag], list[AllocatorError]]:

@@ -36,6 +36,7 @@ USES = {
     "allocator_number": "numbers without gaps",
     "allocator_lease": "worker numbers",
     "allocator_takeover": "takeovers of columns",
+    "allocator_binding": "tags bound to columns",
 }
 """What the tables beside those of ids are for."""
 

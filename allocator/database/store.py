@@ -14,8 +14,9 @@ from allocator.database.registry import Registry, identity
 from allocator.database.verbs import claims, columns, failover, segments, servers, shards
 from allocator.database.verbs.claims import MIN_BATCH, Wanted
 from allocator.database.verbs.start import Start
-from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
+from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, SchemaOutOfDate
 from allocator.rules.claim_log import CLAIMED, SECONDS, sanitize
+from allocator.rules.column_bindings import Binding
 from allocator.rules.failover import Crossing, cross, repaired
 from allocator.rules.fleet import Shard
 from allocator.rules.hosts import Hosts, is_named
@@ -171,6 +172,14 @@ class Database(Registry):
 
     def remove_tag(self, tag: Tag) -> bool:
         return self.run(segments.remove, tag)
+
+    def bindings(self, tag: str = "") -> Sequence[Binding]:
+        """The columns that a tag is bound to, or all; none before revision 0012."""
+        from allocator.database.bindings import fetch_all
+
+        with suppress(SchemaOutOfDate):
+            return self.run(fetch_all, tag)
+        return ()
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:
         return self.run(columns.read, table, column)

@@ -26,7 +26,8 @@ It is written in the transactions of applications, and locked until they end. `a
 number that was given and is not used. `allocator_lease` holds a row per worker number of a space that was ever leased:
 who holds it, until when by the database's clock, and the last millisecond in which the holder may have used it. No row
 is ever deleted. `allocator_takeover` holds a row per column that was taken over: which ids are its own counter's, and
-which are a tag's. No id depends on these four.
+which are a tag's. `allocator_binding` holds a row per column that a tag is bound to, for the doctor. No id depends on
+these five.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
 
-SERVING = ("0008", "0009", "0010", "0011")
+SERVING = ("0008", "0009", "0010", "0011", "0012")
 """Those that ids can be drawn from. Later ones added tables that no id depends on."""
 
 PREFIX = "allocator_"
@@ -262,7 +263,19 @@ takeover = Table(
     **INNODB,
 )
 
-BESIDE = (number, number_void, lease, takeover)
+binding = Table(
+    "allocator_binding",
+    metadata,
+    Column("place", place_type, primary_key=True),
+    Column("tag", tag_type, nullable=False),
+    Column("greatest", BigInteger, nullable=False),
+    Column("tag_first", BigInteger, nullable=False),
+    Column("issued", BigInteger, nullable=False),
+    Column("bound_at", BigInteger, nullable=False),
+    **INNODB,
+)
+
+BESIDE = (number, number_void, lease, takeover, binding)
 """The tables that no id depends on: ids are drawn without them too."""
 
 FOR_IDS = [table for table in metadata.sorted_tables if table not in BESIDE]

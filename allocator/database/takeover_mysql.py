@@ -17,7 +17,8 @@ from allocator.database.grants import quoted
 from allocator.database.questions.integer_keys import BY_INDEX, prepare
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
-from allocator.rules.takeover_ranges import Looked, Ranges, Takeover, Trigger
+from allocator.rules.takeover_ranges import Looked, Ranges, Remedy, Takeover, Trigger
+from allocator.schemes.checks import MAX_ID
 
 COUNTER = "AUTO_INCREMENT"
 PATIENCE = "SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1"
@@ -30,7 +31,9 @@ SELECT c.table_schema AS db, c.table_name AS tbl, c.column_name AS col, c.column
        t.create_options LIKE '%partitioned%' AS is_partitioned, @@global.read_only AS is_replica, version() AS version,
        EXISTS (SELECT 1 FROM information_schema.statistics s WHERE s.table_schema = c.table_schema
                AND s.table_name = c.table_name AND s.non_unique = 0 GROUP BY s.index_name
-               HAVING COUNT(*) = 1 AND MAX(s.column_name) = :column) AS is_key
+               HAVING COUNT(*) = 1 AND MAX(s.column_name) = :column) AS is_key,
+       EXISTS (SELECT 1 FROM information_schema.statistics s WHERE s.table_schema = c.table_schema
+               AND s.table_name = c.table_name AND s.column_name = c.column_name AND s.seq_in_index = 1) AS is_indexed
 FROM information_schema.columns c JOIN information_schema.tables t
   ON t.table_schema = c.table_schema AND t.table_name = c.table_name AND t.table_type = 'BASE TABLE'
 WHERE c.table_schema = COALESCE(:schema, DATABASE()) AND c.table_name = :table AND c.column_name = :column
@@ -39,6 +42,14 @@ TRIGGERS = """
 SELECT trigger_name, action_statement FROM information_schema.triggers
 WHERE event_object_schema = :db AND event_object_table = :tbl AND action_timing = 'BEFORE'
   AND event_manipulation = 'INSERT' AND trigger_name <> :ours
+"""
+OURS = """
+SELECT EXISTS (SELECT 1 FROM information_schema.triggers WHERE trigger_schema = :db AND trigger_name = :ours)
+    OR NOT EXISTS (
+        SELECT 1 FROM information_schema.user_privileges
+        WHERE privilege_type = 'TRIGGER' AND REPLACE(grantee, CHAR(39), '') = CURRENT_USER()
+        UNION ALL SELECT 1 FROM information_schema.schema_privileges
+        WHERE privilege_type = 'TRIGGER' AND REPLACE(grantee, CHAR(39), '') = CURRENT_USER() AND :db LIKE table_schema)
 """
 REFERENCES = """
 SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.key_column_usage
@@ -79,7 +90,7 @@ def look(connection: Connection, schema: str, table: str, column: str, counter: 
         obstacles.append(f"this is MySQL {found['version']}, and before 8.0 a restart sets {COUNTER} back")
     quoted_names = f"{quoted(db)}.{quoted(tbl)}", quoted(col)
     greatest = None
-    if found["word"] in WHOLE:
+    if found["word"] in WHOLE and found["is_indexed"]:
         greatest = connection.exec_driver_sql(f"SELECT MAX({quoted_names[1]}) FROM {quoted_names[0]}").scalar()
     names = {"db": db, "tbl": tbl, "col": col, "ours": trigger_of(place)}
     looked = Looked(
@@ -87,6 +98,8 @@ def look(connection: Connection, schema: str, table: str, column: str, counter: 
         found["type"],
         limit_of(found["type"]),
         greatest or 0,
+        is_whole=found["word"] in WHOLE,
+        is_indexed=bool(found["is_indexed"]),
         is_key=bool(found["is_key"]),
         is_partitioned=bool(found["is_partitioned"]),
         is_replica=bool(found["is_replica"]),
@@ -95,11 +108,30 @@ def look(connection: Connection, schema: str, table: str, column: str, counter: 
         references=tuple(connection.scalars(text(REFERENCES), names)),
         quoted=quoted_names,
         obstacles=tuple(obstacles),
+        generates=COUNTER if found["counts"] else "",
+        remedy=remedy(quoted_names, found["type"], bool(found["counts"])),
     )
     if not found["counts"]:
         return looked
     limit = limit_of(found["type"])
     return replace(looked, counter=COUNTER, given=int(found["next"] or 1) - 1, ends=limit)
+
+
+def remedy(names: tuple[str, str], kind: str, counts: bool) -> Remedy:
+    """MySQL takes no AUTO_INCREMENT away from a column that a foreign key references, and says so."""
+    table, column = names
+    altered = f"ALTER TABLE {table} MODIFY {column}"
+    wide = "BIGINT UNSIGNED" if "unsigned" in kind.lower() else "BIGINT"
+    own = f" {COUNTER}" * counts
+    widen = f"{altered} {wide} NOT NULL{own}" if limit_of(kind) < MAX_ID else ""
+    drop = f"{altered} {kind} NOT NULL" if counts else ""
+    return Remedy(drop, widen, f"SELECT * FROM {table} WHERE {column} BETWEEN {{low}} AND {{high}}")
+
+
+def is_refused(connection: Connection, place: str) -> bool:
+    """Whether the trigger of a finished takeover is there, or this user could not see it."""
+    asked = {"db": place.rsplit(".", 2)[0], "ours": trigger_of(place)}
+    return bool(connection.scalar(text(OURS), asked))
 
 
 def start(looked: Looked, ranges: Ranges) -> Sequence[str]:

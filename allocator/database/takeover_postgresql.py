@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, RowMapping, text
 
 from allocator.database.questions.integer_keys import WHOLE
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
-from allocator.rules.takeover_ranges import Looked, Ranges, Takeover, Trigger
+from allocator.rules.takeover_ranges import Looked, Ranges, Remedy, Takeover, Trigger
+from allocator.schemes.checks import MAX_ID
 
 IDENTITY = "identity"
 """What `Takeover.counter` holds for an identity column, whose sequence belongs to it; else the sequence's name."""
@@ -28,6 +29,9 @@ SELECT pg_class.oid AS relid, attnum, quote_ident(nspname) || '.' || quote_ident
            SELECT 1 FROM pg_inherits WHERE inhparent = pg_class.oid OR inhrelid = pg_class.oid) AS is_partitioned,
        EXISTS (SELECT 1 FROM pg_index WHERE indrelid = pg_class.oid AND indisunique AND indisvalid AND indpred IS NULL
                AND indnkeyatts = 1 AND indkey[0] = attnum) AS is_key,
+       EXISTS (SELECT 1 FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_am ON pg_am.oid = i.relam
+               WHERE indrelid = pg_class.oid AND indisvalid AND indpred IS NULL AND indkey[0] = attnum
+               AND amname = 'btree') AS is_indexed,
        ARRAY(SELECT rulename::text FROM pg_rewrite WHERE ev_class = pg_class.oid AND ev_type = '3') AS rules,
        ARRAY(SELECT conrelid::regclass::text FROM pg_constraint
              WHERE contype = 'f' AND confrelid = pg_class.oid AND confkey = ARRAY[attnum] ORDER BY 1) AS refs
@@ -78,7 +82,7 @@ def look(connection: Connection, schema: str, table: str, column: str, counter: 
     sequences = connection.execute(text(SEQUENCES), where).mappings().all()
     triggers = connection.execute(text(TRIGGERS), {"relid": found["relid"]}).all()
     greatest = None
-    if found["is_whole"]:
+    if found["is_whole"] and found["is_indexed"]:
         greatest = connection.exec_driver_sql(
             f"SELECT max({found['quoted_column']}) FROM {found['quoted_table']}"
         ).scalar()
@@ -90,6 +94,8 @@ def look(connection: Connection, schema: str, table: str, column: str, counter: 
         found["type"],
         limit_of(found["type"]),
         greatest or 0,
+        is_whole=found["is_whole"],
+        is_indexed=found["is_indexed"],
         is_key=found["is_key"],
         is_partitioned=found["is_partitioned"],
         is_replica=found["is_replica"],
@@ -97,6 +103,8 @@ def look(connection: Connection, schema: str, table: str, column: str, counter: 
         references=tuple(found["refs"]),
         quoted=(found["quoted_table"], found["quoted_column"]),
         obstacles=tuple(obstacles),
+        generates=generator(found),
+        remedy=remedy(found),
     )
     if len(sequences) != 1:
         return looked
@@ -121,6 +129,20 @@ def look(connection: Connection, schema: str, table: str, column: str, counter: 
         always=found["is_always"],
         obstacles=tuple(obstacles),
     )
+
+
+def generator(found: RowMapping) -> str:
+    """What gives an INSERT without an id one; a constant does not."""
+    default = found["default_words"] or ""
+    return IDENTITY if found["is_identity"] else f"DEFAULT {default}" if "(" in default else ""
+
+
+def remedy(found: RowMapping) -> Remedy:
+    table, column = found["quoted_table"], found["quoted_column"]
+    altered = f"ALTER TABLE {table} ALTER COLUMN {column}"
+    drop = f"{altered} DROP {'IDENTITY' if found['is_identity'] else 'DEFAULT'}" if generator(found) else ""
+    widen = f"{altered} TYPE bigint" if limit_of(found["type"]) < MAX_ID else ""
+    return Remedy(drop, widen, f"SELECT * FROM {table} WHERE {column} BETWEEN {{low}} AND {{high}}")
 
 
 def start(looked: Looked, ranges: Ranges) -> Sequence[str]:

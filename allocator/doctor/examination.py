@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from allocator.database import bindings
 from allocator.database.dialect import Dialect
 from allocator.database.questions.asking import Facts, answers
 from allocator.database.questions.by_database import QUESTIONS
@@ -14,6 +15,7 @@ from allocator.database.store import Database
 from allocator.database.verbs import nodes, segments, servers, shards, tickets
 from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules
 from allocator.errors import AllocatorError
+from allocator.rules.column_bindings import Binding, Bound
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, judge, unchecked
 from allocator.rules.fleet import Shard
 from allocator.schemes.leases import Worker
@@ -44,6 +46,7 @@ class Examination:
     newest_node: int = 0
     shard: Shard | None = None
     is_member: bool = False
+    bound: list[Bound] = field(default_factory=list)
     has_tickets: bool = False
     server: str = ""
     elsewhere: frozenset[str] = frozenset()
@@ -95,6 +98,20 @@ def examine_tables(database: Database, done: Examination) -> None:
             database.run(query, done)
         except AllocatorError as error:
             done.findings.append(unchecked(subject, str(error), "let the role read all tables allocator_…"))
+    for one in fetch_bindings(database, done):
+        try:
+            done.bound.append(database.run(bindings.read, one))
+        except AllocatorError as error:
+            mend = f"let the role read it, or run: allocator tags unbind {one.place}"
+            done.findings.append(unchecked(f"{one.place}, to which tag {one.tag!r} is bound", str(error), mend))
+
+
+def fetch_bindings(database: Database, done: Examination) -> Sequence[Binding]:
+    try:
+        return database.run(bindings.fetch_all)
+    except AllocatorError as error:
+        done.findings.append(unchecked("the bindings of tags", str(error), "let the role read all tables allocator_…"))
+        return ()
 
 
 def shape(connection: Connection, dialect: Dialect, done: Examination) -> None:

@@ -80,6 +80,10 @@ def outlook(key: KeyColumn, before: Mapping[str, int] | None, days: float | None
     known = 0 if before is None else before.get(key.name)
     if not days or known is None or key.greatest is None:
         return Outlook(key, None, None)
-    a_day = max(0, key.greatest - known) / days
-    left = (key.limit - key.greatest) / a_day if a_day else YEARS
+    return at_rate(key, max(0, key.greatest - known) / days, today)
+
+
+def at_rate(key: KeyColumn, a_day: float | None, today: date) -> Outlook:
+    """a_day: values a day; None if that is not known."""
+    left = (key.limit - (key.greatest or 0)) / a_day if a_day else YEARS
     return Outlook(key, a_day, today + timedelta(max(0, int(left))) if left < YEARS else None)

@@ -35,6 +35,21 @@ class Trigger(NamedTuple):
     text: str
 
 
+class Remedy(NamedTuple):
+    """Statements that a user may run, "" where there is none.
+
+    drop: INSERTs without an id fail from then on. widen: the column gets 64 bits, which it has not. find: selects the
+    rows from {low} to {high}.
+    """
+
+    drop: str = ""
+    widen: str = ""
+    find: str = ""
+
+
+NO_REMEDY = Remedy()
+
+
 @dataclass(frozen=True, slots=True)
 class Looked:
     """What the database says of a column.
@@ -43,6 +58,8 @@ class Looked:
     ends: the last id that it can give. below: whether a takeover gives the counter the lower range.
     obstacles: sentences of the database's own. quoted: table and column, and sequence the name of PostgreSQL's, as they
     stand in a statement. always: the column refuses the ids of others, as GENERATED ALWAYS does.
+    is_indexed: an index begins with the column, so its greatest value is found without a scan. generates: what gives an
+    INSERT without an id one, "" for nothing.
     """
 
     place: str
@@ -54,6 +71,8 @@ class Looked:
     ends: int = 0
     increment: int = 1
     cache: int = 1
+    is_whole: bool = True
+    is_indexed: bool = True
     is_key: bool = True
     is_partitioned: bool = False
     is_replica: bool = False
@@ -64,6 +83,8 @@ class Looked:
     quoted: tuple[str, str] = ("", "")
     sequence: str = ""
     always: bool = False
+    generates: str = ""
+    remedy: Remedy = NO_REMEDY
 
     @property
     def column(self) -> str:

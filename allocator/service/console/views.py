@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ TIMEOUT = 5.0
 """Seconds for each query of the doctor, and for each shard."""
 FLEET_SECONDS, KEYS_SECONDS, FINDINGS_SECONDS, EXAMINE_EACH = 10.0, 60.0, 60.0, 5.0
 """Seconds that results stay in the cache; the last one for the button of the doctor's page."""
+BOUND_WAIT = 0.2
+"""Seconds that the page of a tag waits for the columns that it is bound to; it looks again by itself."""
 MAX_ID_TEXT = 100
 NODES = 100
 
@@ -63,12 +66,16 @@ class Views:
         self._background = Background()
         """Own threads, so that claims need not wait and the process can end."""
         self._fleet: Cache[Fleet] = Cache(self._read_fleet, FLEET_SECONDS)
+        self._bound: Cache[Mapping[str, Sequence[str]]] = Cache(self._read_bound, KEYS_SECONDS)
         self._keys: Cache[list[KeyColumn]] = Cache(self._read_keys, KEYS_SECONDS)
         self._findings: Cache[list[Finding]] = Cache(self._examine, FINDINGS_SECONDS)
         self._numbers_gate = Gate("the list of numbers")
 
     async def _read_fleet(self) -> Fleet:
         return await asyncio.wrap_future(self._background.submit(read_fleet, self._urls, TIMEOUT, self._hosts))
+
+    async def _read_bound(self) -> Mapping[str, Sequence[str]]:
+        return await asyncio.wrap_future(self._background.submit(read_bound, self._urls[0], TIMEOUT, self._hosts))
 
     async def _read_keys(self) -> list[KeyColumn]:
         return await asyncio.wrap_future(self._background.submit(read_keys, database_of(self._urls[0])))
@@ -97,6 +104,8 @@ class Views:
         user.check_sees(name)
         row, error = await self._tags.row(name)
         values: dict[str, Any] = {"row": row, "error": error, "may_change": user.may(ADMINISTER, name)}
+        bound = (await self._bound.get(BOUND_WAIT)).value or {} if user.is_operator else {}
+        values["bound"] = bound.get(name, ())
         done = request.query_params.get("done", "")
         return self._pages.render(request, user, "tag", **values, done=done, refusal="", form={})
 
@@ -237,6 +246,17 @@ def read_numbers(url: str, timeout: float, shard_hosts: Hosts, query: Query) -> 
         return Numbered(Page((), 1, 1, 0, 0), (), database.address.shown, error)
     finally:
         database.close()
+
+
+def read_bound(url: str, timeout: float, shard_hosts: Hosts) -> Mapping[str, Sequence[str]]:
+    """The columns that tags are bound to, by tag. Blocking."""
+    database, found = Database(url, timeout, shard_hosts=shard_hosts), defaultdict[str, list[str]](list)
+    try:
+        for one in database.bindings():
+            found[one.tag].append(one.place)
+    finally:
+        database.close()
+    return found
 
 
 def is_lead(shard: Found) -> bool:

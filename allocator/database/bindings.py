@@ -1,0 +1,210 @@
+"""Tags bound to columns: the rows that say so, and what is read of a column by catalogue and index alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import ColumnClause, Connection, column, delete, func, literal_column, select, table, text
+
+from allocator.database import takeover, takeover_mysql
+from allocator.database.dialect import Dialect
+from allocator.database.tables import binding as rows_of_bindings
+from allocator.database.tables import takeover as rows_of_takeovers
+from allocator.database.verbs import segments
+from allocator.errors import InvalidSetting
+from allocator.rules.column_bindings import HELD, Binding, Bound
+from allocator.rules.takeover_ranges import Looked, Remedy
+from allocator.schemes.checks import MAX_ID, check_tag, split_column
+from allocator.schemes.tag import unknown
+
+KEPT = rows_of_bindings.c
+GIVEN_BACK = "given back"
+POSTGRESQL, SEEK = "postgresql", "SET LOCAL enable_seqscan = off"
+
+COLUMN_OF_FILE = """
+SELECT m.name AS tbl, p.name AS col, p.type AS type, upper(m.sql) LIKE '%AUTOINCREMENT%' AND p.pk = 1 AS counts,
+       upper(p.type) = 'INTEGER' AND p.pk = 1 OR EXISTS (
+           SELECT 1 FROM pragma_index_list(m.name) l JOIN pragma_index_info(l.name) i
+           WHERE l.partial = 0 AND i.seqno = 0 AND i.name = p.name) AS is_indexed
+FROM sqlite_master m JOIN pragma_table_info(m.name) p
+WHERE m.type = 'table' AND lower(m.name) = lower(:table) AND lower(p.name) = lower(:column)
+"""
+
+
+def fetch_all(connection: Connection, dialect: Dialect, tag: str = "") -> Sequence[Binding]:
+    """The bindings of a tag or of all, by place: those of the table, and takeovers that were not given back."""
+    kept = select(rows_of_bindings).where(KEPT.tag == tag if tag else KEPT.tag != "")
+    found = {row.place: Binding(*row) for row in connection.execute(kept)}
+    for place in connection.scalars(select(rows_of_takeovers.c.place)).all():
+        row = takeover.fetch(connection, place)
+        if row is not None and row.state != GIVEN_BACK and tag in {"", row.tag}:
+            first = row.ranges.tag_first
+            found[place] = Binding(place, row.tag, row.started_given, first, 0, row.started_at, row)
+    return [found[place] for place in sorted(found)]
+
+
+def bind(connection: Connection, dialect: Dialect, words: str, name: str) -> Binding:
+    """Bind a tag to table.column or schema.table.column. Done before, it changes nothing.
+
+    Raises `UnknownTag` and `InvalidSetting`.
+    """
+    place, part = split_column(words)
+    schema, _, bare = place.rpartition(".")
+    looked = look(connection, dialect, schema, bare, part)
+    check(looked)
+    known = next((one for one in fetch_all(connection, dialect) if one.place == looked.place), None)
+    if known is not None:
+        if known.tag == name:
+            return known
+        end = "takeover back" if known.takeover else "tags unbind"
+        raise InvalidSetting(
+            f"{looked.place} is bound to tag {known.tag!r} already; first run: allocator {end} {looked.place}"
+        )
+    tag = segments.fetch(connection, dialect, check_tag(name))
+    if tag is None:
+        raise unknown(name)
+    now = int(connection.scalar(select(literal_column(dialect.clock))) or 0)
+    first = max(looked.greatest, 0 if tag.claimed_at else tag.max_value) + 1
+    made = Binding(looked.place, name, looked.greatest, first, tag.max_value - tag.skipped, now)
+    values = {part.name: getattr(made, part.name) for part in KEPT}
+    connection.execute(dialect.insert_missing(rows_of_bindings).values(**values))
+    return made
+
+
+def check(looked: Looked) -> None:
+    if not looked.is_whole:
+        raise InvalidSetting(f"{looked.place} is {looked.type}, and holds no whole numbers")
+    if not looked.is_indexed:
+        raise InvalidSetting(
+            f"no index begins with {looked.place}, so only a scan of the table could tell its greatest value; make an "
+            "index first"
+        )
+
+
+def unbind(connection: Connection, dialect: Dialect, words: str) -> Binding:
+    """End a binding, named by its place or the end of it. Raises `InvalidSetting`.
+
+    A takeover is a binding too, and stays while its column is there.
+    """
+    split_column(words)
+    found = [one for one in fetch_all(connection, dialect) if f".{one.place}".endswith(f".{words}")]
+    if len(found) != 1:
+        several = f": name one of {', '.join(one.place for one in found)}" * bool(found)
+        raise InvalidSetting(f"no tag is bound to {words:.255}" if not found else f"{words} is not clear{several}")
+    (one,) = found
+    if one.takeover and look_again(connection, dialect, one.place) is not None:
+        raise InvalidSetting(f"{one.place} is bound by its takeover; first run: allocator takeover back {one.place}")
+    connection.execute(delete(rows_of_bindings).where(KEPT.place == one.place))
+    if one.takeover:
+        connection.execute(delete(rows_of_takeovers).where(rows_of_takeovers.c.place == one.place))
+    return one
+
+
+def forget(connection: Connection, dialect: Dialect, tag: str) -> None:
+    """End the bindings of a tag that was deleted."""
+    connection.execute(delete(rows_of_bindings).where(KEPT.tag == tag))
+
+
+# -- what is read
+
+
+def look(connection: Connection, dialect: Dialect, schema: str, name: str, part: str) -> Looked:
+    """Raises `InvalidSetting` where there is no such column."""
+    if dialect.embedded:
+        return look_in_file(connection, name, part)
+    module = takeover.native(dialect)
+    looked: Looked = module.look(connection, schema, name, part, "")
+    return looked
+
+
+def look_again(connection: Connection, dialect: Dialect, place: str) -> Looked | None:
+    """None for a column that is not there any more."""
+    try:
+        return look(connection, dialect, *place.rsplit(".", 2))
+    except InvalidSetting:
+        return None
+
+
+def look_in_file(connection: Connection, name: str, part: str) -> Looked:
+    """A key without AUTOINCREMENT follows the rows, whoever chose their ids: it counts as no generator."""
+    found = connection.execute(text(COLUMN_OF_FILE), {"table": name, "column": part}).mappings().first()
+    if found is None:
+        raise InvalidSetting(f"there is no table with a column {name}.{part}")
+    key: ColumnClause[Any] = column(found["col"])
+    is_whole = "INT" in found["type"].upper()
+    greatest = 0
+    if is_whole and found["is_indexed"]:
+        greatest = connection.scalar(select(func.max(key)).select_from(table(found["tbl"]))) or 0
+    written = select(text("*")).select_from(table(found["tbl"])).where(text(f"{key} BETWEEN {{low}} AND {{high}}"))
+    return Looked(
+        f"main.{found['tbl']}.{found['col']}",
+        found["type"],
+        MAX_ID,
+        greatest,
+        is_whole=is_whole,
+        is_indexed=bool(found["is_indexed"]),
+        generates="AUTOINCREMENT" * bool(found["counts"]),
+        remedy=Remedy(find=" ".join(str(written).split())),
+    )
+
+
+def read(connection: Connection, dialect: Dialect, binding: Binding) -> Bound:
+    """The column first and then the tag, which only rises: a claim and an INSERT in between are no alarm.
+
+    Raises `InvalidSetting` for a column that only a scan could tell about.
+    """
+    with by_index(connection, dialect):
+        looked = look_again(connection, dialect, binding.place)
+        if looked is None:
+            return Bound(binding)
+        check(looked)
+        taken, key = binding.takeover, key_of(looked.place)
+        greatest = takeover.greatest_of_tag(connection, looked.place, taken.ranges) if taken else looked.greatest
+        smallest = connection.scalar(select(func.min(key)))
+        stray, above = stray_row(connection, binding, looked)
+        if stray > above and taken:  # the counter may have moved in between
+            looked = look_again(connection, dialect, binding.place) or looked
+            _, above = stray_row(connection, binding, looked)
+        has_trigger = taken is not None and not looked.below
+        return Bound(
+            binding,
+            looked,
+            segments.fetch(connection, dialect, binding.tag),
+            greatest,
+            smallest,
+            stray if stray > above else 0,
+            above,
+            has_trigger and takeover_mysql.is_refused(connection, looked.place),
+        )
+
+
+def stray_row(connection: Connection, binding: Binding, looked: Looked) -> tuple[int, int]:
+    """The greatest row below the tag's ids that may be neither its own nor the counter's, and above which it is."""
+    taken = binding.takeover
+    low, below = binding.greatest, binding.tag_first
+    if taken:
+        if not looked.below:  # the counter follows whatever row is inserted there
+            return 0, 0
+        low = looked.given if taken.state in HELD and looked.counter else taken.given
+        below = taken.ranges.native_last + 1
+    key = key_of(looked.place)
+    found = connection.scalar(select(func.max(key)).where(key > low, key < below)) if low + 1 < below else None
+    return found or 0, low
+
+
+def key_of(place: str) -> ColumnClause[Any]:
+    schema, name, part = place.rsplit(".", 2)
+    return table(name, column(part), schema=schema).c[part]
+
+
+@contextmanager
+def by_index(connection: Connection, dialect: Dialect) -> Iterator[None]:
+    """On PostgreSQL, where a small table would be read faster than its index."""
+    if dialect.name != POSTGRESQL:
+        yield
+        return
+    with dialect.transaction(connection):
+        connection.exec_driver_sql(SEEK)
+        yield

@@ -1,0 +1,207 @@
+"""A tag that is bound to a column: what the doctor says of the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from allocator.rules.days_left import AT_LEAST
+from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding
+from allocator.rules.key_columns import KeyColumn, at_rate
+from allocator.rules.takeover_ranges import Looked, Takeover, a_day, problems
+from allocator.schemes.checks import MAX_ID
+from allocator.schemes.residues import ALL
+from allocator.schemes.tag import Tag
+
+HELD = ("started", "going back")
+"""States of a takeover in which the column's own counter gives ids too, held in its range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A row of `allocator_binding`, or a takeover that was not given back.
+
+    greatest: the greatest value of the column when it was bound. tag_first: the first id that the tag could issue then;
+    no row between the two is the tag's. issued: how many ids the tag had issued then. bound_at: in milliseconds.
+    """
+
+    place: str
+    tag: str
+    greatest: int
+    tag_first: int
+    issued: int
+    bound_at: int
+    takeover: Takeover | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What was read of a bound column, and then of its tag.
+
+    looked: None for a column that is not there.
+    greatest: of the rows that should be the tag's: of the column, or of the tag's range while it is taken over.
+    smallest: of the column; None without rows.
+    stray: the greatest row above `stray_above` that is below the tag's ids and not the counter's; 0 for none.
+    is_refused: a trigger refuses what the column's counter gives.
+    """
+
+    binding: Binding
+    looked: Looked | None = None
+    tag: Tag | None = None
+    greatest: int = 0
+    smallest: int | None = None
+    stray: int = 0
+    stray_above: int = 0
+    is_refused: bool = False
+
+    @property
+    def last(self) -> int:
+        """The greatest id that the tag may issue for this column."""
+        of_column = self.looked.limit if self.looked else MAX_ID
+        takeover = self.binding.takeover
+        return min(of_column, takeover.ranges.tag_last) if takeover else of_column
+
+
+def findings(bound: Bound, now_ms: int, today: date) -> list[Finding]:
+    """What is wrong with a bound column, a finding for each rule that is broken."""
+    if bound.looked is None:
+        return [gone(bound.binding)]
+    if bound.tag is None:
+        return [without_tag(bound)]
+    if bound.tag.lane != ALL:
+        return [of_fleet(bound.binding)]
+    of_tag = [one for one in (tag_below(bound, bound.tag), limit_above(bound, bound.tag, bound.looked)) if one]
+    others = (
+        None if of_tag else loose_takeover(bound, bound.tag, bound.looked),
+        ending(bound, bound.tag, bound.looked, now_ms, today),
+        strange_rows(bound, bound.looked),
+        negative_rows(bound, bound.looked),
+        second_generator(bound, bound.looked),
+    )
+    return [*of_tag, *(one for one in others if one)]
+
+
+def gone(binding: Binding) -> Finding:
+    return Finding(
+        "bound-column-gone",
+        NOTE,
+        f"tag {binding.tag!r} is bound to {binding.place}, and there is no such column",
+        f"allocator tags unbind {binding.place}",
+    )
+
+
+def without_tag(bound: Bound) -> Finding:
+    binding, takeover = bound.binding, bound.binding.takeover
+    after = max(bound.greatest, binding.greatest, takeover.ranges.tag_first - 1 if takeover else 0)
+    limit = f" --limit {bound.last}" if bound.last < MAX_ID else ""
+    return Finding(
+        "bound-tag-gone",
+        DANGER if after else NOTE,
+        f"{binding.place} is bound to tag {binding.tag!r}, which is gone: its first use would make it again, from 1",
+        f"allocator tags create {binding.tag} --start-after {after}{limit}",
+    )
+
+
+def of_fleet(binding: Binding) -> Finding:
+    return Finding(
+        "binding-in-a-fleet",
+        NOTE,
+        f"tag {binding.tag!r} is bound to {binding.place}, and has several shards since: one of them alone cannot tell "
+        "whether a row is the tag's",
+        f"allocator tags unbind {binding.place}",
+    )
+
+
+def tag_below(bound: Bound, tag: Tag) -> Finding | None:
+    """THE RULE: a tag below its column will issue ids that are rows already."""
+    if bound.greatest <= tag.max_value:
+        return None
+    limit = f" --limit {bound.last}" if bound.greatest > tag.limit else ""
+    return Finding(
+        "tag-below-column",
+        DANGER,
+        f"{bound.binding.place} holds {bound.greatest:,}, and tag {tag.name!r} is at {tag.max_value:,}: it will issue "
+        "ids that rows have already",
+        f"allocator tags set {tag.name} --start-after {bound.greatest}{limit}",
+    )
+
+
+def limit_above(bound: Bound, tag: Tag, looked: Looked) -> Finding | None:
+    if tag.limit <= bound.last:
+        return None
+    taken = bound.last < looked.limit
+    ends = "the range of its takeover" if taken else f"{looked.place} ({looked.type})"
+    set_limit = f"allocator tags set {tag.name} --limit {bound.last}"
+    return Finding(
+        "tag-limit-above-column",
+        DANGER if taken else OUTAGE,
+        f"tag {tag.name!r} may go to {tag.limit:,}, and {ends} ends at {bound.last:,}",
+        set_limit if tag.max_value <= bound.last or not looked.remedy.widen else looked.remedy.widen,
+    )
+
+
+def ending(bound: Bound, tag: Tag, looked: Looked, now_ms: int, today: date) -> Finding | None:
+    if not looked.remedy.widen:
+        return None
+    key = KeyColumn(looked.table, looked.column, looked.type, looked.limit, max(tag.max_value, looked.reached))
+    outlook = at_rate(key, rate(bound.binding, tag, now_ms), today)
+    if not outlook.needs_attention(today):
+        return None
+    when = f", and ends on {outlook.ends} at the rate since it was bound" if outlook.ends else ""
+    return Finding(
+        "bound-column-ends",
+        OUTAGE,
+        f"{looked.place} ({looked.type}) is {100 * key.used:.0f} % full, at {key.greatest:,} of {key.limit:,}{when}",
+        f"this copies the table, so plan it: {looked.remedy.widen}",
+    )
+
+
+def rate(binding: Binding, tag: Tag, now_ms: int) -> float | None:
+    """Ids a day since the tag was bound; None in the first hour."""
+    seconds = (now_ms - binding.bound_at) / 1000
+    return a_day(binding.issued, tag.max_value - tag.skipped, seconds) if seconds >= AT_LEAST else None
+
+
+def strange_rows(bound: Bound, looked: Looked) -> Finding | None:
+    if not bound.stray:
+        return None
+    return Finding(
+        "rows-not-of-the-tag",
+        DANGER,
+        f"{looked.place} holds {bound.stray:,}, which tag {bound.binding.tag!r} cannot have issued: something else "
+        "writes ids, and may come to those of the tag",
+        f"find out what wrote it: {looked.remedy.find.format(low=bound.stray_above + 1, high=bound.stray)}",
+    )
+
+
+def negative_rows(bound: Bound, looked: Looked) -> Finding | None:
+    if bound.smallest is None or bound.smallest > 0:
+        return None
+    return Finding(
+        "rows-below-1",
+        NOTE,
+        f"{looked.place} holds {bound.smallest:,}, and no tag issues ids below 1",
+        f"find out what wrote it: {looked.remedy.find.format(low=bound.smallest, high=0)}",
+    )
+
+
+def second_generator(bound: Bound, looked: Looked) -> Finding | None:
+    takeover = bound.binding.takeover
+    if not looked.generates or bound.is_refused or (takeover and takeover.state in HELD):
+        return None
+    return Finding(
+        "second-generator",
+        DANGER if looked.remedy.drop else NOTE,
+        f"{looked.place} also gets ids from {looked.generates}: an INSERT without an id takes one that tag "
+        f"{bound.binding.tag!r} may issue",
+        looked.remedy.drop or "name an id in each INSERT",
+    )
+
+
+def loose_takeover(bound: Bound, tag: Tag, looked: Looked) -> Finding | None:
+    """What `allocator takeover status` finds wrong, apart from what has a finding of its own."""
+    takeover = bound.binding.takeover
+    found = problems(takeover, tag, looked, bound.greatest) if takeover else []
+    if not found:
+        return None
+    return Finding("takeover-not-held", DANGER, found[0], f"allocator takeover back {looked.place}")
