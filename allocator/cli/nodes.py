@@ -6,7 +6,7 @@ import click
 
 from allocator.cli.options import database_options, open_database, require_files
 from allocator.cli.output import show
-from allocator.schemes.leases import Node
+from allocator.schemes.meteor import Node
 
 
 @click.group()

@@ -30,8 +30,8 @@ from allocator.rules.node_failover import NOTHING, Failover, begin_of_lease, mov
 from allocator.rules.worker_spaces import Space, spaces_of
 from allocator.runtime.clocks import own_clock
 from allocator.schemes.layout import Layout
-from allocator.schemes.leases import Worker, check_same, choose_worker
 from allocator.schemes.snowflake import Lease, LeaseClaim
+from allocator.schemes.snowflake_workers import Worker, check_same, choose_worker
 from allocator.schemes.worker_lease import NumberClaim, NumberLease, Watch, check_clock, check_moved, choose, lost
 
 ATTEMPTS = 20

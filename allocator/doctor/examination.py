@@ -18,7 +18,7 @@ from allocator.errors import AllocatorError
 from allocator.rules.column_bindings import Binding, Bound
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, judge, unchecked
 from allocator.rules.fleet import Shard
-from allocator.schemes.leases import Worker
+from allocator.schemes.snowflake_workers import Worker
 from allocator.schemes.tag import REFUSE, Tag
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from allocator.rules.failover import has_room, reach_of
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
 from allocator.schemes.checks import MAX_ID, TAG
 from allocator.schemes.layout import Layout, moment
-from allocator.schemes.leases import WARN_FROM, Worker
-from allocator.schemes.meteor import METEOR, MeteorSettings
+from allocator.schemes.meteor import METEOR, WARN_FROM, MeteorSettings
 from allocator.schemes.residues import ALL, Lane
 from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings
+from allocator.schemes.snowflake_workers import Worker
 from allocator.schemes.tag import REFUSE, Tag
 
 SOON = timedelta(days=730)

@@ -11,8 +11,7 @@ from allocator.fleet.fleet import Fleet
 from allocator.rules.claim_log import Claimed, claim_in
 from allocator.schemes.checks import MAX_ID, check_tag
 from allocator.schemes.layout import moment
-from allocator.schemes.leases import Node
-from allocator.schemes.meteor import RANDOMS, MeteorSettings
+from allocator.schemes.meteor import RANDOMS, MeteorSettings, Node
 
 APART = timedelta(minutes=1)
 """Tolerated difference between the clocks of a process and of its database."""

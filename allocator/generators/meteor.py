@@ -15,7 +15,6 @@ from allocator.runtime import forks
 from allocator.runtime.iterators import iterator
 from allocator.runtime.worker_pool import Background, check_entry
 from allocator.schemes.layout import Layout
-from allocator.schemes.leases import check_node
 from allocator.schemes.meteor import (
     EPOCH,
     MAX_SEED,
@@ -25,6 +24,7 @@ from allocator.schemes.meteor import (
     NodeClaim,
     RegisteredMeteor,
     begin,
+    check_node,
 )
 
 log = logging.getLogger("allocator")

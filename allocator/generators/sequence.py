@@ -221,7 +221,7 @@ class Sequence(Supply):
         return self._background.submit(self._claim_beside, count, {}, True)
 
     def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Future[range]:
-        """Start a claim for a client process that has seen the ids `seen`; see `Host.claim`."""
+        """Start a claim for a client process that has seen the ids `seen`; see `ServiceAllocator.claim`."""
         if exact:
             check_reserve(size)
         return self._background.submit(self._claim_beside, size, seen, exact)

@@ -18,10 +18,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from itertools import accumulate, chain, cycle, islice, pairwise
 
-from allocator.errors import AllocatorError, Exhausted
+from allocator.errors import AllocatorError, Exhausted, NodeIdsExhausted
 from allocator.schemes.checks import check_whole
 from allocator.schemes.layout import MAX_EPOCH, Layout, check_layout, moment
 from allocator.schemes.retry import Pace, Wait
@@ -30,6 +31,9 @@ EPOCH = 1_607_558_400
 METEOR = Layout(sign=1, second=29, node=20, sequence=11, random=3)
 MAX_SEED = 0xFFFF
 RANDOMS = 7
+
+WARN_FROM = 0.8
+"""The share of used node numbers from which each registration logs a warning."""
 
 
 def xorshift(state: int) -> int:
@@ -119,6 +123,30 @@ class MeteorSettings:
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeClaim:
     """Ask the database for a node number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One start of a meteor generator; its number is never used again."""
+
+    number: int
+    host: str
+    process: int
+    version: str
+    started_at: datetime
+
+
+def check_node(number: int, layout: Layout) -> str:
+    """A warning when node numbers run short, empty otherwise. Raises `NodeIdsExhausted` beyond the layout's width."""
+    limit = layout.limit("node")
+    if number > limit:
+        raise NodeIdsExhausted(
+            f"node {number} does not fit the layout {layout}, whose greatest node is {limit}; choose a layout with "
+            "more bits for the node, and an epoch later than every id in use"
+        )
+    if number >= WARN_FROM * limit:
+        return f"{100 * number // limit} % of the node numbers of layout {layout} are used: {number} of {limit}"
+    return ""
 
 
 class RegisteredMeteor:

@@ -14,7 +14,6 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 
 import allocator
-from allocator.host import Host
 from allocator.service import pages, routes
 from allocator.service.auth import Book
 from allocator.service.compat import leaf, tinyid
@@ -31,6 +30,7 @@ from allocator.service.sequences import Newcomers, Sequences
 from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
 from allocator.service.sources import Sources
 from allocator.service.tokens import Tokens
+from allocator.service_allocator import ServiceAllocator
 
 MAX_START_DELAY = 60.0
 """Seconds that a replacement worker waits for the database before it accepts connections."""
@@ -39,7 +39,9 @@ MAX_START_DELAY = 60.0
 def application(settings: ServeSettings) -> Front:
     """The ASGI application of one worker."""
     figures = Figures()
-    ids = Host(settings.urls, settings.shard_hosts, settings.timeout, partial(observed, report=figures.claimed))
+    ids = ServiceAllocator(
+        settings.urls, settings.shard_hosts, settings.timeout, partial(observed, report=figures.claimed)
+    )
     tokens = Tokens(ids.databases.lead)
     book = Book(tokens.state, settings.workers, settings.is_open)
     service = ids_of(ids, settings)
@@ -83,7 +85,7 @@ async def wait_for_database(book: Book, folder: Path) -> None:
     served.touch()
 
 
-def ids_of(ids: Host, settings: ServeSettings) -> Ids:
+def ids_of(ids: ServiceAllocator, settings: ServeSettings) -> Ids:
     sources = Sources(ids)
     newcomers = Newcomers(settings.max_tags, settings.timeout)
     return Ids(ids, sources, Sequences(ids, sources, settings.create, newcomers), {})

@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from allocator.errors import InvalidSetting, MaxValueWentBack
 from allocator.generators.inspect_id import inspect_id
-from allocator.host import Host
 from allocator.remote.wire import (
     inspection_to_json,
     lease_to_json,
@@ -34,6 +33,7 @@ from allocator.service.log_config import caller_of
 from allocator.service.problems import ClientIsAhead, HttpRefusal
 from allocator.service.sequences import Pages, Sequences, page_of, ticket_types
 from allocator.service.sources import Source, Sources
+from allocator.service_allocator import ServiceAllocator
 
 MAX_READY = 10_000
 """Paths per token that the hot path serves; further ones go through the framework."""
@@ -52,7 +52,7 @@ CONDITIONS = ("If-None-Match", "If-Match")
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    ids: Host
+    ids: ServiceAllocator
     sources: Sources
     sequences: Sequences
     tickets: dict[str, int]

@@ -13,7 +13,6 @@ from time import monotonic, time
 from allocator.database.questions.integer_keys import read_keys
 from allocator.database.verbs import nodes
 from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
-from allocator.host import Host
 from allocator.rules.days_left import DAY, Horizon
 from allocator.rules.worker_spaces import Space
 from allocator.runtime.worker_pool import Background
@@ -24,6 +23,7 @@ from allocator.service.handlers import Ids
 from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Figures
 from allocator.service.sequences import page_of
 from allocator.service.sources import TagSource
+from allocator.service_allocator import ServiceAllocator
 
 log = logging.getLogger("allocator.service")
 
@@ -41,7 +41,7 @@ ENOUGH = 3.0
 class Watch:
     def __init__(self, service: Ids, book: Book, figures: Figures) -> None:
         self._service = service
-        self._ids: Host = service.ids
+        self._ids: ServiceAllocator = service.ids
         self._book = book
         self._figures = figures
         self._horizons: dict[str, Horizon] = {}

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from allocator.database.verbs import tickets
 from allocator.errors import AllocatorError, DatabaseUnavailable, TagExists, UnknownTag
 from allocator.fleet.fleet import Fleet
-from allocator.host import Host
 from allocator.schemes.checks import check_tag
 from allocator.schemes.residues import Seen
 from allocator.schemes.tag import Tag
@@ -19,6 +18,7 @@ from allocator.service.log_config import Caller
 from allocator.service.problems import HttpRefusal
 from allocator.service.rate_limits import Gate
 from allocator.service.sources import Sources, TagSource
+from allocator.service_allocator import ServiceAllocator
 
 T = TypeVar("T")
 Pages = Callable[[str, int], list[Tag]]
@@ -33,7 +33,7 @@ log = logging.getLogger("allocator.service")
 class Sequences:
     """`create`: whether the first use of a tag creates it, within the limit of `newcomers`."""
 
-    def __init__(self, ids: Host, sources: Sources, create: bool, newcomers: Newcomers) -> None:
+    def __init__(self, ids: ServiceAllocator, sources: Sources, create: bool, newcomers: Newcomers) -> None:
         self._ids = ids
         self._sources = sources
         self._create = create

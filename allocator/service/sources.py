@@ -7,8 +7,8 @@ from typing import Any
 
 from allocator.errors import InvalidCount
 from allocator.generators.objectid import ObjectId
-from allocator.host import Host
 from allocator.schemes.checks import check_count
+from allocator.service_allocator import ServiceAllocator
 
 METEOR, SNOWFLAKE, OBJECTID = "meteor", "snowflake", "objectid"
 
@@ -71,7 +71,7 @@ class TagSource(Source):
 
     __slots__ = ("_ids", "buffer", "counted", "rate")
 
-    def __init__(self, ids: Host, tag: str) -> None:
+    def __init__(self, ids: ServiceAllocator, tag: str) -> None:
         self.buffer = ids.buffer(tag)
         super().__init__("segment", ids.sequence(tag).next_ids, self.buffer.next, tag)
         self._ids = ids
@@ -89,7 +89,7 @@ class TagSource(Source):
 class Sources:
     """All sources of one worker: one per scheme, and one per tag in use."""
 
-    def __init__(self, ids: Host) -> None:
+    def __init__(self, ids: ServiceAllocator) -> None:
         self.meteor = Source(METEOR, each(ids.meteor), ids.meteor_buffer.next)
         self.snowflake = Source(SNOWFLAKE, each(ids.snowflake), ids.snowflake_buffer.next)
         self.objectid = Source(OBJECTID, object_ids)

@@ -19,8 +19,7 @@ from allocator.generators.supply import Ended, Supply
 from allocator.generators.worker import AsyncWorkerLease, HeldNumber, WorkerLease
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.worker_pool import Background, Work
-from allocator.schemes.leases import check_node
-from allocator.schemes.meteor import MeteorBlocks, NodeClaim
+from allocator.schemes.meteor import MeteorBlocks, NodeClaim, check_node
 from allocator.schemes.retry import Wait
 from allocator.schemes.snowflake import NOTHING, LeaseClaim, LeasedSnowflake
 from allocator.testing.memory_backend import MemoryBackend

@@ -13,8 +13,8 @@ from allocator.errors import AllocatorError
 from allocator.rules.failover import Crossing, Here, plain
 from allocator.rules.fleet import Shard
 from allocator.rules.node_failover import NOTHING, Failover, Skipped
-from allocator.schemes.leases import Worker
 from allocator.schemes.residues import Lane
+from allocator.schemes.snowflake_workers import Worker
 from allocator.schemes.tag import Tag
 from simulation.fates import Fate
 from simulation.network import CONTENDED, Connection, Failure

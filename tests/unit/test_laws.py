@@ -27,7 +27,7 @@ LAW = """
 3  rules, public_ids
 4  database, generators
 5  fleet < remote, numbers
-6  backend < sync < aio_tags < aio < host
+6  backend < sync < aio_tags < aio < service_allocator
 7  testing, doctor < service < cli < integrations
 """
 """A room imports from the rows above its own, and in its own row from the rooms on the left of a `<`."""
@@ -183,7 +183,7 @@ SERVICE = [path for path in MODULES if name_of(path) == "service"]
 
 @pytest.mark.parametrize("path", SERVICE, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_the_service_reads_no_private_name_of_another_room(path: Path):
-    """What it needs of the faces and generators stands in `host.py`."""
+    """What it needs of the faces and generators stands in `service_allocator.py`."""
     assert private_names_in(path.read_text()) == []
 
 

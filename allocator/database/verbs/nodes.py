@@ -10,7 +10,8 @@ from sqlalchemy import ColumnElement, Connection, case, insert, literal, literal
 from allocator.database.dialect import Dialect
 from allocator.database.tables import node, worker
 from allocator.errors import MaxValueWentBack
-from allocator.schemes.leases import Node, Worker
+from allocator.schemes.meteor import Node
+from allocator.schemes.snowflake_workers import Worker
 
 
 def register(connection: Connection, dialect: Dialect, host: str, process: int, version: str, at: datetime) -> int:

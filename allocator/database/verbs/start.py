@@ -32,7 +32,7 @@ from allocator.errors import SchemaDamaged
 from allocator.rules.failover import Here
 from allocator.rules.fleet import Shard
 from allocator.rules.node_failover import Failover
-from allocator.schemes.leases import Worker
+from allocator.schemes.snowflake_workers import Worker
 from allocator.schemes.tag import Tag, damaged
 from allocator.schemes.ticket import Numbering
 

@@ -31,8 +31,9 @@ from allocator.rules.token import ADMINISTER, READ
 from allocator.rules.worker_spaces import Space
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import check_tag
-from allocator.schemes.leases import Node, Worker
+from allocator.schemes.meteor import Node
 from allocator.schemes.readings import Inspection
+from allocator.schemes.snowflake_workers import Worker
 from allocator.service.console.cache import Cache
 from allocator.service.console.formatting import bits_of
 from allocator.service.console.history import ALL

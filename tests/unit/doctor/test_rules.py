@@ -14,10 +14,10 @@ from allocator.rules.failover import REFUSE
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, few, in_order, is_healthy, judge, unchecked
 from allocator.schemes.checks import MAX_ID
 from allocator.schemes.layout import Layout
-from allocator.schemes.leases import Worker
 from allocator.schemes.meteor import METEOR, MeteorSettings
 from allocator.schemes.residues import ALL, Lane
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, SnowflakeSettings
+from allocator.schemes.snowflake_workers import Worker
 from allocator.schemes.tag import Tag
 
 NOW = 1_790_000_000.0

@@ -10,8 +10,7 @@ import pytest
 from support.processes.threads import draw_on_threads
 
 from allocator import Exhausted, InvalidSetting, Layout, Meteor, NodeIdsExhausted, NotCopyable
-from allocator.schemes.leases import check_node
-from allocator.schemes.meteor import METEOR, MeteorBlocks, xorshift
+from allocator.schemes.meteor import METEOR, MeteorBlocks, check_node, xorshift
 from allocator.schemes.snowflake import SNOWFLAKE
 
 PUBLISHED = [585, 596, 600, 614, 616, 626, 635, 640, 651, 656]

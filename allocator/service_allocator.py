@@ -1,4 +1,4 @@
-"""`Host`: an `AsyncAllocator` that also shows its buffers, for the service.
+"""`ServiceAllocator`: an `AsyncAllocator` that also shows its buffers, for the service.
 
 The service uses no other internals of the API and the generators.
 """
@@ -87,7 +87,7 @@ class Hosted(Allocator):
         return self._observe(backend)
 
 
-class Host(AsyncAllocator):
+class ServiceAllocator(AsyncAllocator):
     """An `AsyncAllocator` with its own databases. Only `open_tag` creates tags.
 
     urls: the URL of a database, or of each shard.

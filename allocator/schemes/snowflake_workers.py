@@ -1,31 +1,16 @@
-"""The registered nodes, and the workers with their leases."""
+"""Which worker number of the snowflake layout a process leases. Numbers for other generators: `worker_lease.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import islice
 
 from allocator.errors import AllocatorError, InvalidSetting, NodeIdsExhausted
 from allocator.schemes.layout import Layout, moment
 
-WARN_FROM = 0.8
-"""The share of used node numbers from which each registration logs a warning."""
-
 CHOICE = 16
 """Candidates to pick from at random, so that processes that start together rarely pick the same one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One start of a meteor generator; its number is never used again."""
-
-    number: int
-    host: str
-    process: int
-    version: str
-    started_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +24,6 @@ class Worker:
     until: int
     host: str
     process: int
-
-
-def check_node(number: int, layout: Layout) -> str:
-    """A warning when node numbers run short, empty otherwise. Raises `NodeIdsExhausted` beyond the layout's width."""
-    limit = layout.limit("node")
-    if number > limit:
-        raise NodeIdsExhausted(
-            f"node {number} does not fit the layout {layout}, whose greatest node is {limit}; choose a layout with "
-            "more bits for the node, and an epoch later than every id in use"
-        )
-    if number >= WARN_FROM * limit:
-        return f"{100 * number // limit} % of the node numbers of layout {layout} are used: {number} of {limit}"
-    return ""
 
 
 def check_same(workers: Sequence[Worker], layout: Layout, epoch: int) -> None:
