@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
 
 from allocator.aio_tags import AsyncTags
 from allocator.errors import InvalidSetting, Uncopyable
@@ -107,18 +107,17 @@ class AsyncSequence(Uncopyable):
 
 async def refill(supply: Supply) -> int:
     """As `Supply._next`, without blocking the loop."""
-    end = monotonic() + supply._terms.timeout
+    attempts, error = supply._attempts(), None
     while True:
-        step = supply._advance()
-        if isinstance(step, int):
-            return step
-        left = end - monotonic()
-        if left <= 0:
-            raise supply._overdue(step)
+        try:
+            step, left = attempts.send(error)
+        except StopIteration as found:
+            return cast(int, found.value)
+        error = None
         if isinstance(step, Wait):
             await asyncio.sleep(min(step.seconds, left))
         elif await wait_done(step, left):
-            supply._raise_unless_passing(step.result())
+            error = step.result()
 
 
 class Settings(TypedDict, total=False):

@@ -10,12 +10,12 @@ import logging
 import sys
 import threading
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from allocator.errors import (
     AllocatorClosed,
@@ -35,6 +35,7 @@ log = logging.getLogger("allocator")
 
 Ended = Future[AllocatorError | None]
 """The end of a request: its error, or None. A waiting caller then tries again."""
+Attempts = Generator[tuple[Ended | Wait, float], AllocatorError | None, int]
 
 LOST_AFTER = 12
 """A request is given up after 12 times the timeout; its result is burnt."""
@@ -301,27 +302,33 @@ class Supply(Uncopyable):
 
     def _next(self) -> int:
         """The next id, once `_values` is used up: from memory, or within the timeout from the database."""
-        end = monotonic() + self._terms.timeout
+        attempts, error = self._attempts(), None
         while True:
-            step = self._advance()
-            if isinstance(step, int):
-                return step
+            try:
+                step, left = attempts.send(error)
+            except StopIteration as found:
+                return cast(int, found.value)
+            error = self._wait(step, left)
+
+    def _attempts(self) -> Attempts:
+        """Yield what to wait for and for how long at most; take its error, if it has ended with one. Return the id."""
+        end = monotonic() + self._terms.timeout
+        while not isinstance(step := self._advance(), int):
             left = end - monotonic()
             if left <= 0:
                 raise self._overdue(step)
-            if isinstance(step, Wait):
-                pause(self._background.closed, min(step.seconds, left))
-                continue
-            try:
-                error = result_of(step, min(left, WAIT_SLICE))
-            except TimeoutError:
-                continue
-            self._raise_unless_passing(error)
+            error = yield step, left
+            if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
+                raise error.again()
+        return step
 
-    def _raise_unless_passing(self, error: AllocatorError | None) -> None:
-        """Raise the error of an ended request, unless a retry within the deadline may succeed."""
-        if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
-            raise error.again()
+    def _wait(self, step: Ended | Wait, left: float) -> AllocatorError | None:
+        if isinstance(step, Wait):
+            pause(self._background.closed, min(step.seconds, left))
+        else:
+            with suppress(TimeoutError):
+                return result_of(step, min(left, WAIT_SLICE))
+        return None
 
     def _overdue(self, step: Ended | Wait | None = None) -> AllocatorError:
         """The error of a call that reached its timeout: that of the last failed request, if it is recent."""
