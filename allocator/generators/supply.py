@@ -317,10 +317,13 @@ class Supply(Uncopyable):
             left = end - monotonic()
             if left <= 0:
                 raise self._overdue(step)
-            error = yield step, left
-            if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
-                raise error.again()
+            self._raise_unless_passing((yield step, left))
         return step
+
+    def _raise_unless_passing(self, error: AllocatorError | None) -> None:
+        """Raise the error of an ended request, unless a retry within the deadline may succeed."""
+        if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
+            raise error.again()
 
     def _wait(self, step: Ended | Wait, left: float) -> AllocatorError | None:
         if isinstance(step, Wait):
