@@ -13,6 +13,7 @@ from allocator.cli.options import database_options, open_database, options, requ
 from allocator.cli.output import REFUSED, confirm, show, yes_option
 from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import (
+    REPLICA,
     Ranges,
     Takeover,
     a_day,
@@ -198,7 +199,10 @@ def opened(url: str) -> Iterator[Database]:
 def look(database: Database, place: str) -> Seen:
     from allocator.database import takeover as work
 
-    return database.run(work.see, place)
+    seen = database.run(work.see, place)
+    if seen.looked.is_replica:  # where an administrator may write all the same
+        raise InvalidSetting(REPLICA)
+    return seen
 
 
 def known(seen: Seen) -> Takeover:

@@ -24,6 +24,7 @@ LEAST_RANGE = 1_000_000
 """Ids. The lower range holds at least so many in a wide column: the rate may be unknown."""
 LEAST_LEFT = 4_000
 """Ids. A column with fewer left is refused: a claim of a tag alone takes 1000."""
+REPLICA = "this server is a read-only replica; use the primary"
 
 State = Literal["started", "going back", "finished", "given back"]
 
@@ -157,7 +158,7 @@ def refusal(looked: Looked) -> str:
 def refusals(looked: Looked) -> Iterator[str]:
     place, table = looked.place, looked.table
     if looked.is_replica:
-        yield "this server is a read-only replica; use the primary"
+        yield REPLICA
     if looked.is_partitioned:
         yield f"{table} is partitioned or has child tables, and where its partitions end is not looked at"
     if not looked.is_key:
@@ -186,6 +187,8 @@ def plan(looked: Looked, per_day: float, seconds: float) -> Ranges:
     if why := refusal(looked):
         raise InvalidSetting(why)
     reached, left = looked.reached, looked.limit - looked.reached
+    if left < 0:  # a BIGINT UNSIGNED
+        raise InvalidSetting(f"{looked.place} is at {looked.reached:,}, and no tag gives ids above {looked.limit:,}")
     need = ceil(per_day * seconds / DAY)
     # Above, the tag begins at once; below, the counter runs on until the command holds the lock.
     ahead = 0 if looked.below else min(left // 100, 1_000) + ceil(per_day / 24)

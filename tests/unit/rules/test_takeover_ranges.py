@@ -91,6 +91,14 @@ def test_a_column_that_is_too_small_is_refused_with_its_numbers(looked, limit, g
         plan(narrow, per_day, WEEK)
 
 
+def test_a_counter_above_all_ids_of_tags_is_refused():
+    """As that of a BIGINT UNSIGNED may be."""
+    above = replace(ABOVE, type="bigint unsigned", greatest=10**19)
+
+    with pytest.raises(InvalidSetting, match=f"shop.orders.id is at {10**19:,}, and no tag gives ids above {BIGINT:,}"):
+        plan(above, 0, WEEK)
+
+
 REFUSED = {
     "replica": (replace(BELOW, is_replica=True), "read-only replica"),
     "partitioned": (replace(BELOW, is_partitioned=True), "public.orders is partitioned or has child tables"),
