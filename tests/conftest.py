@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from sqlalchemy import Engine, create_engine, make_url
 from support.applications.faces import FACES, Faces
@@ -27,6 +28,10 @@ os.environ["SSL_CERT_FILE"] = os.devnull
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 """Images often set it. Each process that a test starts would then compile SQLAlchemy, which takes a second."""
+
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
+"""On a busy machine an example may take any time."""
 
 DATABASES = ("sqlite", *KINDS)
 numbers = itertools.count(1)

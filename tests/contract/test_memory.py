@@ -60,7 +60,7 @@ def answer(ids: Allocator, method: str, args: tuple[Any, ...], given_: dict[str,
         return f"{type(error).__name__}: {error}"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(calls, st.booleans(), st.sampled_from(STATEMENTS))
 def test_a_story_is_told_alike_in_memory_and_on_a_database(story, create_missing: bool, tickets: str):
     rules = {"create_missing": create_missing, "step": 7, "max_step": 30, "tickets": tickets}

@@ -132,7 +132,7 @@ class World:
                 growth.take_back()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.integers(1, 3), st.sampled_from(["replace", "count"]))
 def test_no_id_twice_however_growth_is_interrupted(rnd: random.Random, shards: int, statement: str) -> None:
     world = World(rnd, shards, statement)

@@ -24,7 +24,7 @@ def test_every_number_up_to_the_limit_is_that_of_one_id(limit: int):
     assert [permutation.back(number) for number in numbers] == list(range(1, limit + 1))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(min_size=16, max_size=64), limits, st.data())
 def test_back_is_the_inverse_of_forward(key: bytes, limit: int, data: st.DataObject):
     permutation = Permutation(key, limit)
@@ -36,7 +36,7 @@ def test_back_is_the_inverse_of_forward(key: bytes, limit: int, data: st.DataObj
     assert permutation.forward(permutation.back(id_)) == id_
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sets(st.integers(1, MAX_ID), min_size=2, max_size=30))
 def test_no_two_ids_have_one_number(ids: set[int]):
     permutation = Permutation(KEY, MAX_ID)

@@ -49,7 +49,7 @@ def test_known_numbers_of_version_1():
     assert PublicIds(KEY, text="crockford", check=0).restore(6617291179106466051) == 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(1, MAX_ID), st.sampled_from(TEXTS), st.sampled_from(["", "ord_", "a.b~c-"]), st.integers(0, 48))
 def test_every_id_is_read_back(id_: int, text: str, prefix: str, check: int):
     public = PublicIds(KEY, prefix=prefix, text=text, check=check)
@@ -100,7 +100,7 @@ def test_two_neighbours_swapped_are_refused(text: str):
                     public.decode(good[:place] + two + one + good[place + 2 :])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from([Base62, Crockford]), st.integers(0, 2**89 - 1), st.data())
 def test_without_any_key_a_form_refuses_one_alteration_for_sure(form, number: int, data: st.DataObject):
     """A property of the arithmetic, whatever the number: the tag has no part in it."""

@@ -21,13 +21,13 @@ def layouts(draw: st.DrawFn) -> Layout:
     return Layout(sign=1, **{f"f{n}": b - a for n, (a, b) in enumerate(pairwise(edges))})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(layouts(), st.integers(0, 2**63 - 1))
 def test_pack_and_unpack_are_inverse(layout: Layout, number: int):
     assert layout.pack(**layout.unpack(number)) == number
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(layouts(), st.data())
 def test_unpack_and_pack_are_inverse(layout: Layout, data: st.DataObject):
     values = {name: data.draw(st.integers(0, layout.limit(name))) for name in layout.widths if name != "sign"}

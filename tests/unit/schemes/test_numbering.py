@@ -73,7 +73,7 @@ LETTERS = "09azAZ"
 SEPARATORS = ("", "-", "1", "a", ".7")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     n=st.integers(1, MAX_NUMBER),
     day=st.dates(),

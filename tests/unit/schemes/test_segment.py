@@ -290,7 +290,7 @@ def test_after_the_limit_memory_is_served_and_then_the_reason_is_given():
     assert isinstance(core.want(2.5), Claim)  # the limit may have been raised
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.randoms(use_true_random=False), st.integers(1, 300), st.integers(1, 300))
 def test_whatever_happens_ids_increase_and_come_from_committed_ranges(rnd: random.Random, step: int, most: int):
     core, database, now = Segments(runway=rnd.choice([0.0, 1.0, 60.0])), 0, 0.0
