@@ -100,6 +100,8 @@ def text_of(where: str, found: Sequence[Outlook], today: date) -> str:
     unread = sum(one.key.greatest is None for one in found)
     needing = sum(one.needs_attention(today) for one in found) - unread
     told = f"keys: {len(found)}; over {100 * FULL:.0f} % full, or ending within {SOON} days: {needing}"
+    if needing:
+        told += "; to widen a key while it is written, see docs/widening.md"
     if unread:
         told += f"; not read, since this user lacks SELECT: {unread}"
     if all(one.a_day is None for one in found):

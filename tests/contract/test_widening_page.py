@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 from support.documents.reader import Reading
-from support.documents.widening import URLS, carry_out, steps, widen
-from support.processes.takeover_writers import writing
+from support.documents.widening import URLS, steps, widen
+from support.processes.takeover_writers import insert_raw
 
 ROWS = 5_000
 EACH = 2
@@ -29,17 +30,23 @@ def test_the_steps_of_the_page_while_others_write(kind, identity, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["postgres"])
-def test_control_a_statement_that_was_prepared_and_returns_the_key_fails(kind, tmp_path):
+def test_a_prepared_statement_that_returns_the_key_fails_once(kind, tmp_path):
     """As the page says; the test above tells the driver to prepare none."""
     reading = Reading(tmp_path)
     first, *rest = steps(kind)
     try:
         reading.read(first)
-        with writing(reading.stage.real(URLS[kind])) as writers:
-            writers.add(2)
-            writers.wait_for(10)
+        engine = create_engine(reading.stage.real(URLS[kind]))
+        with engine.connect() as connection:
+            for _ in range(10):
+                insert_raw(connection)
+                connection.commit()
+            for block in rest:
+                reading.read(block)
             with pytest.raises(DBAPIError, match="cached plan must not change result type"):
-                for block in rest:
-                    carry_out(reading, block, writers, EACH)
+                insert_raw(connection)
+            connection.rollback()
+            assert insert_raw(connection) > 10
+        engine.dispose()
     finally:
         reading.close()
