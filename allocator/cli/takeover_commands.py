@@ -15,20 +15,18 @@ from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import (
     REPLICA,
     Ranges,
-    Takeover,
     a_day,
-    back_ranges,
+    is_begun,
+    is_finished,
     issued,
     lower_range_ends_in,
     notes,
     plan,
     problems,
     proof,
-    rate_of_tag,
-    refusal,
+    ranges_after,
     seconds_of,
     still_writes,
-    tag_refusal,
 )
 from allocator.schemes.checks import check_tag
 
@@ -78,18 +76,10 @@ def start(place: str, tag: str, seconds: float, watch: float, dry: bool, sure: b
     check_tag(tag)
     with opened(url) as database:
         seen = database.run(work.see, place, tag)
-        found = seen.takeover
-        if found and found.state != "given back":
-            if found.tag != tag:
-                raise InvalidSetting(f"{found.place} is taken over by tag {found.tag!r} already")
-            if found.state != "started":
-                raise InvalidSetting(f"{found.place} is {found.state}; first run: allocator takeover back {place}")
+        if is_begun(seen.takeover, seen.looked, seen.tag, tag):
             report(seen, "started before")
             return
-        if why := refusal(seen.looked) or tag_refusal(seen.tag, found):
-            raise InvalidSetting(why)
-        if (shard := database.fetch_shard()) and len(shard.members) > 1:
-            raise InvalidSetting("this database is one of several shards; a takeover needs a database of its own")
+        work.check_alone(database)
         before = seen.looked.given
         if watch > 0:
             click.echo(f"measuring the rate for {watch:g} seconds", err=True)
@@ -118,7 +108,7 @@ def status(place: str, url: str) -> None:
     with opened(url) as database:
         seen = look(database, place)
         is_sound = report(seen, "")
-        database.run(work.note, known(seen), seen.looked.given, seen.now_ms)
+        database.run(work.note, seen.known, seen.looked.given, seen.now_ms)
     if not is_sound:
         click.get_current_context().exit(REFUSED)
 
@@ -138,10 +128,8 @@ def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
 
     with opened(url) as database:
         seen = look(database, place)
-        found = known(seen)
-        if found.state != "started":
-            if found.state != "finished":
-                raise InvalidSetting(f"{found.place} is {found.state}, so there is nothing to finish")
+        found = seen.known
+        if is_finished(found):
             report(seen, "finished before")
             return
         database.run(work.note, found, seen.looked.given, seen.now_ms)
@@ -169,15 +157,11 @@ def back(place: str, seconds: float, dry: bool, sure: bool, url: str) -> None:
 
     with opened(url) as database:
         seen = look(database, place)
-        found = known(seen)
+        found = seen.known
         if found.state == "given back":
             report(seen, "given back before")
             return
-        if seen.tag is None:
-            raise InvalidSetting(f"tag {found.tag!r} is gone, so nobody knows which ids it has issued")
-        goes_on_already = not found.ranges.native_is_below
-        per_day = rate_of_tag(found, seen.tag, seen.now_ms)
-        ranges = found.ranges if goes_on_already else back_ranges(found, seen.tag, seen.looked, per_day, seconds)
+        ranges = ranges_after(found, seen.tag, seen.looked, seconds, seen.now_ms)
         statements = work.native(database.dialect).back(seen.looked, found, ranges)
         about = [f"{found.place} goes back to its own counter, and tag {found.tag!r} ends"]
         if settled(seen, found.tag, about, ranges, statements, dry, sure):
@@ -205,12 +189,6 @@ def look(database: Database, place: str) -> Seen:
     return seen
 
 
-def known(seen: Seen) -> Takeover:
-    if seen.takeover is None:
-        raise InvalidSetting(f"no takeover of {seen.looked.place} was started; see: allocator takeover start --help")
-    return seen.takeover
-
-
 def settled(
     seen: Seen, tag: str, about: Sequence[str], ranges: Ranges | None, statements: Sequence[str], dry: bool, sure: bool
 ) -> bool:
@@ -227,7 +205,7 @@ def settled(
 
 def report(seen: Seen, done: str) -> bool:
     """Print ranges, rows, and the proof that the ranges cannot meet; whether it holds."""
-    found = known(seen)
+    found = seen.known
     wrong = problems(found, seen.tag, seen.looked, seen.greatest)
     days = lower_range_ends_in(found, seen.tag, seen.looked.given, seen.now_ms) if found.state != "finished" else None
     still = (seen.now_ms - found.given_at) / 1000 if seen.looked.given == found.given else 0.0

@@ -1,4 +1,5 @@
-"""Django's connection as the transaction in which numbers without gaps are drawn, and their tables beside its own.
+"""Django's connection as the transaction in which numbers without gaps are drawn and migrations run, and the tables
+beside its own.
 
 Django is not imported: whoever gives its connection has it.
 """
@@ -6,10 +7,12 @@ Django is not imported: whoever gives its connection has it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from sqlalchemy import URL, Connection, StaticPool, create_engine
 from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
@@ -17,11 +20,15 @@ from sqlalchemy.schema import CreateTable
 
 from allocator.database.address import dialect_named
 from allocator.database.caller import Answer
+from allocator.database.connection import lazy_url
 from allocator.database.number_dialects import NumberDialect, number_dialect
 from allocator.database.tables import BESIDE
 from allocator.errors import InvalidDatabase
 
 PARAMETER = re.compile(r":(\w+)")
+
+DRIVERS = {"MySQLdb": "mysqldb", "sqlite3": "pysqlite"}
+"""SQLAlchemy's names of drivers by their modules, where they differ."""
 
 SQL_DIALECTS: Mapping[str, type[SQLDialect]] = {
     "sqlite": sqlite.dialect,
@@ -78,6 +85,21 @@ def numbers_of(vendor: str, is_mariadb: bool) -> NumberDialect:
 def as_django_has_it(statement: str) -> str:
     """The parameters as `%(name)s`."""
     return PARAMETER.sub(r"%(\1)s", statement)
+
+
+@contextmanager
+def borrowed(connection: Any) -> Iterator[Connection]:
+    """Django's connection as one of SQLAlchemy's, in its transaction, which is left open."""
+    connection.ensure_connection()
+    given, entry = connection.connection, connection.settings_dict
+    driver = type(given).__module__.partition(".")[0]
+    host, port = entry.get("HOST") or None, int(entry["PORT"]) if entry.get("PORT") else None
+    scheme = f"{connection.vendor}+{DRIVERS.get(driver, driver)}"
+    url = URL.create(scheme, entry.get("USER") or None, None, host, port, str(entry["NAME"]))
+    # The lazy dialect rolls nothing back, neither at its first connect nor at the end.
+    engine = create_engine(lazy_url(url), creator=lambda: given, poolclass=StaticPool, pool_reset_on_return=None)
+    with engine.connect() as made:
+        yield made
 
 
 def make_tables(connection: Any) -> None:

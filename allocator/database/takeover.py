@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import ModuleType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Connection, column, func, insert, literal_column, select, table, text, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -27,6 +27,9 @@ from allocator.rules.column_limit import max_step_for
 from allocator.rules.takeover_ranges import Looked, Ranges, State, Takeover, still_writes, tag_refusal
 from allocator.schemes.checks import split_column
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
+
+if TYPE_CHECKING:
+    from allocator.database.store import Database
 
 KEPT = rows_of_takeovers.c
 FILE = (
@@ -53,12 +56,23 @@ class Seen(NamedTuple):
     greatest: int
     now_ms: int
 
+    @property
+    def known(self) -> Takeover:
+        if self.takeover is None:
+            raise InvalidSetting(f"no takeover of {self.looked.place} was started; run: allocator takeover start")
+        return self.takeover
+
 
 def native(dialect: Dialect) -> ModuleType:
     """The module of this database."""
     if dialect.embedded:
         raise InvalidSetting(FILE)
     return takeover_postgresql if dialect.name == "postgresql" else takeover_mysql
+
+
+def check_alone(database: Database) -> None:
+    if (shard := database.fetch_shard()) and len(shard.members) > 1:
+        raise InvalidSetting("this database is one of several shards; a takeover needs a database of its own")
 
 
 def carry_out(database: Runner, verb: Callable[..., None], seen: Seen, *rest: object) -> None:

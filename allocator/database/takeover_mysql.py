@@ -23,6 +23,11 @@ from allocator.schemes.checks import MAX_ID
 COUNTER = "AUTO_INCREMENT"
 PATIENCE = "SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1"
 """Seconds. A longer wait for a lock would make writers queue behind it."""
+FORMER_PATIENCE = (
+    "SELECT CONCAT('SET SESSION lock_wait_timeout = ', @@lock_wait_timeout, "
+    "', innodb_lock_wait_timeout = ', @@innodb_lock_wait_timeout)"
+)
+"""Returns the statement that a caller's session goes on with."""
 UNLOCK = "UNLOCK TABLES"
 
 COLUMN = """

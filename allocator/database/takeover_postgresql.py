@@ -18,6 +18,8 @@ IDENTITY = "identity"
 """What `Takeover.counter` holds for an identity column, whose sequence belongs to it; else the sequence's name."""
 PATIENCE = "SET LOCAL lock_timeout = '500ms'"
 """A longer wait for a lock would make writers queue behind it."""
+FORMER_PATIENCE = "SELECT 'SET LOCAL lock_timeout = ' || quote_literal(current_setting('lock_timeout'))"
+"""Returns the statement that a caller's transaction goes on with."""
 
 COLUMN = f"""{WHOLE}
 SELECT pg_class.oid AS relid, attnum, quote_ident(nspname) || '.' || quote_ident(relname) AS quoted_table,

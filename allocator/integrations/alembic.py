@@ -10,6 +10,9 @@ Choose one way for each database:
 2. In the application's history, by autogenerate: `target_metadata = [Base.metadata, metadata]`.
 3. In the application's history, as a branch: add the folder `versions()` to `version_locations`, and call
    `check_downgrade()` before `context.run_migrations()`.
+
+A revision of the application's may call `op.create_tag`, `op.bind_tag`, `op.unbind_tag` and `op.takeover`. From Alembic
+1.18 on they are there by themselves; before, import this module in `env.py`.
 """
 
 from __future__ import annotations
@@ -89,3 +92,7 @@ sys.modules[__name__].__class__ = Plugin
 def versions() -> str:
     """The folder of the allocator's revisions, for `version_locations`. Their branch has the label `allocator`."""
     return str(script_folder() / "versions")
+
+
+# At the end: Alembic imports this module while it is imported itself.
+from allocator.integrations import alembic_operations as _alembic_operations  # noqa: E402, F401

@@ -214,6 +214,36 @@ def tag_refusal(tag: Tag | None, mine: Takeover | None) -> str:
     )
 
 
+def is_begun(takeover: Takeover | None, looked: Looked, tag: Tag | None, name: str) -> bool:
+    """Whether a takeover by the tag `name` was started before. Raises `InvalidSetting` where it cannot be started."""
+    if takeover and takeover.state != "given back":
+        if takeover.tag != name:
+            raise InvalidSetting(f"{takeover.place} is taken over by tag {takeover.tag!r} already")
+        if takeover.state != "started":
+            place = takeover.place
+            raise InvalidSetting(f"{place} is {takeover.state}; first run: allocator takeover back {place}")
+        return True
+    if why := refusal(looked) or tag_refusal(tag, takeover):
+        raise InvalidSetting(why)
+    return False
+
+
+def is_finished(takeover: Takeover) -> bool:
+    """Whether it was finished before. Raises `InvalidSetting` where there is nothing to finish."""
+    if takeover.state not in {"started", "finished"}:
+        raise InvalidSetting(f"{takeover.place} is {takeover.state}, so there is nothing to finish")
+    return takeover.state == "finished"
+
+
+def ranges_after(takeover: Takeover, tag: Tag | None, looked: Looked, seconds: float, now_ms: int) -> Ranges:
+    """The ranges once the column is given back; the tag has ids for so many seconds."""
+    if tag is None:
+        raise InvalidSetting(f"tag {takeover.tag!r} is gone, so nobody knows which ids it has issued")
+    if not takeover.ranges.native_is_below:  # the counter goes on above already
+        return takeover.ranges
+    return back_ranges(takeover, tag, looked, rate_of_tag(takeover, tag, now_ms), seconds)
+
+
 def back_ranges(takeover: Takeover, tag: Tag, looked: Looked, per_day: float, seconds: float) -> Ranges:
     """The tag ends, with ids for the time that its writers need to turn back, and the counter goes on above."""
     reached = max(looked.reached, tag.max_value, takeover.ranges.tag_first - 1)

@@ -17,6 +17,7 @@ except ImportError as error:
     ) from error
 
 from allocator.integrations.django.apps import AllocatorConfig
+from allocator.integrations.django.column_operations import BindTag, CreateTag, TakeOver
 from allocator.integrations.django.fields import AllocatedBigAutoField, give_ids
 from allocator.integrations.django.ids import allocator, use
 from allocator.integrations.django.operations import AlterKey
@@ -26,7 +27,10 @@ __all__ = [
     "AllocatedBigAutoField",
     "AllocatorConfig",
     "AlterKey",
+    "BindTag",
+    "CreateTag",
     "PublicBigAutoField",
+    "TakeOver",
     "allocator",
     "give_ids",
     "public_id_converter",

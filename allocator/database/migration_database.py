@@ -1,0 +1,105 @@
+"""A database inside of a migration: verbs run on the migration's own connection, in its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic, sleep
+from typing import Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from allocator.database import takeover, takeover_mysql, takeover_postgresql
+from allocator.database.bindings import POSTGRESQL
+from allocator.database.connection import plain
+from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import is_held, translate
+from allocator.database.postgresql import PostgreSQL
+from allocator.database.store import Database
+from allocator.errors import SchemaOutOfDate
+from allocator.rules.takeover_ranges import is_begun, is_finished, plan, ranges_after
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LOCK_SECONDS = 60.0
+"""How long a takeover tries for its locks."""
+PAUSE = 0.5
+
+
+class Nested(PostgreSQL):
+    """PostgreSQL where each verb is a savepoint already, and its end is not the end of the transaction."""
+
+    @contextmanager
+    def transaction(self, connection: Connection) -> Iterator[None]:
+        yield
+
+
+class MigrationDatabase(Database):
+    """A database reached by a connection that somebody else opened, commits and closes.
+
+    On PostgreSQL a verb is a part of the transaction: a savepoint, so that a wait for a lock can be repeated. In
+    autocommit it has a transaction of its own. MySQL and MariaDB commit what came before each change of a table.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        url = plain(connection.engine.url)
+        # Nothing is opened by it, and we have no driver of our own for asyncio.
+        super().__init__(
+            url.set(drivername=url.get_backend_name()) if connection.dialect.is_async else url, LOCK_SECONDS
+        )
+        self._connection = connection
+        autocommit = getattr(connection.connection.dbapi_connection, "autocommit", False)
+        self._is_nested = self.dialect.name == POSTGRESQL and not autocommit
+        if self._is_nested:
+            self.dialect = Nested()
+
+    def run(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        began = monotonic()
+        while True:
+            try:
+                with self._part():
+                    return verb(self._connection, self.dialect, *args, **kwargs)
+            except SQLAlchemyError as error:
+                passed = monotonic() - began
+                if not is_held(error, self.dialect) or passed + PAUSE > self.timeout:
+                    raise translate(error, self.dialect, self.address.shown, passed) from error
+            sleep(PAUSE)
+
+    @contextmanager
+    def _part(self) -> Iterator[None]:
+        """The settings of the session stay as they were, whatever the verb sets."""
+        connection = self._connection
+        if self._is_nested:
+            with connection.begin_nested():
+                former = str(connection.exec_driver_sql(takeover_postgresql.FORMER_PATIENCE).scalar())
+                yield
+                connection.exec_driver_sql(former)
+        elif self.dialect.embedded or self.dialect.name == POSTGRESQL:
+            yield
+        else:
+            former = str(connection.exec_driver_sql(takeover_mysql.FORMER_PATIENCE).scalar())
+            try:
+                yield
+            finally:
+                if not connection.invalidated:
+                    connection.exec_driver_sql(former)
+
+    def upgrade_schema(self) -> None:
+        raise SchemaOutOfDate(f"{self.address.shown} lacks tables of the allocator; run: allocator db upgrade")
+
+
+def take_over(database: Database, action: str, words: str, tag: str, seconds: float, idle: float) -> None:
+    """Start, finish or give back, without a look at the rate. Done before, it changes nothing."""
+    seen = database.run(takeover.see, words, tag)
+    if action == "start":
+        if not is_begun(seen.takeover, seen.looked, seen.tag, tag):
+            takeover.check_alone(database)
+            takeover.carry_out(database, takeover.start, seen, tag, plan(seen.looked, 0.0, seconds))
+    elif action == "finish":
+        if not is_finished(seen.known):
+            takeover.carry_out(database, takeover.finish, seen, seen.known, idle)
+    elif seen.known.state != "given back":
+        ranges = ranges_after(seen.known, seen.tag, seen.looked, seconds, seen.now_ms)
+        takeover.carry_out(database, takeover.back, seen, seen.known, ranges)

@@ -1,0 +1,158 @@
+"""Migration operations on tags and their columns: made, bound for the doctor, and taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db.migrations.operations.base import Operation  # type: ignore[import-untyped]
+
+from allocator.database.address import address_of
+from allocator.database.django_caller import borrowed
+from allocator.database.django_settings import keeps_ids_beside, url_of
+from allocator.errors import InvalidSetting
+from allocator.integrations import column_steps
+from allocator.integrations.column_steps import Action
+from allocator.integrations.django.fields import AllocatedBigAutoField
+from allocator.integrations.django.ids import allocator, is_testing, own_databases
+from allocator.rules.failover import FailoverGap
+
+
+class TagOperation(Operation):  # type: ignore[misc]
+    """An operation on the allocator's rows. It changes no model, and cannot be printed as SQL."""
+
+    reduces_to_sql = False
+    reversible = True
+
+    def state_forwards(self, app_label: str, state: Any) -> None:
+        pass
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        pass
+
+
+class CreateTag(TagOperation):
+    """Make a tag, with the arguments of `ids.tags.create`.
+
+        CreateTag("invoice", step=100, start_after=7000)
+
+    One that exists keeps its settings, and is raised above `start_after`. Reversed, it stays: a tag that is deleted and
+    made again would repeat its ids.
+    """
+
+    def __init__(
+        self,
+        tag: str,
+        *,
+        step: int | None = None,
+        max_step: int | None = None,
+        limit: int | None = None,
+        start_after: int = 0,
+        failover_gap: FailoverGap | None = None,
+    ) -> None:
+        self.tag, self.start_after = tag, start_after
+        self.settings = {"step": step, "max_step": max_step, "limit": limit, "failover_gap": failover_gap}
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        connection = schema_editor.connection
+        if shares(connection):
+            with borrowed(connection) as own:
+                column_steps.create_tag(own, self.tag, self.start_after, None, self.settings)
+        else:
+            column_steps.make_tag(allocator().tags, self.tag, self.start_after, self.settings)
+
+    def describe(self) -> str:
+        return f"Create tag {self.tag}"
+
+
+class OnColumn(TagOperation):
+    """An operation on the primary key of a model. tag: by default that of its `AllocatedBigAutoField`."""
+
+    def __init__(self, model_name: str, tag: str = "") -> None:
+        self.model_name, self.tag = model_name, tag
+
+    @contextmanager
+    def column(self, app_label: str, editor: Any, state: Any, command: str) -> Iterator[tuple[Any, str, str]]:
+        """The migration's connection, the column as table.column, and the tag."""
+        model = state.apps.get_model(app_label, self.model_name)
+        field, connection = model._meta.pk, editor.connection
+        place = f"{model._meta.db_table}.{field.column}"
+        tag = self.tag or (field.tag if isinstance(field, AllocatedBigAutoField) else "")
+        if not shares(connection):
+            raise InvalidSetting(
+                f"ids come from another database than {place}, which Django calls {connection.alias!r}, so this "
+                f"operation cannot see both; remove it, and see: allocator {command} --help"
+            )
+        with borrowed(connection) as own:
+            yield own, place, tag
+
+    def is_for(self, app_label: str, editor: Any, state: Any) -> bool:
+        """Not in tests, nor on SQLite, where ids come from elsewhere and there is nothing to do."""
+        model, connection = state.apps.get_model(app_label, self.model_name), editor.connection
+        elsewhere = is_testing() or keeps_ids_beside(connection.vendor)
+        return not elsewhere and bool(self.allow_migrate_model(connection.alias, model))
+
+
+class BindTag(OnColumn):
+    """Bind a tag to the primary key of a model, so that the doctor looks at both.
+
+        BindTag("invoice")
+
+    Reversed, it unbinds the key. It does nothing in tests and on SQLite, where ids come from another database.
+    """
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        if self.is_for(app_label, schema_editor, to_state):
+            with self.column(app_label, schema_editor, to_state, "tags bind") as (connection, place, tag):
+                column_steps.bind_tag(connection, tag, place)
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        if self.is_for(app_label, schema_editor, to_state):
+            with self.column(app_label, schema_editor, to_state, "tags unbind") as (connection, place, _):
+                column_steps.unbind_tag(connection, place)
+
+    def describe(self) -> str:
+        return f"Bind a tag to the key of {self.model_name}"
+
+
+class TakeOver(OnColumn):
+    """Take the key of a model over by a tag ("start"), "finish" it, or give it "back"; see docs/takeover.md.
+
+        TakeOver("start", "invoice", tag="invoice")
+
+    duration: how long both ways write, or until the tag may end, as 7d, 12h, 30m or 90s; the rate is not measured.
+    idle: how long the old way must not have written, for "finish".
+
+    Reversed, "start" gives back; the others have no reverse. It does nothing in tests and on SQLite.
+    """
+
+    def __init__(
+        self, action: Action, model_name: str, tag: str = "", *, duration: str = "7d", idle: str = "10m"
+    ) -> None:
+        super().__init__(model_name, tag)
+        self.action, self.duration, self.idle = action, duration, idle
+        self.reversible = action == "start"
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        self.act(self.action, app_label, schema_editor, to_state)
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        self.act("back", app_label, schema_editor, to_state)
+
+    def act(self, action: str, app_label: str, editor: Any, state: Any) -> None:
+        if self.is_for(app_label, editor, state):
+            with self.column(app_label, editor, state, f"takeover {action}") as (connection, place, tag):
+                column_steps.takeover(connection, action, place, tag, self.duration, self.idle)
+
+    def describe(self) -> str:
+        return f"Take over the key of {self.model_name}: {self.action}"
+
+
+def shares(connection: Any) -> bool:
+    """Whether ids come from the database that this connection of Django's writes to."""
+    own = own_databases()
+    if is_testing() or keeps_ids_beside(connection.vendor) or len(own) != 1:
+        return False
+    there = address_of(url_of(connection.vendor, connection.settings_dict))
+    return address_of(own[0]).public_url == there.public_url
