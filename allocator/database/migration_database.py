@@ -17,8 +17,8 @@ from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_held, translate
 from allocator.database.postgresql import PostgreSQL
 from allocator.database.store import Database
-from allocator.errors import SchemaOutOfDate
-from allocator.rules.takeover_ranges import is_begun, is_finished, plan, ranges_after
+from allocator.errors import InvalidSetting, SchemaOutOfDate
+from allocator.rules.takeover_ranges import REPLICA, is_begun, is_finished, plan, ranges_after
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,6 +93,8 @@ class MigrationDatabase(Database):
 def take_over(database: Database, action: str, words: str, tag: str, seconds: float, idle: float) -> None:
     """Start, finish or give back, without a look at the rate. Done before, it changes nothing."""
     seen = database.run(takeover.see, words, tag)
+    if seen.looked.is_replica:
+        raise InvalidSetting(REPLICA)
     if action == "start":
         if not is_begun(seen.takeover, seen.looked, seen.tag, tag):
             takeover.check_alone(database)

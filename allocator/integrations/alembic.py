@@ -12,7 +12,7 @@ Choose one way for each database:
    `check_downgrade()` before `context.run_migrations()`.
 
 A revision of the application's may call `op.create_tag`, `op.bind_tag`, `op.unbind_tag` and `op.takeover`. From Alembic
-1.18 on they are there by themselves; before, import this module in `env.py`.
+1.18 on they are there by themselves; before, import `allocator.integrations.alembic_operations` in `env.py`.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def setup(plugin: Any) -> None:
     """
     from alembic.util import DispatchPriority
 
+    from allocator.integrations import alembic_operations  # noqa: F401  # registers them
+
     plugin.add_autogenerate_comparator(leave_ours_alone, "schema", "allocator", priority=DispatchPriority.FIRST)
 
 
@@ -92,7 +94,3 @@ sys.modules[__name__].__class__ = Plugin
 def versions() -> str:
     """The folder of the allocator's revisions, for `version_locations`. Their branch has the label `allocator`."""
     return str(script_folder() / "versions")
-
-
-# At the end: Alembic imports this module while it is imported itself.
-from allocator.integrations import alembic_operations as _alembic_operations  # noqa: E402, F401

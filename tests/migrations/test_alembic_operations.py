@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -202,3 +205,12 @@ def test_in_autocommit_a_takeover_is_a_transaction_of_its_own(fresh):
         op.takeover("start", "orders.id", tag="order")
 
     assert state(fresh) == ["started"]
+
+
+@pytest.mark.skipif(find_spec("alembic.runtime.plugins") is None, reason="Alembic has plugins from 1.18 on")
+@pytest.mark.parametrize(
+    "first", ["alembic", "allocator.integrations.alembic", "allocator.integrations.alembic_operations"]
+)
+def test_the_operations_are_there_whoever_is_imported_first(first):
+    code = f"import allocator{first}; from alembic import op; print(op.create_tag, op.bind_tag, op.unbind_tag, op.takeover)"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)
