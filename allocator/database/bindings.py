@@ -66,7 +66,9 @@ def bind(connection: Connection, dialect: Dialect, words: str, name: str) -> Bin
     if tag is None:
         raise unknown(name)
     now = int(connection.scalar(select(literal_column(dialect.clock))) or 0)
-    first = max(looked.greatest, 0 if tag.claimed_at else tag.max_value) + 1
+    if looked.greatest > looked.limit:  # a BIGINT UNSIGNED
+        raise InvalidSetting(f"{looked.place} is at {looked.greatest:,}, and no tag gives ids above {looked.limit:,}")
+    first = min(max(looked.greatest, 0 if tag.claimed_at else tag.max_value) + 1, MAX_ID)
     made = Binding(looked.place, name, looked.greatest, first, tag.max_value - tag.skipped, now)
     values = {part.name: getattr(made, part.name) for part in KEPT}
     connection.execute(dialect.insert_missing(rows_of_bindings).values(**values))
@@ -143,7 +145,7 @@ def look_in_file(connection: Connection, name: str, part: str) -> Looked:
         found["type"],
         MAX_ID,
         greatest,
-        is_whole=is_whole,
+        is_whole=is_whole and type(greatest) is int,
         is_indexed=bool(found["is_indexed"]),
         generates="AUTOINCREMENT" * bool(found["counts"]),
         remedy=Remedy(find=" ".join(str(written).split())),

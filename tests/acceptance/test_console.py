@@ -18,6 +18,7 @@ from support.service.console_user import Seat
 from support.service.guarded import Guarded
 from support.service.served import Served
 
+from allocator.database import bindings
 from allocator.database.store import Database
 from allocator.database.tables import number, segment
 from allocator.database.verbs import nodes, segments
@@ -336,6 +337,22 @@ def test_where_no_number_was_drawn_the_page_says_where_they_are(open_service):
 
     assert "There are no numbers yet." in page
     assert "ids.db" in page
+
+
+def test_the_page_of_a_tag_names_its_columns_to_who_may_do_everything(tmp_path):
+    guarded, page = Guarded(str(tmp_path)), "/console/tags/order"
+    try:
+        guarded.database.run(segments.create, Tag("order"))
+        execute(guarded.url, f'CREATE TABLE "{EVIL}" (id INTEGER PRIMARY KEY)')
+        guarded.database.run(bindings.bind, f"{EVIL}.id", "order")
+        admin, reader = Seat(guarded.service), Seat(guarded.service)
+        admin.sign_in(guarded.admin)
+        reader.sign_in(guarded.make("reader", "read"))
+
+        assert until(lambda: html.escape(f"main.{EVIL}.id") in admin.get(page).body.decode())
+        assert "Bound to" not in reader.text(page)
+    finally:
+        guarded.close()
 
 
 def test_without_the_table_of_numbers_the_page_says_what_to_run(tmp_path):

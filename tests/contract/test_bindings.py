@@ -194,6 +194,20 @@ def test_what_cannot_be_looked_at_without_a_scan_is_refused(shop, case):
     assert values(shop, "SELECT place FROM allocator_binding") == []
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_column_that_holds_text_where_numbers_should_be_is_refused(shop):
+    execute(shop, "CREATE TABLE loose (id INT PRIMARY KEY)", "INSERT INTO loose VALUES ('one')")
+
+    assert "holds no whole numbers" in run(shop, "tags", "bind", "order", "loose.id", code=1)
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_a_column_above_all_ids_is_refused(shop):
+    execute(shop, "CREATE TABLE wide (id BIGINT UNSIGNED PRIMARY KEY)", f"INSERT INTO wide VALUES ({2**63})")
+
+    assert "no tag gives ids above" in run(shop, "tags", "bind", "order", "wide.id", code=1)
+
+
 def test_the_first_column_of_a_key_is_enough(shop):
     execute(shop, "CREATE TABLE pair (n BIGINT, line BIGINT, PRIMARY KEY (n, line))")
 
