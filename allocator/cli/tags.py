@@ -35,7 +35,7 @@ ORDERS: dict[str, Callable[[Tag], Any]] = {
 
 @click.group()
 def tags() -> None:
-    """List, create, change, repair and delete tags, and bind them to columns."""
+    """List, create, change, bind, repair and delete tags."""
 
 
 def parse_gap(context: click.Context, parameter: click.Parameter, given: str | None) -> FailoverGap | None:
