@@ -85,7 +85,7 @@ def gone(binding: Binding) -> Finding:
     return Finding(
         "bound-column-gone",
         NOTE,
-        f"tag {binding.tag!r} is bound to {binding.place}, and there is no such column",
+        f"tag {binding.tag!r} is bound to {binding.place}, and this user sees no such column",
         f"allocator tags unbind {binding.place}",
     )
 

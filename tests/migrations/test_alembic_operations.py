@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import create_engine
@@ -141,6 +143,66 @@ def test_a_table_that_another_transaction_holds_is_waited_for_and_named(kind, fr
     engine.dispose()
 
     assert state(fresh) == []
+
+
+# -- as Alembic runs the revisions of an application
+
+ENV = """
+from alembic import context
+from sqlalchemy import create_engine
+
+engine = create_engine(context.config.attributes["url"])
+with engine.connect() as connection:
+    context.configure(connection=connection, transaction_per_migration=True)
+    with context.begin_transaction():
+        context.run_migrations()
+engine.dispose()
+"""
+REVISION = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = {revision!r}, {before!r}
+
+def upgrade():
+    {up}
+
+def downgrade():
+    {down}
+"""
+TABLE = "op.create_table('orders', sa.Column('id', sa.BigInteger, primary_key=True), sa.Column('what', sa.String(9)))"
+ARCHIVE = "op.create_table('archive', sa.Column('id', sa.BigInteger, primary_key=True, autoincrement=False))"
+REVISIONS = {
+    "a": (TABLE, "op.drop_table('orders')"),
+    "b": ("op.takeover('start', 'orders.id', tag='order')", "op.takeover('back', 'orders.id')"),
+    "c": (
+        f"{ARCHIVE}; op.bind_tag('order', 'archive.id')",
+        "op.unbind_tag('archive.id'); op.drop_table('archive')",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_revisions_go_up_and_down_and_up(kind, fresh, tmp_path):
+    (tmp_path / "versions").mkdir()
+    (tmp_path / "env.py").write_text(ENV)
+    before = None
+    for name, (up, down) in REVISIONS.items():
+        text = REVISION.format(revision=name, before=before, up=up, down=down)
+        (tmp_path / "versions" / f"{name}.py").write_text(text)
+        before = name
+    config = Config()
+    config.set_main_option("script_location", str(tmp_path))
+    config.set_main_option("path_separator", "newline")
+    config.attributes["url"] = fresh
+    found = []
+    for go, to in ((command.upgrade, "c"), (command.downgrade, "a"), (command.upgrade, "c")):
+        go(config, to)
+        execute(fresh, INSERT)
+        found.append((state(fresh), len(values(fresh, BINDINGS)), values(fresh, "SELECT * FROM alembic_version")))
+
+    assert found == [(["started"], 1, ["c"]), (["given back"], 0, ["a"]), (["started"], 1, ["c"])]
+    assert len(values(fresh, "SELECT DISTINCT id FROM orders")) == 3
 
 
 # -- what is refused
