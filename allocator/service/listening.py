@@ -20,6 +20,8 @@ log = logging.getLogger("allocator.service")
 
 OWNER_AND_GROUP = 0o117
 """The umask of a Unix socket: to connect takes the right to write."""
+BACKLOG = 2048
+"""As uvicorn's."""
 
 
 @contextmanager
@@ -29,13 +31,13 @@ def listening(config: uvicorn.Config, settings: ServeSettings) -> Iterator[socke
         return
     path = Path(settings.unix)
     bound = bind_unix(path)
-    made = path.stat().st_ino
+    made = identity(path)
     log.info("listening on the Unix socket %s", path)
     try:
         yield bound
     finally:
         with suppress(OSError):
-            if path.stat().st_ino == made:  # and not that of a later service
+            if identity(path) == made:  # and not that of a later service
                 path.unlink()
 
 
@@ -48,7 +50,10 @@ def bind(config: uvicorn.Config, settings: ServeSettings) -> socket.socket:
 
 
 def bind_unix(path: Path) -> socket.socket:
-    """Bind a socket that its owner and group may use. It replaces the file of a service that died."""
+    """Listen on a socket that its owner and group may use. It replaces the file of a service that died.
+
+    It listens at once, seconds before the workers accept: else a second service would take this one for dead.
+    """
     before = os.umask(OWNER_AND_GROUP)
     try:
         if path.is_socket() and not answers(path):
@@ -56,6 +61,7 @@ def bind_unix(path: Path) -> socket.socket:
         with ExitStack() as stack:
             bound = stack.enter_context(socket.socket(socket.AF_UNIX))
             bound.bind(str(path))
+            bound.listen(BACKLOG)
             stack.pop_all()
     except OSError as error:
         raise InvalidSetting(f"cannot listen on {path}: {error.strerror or error}") from error
@@ -67,8 +73,17 @@ def bind_unix(path: Path) -> socket.socket:
 
 def answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
         try:
             probe.connect(str(path))
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, FileNotFoundError):
             return False
+        except BlockingIOError:  # its queue is full
+            return True
         return True
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """The inode and its time: file systems give the inode of a removed file to the next one."""
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns

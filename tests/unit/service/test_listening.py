@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from stat import S_IMODE
 
 import pytest
+from uvicorn import Config
 
 from allocator import InvalidSetting
-from allocator.service.listening import bind_unix
+from allocator.service.listening import answers, bind_unix, listening
+from allocator.service.settings import ServeSettings
+
+IN_USE = r"cannot listen on .*ids.sock: Address already in use"
 
 
 def test_the_owner_and_the_group_may_connect(tmp_path):
@@ -20,17 +25,44 @@ def test_the_owner_and_the_group_may_connect(tmp_path):
 def test_the_file_of_a_service_that_died_is_replaced(tmp_path):
     bind_unix(tmp_path / "ids.sock").close()
 
-    with closing(bind_unix(tmp_path / "ids.sock")) as bound, closing(socket.socket(socket.AF_UNIX)) as client:
-        bound.listen()
+    with closing(bind_unix(tmp_path / "ids.sock")), closing(socket.socket(socket.AF_UNIX)) as client:
         client.connect(str(tmp_path / "ids.sock"))
 
 
 def test_that_of_a_running_service_is_not(tmp_path):
     path = tmp_path / "ids.sock"
-    with closing(bind_unix(path)) as bound:
-        bound.listen()
-        with pytest.raises(InvalidSetting, match=r"cannot listen on .*ids.sock: Address already in use"):
+    with closing(bind_unix(path)), pytest.raises(InvalidSetting, match=IN_USE):  # though no worker accepts yet
+        bind_unix(path)
+
+
+def test_that_of_a_service_whose_queue_is_full_is_not(tmp_path):
+    path = tmp_path / "ids.sock"
+    with ExitStack() as stack:
+        stack.enter_context(closing(bind_unix(path))).listen(0)
+        with suppress(BlockingIOError):
+            while True:
+                client = stack.enter_context(socket.socket(socket.AF_UNIX))
+                client.setblocking(False)
+                client.connect(str(path))
+
+        with pytest.raises(InvalidSetting, match=IN_USE):
             bind_unix(path)
+
+
+def test_one_that_goes_meanwhile_does_not_answer(tmp_path):
+    assert not answers(tmp_path / "gone.sock")
+
+
+def test_the_file_goes_at_the_end_unless_it_is_that_of_a_later_service(tmp_path):
+    path = tmp_path / "ids.sock"
+    settings = ServeSettings(("sqlite://",), unix=str(path))
+    with listening(Config(None), settings) as bound, closing(bound):
+        assert path.exists()
+    assert not path.exists()
+
+    with listening(Config(None), settings) as bound, closing(bound):
+        os.utime(path, ns=(0, 0))  # the same inode, made at another time
+    assert path.exists()
 
 
 @pytest.mark.parametrize(
