@@ -158,9 +158,9 @@ def serve(
 
 
 def check_place(unix: str, certificate: Path | None) -> None:
-    """A Unix socket replaces the host, the port and the certificate."""
-    given = click.get_current_context().get_parameter_source
-    others = [name for name in ("host", "port") if given(name) is not ParameterSource.DEFAULT]
+    """A Unix socket replaces the host, the port and the certificate, and variables such as those of our image."""
+    source = click.get_current_context().get_parameter_source
+    others = [name for name in ("host", "port") if source(name) is ParameterSource.COMMANDLINE]
     if unix and (others or certificate):
         raise click.UsageError(f"--unix and --{(others or ['certificate'])[0]} exclude each other")
 

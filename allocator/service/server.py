@@ -148,10 +148,10 @@ def supervise(config: uvicorn.Config, listening: socket, stopping: Path) -> None
 
 def check_access(settings: ServeSettings) -> None:
     """Refuse to start without any token, unless --open serves this machine only."""
-    is_local = is_loopback(settings.host)
+    place, is_local = settings.unix or settings.host, bool(settings.unix) or is_loopback(settings.host)
     if settings.is_open and not is_local:
         raise InvalidSetting(
-            f"--open serves this machine only, and cannot listen on {settings.host}; leave it out, and create a "
+            f"--open serves this machine only, and cannot listen on {place}; leave it out, and create a "
             "token with: allocator tokens create NAME"
         )
     with databases_at(settings.urls, settings.timeout, settings.shard_hosts) as databases:
@@ -164,7 +164,7 @@ def check_access(settings: ServeSettings) -> None:
         if not made and not settings.is_open:
             alone = "; or serve only this machine, without tokens, with: allocator serve --open" if is_local else ""
             raise InvalidSetting(
-                f"no token exists in {databases.shown}, so nobody could use the service on {settings.host}; create "
+                f"no token exists in {databases.shown}, so nobody could use the service on {place}; create "
                 f"one with: allocator tokens create NAME{alone}"
             )
     if not made:

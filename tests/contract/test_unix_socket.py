@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from click.testing import CliRunner
 from support.processes.patience import until
 from support.service.served import START_SECONDS
 
-from allocator import AccessDenied, Allocator, DatabaseUnavailable, InvalidDatabase
+from allocator import AccessDenied, Allocator, DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.cli import main
+from allocator.service.server import check_access
+from allocator.service.settings import ServeSettings
 
 FILE = "Ids of the Shop.sock"
 """With capitals and spaces, which the host of a URL cannot hold."""
@@ -26,7 +29,8 @@ def served(fresh: str, tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[
     """The socket of a service, and its process."""
     path = tmp_path / FILE
     command = [sys.executable, "-m", "allocator", "serve", "--open", "--url", fresh, "--unix", str(path)]
-    with subprocess.Popen([*command, "--workers", "2"], cwd=tmp_path) as process:
+    in_image = {**os.environ, "ALLOCATOR_HOST": "0.0.0.0"}
+    with subprocess.Popen([*command, "--workers", "2"], cwd=tmp_path, env=in_image) as process:
         assert until(lambda: answers(path), START_SECONDS, hopeless=lambda: process.poll() is not None)
         yield path, process
         process.terminate()
@@ -88,3 +92,9 @@ def test_it_takes_the_place_of_a_host_and_port(other):
 
     assert refused.exit_code == 2
     assert f"--unix and {other[0]} exclude each other" in refused.output
+
+
+def test_without_a_token_the_message_names_the_socket(fresh):
+    said = r"nobody could use the service on /run/ids\.sock; create one .* allocator serve --open$"
+    with pytest.raises(InvalidSetting, match=said):
+        check_access(ServeSettings((fresh,), host="0.0.0.0", unix="/run/ids.sock"))
