@@ -80,7 +80,7 @@ def connect(host: str, port: int, end: float) -> socket.socket:
     raise trouble
 
 
-def connect_unix(path: str, seconds: float) -> socket.socket:
+def connect_unix(path: bytes, seconds: float) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.settimeout(seconds)
@@ -116,7 +116,7 @@ class OnSocket(HTTPConnection):
     response_class = Response
 
     def _new_conn(self) -> socket.socket:
-        return connect_unix(bytes.fromhex(self.host).decode(), self.timeout or 0.0)
+        return connect_unix(bytes.fromhex(self.host), self.timeout or 0.0)
 
 
 class PlainPool(HTTPConnectionPool):

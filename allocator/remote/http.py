@@ -52,7 +52,7 @@ def addresses(given: object) -> list[str]:
     """The addresses of a service in the first argument of an allocator; none if it names a database."""
     is_list = type(given) in {list, tuple, set, frozenset}  # and not a URL of SQLAlchemy, which is a tuple too
     several: list[object] = list(given) if is_list else [given]  # type: ignore[call-overload]
-    named = [one for one in several if isinstance(one, str) and one.partition("://")[0].lower() in SCHEMES]
+    named = [one for one in several if isinstance(one, str) and is_address(one)]
     if not is_list and not named:
         return []
     if len(named) < len(several) or not several:
@@ -61,6 +61,10 @@ def addresses(given: object) -> list[str]:
             "databases as shards="
         )
     return [address_of(one) for one in named]
+
+
+def is_address(text: str) -> bool:
+    return text.partition("://")[0].lower() in SCHEMES or text[:5].lower() == "unix:"
 
 
 def address_of(text: str) -> str:
@@ -251,7 +255,8 @@ def error_of(server: str, status: int, content: bytes) -> AllocatorError:
 
 def reason(error: BaseException) -> str:
     """The innermost cause, as the shortest text."""
-    inner = getattr(error, "reason", None) or error.__cause__ or error
+    parts = [part for part in error.args if isinstance(part, BaseException)]  # of urllib3's ProtocolError
+    inner = getattr(error, "reason", None) or error.__cause__ or (parts or [error])[-1]
     return f"{type(inner).__name__}: {printable(str(inner).rpartition(': ')[2])}"
 
 

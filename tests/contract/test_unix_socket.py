@@ -75,12 +75,12 @@ def is_refused(ids: Allocator, tag: str) -> bool:
 
 
 def test_no_service_there_is_named(tmp_path):
-    said = r"unix:///.*/none\.sock did not answer: .*No such file"
+    said = r"unix:///.*/none\.sock did not answer: FileNotFoundError: \[Errno 2\] No such file or directory$"
     with Allocator(f"unix://{tmp_path}/none.sock") as ids, pytest.raises(DatabaseUnavailable, match=said):
         ids.next_id("order")
 
 
-@pytest.mark.parametrize("address", ["unix://run/ids.sock", "unix:///", "unix:///a\nb"])
+@pytest.mark.parametrize("address", ["unix://run/ids.sock", "unix:/run/ids.sock", "unix:///", "unix:///a\nb"])
 def test_an_address_that_names_no_socket_is_refused(address):
     with pytest.raises(InvalidDatabase, match="a Unix socket is written unix:///run/allocator.sock, got '"):
         Allocator(address)
