@@ -14,6 +14,7 @@ from allocator.database.questions.integer_keys import read_keys
 from allocator.database.verbs import nodes
 from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
 from allocator.rules.days_left import DAY, Horizon
+from allocator.rules.key_columns import KeyColumn
 from allocator.rules.worker_spaces import Space
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.meteor import MeteorSettings
@@ -156,10 +157,13 @@ class Watch:
     # -- every hour, out of the database
 
     async def look_at_keys(self) -> None:
-        keys = await asyncio.wrap_future(self._background.submit(read_keys, self._ids.databases.lead().address))
+        keys = await asyncio.wrap_future(self._background.submit(self._keys))
         for key in sorted(keys, key=lambda key: -key.used)[:MAX_TAGS]:
             if key.greatest is not None:
                 self.days_of_keys[key.name] = self._lasts(f"{OF_KEY}{key.name}", key.greatest, key.limit)
+
+    def _keys(self) -> list[KeyColumn]:
+        return read_keys(self._ids.databases.lead().address)
 
 
 async def repeat(look: Callable[[], Awaitable[None]], seconds: float) -> None:
