@@ -91,7 +91,7 @@ def unbind(connection: Connection, dialect: Dialect, words: str) -> Binding:
     A takeover is a binding too, and stays while its column is there.
     """
     split_column(words)
-    found = [one for one in fetch_all(connection, dialect) if f".{one.place}".endswith(f".{words}")]
+    found = [one for one in fetch_all(connection, dialect) if one.is_named(words)]
     if len(found) != 1:
         several = f": name one of {', '.join(one.place for one in found)}" * bool(found)
         raise InvalidSetting(f"no tag is bound to {words:.255}" if not found else f"{words} is not clear{several}")

@@ -39,7 +39,10 @@ def bind_tag(connection: Any, tag: str, place: str) -> None:
 
 
 def unbind_tag(connection: Any, place: str) -> None:
-    alone(connection, place).run(bindings.unbind, place)
+    """What is not bound stays so. A takeover is not ended by it."""
+    database = alone(connection, place)
+    if any(one.is_named(place) and one.takeover is None for one in database.bindings()):
+        database.run(bindings.unbind, place)
 
 
 def takeover(connection: Any, action: str, place: str, tag: str, duration: str, idle: str) -> None:

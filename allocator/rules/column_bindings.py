@@ -33,6 +33,10 @@ class Binding:
     bound_at: int
     takeover: Takeover | None = None
 
+    def is_named(self, words: str) -> bool:
+        """Whether `words` are the place or the end of it, as orders.id is of public.orders.id."""
+        return f".{self.place}".endswith(f".{words}")
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:

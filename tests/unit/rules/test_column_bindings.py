@@ -186,3 +186,8 @@ def test_a_narrow_column_that_is_nearly_full_is_told_without_a_rate():
 
 def test_a_wide_column_has_no_end():
     assert judged(changed(SOUND, max_value=2**62, skipped=0)) == []
+
+
+def test_a_binding_is_named_by_its_place_or_the_end_of_it():
+    assert [BINDING.is_named(words) for words in ("public.orders.id", "orders.id", "id")] == [True, True, True]
+    assert [BINDING.is_named(words) for words in ("rders.id", "other.orders.id", "orders")] == [False, False, False]
