@@ -124,8 +124,11 @@ class Watch:
         self._days("meteor second", meteor.layout.runs_out("second", meteor.epoch).timestamp())
         ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
         self._days("snowflake timestamp", ends.timestamp())
-        for tag in await self._service.sequences.read(partial(page_of, after="", limit=MAX_TAGS)):
+        page = await self._service.sequences.read(partial(page_of, after="", limit=MAX_TAGS))
+        for tag in page:
             self.days[tag.name] = self._lasts(f"{OF_TAG}{tag.name}", tag.max_value, tag.limit)
+        if len(page) < MAX_TAGS:
+            self._forget_others(self.days, OF_TAG, {tag.name for tag in page})
         nodes = await self._ids.run(self._last_node)
         self._lasts("meteor node", nodes, meteor.layout.limit("node"))
 
@@ -154,6 +157,12 @@ class Watch:
         self._figures.days.labels(what).set(left)
         return left
 
+    def _forget_others(self, days: dict[str, float], kind: str, there: set[str]) -> None:
+        """A tag or table that was deleted never ends. Its series stays: prometheus-client removes none of workers."""
+        for name in days.keys() - there:
+            del days[name], self._horizons[f"{kind}{name}"]
+            self._figures.days.labels(f"{kind}{name}").set(inf)
+
     # -- every hour, out of the database
 
     async def look_at_keys(self) -> None:
@@ -161,6 +170,7 @@ class Watch:
         for key in sorted(keys, key=lambda key: -key.used)[:MAX_TAGS]:
             if key.greatest is not None:
                 self.days_of_keys[key.name] = self._lasts(f"{OF_KEY}{key.name}", key.greatest, key.limit)
+        self._forget_others(self.days_of_keys, OF_KEY, {key.name for key in keys})
 
     def _keys(self) -> list[KeyColumn]:
         return read_keys(self._ids.databases.lead().address)
