@@ -20,6 +20,8 @@ from allocator.cli import main
 from allocator.service.server import check_access
 from allocator.service.settings import ServeSettings
 
+ONE = pytest.mark.parametrize("kind", ["sqlite"])
+"""A socket is the same before each database."""
 FILE = "Ids of the Shop.sock"
 """With capitals and spaces, which the host of a URL cannot hold."""
 
@@ -43,6 +45,7 @@ def answers(path: Path) -> bool:
     return False
 
 
+@ONE
 def test_ids_come_over_it_and_its_file_goes_at_the_end(served, tag):
     path, process = served
     with Allocator(f"unix://{path}") as ids, Allocator(["unix:///none.sock", f"unix://{path}"]) as others:
@@ -55,6 +58,7 @@ def test_ids_come_over_it_and_its_file_goes_at_the_end(served, tag):
     assert not path.exists()
 
 
+@ONE
 def test_a_client_needs_a_token_once_there_is_one(served, fresh, tag):
     path, _ = served
     made = CliRunner().invoke(main, ["tokens", "create", "shop", "--may", "draw", "--tags", "*", "--url", fresh])
@@ -94,6 +98,7 @@ def test_it_takes_the_place_of_a_host_and_port(other):
     assert f"--unix and {other[0]} exclude each other" in refused.output
 
 
+@ONE
 def test_without_a_token_the_message_names_the_socket(fresh):
     said = r"nobody could use the service on /run/ids\.sock; create one .* allocator serve --open$"
     with pytest.raises(InvalidSetting, match=said):
