@@ -90,6 +90,8 @@ def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, mo
 
         database.check_schema()
 
+    assert late == []
+
 
 # -- what nobody looks at any more, and would give an id twice
 
