@@ -36,10 +36,12 @@ def outgoing() -> dict[str, str]:
 
 def parent() -> Context | None:
     """The context for a new span: that of the client of the service, or None for the current one."""
+    if not incoming.get():
+        return None
     from opentelemetry.trace import get_current_span
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    if not incoming.get() or get_current_span().get_span_context().is_valid:
+    if get_current_span().get_span_context().is_valid:
         return None
     carrier = {name: values_of(name) for name in ("traceparent", "tracestate")}
     if len(carrier["traceparent"]) != 1:
