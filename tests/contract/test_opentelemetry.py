@@ -228,6 +228,13 @@ def test_an_allocator_in_use_keeps_its_ids_and_is_instrumented_once(telemetry, f
     assert len(starts) == len(set(starts)), "one span for a call"
 
 
+def test_shards_of_several_kinds_have_the_name_of_the_conventions_for_that():
+    others = ["mysql+pymysql://user@host/name", "mariadb+pymysql://user@host/name"]
+    for shards, name in ((["sqlite:///a.db", "sqlite:///b.db"], "sqlite"), (others, "other_sql")):
+        with Allocator(shards=shards) as ids:
+            assert ids._backend.system == name
+
+
 def test_without_a_provider_ids_come_all_the_same(embedded, tag):
     with instrument(Allocator(embedded)) as ids:
         assert ids.next_ids(tag, 3) == [1, 2, 3]
