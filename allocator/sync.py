@@ -262,6 +262,12 @@ class Allocator(Uncopyable):
         self._batching.change(backend)
         return {supply: supply._change(backend, cores.get(supply)) for supply in self._supplies()}
 
+    def _wrap(self, wrap: Callable[[Backend], Backend]) -> None:
+        """Use the backend by a wrapper from now on. The ids in memory stay."""
+        self._backend = self._workers.backend = self._batching.backend = wrap(self._backend)
+        for supply in self._supplies():
+            supply._backend = self._backend
+
     def close(self) -> None:
         """Drop the ids in memory and close every connection. Further calls raise `AllocatorClosed`."""
         self._workers.close()

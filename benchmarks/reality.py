@@ -13,7 +13,7 @@ import click
 
 from allocator import Allocator
 from allocator.generators.backend_protocol import Backend
-from allocator.service.observed import observed
+from allocator.telemetry.observed import timed
 
 from .places import Place
 from .world import Load, Times, World, popular
@@ -41,7 +41,7 @@ class CountedAllocator(Allocator):
         super().__init__(url, timeout=30)
 
     def _observed(self, backend: Backend) -> Backend:
-        return observed(backend, self._note)
+        return timed(backend, self._note)
 
     def _note(self, what: str, outcome: str, seconds: float, tags: Collection[str]) -> None:
         with self._counts.lock:

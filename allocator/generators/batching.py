@@ -3,6 +3,8 @@
 A free thread takes all waiting claims. So a single claim starts at once, and claims that gather while the threads are
 busy become one batch. A tag that the batch did not get, as when its row is locked, joins another batch, and is claimed
 alone in the end. Otherwise many processes that start together would wait for each other's rows one by one.
+
+A batch runs with the context variables of the first caller that waits for it.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Batching:
         self.change(backend)
 
     def change(self, backend: Backend) -> None:
-        self._backend = backend
+        self.backend = backend
         self.renew()
 
     def renew(self) -> None:
@@ -70,8 +72,10 @@ class Batching:
 
     def _claim_together(self, batch: list[Waiting]) -> None:
         by_tag = {sequence.tag: (sequence, request) for sequence, request in batch}
+        requests = [request for _, request in batch]
+        context = next((one.context for one in requests if not one.in_advance), requests[0].context)
         try:
-            segments = self._claim(by_tag)
+            segments = context.run(self._claim, by_tag)
         except Exception:
             self._claim_one_first(*batch)
             return
@@ -96,12 +100,12 @@ class Batching:
         unopened = [sequence for sequence, _ in by_tag.values() if not sequence._opened]
         if unopened:
             create = unopened[0]._terms.create_missing
-            for tag in self._backend.open_segments([sequence._template for sequence in unopened], create):
+            for tag in self.backend.open_segments([sequence._template for sequence in unopened], create):
                 by_tag[tag.name][0]._configure(tag)
         claims = {
             tag: sequence._resized(request.claim) for tag, (sequence, request) in by_tag.items() if sequence._opened
         }
-        return self._backend.claim_segments(claims) if len(claims) > 1 else {}
+        return self.backend.claim_segments(claims) if len(claims) > 1 else {}
 
     def _claim_one_first(self, first: Waiting, *rest: Waiting) -> None:
         """After a failed batch, claim one tag alone, to tell whether the database is at fault or the batch."""

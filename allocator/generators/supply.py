@@ -13,7 +13,8 @@ from abc import abstractmethod
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, cast
 
@@ -65,6 +66,11 @@ class Request:
     in_advance: bool
     skipped: int = 0
     """The number of batches that did not get it."""
+    context: Context = field(init=False)
+    """The context variables of the waiting caller; empty if it is claimed in advance."""
+
+    def __post_init__(self) -> None:
+        self.context = Context() if self.in_advance else copy_context()
 
 
 def unexpected(cause: BaseException) -> AllocatorError:
@@ -252,7 +258,7 @@ class Supply(Uncopyable):
 
     def _run(self, request: Request) -> None:
         try:
-            result = self._work(request.claim)
+            result = request.context.run(self._work, request.claim)
         except BaseException as error:
             self._fail(request, error)
             if not isinstance(error, Exception):

@@ -27,6 +27,7 @@ from allocator.errors import (
     ShardMisconfigured,
 )
 from allocator.runtime.forks import catch_up
+from allocator.telemetry.trace_context import outgoing
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
@@ -163,7 +164,8 @@ class Servers:
         if server.startswith("unix://"):
             url, headers = "unix://" + server.removeprefix("unix://").encode().hex(), {**headers, "Host": "localhost"}
         data = None if body is None else json.dumps(body).encode()
-        all_headers = {**self._headers, **headers, **({"Content-Type": "application/json"} if data else {})}
+        kind = {"Content-Type": "application/json"} if data else {}
+        all_headers = {**self._headers, **headers, **kind, **outgoing()}
         try:
             response = self._pool.request(
                 method,

@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -84,11 +85,15 @@ class Background:
         self._threads: list[threading.Thread] = []
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Queue `call` for a thread; run it here if no thread can start, as at interpreter shutdown."""
+        """Queue `call` for a thread; run it here if no thread can start, as at interpreter shutdown.
+
+        It runs with the context variables of the caller, for log filters and tracing.
+        """
         if self.closed.is_set():
             raise AllocatorClosed
         check_not_ending()
-        work = Work(lambda: call(*args, **kwargs))
+        context = copy_context()
+        work = Work(lambda: context.run(call, *args, **kwargs))
         self._queue.put(work)
         if len(self._threads) < THREADS and not self._queue.empty():
             self._start_thread()

@@ -14,15 +14,15 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 
 import allocator
+from allocator.generators.backend_protocol import Backend
 from allocator.service import pages, routes
 from allocator.service.auth import Book
 from allocator.service.compat import leaf, tinyid
 from allocator.service.console.page_routes import Console
 from allocator.service.dispatch import Dispatch
 from allocator.service.handlers import Administration, Ids
-from allocator.service.hot_path import Front
+from allocator.service.hot_path import Application, Front, with_trace_context
 from allocator.service.metrics import Figures
-from allocator.service.observed import observed
 from allocator.service.openapi import document
 from allocator.service.problems import Refusals
 from allocator.service.readiness import Watch
@@ -31,17 +31,18 @@ from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSett
 from allocator.service.sources import Sources
 from allocator.service.tokens import Tokens
 from allocator.service_allocator import ServiceAllocator
+from allocator.telemetry.observed import timed
+from allocator.telemetry.trace_context import is_in_use
 
 MAX_START_DELAY = 60.0
 """Seconds that a replacement worker waits for the database before it accepts connections."""
 
 
-def application(settings: ServeSettings) -> Front:
+def application(settings: ServeSettings) -> Application:
     """The ASGI application of one worker."""
     figures = Figures()
-    ids = ServiceAllocator(
-        settings.urls, settings.shard_hosts, settings.timeout, partial(observed, report=figures.claimed)
-    )
+    observe = partial(observed, figures=figures)
+    ids = ServiceAllocator(settings.urls, settings.shard_hosts, settings.timeout, observe)
     tokens = Tokens(ids.databases.lead)
     book = Book(tokens.state, settings.workers, settings.is_open)
     service = ids_of(ids, settings)
@@ -71,7 +72,18 @@ def application(settings: ServeSettings) -> Front:
         lifespan=life,
     )
     framework.router.redirect_slashes = False  # a client may send a redirected POST twice
-    return Front(framework, book, refusals)
+    front = Front(framework, book, refusals)
+    return with_trace_context(front) if is_in_use() else front
+
+
+def observed(backend: Backend, figures: Figures) -> Backend:
+    """Time the calls of a backend, and trace them where something configured OpenTelemetry before the service."""
+    backend = timed(backend, figures.claimed)
+    if not is_in_use():
+        return backend
+    from allocator.telemetry.spans import traced
+
+    return traced(backend)
 
 
 async def wait_for_database(book: Book, folder: Path) -> None:

@@ -14,6 +14,7 @@ from allocator.schemes.checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant, mark
 from allocator.service.problems import HttpRefusal, Refusals, request_name
 from allocator.service.sources import Source
+from allocator.telemetry.trace_context import incoming
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -81,6 +82,19 @@ class Front:
         pairs.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": pairs})
         await send({"type": "http.response.body", "body": body})
+
+
+def with_trace_context(application: Application) -> Application:
+    """Keep the headers of a request for the spans of its claims."""
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        token = incoming.set(scope.get("headers", ()))
+        try:
+            await application(scope, receive, send)
+        finally:
+            incoming.reset(token)
+
+    return run
 
 
 def response_headers(headers: Headers, length: int) -> Pairs:

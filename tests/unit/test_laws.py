@@ -25,7 +25,7 @@ LAW = """
 1  errors
 2  schemes, runtime
 3  rules, public_ids
-4  database, generators
+4  database, generators < telemetry
 5  fleet < remote, numbers
 6  backend < sync < aio_tags < aio < service_allocator
 7  testing, doctor < service < cli < integrations
@@ -321,6 +321,7 @@ def test_import_allocator_is_cheap():
         "django",
         "flask",
         "fastapi",
+        "opentelemetry",
     }
     code = f"import sys, allocator; print(*({heavy!r} & sys.modules.keys()))"
 

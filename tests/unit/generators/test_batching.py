@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from contextvars import ContextVar, copy_context
 
 import pytest
 from support.memory.database import MemorySource
@@ -75,6 +76,51 @@ def test_what_gathered_is_claimed_at_once():
     assert many.source.batches == [[one.tag for one in tags]]
     assert [one._advance() for one in tags] == [3] * 5
     assert all(wait.done() for wait in waits)
+
+
+caller: ContextVar[str] = ContextVar("caller", default="nobody")
+
+
+def advance_as(name: str, tag: Sequence) -> object:
+    return copy_context().run(lambda: (caller.set(name), tag._advance())[1])
+
+
+def noting_callers(many: Many, monkeypatch: pytest.MonkeyPatch, verb: str) -> list[str]:
+    """Who calls this verb of the database."""
+    found, work = [], getattr(many.source, verb)
+
+    def call(*args):
+        found.append(caller.get())
+        return work(*args)
+
+    monkeypatch.setattr(many.source, verb, call)
+    return found
+
+
+def test_a_batch_runs_in_the_context_of_the_first_caller_that_waits(monkeypatch):
+    many = Many(step=1, max_step=1)
+    tags = [*many.opened(1), many.tag("first"), many.tag("second")]
+    for name in ("first", "second"):
+        many.source.open_segment(Tag(name), create=True)
+    found = noting_callers(many, monkeypatch, "claim_segments")
+    assert advance_as("in advance", tags[0]) == 2
+    advance_as("first", tags[1])
+    advance_as("second", tags[2])
+    many.background.go_on()
+
+    assert many.source.batches == [["tag0", "first", "second"]]
+    assert found == ["first"]
+
+
+def test_a_claim_has_the_context_of_its_caller_and_none_in_advance(monkeypatch):
+    many = Many(step=1, max_step=1)
+    found, tag = noting_callers(many, monkeypatch, "claim_segment"), many.tag("order")
+    advance_as("waiting", tag)
+    many.background.go_on()
+    assert advance_as("served", tag) == 1
+    many.background.go_on()
+
+    assert found == ["waiting", "nobody"]
 
 
 def test_one_alone_is_claimed_alone():

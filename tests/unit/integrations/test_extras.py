@@ -18,7 +18,9 @@ NAME = "segment-allocator"
 """On PyPI `allocator` is somebody else's package."""
 
 
-@pytest.mark.parametrize(("name", "called"), [("django", "Django"), ("flask", "Flask")])
+@pytest.mark.parametrize(
+    ("name", "called"), [("django", "Django"), ("flask", "Flask"), ("opentelemetry", "OpenTelemetry")]
+)
 def test_an_integration_without_its_framework_names_the_extra(name, called):
     code = f"import sys; sys.modules[{name!r}] = None; import allocator.integrations.{name}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

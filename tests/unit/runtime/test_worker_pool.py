@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from contextvars import ContextVar
 from weakref import WeakSet
 
 import pytest
@@ -60,3 +61,21 @@ def test_after_a_fork_everything_is_renewed_even_where_one_thing_fails(monkeypat
         forks.renew_all()
 
     assert all(thing.renewed for thing in things)
+
+
+def test_work_runs_with_the_context_variables_of_its_caller_and_keeps_none():
+    """As a log filter reads them, or the tracing of a driver."""
+    request = ContextVar("request", default="none")
+    background = Background()
+
+    def change() -> str:
+        before = request.get()
+        request.set("changed by the work")
+        return before
+
+    token = request.set("a")
+    assert background.submit(change).result(5) == "a"
+    assert request.get() == "a"
+    request.reset(token)
+    assert background.submit(change).result(5) == "none"
+    background.close(5)

@@ -1,4 +1,4 @@
-"""A backend that reports the duration and outcome of each call to the database."""
+"""A backend whose calls to the database are observed: timed, or traced."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from typing import Any, cast
 
 from allocator.errors import AllocatorError
 from allocator.generators.backend_protocol import Backend
+
+Around = Callable[..., Any]
+"""Called with the name of a verb, the verb and its arguments. Calls the verb, and returns its result.
+
+Runs on the threads of the claims."""
 
 Report = Callable[[str, str, float, Collection[str]], None]
 """Called with the kind of call, "ok" or the name of the error, the seconds, and the claimed tags.
@@ -30,19 +35,26 @@ VERBS = {
 
 
 class Observed:
-    """Forwards all calls to `backend`, and times the verbs."""
+    """Forwards all calls to `backend`, the verbs by way of `around`."""
 
-    def __init__(self, backend: Backend, report: Report) -> None:
-        self._report = report
+    def __init__(self, backend: Backend, around: Around) -> None:
+        self.around = around
         self._backend = backend
-        for verb, kind in VERBS.items():
-            setattr(self, verb, partial(self._timed, kind, getattr(backend, verb)))
+        for verb in VERBS:
+            setattr(self, verb, partial(around, verb, getattr(backend, verb)))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    def _timed(self, kind: str, work: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        began, outcome = perf_counter(), "ok"
+
+class Timed:
+    """Reports the duration and outcome of each call."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    def __call__(self, verb: str, work: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        kind, began, outcome = VERBS[verb], perf_counter(), "ok"
         tags: Collection[str] = ()
         try:
             result = work(*args, **options)
@@ -56,6 +68,6 @@ class Observed:
             self._report(kind, outcome, perf_counter() - began, tags)
 
 
-def observed(backend: Backend, report: Report) -> Backend:
+def timed(backend: Backend, report: Report) -> Backend:
     """Wrap a backend to report its calls."""
-    return cast("Backend", Observed(backend, report))
+    return cast("Backend", Observed(backend, Timed(report)))

@@ -1,0 +1,1 @@
+"""The calls of a backend from outside: timed for the metrics of the service, traced for OpenTelemetry."""

@@ -1,0 +1,36 @@
+"""What the service keeps of a request for the spans of its claims."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from allocator.service.hot_path import with_trace_context
+from allocator.telemetry.trace_context import incoming
+
+HEADERS = [(b"traceparent", b"00-x")]
+
+
+async def nothing(*sent: object) -> dict:
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("scope", "kept"), [({"type": "http", "headers": HEADERS}, HEADERS), ({"type": "lifespan"}, ())]
+)
+def test_the_headers_are_kept_while_a_request_is_answered(scope, kept):
+    found = []
+
+    async def application(scope, receive, send) -> None:
+        found.append(incoming.get())
+        raise RuntimeError("of the application")
+
+    async def ask() -> None:
+        with pytest.raises(RuntimeError, match="of the application"):
+            await with_trace_context(application)(scope, nothing, nothing)
+        found.append(incoming.get())
+
+    asyncio.run(ask())
+
+    assert found == [kept, ()]
