@@ -10,8 +10,8 @@ CHAOS ?=
 MUTANTS ?=
 MATRIX ?=
 PORT ?= 8000
-# One more than the cores of a small machine, since tests wait more than they compute.
-WORKERS ?= 3
+# Twice the cores of a small machine, since tests wait more than they compute.
+WORKERS ?= 4
 # Images often set it: each process of a test would then compile SQLAlchemy again, which costs more than the test.
 export PYTHONDONTWRITEBYTECODE :=
 
