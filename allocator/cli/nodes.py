@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from allocator.cli.options import database_options, open_database, require_files
+from allocator.cli.options import database_options, open_database, option, require_files
 from allocator.cli.output import show
 from allocator.schemes.meteor import Node
 
@@ -15,9 +15,7 @@ def nodes() -> None:
 
 
 @nodes.command("list")
-@click.option(
-    "--last", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of nodes, newest first."
-)
+@option("--last", type=click.IntRange(1, 100_000), default=100, help="Number of nodes, newest first.")
 @database_options
 def list_nodes(last: int, url: str) -> None:
     """Print the newest nodes: one per start, with host and process."""

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,11 +39,15 @@ def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     """Combine options into one decorator, in the order of --help."""
 
     def add(function: F) -> F:
-        for option in reversed(decorators):
-            function = option(function)
+        for decorator in reversed(decorators):
+            function = decorator(function)
         return function
 
     return add
+
+
+option = partial(click.option, show_default=True)
+"""An option whose default is in its help."""
 
 
 def from_environment(variable: str) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allocator.cli.default_file import mark_opened
-from allocator.cli.options import TIMEOUT, fleet_options, open_database, shard_hosts
+from allocator.cli.options import TIMEOUT, fleet_options, open_database, option, shard_hosts
 from allocator.cli.output import show, table
 from allocator.rules.fleet_growth import HEADROOM
 
@@ -19,12 +19,8 @@ if TYPE_CHECKING:
 
 HEADINGS = ("shard", "database", "last ticket", "state")
 
-headroom_option = click.option(
-    "--headroom",
-    type=click.IntRange(0, 10**12),
-    default=HEADROOM,
-    show_default=True,
-    help="Tickets to skip on each shard.",
+headroom_option = option(
+    "--headroom", type=click.IntRange(0, 10**12), default=HEADROOM, help="Tickets to skip on each shard."
 )
 
 without_option = click.option("--without", metavar="URL", multiple=True, help="A permanently lost shard; repeatable.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from allocator.cli.options import fleet_options, open_allocator, options, require_files
+from allocator.cli.options import fleet_options, open_allocator, option, options, require_files
 from allocator.cli.output import confirm, show, table, yes_option
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.tag_deletion import delete, last_claimed
@@ -62,9 +62,7 @@ settings_options = options(
 
 @tags.command("list")
 @click.argument("pattern", default="*")
-@click.option(
-    "--sort", type=click.Choice(list(ORDERS)), default="tag", show_default=True, help="Sort key; numbers descend."
-)
+@option("--sort", type=click.Choice(list(ORDERS)), default="tag", help="Sort key; numbers descend.")
 @fleet_options
 def list_tags(pattern: str, sort: str, urls: tuple[str, ...]) -> None:
     """Print tags, and how much of each is used.
@@ -97,7 +95,7 @@ def show_tag(tag: str, urls: tuple[str, ...]) -> None:
 @tags.command("create")
 @click.argument("tag")
 @settings_options
-@click.option("--start-after", type=int, default=0, show_default=True, help="The first id is above this.")
+@option("--start-after", type=int, default=0, help="The first id is above this.")
 @click.option("--start-after-column", metavar="TABLE.COLUMN", help=COLUMN)
 @fleet_options
 def create_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...], **settings: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allocator.cli.options import database_options, open_database, options, require_files
+from allocator.cli.options import database_options, open_database, option, options, require_files
 from allocator.cli.output import REFUSED, confirm, show, yes_option
 from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import (
@@ -56,10 +56,8 @@ def takeover() -> None:
 @takeover.command("start")
 @click.argument("place", metavar="TABLE.COLUMN")
 @click.option("--tag", required=True, help="Tag that gives the new ids; created if it is missing.")
-@click.option(
-    "--for", "seconds", default="7d", show_default=True, callback=parse_seconds, help="Time for both ways to write."
-)
-@click.option("--watch", default=60.0, show_default=True, help="Seconds over which the rate is measured.")
+@option("--for", "seconds", default="7d", callback=parse_seconds, help="Time for both ways to write.")
+@option("--watch", default=60.0, help="Seconds over which the rate is measured.")
 @change_options
 def start(place: str, tag: str, seconds: float, watch: float, dry: bool, sure: bool, url: str) -> None:
     """Give TABLE.COLUMN a second range of ids: a tag's.
@@ -115,9 +113,7 @@ def status(place: str, url: str) -> None:
 
 @takeover.command("finish")
 @click.argument("place", metavar="TABLE.COLUMN")
-@click.option(
-    "--idle", default="10m", show_default=True, callback=parse_seconds, help="Time without a write of the old way."
-)
+@option("--idle", default="10m", callback=parse_seconds, help="Time without a write of the old way.")
 @change_options
 def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
     """End the old way: an insert without an id fails.
@@ -144,9 +140,7 @@ def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
 
 @takeover.command("back")
 @click.argument("place", metavar="TABLE.COLUMN")
-@click.option(
-    "--for", "seconds", default="7d", show_default=True, callback=parse_seconds, help="Time until the tag may end."
-)
+@option("--for", "seconds", default="7d", callback=parse_seconds, help="Time until the tag may end.")
 @change_options
 def back(place: str, seconds: float, dry: bool, sure: bool, url: str) -> None:
     """Give TABLE.COLUMN back to its own counter.

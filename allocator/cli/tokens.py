@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from allocator.cli.options import fleet_options, open_fleet, require_files
+from allocator.cli.options import fleet_options, open_fleet, option, require_files
 from allocator.cli.output import check_open, show, table, wants_json
 from allocator.rules.token import DRAW, SCHEMES, VERBS, Token
 from allocator.service.tokens import Tokens
@@ -30,14 +30,8 @@ def open_tokens(urls: tuple[str, ...]) -> Iterator[Tokens]:
 
 @tokens.command()
 @click.argument("name")
-@click.option(
-    "--may",
-    "verbs",
-    multiple=True,
-    type=click.Choice(VERBS),
-    default=(DRAW,),
-    show_default=True,
-    help="Permitted action; repeatable.",
+@option(
+    "--may", "verbs", multiple=True, type=click.Choice(VERBS), default=(DRAW,), help="Permitted action; repeatable."
 )
 @click.option("--tags", multiple=True, help="Permitted tags, such as 'order-*'; repeatable.")
 @click.option("--schemes", multiple=True, type=click.Choice(SCHEMES), help="Permitted schemes; repeatable.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, require_files
+from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, option, require_files
 from allocator.cli.output import Command, show, table
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.rules.child_ending import OWN_FAILURE
@@ -77,16 +77,15 @@ class Wrapping(Command):
     "run", cls=Wrapping, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 @click.option("--space", required=True, help="Name of the numbers; those of another space are others.")
-@click.option("--bits", type=int, default=10, show_default=True, help="Numbers are 0 to 2^BITS - 1.")
-@click.option("--seconds", type=float, default=60.0, show_default=True, help="Length of the lease.")
-@click.option("--env", "variable", default="WORKER_ID", show_default=True, help="Variable that gets the number.")
+@option("--bits", type=int, default=10, help="Numbers are 0 to 2^BITS - 1.")
+@option("--seconds", type=float, default=60.0, help="Length of the lease.")
+@option("--env", "variable", default="WORKER_ID", help="Variable that gets the number.")
 @click.option("--file", "path", type=click.Path(path_type=Path), help="File with the number, while it is held.")
-@click.option(
+@option(
     "--signal",
     "stop",
     type=click.Choice(STOP_SIGNALS),
     default="TERM",
-    show_default=True,
     help="Sent to COMMAND when the number ends and cannot be renewed.",
 )
 @fleet_options
