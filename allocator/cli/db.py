@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 
 import click
 
-from allocator.cli.options import database_options, fleet_options, only_one, open_database, require_files
+from allocator.cli.options import database_options, fleet_options, only_one, open_database
 from allocator.cli.output import REFUSED, confirm, show, table, yes_option
 
 UPGRADE_TIMEOUT = 600.0
@@ -39,7 +39,7 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, since: str | None) -> None:
         print_statements(only_one(urls), as_sql, since)
         return
     with ExitStack() as stack:
-        databases = [stack.enter_context(open_database(url, UPGRADE_TIMEOUT)) for url in urls]
+        databases = [stack.enter_context(open_database(url, UPGRADE_TIMEOUT, creates=True)) for url in urls]
         for database in databases:
             database.upgrade_schema()
         if len(databases) > 1:
@@ -66,7 +66,6 @@ def downgrade(revision: str, sure: bool, url: str) -> None:
 
     if revision not in (*REVISIONS, NO_REVISION):
         raise click.UsageError(f"REVISION must be {NO_REVISION} or one of {', '.join(REVISIONS)}, got {revision}")
-    require_files(url)
     with open_database(url, UPGRADE_TIMEOUT) as database:
         where = database.address.shown
         confirm(f"this drops all tables and columns of {where} that are newer than revision {revision}", sure)
@@ -81,7 +80,6 @@ def history(url: str) -> None:
     """Print the revisions of the tables, newest first."""
     from allocator.database import schema, upgrade
 
-    require_files(url)
     with open_database(url) as database:
         now = database.run(lambda connection, _: schema.current(connection))
     newest_first = list(upgrade.titles().items())[::-1]
@@ -98,7 +96,6 @@ def restored(urls: tuple[str, ...]) -> None:
     Use it after a restored snapshot, disk or older rows, which look like a restart to the allocator. Run it before any
     process draws ids. Each tag then skips its failover gap with its next claim. Safe to repeat.
     """
-    require_files(*urls)
     with ExitStack() as stack:
         databases = [stack.enter_context(open_database(url)) for url in urls]
         for database in databases:
@@ -126,7 +123,6 @@ def current(url: str) -> None:
     """Print the revision of the tables."""
     from allocator.database import schema
 
-    require_files(url)
     with open_database(url) as database:
         revision = database.run(lambda connection, _: schema.current(connection))
     newest = " (the newest)" if revision == schema.HEAD else f"; the newest is {schema.HEAD}"
@@ -141,7 +137,6 @@ def check(url: str) -> None:
     from allocator.database.verbs import servers
     from allocator.errors import AllocatorError
 
-    require_files(url)
     with open_database(url) as database:
         found, blind = database.run(schema.problems, database.address.shown), None
         with suppress(AllocatorError):  # the server run of a standby cannot be read

@@ -68,7 +68,7 @@ def print_grants(role: str, urls: tuple[str, ...]) -> None:
 
     listed = []
     for url in urls:
-        with open_database(url) as database:
+        with open_database(url, creates=True) as database:
             database.may_create = False
             listed.append((database.address.shown, rights_for(database, role)))
     grants = [{"database": where, **found._asdict()} for where, found in listed]

@@ -108,8 +108,8 @@ def import_each(server: Server, sources: tuple[str, ...], urls: tuple[str, ...])
     from allocator.fleet.import_counters import import_all
 
     with ExitStack() as stack:
-        theirs = [stack.enter_context(open_database(url)) for url in sources or urls]
-        ids = stack.enter_context(open_allocator(urls))
+        theirs = [stack.enter_context(open_database(url, creates=True)) for url in sources or urls]
+        ids = stack.enter_context(open_allocator(urls, creates=True))
         yield from import_all(server, theirs, ids.tags, named=bool(sources))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from allocator.cli.options import database_options, open_database, option, require_files
+from allocator.cli.options import database_options, open_database, option
 from allocator.cli.output import show
 from allocator.schemes.meteor import Node
 
@@ -21,7 +21,6 @@ def list_nodes(last: int, url: str) -> None:
     """Print the newest nodes: one per start, with host and process."""
     from allocator.database.verbs import nodes as rows  # imports SQLAlchemy
 
-    require_files(url)
     with open_database(url) as database:
         database.check_sound()
         found = database.run(rows.fetch_newest, last)

@@ -117,20 +117,27 @@ fleet_options = options(urls_option, hosts_option, json_option)
 """For a command on all databases of a fleet; passes `urls`."""
 
 
-def open_allocator(urls: tuple[str, ...], create_missing: bool = True) -> Allocator:
+# -- opening; a command that `creates` may make the file of a database, and tags
+
+
+def open_allocator(urls: tuple[str, ...], creates: bool = False) -> Allocator:
     mark_opened()
+    if not creates:
+        require_files(*urls)
     if is_service(urls[0]):
-        return Allocator(list(urls), token=from_environment(TOKEN_VARIABLE), create_missing=create_missing)
+        return Allocator(list(urls), token=from_environment(TOKEN_VARIABLE), create_missing=creates)
     if len(urls) == 1:
-        return Allocator(urls[0], create_missing=create_missing, shard_hosts=shard_hosts())
-    return Allocator(shards=urls, create_missing=create_missing, shard_hosts=shard_hosts())
+        return Allocator(urls[0], create_missing=creates, shard_hosts=shard_hosts())
+    return Allocator(shards=urls, create_missing=creates, shard_hosts=shard_hosts())
 
 
 @contextmanager
-def open_database(url: str, timeout: float = TIMEOUT) -> Iterator[Database]:
+def open_database(url: str, timeout: float = TIMEOUT, creates: bool = False) -> Iterator[Database]:
     from allocator.database.store import Database
 
     mark_opened()
+    if not creates:
+        require_files(url)
     database = Database(url, timeout, shard_hosts=shard_hosts())
     try:
         yield database
@@ -139,8 +146,10 @@ def open_database(url: str, timeout: float = TIMEOUT) -> Iterator[Database]:
 
 
 @contextmanager
-def open_fleet(urls: tuple[str, ...]) -> Iterator[Fleet]:
+def open_fleet(urls: tuple[str, ...], creates: bool = False) -> Iterator[Fleet]:
     mark_opened()
+    if not creates:
+        require_files(*urls)
     with databases_at(urls, TIMEOUT, shard_hosts()) as databases:
         yield databases
 

@@ -124,7 +124,7 @@ def trust_shard(shard: str, headroom: int, above: int | None, urls: tuple[str, .
     The tickets of the shard URL continue above those of every shard. First make sure that no process uses the old
     server. To raise a tag, use: allocator tags set TAG --start-after N
     """
-    with growing((*urls, shard)) as growth, open_database(shard) as database:
+    with growing((*urls, shard)) as growth, open_database(shard, creates=True) as database:
         row = growth.trust(database, headroom, above)
     floor = row.numbering.following(0)
     show({"floor": str(floor)}, f"{database.address.shown} continues from {floor}")

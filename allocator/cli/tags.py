@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from allocator.cli.options import fleet_options, open_allocator, option, options, require_files
+from allocator.cli.options import fleet_options, open_allocator, option, options
 from allocator.cli.output import confirm, show, table, yes_option
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.tag_deletion import delete, last_claimed
@@ -69,7 +69,6 @@ def list_tags(pattern: str, sort: str, urls: tuple[str, ...]) -> None:
 
     PATTERN selects tags by name, such as 'order-*'. Without it, all tags are printed.
     """
-    require_files(*urls)
     with open_allocator(urls) as ids:
         found = sorted((tag for tag in ids.tags.list() if fnmatchcase(tag.name, pattern)), key=ORDERS[sort])
     show([tag_to_json(tag) for tag in found], table_of(found))
@@ -80,7 +79,6 @@ def list_tags(pattern: str, sort: str, urls: tuple[str, ...]) -> None:
 @fleet_options
 def show_tag(tag: str, urls: tuple[str, ...]) -> None:
     """Print TAG: settings, remaining ids and last claim."""
-    require_files(*urls)
     with open_allocator(urls) as ids:
         found = ids.tags.get(tag)
         bound = [one.place for database in ids.tags.databases() for one in database.bindings(tag)]
@@ -107,7 +105,7 @@ def create_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, .
     To take over an auto-increment column, stop all inserts into it, then:
         allocator tags create order --start-after-column orders.id
     """
-    with open_allocator(urls) as ids:
+    with open_allocator(urls, creates=True) as ids:
         made = ids.tags.create(tag, limit=limit_of(limit, javascript), **settings)
     follows = {"limit_from": made.limit_from} if made.limit_from else {}
     show(tag_to_json(made) | follows, f"created {made.name}: {first_id(made)}" + limit_follows(made))
@@ -124,7 +122,6 @@ def set_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...]
     --limit and --start-after apply to the next claim. Processes still issue the ids in their memory; restart them if
     they must not. They use a new --step after a restart.
     """
-    require_files(*urls)
     with open_allocator(urls) as ids:
         now = ids.tags.set(tag, limit=limit_of(limit, javascript), **settings)
     show(tag_to_json(now), table_of([now]))
@@ -150,8 +147,7 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
     """
     if bool(names) == of_all:
         raise click.UsageError("name the tags or pass --all, not both")
-    require_files(*urls)
-    with open_allocator(urls, create_missing=False) as ids:
+    with open_allocator(urls) as ids:
         chosen = [tag.name for tag in ids.tags.list()] if of_all else names
         repaired, refused = repair_each(ids.tags, chosen, above)
     if repaired or not refused:
@@ -176,8 +172,7 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
     To stop a tag for ever, lower its limit instead:
         allocator tags set order --limit LAST
     """
-    require_files(*urls)
-    with open_allocator(urls, create_missing=False) as ids:
+    with open_allocator(urls) as ids:
         databases = ids.tags.databases()
         if not databases:
             raise InvalidSetting("a service deletes no tags; pass the URL of its database as --url")
@@ -207,8 +202,7 @@ def bind_tag(tag: str, place: str, urls: tuple[str, ...]) -> None:
     from allocator.database import bindings
     from allocator.rules.column_bindings import findings
 
-    require_files(*urls)
-    with open_allocator(urls, create_missing=False) as ids:
+    with open_allocator(urls) as ids:
         database, now = the_only(ids.tags), datetime.now(UTC)
         made = database.run(bindings.bind, place, tag)
         found = findings(database.run(bindings.read, made), int(now.timestamp() * 1000), now.date())
@@ -223,8 +217,7 @@ def unbind_tag(place: str, urls: tuple[str, ...]) -> None:
     """End the binding of TABLE.COLUMN. Its tag stays as it is."""
     from allocator.database import bindings
 
-    require_files(*urls)
-    with open_allocator(urls, create_missing=False) as ids:
+    with open_allocator(urls) as ids:
         ended = the_only(ids.tags).run(bindings.unbind, place)
     show({"place": ended.place, "tag": ended.tag}, f"{ended.place} is not bound to tag {ended.tag} any more")
 

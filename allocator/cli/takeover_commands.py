@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allocator.cli.options import database_options, open_database, option, options, require_files
+from allocator.cli.options import database_options, open_database, option, options
 from allocator.cli.output import REFUSED, confirm, show, yes_option
 from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import (
@@ -168,7 +168,6 @@ def back(place: str, seconds: float, dry: bool, sure: bool, url: str) -> None:
 
 @contextmanager
 def opened(url: str) -> Iterator[Database]:
-    require_files(url)
     with open_database(url, PATIENCE) as database:
         database.check_schema()
         yield database

@@ -9,7 +9,7 @@ from typing import TextIO
 import click
 
 from allocator.cli.nodes import node_to_json
-from allocator.cli.options import fleet_options, open_fleet, require_files
+from allocator.cli.options import fleet_options, open_fleet
 from allocator.cli.output import REFUSED, show, wants_json
 from allocator.doctor.tracing import Traced, claims_of, trace
 from allocator.rules.claim_log import Claimed
@@ -52,7 +52,6 @@ def trace_command(
     claims = claims_of(id_, log or (), tag)
     found = None
     if tag is None:
-        require_files(*urls)
         with open_fleet(urls) as databases:
             found = trace(databases, id_, settings_of(epoch, layout))
         for why in found.silent:

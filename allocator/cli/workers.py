@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, option, require_files
+from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, option
 from allocator.cli.output import Command, show, table
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.rules.child_ending import OWN_FAILURE
@@ -32,7 +32,6 @@ def worker() -> None:
 @database_options
 def list_numbers(url: str) -> None:
     """Print who holds which number, and how many are free."""
-    require_files(url)
     with open_database(url) as database:
         database.check_schema()
         spaces = database.worker_spaces()
@@ -134,7 +133,10 @@ def run_under_number(
 
     @contextmanager
     def leased(on_lost: Callable[[], None]) -> Iterator[Held]:
-        with open_allocator(urls) as ids, ids.worker(space, bits=bits, seconds=seconds, on_lost=on_lost) as number:
+        with (
+            open_allocator(urls, creates=True) as ids,
+            ids.worker(space, bits=bits, seconds=seconds, on_lost=on_lost) as number,
+        ):
             yield number
 
     sys.exit(wrapper.run(leased))
