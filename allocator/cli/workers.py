@@ -18,7 +18,7 @@ from allocator.rules.child_ending import OWN_FAILURE
 from allocator.rules.worker_spaces import Space
 
 if TYPE_CHECKING:
-    from allocator.cli.worker_run import Held
+    from allocator.generators.worker import WorkerLease
 
 STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
 
@@ -132,7 +132,7 @@ def run_under_number(
     wrapper = Wrapper(command, seconds, variable, path, SIGNALS[stop])
 
     @contextmanager
-    def leased(on_lost: Callable[[], None]) -> Iterator[Held]:
+    def leased(on_lost: Callable[[], None]) -> Iterator[WorkerLease]:
         with (
             open_allocator(urls, creates=True) as ids,
             ids.worker(space, bits=bits, seconds=seconds, on_lost=on_lost) as number,
