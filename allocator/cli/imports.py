@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,10 +13,8 @@ from allocator.cli.default_file import DEFAULT_URL
 from allocator.cli.options import fleet_options, open_allocator, open_database
 from allocator.cli.output import REFUSED, show, wants_json
 from allocator.cli.tags import first_id
+from allocator.fleet.import_counters import LEAF, TINYID, Imported, Server, import_all
 from allocator.rules.leaf_tinyid import Refusal
-
-if TYPE_CHECKING:
-    from allocator.fleet.import_counters import Imported, Server
 
 from_option = click.option(
     "--from",
@@ -62,8 +59,6 @@ def leaf(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
     Stop the Leaf servers first: ids that they claim after the import would be issued twice. Or let them run until all
     clients are switched, then import again and read the warnings (see: allocator import --help).
     """
-    from allocator.fleet.import_counters import LEAF
-
     take_over(LEAF, sources, urls)
 
 
@@ -82,8 +77,6 @@ def tinyid(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
     Stop the tinyid servers and their clients first: ids that they claim after the import would be issued twice. Or let
     them run until all clients are switched, then import again and read the warnings (see: allocator import --help).
     """
-    from allocator.fleet.import_counters import TINYID
-
     take_over(TINYID, sources, urls)
 
 
@@ -105,8 +98,6 @@ def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -
 
 
 def import_each(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -> Iterator[Imported | Refusal]:
-    from allocator.fleet.import_counters import import_all
-
     with ExitStack() as stack:
         theirs = [stack.enter_context(open_database(url, creates=True)) for url in sources or urls]
         ids = stack.enter_context(open_allocator(urls, creates=True))

@@ -6,6 +6,7 @@ import click
 
 from allocator.cli.options import database_options, open_database, option
 from allocator.cli.output import show
+from allocator.database.verbs import nodes as rows
 from allocator.schemes.meteor import Node
 
 
@@ -19,8 +20,6 @@ def nodes() -> None:
 @database_options
 def list_nodes(last: int, url: str) -> None:
     """Print the newest nodes: one per start, with host and process."""
-    from allocator.database.verbs import nodes as rows  # imports SQLAlchemy
-
     with open_database(url) as database:
         database.check_sound()
         found = database.run(rows.fetch_newest, last)

@@ -8,20 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from allocator.backend import databases_at
 from allocator.cli.default_file import DEFAULT_URL, URL_VARIABLE, choose, mark_opened
 from allocator.cli.output import json_option
+from allocator.database.address import address_of
+from allocator.database.store import Database
 from allocator.errors import InvalidDatabase, InvalidSetting
+from allocator.fleet.fleet import Fleet
 from allocator.rules.hosts import Hosts, hosts_from
 from allocator.sync import Allocator
-
-if TYPE_CHECKING:
-    from allocator.database.store import Database
-    from allocator.fleet.fleet import Fleet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -133,8 +132,6 @@ def open_allocator(urls: tuple[str, ...], creates: bool = False) -> Allocator:
 
 @contextmanager
 def open_database(url: str, timeout: float = TIMEOUT, creates: bool = False) -> Iterator[Database]:
-    from allocator.database.store import Database
-
     mark_opened()
     if not creates:
         require_files(url)
@@ -160,8 +157,6 @@ def is_service(url: str) -> bool:
 
 def require_files(*urls: str) -> None:
     """Refuse a missing database file: a command that draws no ids creates no file."""
-    from allocator.database.address import address_of
-
     mark_opened()
     for url in urls:
         file = None if is_service(url) else address_of(url).file

@@ -15,13 +15,12 @@ from allocator.cli.default_file import mark_opened, take_notes
 from allocator.cli.options import fleet_options, option, shard_hosts
 from allocator.errors import InvalidSetting
 from allocator.schemes.checks import check_seconds
+from allocator.service.settings import COMPATIBLE, ServeSettings
 
 MAX_WORKERS = 256
 
 
 def names(context: click.Context, parameter: click.Parameter, given: str) -> tuple[str, ...]:
-    from allocator.service.settings import COMPATIBLE
-
     chosen = tuple(name.strip() for name in given.split(",") if name.strip())
     for name in chosen:
         if name not in COMPATIBLE:
@@ -121,7 +120,6 @@ def serve(
         allocator serve --host 0.0.0.0 --workers 4 --url postgresql+psycopg://…
     """
     from allocator.service.server import serve as run
-    from allocator.service.settings import ServeSettings
 
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key need each other")

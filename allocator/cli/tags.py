@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from allocator.cli.doctor import finding_to_json, text_of
 from allocator.cli.options import fleet_options, open_allocator, option, options
 from allocator.cli.output import confirm, show, table, yes_option
+from allocator.database import bindings
+from allocator.database.store import Database
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.tag_deletion import delete, last_claimed
+from allocator.fleet.tags import Tags
 from allocator.remote.wire import tag_to_json
+from allocator.rules.column_bindings import findings
 from allocator.rules.failover import FailoverGap, public_gap
 from allocator.schemes.checks import JAVASCRIPT_MAX_ID
 from allocator.schemes.tag import Tag
-
-if TYPE_CHECKING:
-    from allocator.database.store import Database
-    from allocator.fleet.tags import Tags
 
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
 COLUMN = "Start after the greatest value of this column; its type sets the limit."
@@ -198,10 +199,6 @@ def bind_tag(tag: str, place: str, urls: tuple[str, ...]) -> None:
         allocator tags bind order orders.id
         allocator doctor
     """
-    from allocator.cli.doctor import finding_to_json, text_of
-    from allocator.database import bindings
-    from allocator.rules.column_bindings import findings
-
     with open_allocator(urls) as ids:
         database, now = the_only(ids.tags), datetime.now(UTC)
         made = database.run(bindings.bind, place, tag)
@@ -215,8 +212,6 @@ def bind_tag(tag: str, place: str, urls: tuple[str, ...]) -> None:
 @fleet_options
 def unbind_tag(place: str, urls: tuple[str, ...]) -> None:
     """End the binding of TABLE.COLUMN. Its tag stays as it is."""
-    from allocator.database import bindings
-
     with open_allocator(urls) as ids:
         ended = the_only(ids.tags).run(bindings.unbind, place)
     show({"place": ended.place, "tag": ended.tag}, f"{ended.place} is not bound to tag {ended.tag} any more")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
 
 from allocator.cli.options import database_options, open_database, option, options
 from allocator.cli.output import REFUSED, confirm, show, yes_option
+from allocator.database import takeover as work
+from allocator.database.store import Database
+from allocator.database.takeover import Seen
 from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import (
     REPLICA,
@@ -29,10 +31,6 @@ from allocator.rules.takeover_ranges import (
     still_writes,
 )
 from allocator.schemes.checks import check_tag
-
-if TYPE_CHECKING:
-    from allocator.database.store import Database
-    from allocator.database.takeover import Seen
 
 PATIENCE = 60.0
 """Seconds to try for the locks. Each try is short, so that writers hardly wait."""
@@ -69,8 +67,6 @@ def start(place: str, tag: str, seconds: float, watch: float, dry: bool, sure: b
         allocator takeover status orders.id
         allocator takeover finish orders.id
     """
-    from allocator.database import takeover as work
-
     check_tag(tag)
     with opened(url) as database:
         seen = database.run(work.see, place, tag)
@@ -101,8 +97,6 @@ def status(place: str, url: str) -> None:
 
     Exit code 1 if they could.
     """
-    from allocator.database import takeover as work
-
     with opened(url) as database:
         seen = look(database, place)
         is_sound = report(seen, "")
@@ -120,8 +114,6 @@ def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
 
     Refuses while the column's own counter moves.
     """
-    from allocator.database import takeover as work
-
     with opened(url) as database:
         seen = look(database, place)
         found = seen.known
@@ -147,8 +139,6 @@ def back(place: str, seconds: float, dry: bool, sure: bool, url: str) -> None:
 
     The counter goes on above every id of the tag, which ends.
     """
-    from allocator.database import takeover as work
-
     with opened(url) as database:
         seen = look(database, place)
         found = seen.known
@@ -174,8 +164,6 @@ def opened(url: str) -> Iterator[Database]:
 
 
 def look(database: Database, place: str) -> Seen:
-    from allocator.database import takeover as work
-
     seen = database.run(work.see, place)
     if seen.looked.is_replica:  # where an administrator may write all the same
         raise InvalidSetting(REPLICA)
