@@ -9,19 +9,7 @@ from functools import partial, wraps
 from itertools import islice
 from time import monotonic
 from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Concatenate,
-    Literal,
-    ParamSpec,
-    Self,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    cast,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
 
 from allocator.errors import InvalidSetting, Uncopyable
 from allocator.fleet.tags import Tags
@@ -132,9 +120,7 @@ async def refill(supply: Supply) -> int:
             error = step.result()
 
 
-def on_thread(
-    method: Callable[Concatenate[Tags, P], T],
-) -> Callable[Concatenate[AsyncTags, P], Coroutine[Any, Any, T]]:
+def on_thread(method: Callable[Concatenate[Tags, P], T]) -> Callable[Concatenate[AsyncTags, P], Coroutine[Any, Any, T]]:
     """The method of `Tags`, awaited."""
 
     @wraps(method)

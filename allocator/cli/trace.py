@@ -29,12 +29,7 @@ NOT_IN_LOG = ", and no claim in this log holds it"
 @click.option("--layout", metavar="WIDTHS", help="Layout of the meteors. Default: 1/29/20/11/3.")
 @fleet_options
 def trace_command(
-    id_: str,
-    log: TextIO | None,
-    tag: str | None,
-    epoch: int | None,
-    layout: str | None,
-    urls: tuple[str, ...],
+    id_: str, log: TextIO | None, tag: str | None, epoch: int | None, layout: str | None, urls: tuple[str, ...]
 ) -> None:
     """Print which process drew ID, and when.
 
