@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from functools import partial, wraps
 from itertools import islice
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
 
 from allocator.errors import InvalidSetting, Uncopyable
@@ -251,8 +250,7 @@ class AsyncAllocator(Uncopyable):
 
     async def ping(self) -> None:
         """As `Allocator.ping`."""
-        ids = self._allocator
-        await wait_for_async(ids._start_ping, ids._background, ids._terms.timeout, ids._overdue)
+        await self._on_thread(self._allocator._backend.ping)
 
     async def create_tables(self) -> None:
         """As `Allocator.create_tables`."""
@@ -270,9 +268,7 @@ class AsyncAllocator(Uncopyable):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:

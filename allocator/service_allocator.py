@@ -66,7 +66,8 @@ class TagBuffer(Buffer):
 
     def trouble(self) -> AllocatorError | None:
         """The error of the last claim; None if it succeeded."""
-        return self._supply._trouble()
+        with self._supply._lock:
+            return self._supply._pace.trouble(monotonic())
 
 
 class Hosted(Allocator):
