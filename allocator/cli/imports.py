@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import click
@@ -85,9 +84,12 @@ def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -
         raise click.UsageError("name the database to import into, with --url or ALLOCATOR_DATABASE_URL")
     outcomes: list[Imported | Refusal] = []
     try:
-        for outcome in import_each(server, sources, urls):
-            outcomes.append(outcome)
-            report(outcome, server.table)
+        with ExitStack() as stack:
+            theirs = [stack.enter_context(open_database(url, creates=True)) for url in sources or urls]
+            ids = stack.enter_context(open_allocator(urls, creates=True))
+            for outcome in import_all(server, theirs, ids.tags, named=bool(sources)):
+                outcomes.append(outcome)
+                report(outcome, server.table)
     finally:
         if wants_json() and outcomes:  # also before an error: these tags are imported
             show(to_json(outcomes), "")
@@ -95,13 +97,6 @@ def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -
         show(to_json([]), f"nothing to import: {server.table} is empty")
     if any(isinstance(outcome, Refusal) for outcome in outcomes):
         sys.exit(REFUSED)
-
-
-def import_each(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -> Iterator[Imported | Refusal]:
-    with ExitStack() as stack:
-        theirs = [stack.enter_context(open_database(url, creates=True)) for url in sources or urls]
-        ids = stack.enter_context(open_allocator(urls, creates=True))
-        yield from import_all(server, theirs, ids.tags, named=bool(sources))
 
 
 def report(outcome: Imported | Refusal, table: str) -> None:
