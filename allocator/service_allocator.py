@@ -16,8 +16,6 @@ from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.fleet import Fleet
 from allocator.generators import sequence as generator
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.snowflake import SnowflakeSupply
-from allocator.generators.supply import Supply
 from allocator.rules.hosts import Hosts
 from allocator.runtime.worker_pool import wait_for_async
 from allocator.schemes.residues import Seen
@@ -29,36 +27,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Buffer:
-    """Ids of one kind in memory."""
+class TagBuffer:
+    """Ids of one tag in memory."""
 
     __slots__ = ("_supply",)
 
-    def __init__(self, supply: Supply) -> None:
+    def __init__(self, supply: generator.Sequence) -> None:
         self._supply = supply
 
     def next(self) -> int | None:
         """The next id, without waiting; None when none is in memory."""
         return next(self._supply._values, None)
-
-
-class SnowflakeBuffer(Buffer):
-    """Snowflakes in memory, of the present millisecond only."""
-
-    __slots__ = ()
-
-    _supply: SnowflakeSupply
-
-    def next(self) -> int | None:
-        return super().next() if monotonic() < self._supply.end else None
-
-
-class TagBuffer(Buffer):
-    """Ids of one tag in memory."""
-
-    __slots__ = ()
-
-    _supply: generator.Sequence
 
     def count(self) -> int:
         """How many ids can be served without the database."""
@@ -102,8 +81,15 @@ class ServiceAllocator(AsyncAllocator):
         super().__init__(self._hosted)
         self._owned = True
         self.backend, self.databases = self._hosted._backend, self._hosted.databases
-        self.meteor_buffer = Buffer(self._hosted._meteor)
-        self.snowflake_buffer = SnowflakeBuffer(self._hosted._snowflake)
+        self._meteors, self._snowflakes = self._hosted._meteor, self._hosted._snowflake
+
+    def buffered_meteor(self) -> int | None:
+        """The next meteor, without waiting; None when none is in memory."""
+        return next(self._meteors._values, None)
+
+    def buffered_snowflake(self) -> int | None:
+        """The next snowflake of this millisecond, without waiting; None when none is in memory."""
+        return next(self._snowflakes._values, None) if monotonic() < self._snowflakes.end else None
 
     def buffer(self, tag: str) -> TagBuffer:
         """The ids of a tag in memory."""
