@@ -116,16 +116,14 @@ class AllocatedBigAutoField(BigAutoField):
         return greatest_of(self.model, self.attname)
 
     def check(self, **options: Any) -> list[Any]:
-        return [*super().check(**options), *self._check_tag()]
-
-    def _check_tag(self) -> list[Any]:
+        found = super().check(**options)
         try:
             check_tag(self.tag)
         except InvalidTag as error:
             hint = "Name a tag, as in AllocatedBigAutoField(tag='order')."
             message = f"{self.tag!r} cannot be a tag: {error}."
-            return [checks.Error(message, hint=hint, obj=self, id="allocator.E001")]
-        return []
+            found.append(checks.Error(message, hint=hint, obj=self, id="allocator.E001"))
+        return list(found)
 
 
 def is_out_of_reach(model: Any) -> bool:
