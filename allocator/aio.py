@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import partial, wraps
 from itertools import islice
 from time import monotonic
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
 
-from allocator.aio_tags import AsyncTags
 from allocator.errors import InvalidSetting, Uncopyable
+from allocator.fleet.tags import Tags
 from allocator.generators.column_default import default_signature
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Supply
@@ -120,6 +119,33 @@ async def refill(supply: Supply) -> int:
             error = step.result()
 
 
+def on_thread(method: Callable[Concatenate[Tags, P], T]) -> Callable[Concatenate[AsyncTags, P], Coroutine[Any, Any, T]]:
+    """The method of `Tags`, awaited."""
+
+    @wraps(method)
+    async def call(self: AsyncTags, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        work: Callable[P, T] = getattr(self._tags, method.__name__)  # those of a service are of another class
+        return await self._ids._on_thread(work, *args, **kwargs)
+
+    return call
+
+
+class AsyncTags:
+    """`Tags` for asyncio, at `AsyncAllocator.tags`.
+
+    Each method raises `DatabaseUnavailable` after the allocator's `timeout`; the change may still take effect later.
+    """
+
+    def __init__(self, ids: AsyncAllocator) -> None:
+        self._ids, self._tags = ids, ids._allocator.tags
+
+    create = on_thread(Tags.create)
+    list = on_thread(Tags.list)
+    get = on_thread(Tags.get)
+    set = on_thread(Tags.set)
+    repair = on_thread(Tags.repair)
+
+
 class Settings(TypedDict, total=False):
     """The settings of `Allocator`."""
 
@@ -220,12 +246,11 @@ class AsyncAllocator(Uncopyable):
     @property
     def tags(self) -> AsyncTags:
         """Administration: create, list, get and set tags."""
-        return AsyncTags(self._allocator.tags, self._on_thread)
+        return AsyncTags(self)
 
     async def ping(self) -> None:
         """As `Allocator.ping`."""
-        ids = self._allocator
-        await wait_for_async(ids._start_ping, ids._background, ids._terms.timeout, ids._overdue)
+        await self._on_thread(self._allocator._backend.ping)
 
     async def create_tables(self) -> None:
         """As `Allocator.create_tables`."""
@@ -243,9 +268,7 @@ class AsyncAllocator(Uncopyable):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:

@@ -16,51 +16,28 @@ from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.fleet import Fleet
 from allocator.generators import sequence as generator
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.snowflake import SnowflakeSupply
-from allocator.generators.supply import Supply
 from allocator.rules.hosts import Hosts
 from allocator.runtime.worker_pool import wait_for_async
-from allocator.schemes.layout import Layout
 from allocator.schemes.residues import Seen
-from allocator.schemes.snowflake import Lease, LeaseClaim
+from allocator.schemes.snowflake import Lease
 from allocator.schemes.tag import Tag
-from allocator.schemes.worker_lease import NumberClaim, NumberLease
 from allocator.sync import Allocator
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Buffer:
-    """Ids of one kind in memory."""
+class TagBuffer:
+    """Ids of one tag in memory."""
 
     __slots__ = ("_supply",)
 
-    def __init__(self, supply: Supply) -> None:
+    def __init__(self, supply: generator.Sequence) -> None:
         self._supply = supply
 
     def next(self) -> int | None:
         """The next id, without waiting; None when none is in memory."""
         return next(self._supply._values, None)
-
-
-class SnowflakeBuffer(Buffer):
-    """Snowflakes in memory, of the present millisecond only."""
-
-    __slots__ = ()
-
-    _supply: SnowflakeSupply
-
-    def next(self) -> int | None:
-        return super().next() if monotonic() < self._supply.end else None
-
-
-class TagBuffer(Buffer):
-    """Ids of one tag in memory."""
-
-    __slots__ = ()
-
-    _supply: generator.Sequence
 
     def count(self) -> int:
         """How many ids can be served without the database."""
@@ -68,7 +45,8 @@ class TagBuffer(Buffer):
 
     def trouble(self) -> AllocatorError | None:
         """The error of the last claim; None if it succeeded."""
-        return self._supply._trouble()
+        with self._supply._lock:
+            return self._supply._pace.trouble(monotonic())
 
 
 class Hosted(Allocator):
@@ -92,6 +70,7 @@ class ServiceAllocator(AsyncAllocator):
 
     urls: the URL of a database, or of each shard.
     observe: wraps the backend, to count and time its calls.
+    backend: what `observe` made of the databases; its calls are blocking, see `run`.
     """
 
     def __init__(
@@ -101,9 +80,16 @@ class ServiceAllocator(AsyncAllocator):
         self._hosted = Hosted(observe, **databases, shard_hosts=shard_hosts, timeout=timeout)
         super().__init__(self._hosted)
         self._owned = True
-        self.databases = self._hosted.databases
-        self.meteor_buffer = Buffer(self._hosted._meteor)
-        self.snowflake_buffer = SnowflakeBuffer(self._hosted._snowflake)
+        self.backend, self.databases = self._hosted._backend, self._hosted.databases
+        self._meteors, self._snowflakes = self._hosted._meteor, self._hosted._snowflake
+
+    def buffered_meteor(self) -> int | None:
+        """The next meteor, without waiting; None when none is in memory."""
+        return next(self._meteors._values, None)
+
+    def buffered_snowflake(self) -> int | None:
+        """The next snowflake of this millisecond, without waiting; None when none is in memory."""
+        return next(self._snowflakes._values, None) if monotonic() < self._snowflakes.end else None
 
     def buffer(self, tag: str) -> TagBuffer:
         """The ids of a tag in memory."""
@@ -139,26 +125,6 @@ class ServiceAllocator(AsyncAllocator):
         supply, ids = self._hosted.sequence(tag), self._hosted
         start = partial(supply._start_claim, size, seen, exact)
         return await wait_for_async(start, ids._background, ids._terms.timeout, supply._overdue)
-
-    async def register_node(self) -> int:
-        """Register a node number for a client that makes meteor ids by itself."""
-        return await self.run(self._hosted._backend.register_node)
-
-    async def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
-        """Lease a worker to a client that makes snowflakes by itself, or renew its lease."""
-        return await self.run(self._hosted._backend.lease_worker, claim, layout, epoch)
-
-    async def lease_number(self, claim: NumberClaim) -> NumberLease:
-        """Lease a worker number of a space to a client."""
-        return await self.run(self._hosted._backend.lease_number, claim)
-
-    async def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
-        """Renew a client's lease of a worker number."""
-        await self.run(self._hosted._backend.renew_number, lease, wall_ms)
-
-    async def release_number(self, lease: NumberLease, used_ms: int) -> None:
-        """Take a client's worker number back."""
-        await self.run(self._hosted._backend.release_number, lease, used_ms)
 
     # -- for readiness
 

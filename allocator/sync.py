@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from allocator.backend import backend_of, overdue, settings_of
@@ -227,10 +227,8 @@ class Allocator(Uncopyable):
 
         One round trip. Of several shards, one answer is enough. Raises the errors of `next_id`.
         """
-        wait_for(self._start_ping, self._background, self._terms.timeout, self._overdue)
-
-    def _start_ping(self) -> Future[None]:
-        return self._background.submit(self._backend.ping)
+        start = partial(self._background.submit, self._backend.ping)
+        wait_for(start, self._background, self._terms.timeout, self._overdue)
 
     def create_tables(self) -> None:
         """Create or upgrade the tables, like `allocator db upgrade`: for tests and small setups.
@@ -297,9 +295,7 @@ class Allocator(Uncopyable):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

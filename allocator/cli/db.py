@@ -7,8 +7,16 @@ from contextlib import ExitStack, suppress
 
 import click
 
-from allocator.cli.options import database_options, fleet_options, only_one, open_database, require_files
+from allocator.cli.options import database_options, fleet_options, only_one, open_database
 from allocator.cli.output import REFUSED, confirm, show, table, yes_option
+from allocator.database import guard as triggers
+from allocator.database import schema
+from allocator.database import upgrade as migrations
+from allocator.database.address import address_of
+from allocator.database.tables import REVISIONS
+from allocator.database.verbs import servers
+from allocator.errors import AllocatorError
+from allocator.fleet.bootstrap import Opening
 
 UPGRADE_TIMEOUT = 600.0
 """Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
@@ -32,14 +40,11 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, since: str | None) -> None:
 
     With --url once per shard, it makes a fleet of these databases. This needs more rights than an application has.
     """
-    from allocator.database import schema
-    from allocator.fleet.bootstrap import Opening
-
     if as_sql or since:
         print_statements(only_one(urls), as_sql, since)
         return
     with ExitStack() as stack:
-        databases = [stack.enter_context(open_database(url, UPGRADE_TIMEOUT)) for url in urls]
+        databases = [stack.enter_context(open_database(url, UPGRADE_TIMEOUT, creates=True)) for url in urls]
         for database in databases:
             database.upgrade_schema()
         if len(databases) > 1:
@@ -61,17 +66,13 @@ def downgrade(revision: str, sure: bool, url: str) -> None:
     Drops tables and columns that are newer than REVISION, such as the tokens of the service. A downgrade that would
     forget ids in use is refused before it changes anything.
     """
-    from allocator.database import upgrade
-    from allocator.database.tables import REVISIONS
-
     if revision not in (*REVISIONS, NO_REVISION):
         raise click.UsageError(f"REVISION must be {NO_REVISION} or one of {', '.join(REVISIONS)}, got {revision}")
-    require_files(url)
     with open_database(url, UPGRADE_TIMEOUT) as database:
         where = database.address.shown
         confirm(f"this drops all tables and columns of {where} that are newer than revision {revision}", sure)
         target = None if revision == NO_REVISION else revision
-        database.run(upgrade.downgrade, where, UPGRADE_TIMEOUT, target)
+        database.run(migrations.downgrade, where, UPGRADE_TIMEOUT, target)
     show({"revision": target}, f"{where} is at revision {revision}")
 
 
@@ -79,12 +80,9 @@ def downgrade(revision: str, sure: bool, url: str) -> None:
 @database_options
 def history(url: str) -> None:
     """Print the revisions of the tables, newest first."""
-    from allocator.database import schema, upgrade
-
-    require_files(url)
     with open_database(url) as database:
         now = database.run(lambda connection, _: schema.current(connection))
-    newest_first = list(upgrade.titles().items())[::-1]
+    newest_first = list(migrations.titles().items())[::-1]
     found = [{"revision": name, "current": name == now, "title": title} for name, title in newest_first]
     rows = [(name, "current" if name == now else "", title) for name, title in newest_first]
     show(found, table([("revision", "", "title"), *rows]))
@@ -98,7 +96,6 @@ def restored(urls: tuple[str, ...]) -> None:
     Use it after a restored snapshot, disk or older rows, which look like a restart to the allocator. Run it before any
     process draws ids. Each tag then skips its failover gap with its next claim. Safe to repeat.
     """
-    require_files(*urls)
     with ExitStack() as stack:
         databases = [stack.enter_context(open_database(url)) for url in urls]
         for database in databases:
@@ -108,15 +105,11 @@ def restored(urls: tuple[str, ...]) -> None:
 
 
 def print_statements(url: str, as_sql: bool, since: str | None) -> None:
-    from allocator.database import upgrade
-    from allocator.database.address import address_of
-    from allocator.database.tables import REVISIONS
-
     if not as_sql:
         raise click.UsageError("--since needs --sql")
     if since is not None and since not in REVISIONS:
         raise click.UsageError(f"--since must be one of {', '.join(REVISIONS)}, got {since}")
-    found = upgrade.statements(address_of(url), since)
+    found = migrations.statements(address_of(url), since)
     show({"sql": found}, found)
 
 
@@ -124,9 +117,6 @@ def print_statements(url: str, as_sql: bool, since: str | None) -> None:
 @database_options
 def current(url: str) -> None:
     """Print the revision of the tables."""
-    from allocator.database import schema
-
-    require_files(url)
     with open_database(url) as database:
         revision = database.run(lambda connection, _: schema.current(connection))
     newest = " (the newest)" if revision == schema.HEAD else f"; the newest is {schema.HEAD}"
@@ -137,11 +127,6 @@ def current(url: str) -> None:
 @database_options
 def check(url: str) -> None:
     """Check the tables; exit code 1 if they have a problem."""
-    from allocator.database import schema
-    from allocator.database.verbs import servers
-    from allocator.errors import AllocatorError
-
-    require_files(url)
     with open_database(url) as database:
         found, blind = database.run(schema.problems, database.address.shown), None
         with suppress(AllocatorError):  # the server run of a standby cannot be read
@@ -163,10 +148,7 @@ def guard(url: str, as_sql: bool) -> None:
     Run the statements in the client of your database, as a user that may create triggers. The lines that begin with
     DROP remove the triggers.
     """
-    from allocator.database.address import address_of
-    from allocator.database.guard import script, statements
-
     if not as_sql:
         raise click.UsageError("this command only prints SQL, for the client of your database; add --sql")
     dialect = address_of(url).dialect
-    show({"statements": statements(dialect)}, script(dialect))
+    show({"statements": triggers.statements(dialect)}, triggers.script(dialect))

@@ -56,13 +56,14 @@ def take_notes(context: click.Context, environment: Collection[str], creates: bo
 
 def misspelt(environment: Iterable[str]) -> list[str]:
     """The names that are an abbreviation or a typo of `URL_VARIABLE`."""
-    return sorted(name for name in environment if is_abbreviated(name.upper()) or is_typo(name.upper()))
+    names = (URL_VARIABLE, f"{URL_VARIABLE}_FILE")
+    return sorted(
+        name
+        for name in environment
+        if is_abbreviated(name.upper()) or get_close_matches(name.upper(), names, n=1, cutoff=CLOSE)
+    )
 
 
 def is_abbreviated(name: str) -> bool:
     first, *others = name.split("_")
     return first == "ALLOCATOR" and bool(others) and WORDS.issuperset(others)
-
-
-def is_typo(name: str) -> bool:
-    return bool(get_close_matches(name, (URL_VARIABLE, f"{URL_VARIABLE}_FILE"), n=1, cutoff=CLOSE))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +10,9 @@ from allocator.cli.default_file import mark_opened
 from allocator.cli.doctor_columns import show_columns
 from allocator.cli.options import TIMEOUT, fleet_options, open_database
 from allocator.cli.output import REFUSED, show
+from allocator.database.grants import Rights, rights_for
 from allocator.doctor import examine, is_healthy
 from allocator.rules.findings import Finding
-
-if TYPE_CHECKING:
-    from allocator.database.grants import Rights
 
 ROLE = "allocator_service"
 
@@ -64,11 +61,9 @@ def doctor(role: str | None, columns: bool, schema: str | None, since: str | Non
 
 
 def print_grants(role: str, urls: tuple[str, ...]) -> None:
-    from allocator.database.grants import rights_for
-
     listed = []
     for url in urls:
-        with open_database(url) as database:
+        with open_database(url, creates=True) as database:
             database.may_create = False
             listed.append((database.address.shown, rights_for(database, role)))
     grants = [{"database": where, **found._asdict()} for where, found in listed]

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from allocator.cli.options import require_files
 from allocator.cli.output import REFUSED, show, table
+from allocator.database.address import address_of
+from allocator.database.questions.integer_keys import read_keys
 from allocator.errors import InvalidSetting
 from allocator.rules.days_left import DAY
 from allocator.rules.key_columns import FULL, SOON, Outlook, outlooks
@@ -25,9 +27,6 @@ class Earlier(NamedTuple):
 
 def show_columns(urls: Sequence[str], schema: str | None, since: str | None) -> None:
     """Print the keys, the worst first, and exit with 1 if one needs attention."""
-    from allocator.database.address import address_of  # these import SQLAlchemy
-    from allocator.database.questions.integer_keys import read_keys
-
     require_files(*urls)
     earlier, now = earlier_look(since) if since else None, datetime.now(UTC)
     looks: dict[str, list[Outlook]] = {}

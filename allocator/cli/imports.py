@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,10 +12,8 @@ from allocator.cli.default_file import DEFAULT_URL
 from allocator.cli.options import fleet_options, open_allocator, open_database
 from allocator.cli.output import REFUSED, show, wants_json
 from allocator.cli.tags import first_id
+from allocator.fleet.import_counters import LEAF, TINYID, Imported, Server, import_all
 from allocator.rules.leaf_tinyid import Refusal
-
-if TYPE_CHECKING:
-    from allocator.fleet.import_counters import Imported, Server
 
 from_option = click.option(
     "--from",
@@ -62,8 +58,6 @@ def leaf(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
     Stop the Leaf servers first: ids that they claim after the import would be issued twice. Or let them run until all
     clients are switched, then import again and read the warnings (see: allocator import --help).
     """
-    from allocator.fleet.import_counters import LEAF
-
     take_over(LEAF, sources, urls)
 
 
@@ -82,8 +76,6 @@ def tinyid(sources: tuple[str, ...], urls: tuple[str, ...]) -> None:
     Stop the tinyid servers and their clients first: ids that they claim after the import would be issued twice. Or let
     them run until all clients are switched, then import again and read the warnings (see: allocator import --help).
     """
-    from allocator.fleet.import_counters import TINYID
-
     take_over(TINYID, sources, urls)
 
 
@@ -92,9 +84,12 @@ def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -
         raise click.UsageError("name the database to import into, with --url or ALLOCATOR_DATABASE_URL")
     outcomes: list[Imported | Refusal] = []
     try:
-        for outcome in import_each(server, sources, urls):
-            outcomes.append(outcome)
-            report(outcome, server.table)
+        with ExitStack() as stack:
+            theirs = [stack.enter_context(open_database(url, creates=True)) for url in sources or urls]
+            ids = stack.enter_context(open_allocator(urls, creates=True))
+            for outcome in import_all(server, theirs, ids.tags, named=bool(sources)):
+                outcomes.append(outcome)
+                report(outcome, server.table)
     finally:
         if wants_json() and outcomes:  # also before an error: these tags are imported
             show(to_json(outcomes), "")
@@ -102,15 +97,6 @@ def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -
         show(to_json([]), f"nothing to import: {server.table} is empty")
     if any(isinstance(outcome, Refusal) for outcome in outcomes):
         sys.exit(REFUSED)
-
-
-def import_each(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -> Iterator[Imported | Refusal]:
-    from allocator.fleet.import_counters import import_all
-
-    with ExitStack() as stack:
-        theirs = [stack.enter_context(open_database(url)) for url in sources or urls]
-        ids = stack.enter_context(open_allocator(urls))
-        yield from import_all(server, theirs, ids.tags, named=bool(sources))
 
 
 def report(outcome: Imported | Refusal, table: str) -> None:

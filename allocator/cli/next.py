@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import click
 
-from allocator.cli.options import fleet_options, open_allocator, require_files
+from allocator.cli.options import fleet_options, open_allocator, option
 from allocator.cli.output import check_open, show, wants_json
 from allocator.generators.objectid import ObjectId
 from allocator.schemes.checks import check_reserve
@@ -18,8 +18,8 @@ TAGGED = ("segment", "ticket")
 
 @click.command("next")
 @click.argument("tag", required=False)
-@click.option("-n", "count", type=int, default=1, show_default=True, help="Number of ids.")
-@click.option("--scheme", type=click.Choice(SCHEMES), default="segment", show_default=True, help="Scheme of the ids.")
+@option("-n", "count", type=int, default=1, help="Number of ids.")
+@option("--scheme", type=click.Choice(SCHEMES), default="segment", help="Scheme of the ids.")
 @click.option("--no-create", is_flag=True, help="Fail if the tag does not exist.")
 @fleet_options
 def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tuple[str, ...]) -> None:
@@ -46,9 +46,7 @@ def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tu
     if scheme == "objectid":
         write(tag, (ObjectId() for _ in range(count)))
         return
-    if no_create:
-        require_files(*urls)
-    with open_allocator(urls, create_missing=not no_create) as ids:
+    with open_allocator(urls, creates=not no_create) as ids:
         if tag is not None and scheme == "ticket":
             write(tag, (ids.ticket(tag) for _ in range(count)))
         elif tag is not None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from allocator.cli.options import database_options, open_database, require_files
+from allocator.cli.options import database_options, open_database, option
 from allocator.cli.output import show
+from allocator.database.verbs import nodes as rows
 from allocator.schemes.meteor import Node
 
 
@@ -15,15 +16,10 @@ def nodes() -> None:
 
 
 @nodes.command("list")
-@click.option(
-    "--last", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of nodes, newest first."
-)
+@option("--last", type=click.IntRange(1, 100_000), default=100, help="Number of nodes, newest first.")
 @database_options
 def list_nodes(last: int, url: str) -> None:
     """Print the newest nodes: one per start, with host and process."""
-    from allocator.database.verbs import nodes as rows  # imports SQLAlchemy
-
-    require_files(url)
     with open_database(url) as database:
         database.check_sound()
         found = database.run(rows.fetch_newest, last)

@@ -6,21 +6,21 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from allocator.backend import databases_at
 from allocator.cli.default_file import DEFAULT_URL, URL_VARIABLE, choose, mark_opened
 from allocator.cli.output import json_option
+from allocator.database.address import address_of
+from allocator.database.store import Database
 from allocator.errors import InvalidDatabase, InvalidSetting
+from allocator.fleet.fleet import Fleet
 from allocator.rules.hosts import Hosts, hosts_from
 from allocator.sync import Allocator
-
-if TYPE_CHECKING:
-    from allocator.database.store import Database
-    from allocator.fleet.fleet import Fleet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,11 +38,15 @@ def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     """Combine options into one decorator, in the order of --help."""
 
     def add(function: F) -> F:
-        for option in reversed(decorators):
-            function = option(function)
+        for decorator in reversed(decorators):
+            function = decorator(function)
         return function
 
     return add
+
+
+option = partial(click.option, show_default=True)
+"""An option whose default is in its help."""
 
 
 def from_environment(variable: str) -> str | None:
@@ -112,20 +116,25 @@ fleet_options = options(urls_option, hosts_option, json_option)
 """For a command on all databases of a fleet; passes `urls`."""
 
 
-def open_allocator(urls: tuple[str, ...], create_missing: bool = True) -> Allocator:
+# -- opening; a command that `creates` may make the file of a database, and tags
+
+
+def open_allocator(urls: tuple[str, ...], creates: bool = False) -> Allocator:
     mark_opened()
+    if not creates:
+        require_files(*urls)
     if is_service(urls[0]):
-        return Allocator(list(urls), token=from_environment(TOKEN_VARIABLE), create_missing=create_missing)
+        return Allocator(list(urls), token=from_environment(TOKEN_VARIABLE), create_missing=creates)
     if len(urls) == 1:
-        return Allocator(urls[0], create_missing=create_missing, shard_hosts=shard_hosts())
-    return Allocator(shards=urls, create_missing=create_missing, shard_hosts=shard_hosts())
+        return Allocator(urls[0], create_missing=creates, shard_hosts=shard_hosts())
+    return Allocator(shards=urls, create_missing=creates, shard_hosts=shard_hosts())
 
 
 @contextmanager
-def open_database(url: str, timeout: float = TIMEOUT) -> Iterator[Database]:
-    from allocator.database.store import Database
-
+def open_database(url: str, timeout: float = TIMEOUT, creates: bool = False) -> Iterator[Database]:
     mark_opened()
+    if not creates:
+        require_files(url)
     database = Database(url, timeout, shard_hosts=shard_hosts())
     try:
         yield database
@@ -134,8 +143,10 @@ def open_database(url: str, timeout: float = TIMEOUT) -> Iterator[Database]:
 
 
 @contextmanager
-def open_fleet(urls: tuple[str, ...]) -> Iterator[Fleet]:
+def open_fleet(urls: tuple[str, ...], creates: bool = False) -> Iterator[Fleet]:
     mark_opened()
+    if not creates:
+        require_files(*urls)
     with databases_at(urls, TIMEOUT, shard_hosts()) as databases:
         yield databases
 
@@ -146,8 +157,6 @@ def is_service(url: str) -> bool:
 
 def require_files(*urls: str) -> None:
     """Refuse a missing database file: a command that draws no ids creates no file."""
-    from allocator.database.address import address_of
-
     mark_opened()
     for url in urls:
         file = None if is_service(url) else address_of(url).file

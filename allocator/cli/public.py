@@ -6,7 +6,7 @@ from typing import cast
 
 import click
 
-from allocator.cli.options import from_environment, options
+from allocator.cli.options import from_environment, option, options
 from allocator.cli.output import json_option, show
 from allocator.errors import InvalidId
 from allocator.public_ids import CHECK, TEXTS, PublicIds, Text
@@ -17,8 +17,8 @@ KEY_VARIABLE = "ALLOCATOR_PUBLIC_KEY"
 
 format_options = options(
     click.option("--prefix", default="", help="Prefix of the text, such as ord_."),
-    click.option("--text", type=click.Choice(TEXTS), default="base62", show_default=True, help="Encoding of the text."),
-    click.option("--check", type=int, default=CHECK, show_default=True, help="Check bits."),
+    option("--text", type=click.Choice(TEXTS), default="base62", help="Encoding of the text."),
+    option("--check", type=int, default=CHECK, help="Check bits."),
     click.option("--javascript", is_flag=True, help="Refuse ids above 2**53 - 1."),
     json_option,
 )

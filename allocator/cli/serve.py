@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,15 @@ import click
 from click.core import ParameterSource
 
 from allocator.cli.default_file import mark_opened, take_notes
-from allocator.cli.options import fleet_options, shard_hosts
+from allocator.cli.options import fleet_options, option, shard_hosts
 from allocator.errors import InvalidSetting
 from allocator.schemes.checks import check_seconds
+from allocator.service.settings import COMPATIBLE, ServeSettings
 
 MAX_WORKERS = 256
 
 
 def names(context: click.Context, parameter: click.Parameter, given: str) -> tuple[str, ...]:
-    from allocator.service.settings import COMPATIBLE
-
     chosen = tuple(name.strip() for name in given.split(",") if name.strip())
     for name in chosen:
         if name not in COMPATIBLE:
@@ -28,94 +28,70 @@ def names(context: click.Context, parameter: click.Parameter, given: str) -> tup
     return chosen
 
 
+setting = partial(option, show_envvar=True)
+
+
 @click.command()
-@click.option(
-    "--host",
-    envvar="ALLOCATOR_HOST",
-    show_envvar=True,
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on.",
-)
-@click.option(
+@setting("--host", envvar="ALLOCATOR_HOST", default="127.0.0.1", help="Address to listen on.")
+@setting(
     "--port",
     envvar="ALLOCATOR_PORT",
-    show_envvar=True,
     type=click.IntRange(0, 65535),
     default=8000,
-    show_default=True,
     help="Port to listen on; 0 for any free one.",
 )
-@click.option(
+@setting(
     "--unix",
     envvar="ALLOCATOR_UNIX",
-    show_envvar=True,
     default="",
+    show_default=False,
     metavar="PATH",
     help="Listen on a Unix socket, for this machine only, in place of --host and --port.",
 )
-@click.option(
+@setting(
     "--workers",
     envvar="ALLOCATOR_WORKERS",
-    show_envvar=True,
     type=click.IntRange(1, MAX_WORKERS),
     default=1,
-    show_default=True,
     help="Number of processes; each claims its own segments.",
 )
-@click.option(
-    "--no-create", envvar="ALLOCATOR_NO_CREATE", show_envvar=True, is_flag=True, help="Do not create tags on first use."
-)
-@click.option(
+@setting("--no-create", envvar="ALLOCATOR_NO_CREATE", is_flag=True, help="Do not create tags on first use.")
+@setting(
     "--max-tags",
     envvar="ALLOCATOR_MAX_TAGS",
-    show_envvar=True,
     type=click.IntRange(0),
     default=10_000,
-    show_default=True,
     help="Stop creating tags and ticket types on first use once this many exist.",
 )
-@click.option(
+@setting(
     "--timeout",
     envvar="ALLOCATOR_TIMEOUT",
-    show_envvar=True,
     type=float,
     default=5.0,
-    show_default=True,
     help="Seconds a request may wait for the database.",
 )
-@click.option(
+@setting(
     "--compat",
     envvar="ALLOCATOR_COMPAT",
-    show_envvar=True,
     default="",
+    show_default=False,
     callback=names,
     metavar="leaf,tinyid",
     help="Also serve the routes of these servers.",
 )
-@click.option(
+@setting(
     "--open",
     "is_open",
     envvar="ALLOCATOR_OPEN",
-    show_envvar=True,
     is_flag=True,
     help="Serve this machine without a token until one is created.",
 )
-@click.option(
-    "--no-console", envvar="ALLOCATOR_NO_CONSOLE", show_envvar=True, is_flag=True, help="Do not serve the console at /."
-)
-@click.option(
-    "--certificate",
-    envvar="ALLOCATOR_CERTIFICATE",
-    show_envvar=True,
-    type=Path,
-    help="For HTTPS: file of the certificate chain.",
-)
-@click.option("--key", envvar="ALLOCATOR_KEY", show_envvar=True, type=Path, help="For HTTPS: file of the private key.")
-@click.option(
+@setting("--no-console", envvar="ALLOCATOR_NO_CONSOLE", is_flag=True, help="Do not serve the console at /.")
+@setting("--certificate", envvar="ALLOCATOR_CERTIFICATE", type=Path, help="For HTTPS: file of the certificate chain.")
+@setting("--key", envvar="ALLOCATOR_KEY", type=Path, help="For HTTPS: file of the private key.")
+@setting(
     "--logs",
     envvar="ALLOCATOR_LOGS",
-    show_envvar=True,
     type=click.Choice(["json", "text"]),
     show_default="text on a terminal, else json",
     help="Format of the logs.",
@@ -144,7 +120,6 @@ def serve(
         allocator serve --host 0.0.0.0 --workers 4 --url postgresql+psycopg://…
     """
     from allocator.service.server import serve as run
-    from allocator.service.settings import ServeSettings
 
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key need each other")

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
 
 from allocator.cli.default_file import mark_opened
-from allocator.cli.options import TIMEOUT, fleet_options, open_database, shard_hosts
+from allocator.cli.options import TIMEOUT, fleet_options, open_database, option, shard_hosts
 from allocator.cli.output import show, table
+from allocator.database.store import Database
+from allocator.fleet.discovery import Found, state_of
+from allocator.fleet.grow import Growth
 from allocator.rules.fleet_growth import HEADROOM
-
-if TYPE_CHECKING:
-    from allocator.fleet.discovery import Found
-    from allocator.fleet.grow import Growth
 
 HEADINGS = ("shard", "database", "last ticket", "state")
 
-headroom_option = click.option(
-    "--headroom",
-    type=click.IntRange(0, 10**12),
-    default=HEADROOM,
-    show_default=True,
-    help="Tickets to skip on each shard.",
+headroom_option = option(
+    "--headroom", type=click.IntRange(0, 10**12), default=HEADROOM, help="Tickets to skip on each shard."
 )
 
 without_option = click.option("--without", metavar="URL", multiple=True, help="A permanently lost shard; repeatable.")
@@ -46,9 +40,6 @@ def shards() -> None:
 
 @contextmanager
 def growing(urls: tuple[str, ...], without: tuple[str, ...] = ()) -> Iterator[Growth]:
-    from allocator.database.store import Database
-    from allocator.fleet.grow import Growth
-
     mark_opened()
     growth = Growth([Database(url, TIMEOUT, shard_hosts=shard_hosts()) for url in urls])
     growth.leave_out([Database(url, TIMEOUT) for url in without])
@@ -73,8 +64,6 @@ def list_shards(urls: tuple[str, ...]) -> None:
 @fleet_options
 def add_shard(new: str, without: tuple[str, ...], urls: tuple[str, ...]) -> None:
     """Add the empty database URL to the fleet. It issues no ids before `grow`. Safe to repeat."""
-    from allocator.database.store import Database
-
     with growing(urls, without) as growth:
         growth.begin()
         target = growth.add(Database(new, TIMEOUT))
@@ -128,22 +117,18 @@ def trust_shard(shard: str, headroom: int, above: int | None, urls: tuple[str, .
     The tickets of the shard URL continue above those of every shard. First make sure that no process uses the old
     server. To raise a tag, use: allocator tags set TAG --start-after N
     """
-    with growing((*urls, shard)) as growth, open_database(shard) as database:
+    with growing((*urls, shard)) as growth, open_database(shard, creates=True) as database:
         row = growth.trust(database, headroom, above)
     floor = row.numbering.following(0)
     show({"floor": str(floor)}, f"{database.address.shown} continues from {floor}")
 
 
 def to_row(one: Found) -> tuple[str, ...]:
-    from allocator.fleet.discovery import state_of
-
     place = f"{one.row.numbering.offset} of {one.row.numbering.step}" if one.row and not one.row.joining else "-"
     return (place, one.where, str(one.last) if one.row else "-", state_of(one))
 
 
 def to_json(one: Found) -> dict[str, object]:
-    from allocator.fleet.discovery import state_of
-
     numbering = one.row.numbering if one.row else None
     return {
         "offset": numbering.offset if numbering else None,

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from allocator.cli.options import fleet_options, open_allocator, options, require_files
+from allocator.cli.doctor import finding_to_json, text_of
+from allocator.cli.options import fleet_options, open_allocator, option, options
 from allocator.cli.output import confirm, show, table, yes_option
+from allocator.database import bindings
+from allocator.database.store import Database
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.tag_deletion import delete, last_claimed
+from allocator.fleet.tags import Tags
 from allocator.remote.wire import tag_to_json
+from allocator.rules.column_bindings import findings
 from allocator.rules.failover import FailoverGap, public_gap
 from allocator.schemes.checks import JAVASCRIPT_MAX_ID
 from allocator.schemes.tag import Tag
-
-if TYPE_CHECKING:
-    from allocator.database.store import Database
-    from allocator.fleet.tags import Tags
 
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
 COLUMN = "Start after the greatest value of this column; its type sets the limit."
@@ -62,16 +63,13 @@ settings_options = options(
 
 @tags.command("list")
 @click.argument("pattern", default="*")
-@click.option(
-    "--sort", type=click.Choice(list(ORDERS)), default="tag", show_default=True, help="Sort key; numbers descend."
-)
+@option("--sort", type=click.Choice(list(ORDERS)), default="tag", help="Sort key; numbers descend.")
 @fleet_options
 def list_tags(pattern: str, sort: str, urls: tuple[str, ...]) -> None:
     """Print tags, and how much of each is used.
 
     PATTERN selects tags by name, such as 'order-*'. Without it, all tags are printed.
     """
-    require_files(*urls)
     with open_allocator(urls) as ids:
         found = sorted((tag for tag in ids.tags.list() if fnmatchcase(tag.name, pattern)), key=ORDERS[sort])
     show([tag_to_json(tag) for tag in found], table_of(found))
@@ -82,7 +80,6 @@ def list_tags(pattern: str, sort: str, urls: tuple[str, ...]) -> None:
 @fleet_options
 def show_tag(tag: str, urls: tuple[str, ...]) -> None:
     """Print TAG: settings, remaining ids and last claim."""
-    require_files(*urls)
     with open_allocator(urls) as ids:
         found = ids.tags.get(tag)
         bound = [one.place for database in ids.tags.databases() for one in database.bindings(tag)]
@@ -97,7 +94,7 @@ def show_tag(tag: str, urls: tuple[str, ...]) -> None:
 @tags.command("create")
 @click.argument("tag")
 @settings_options
-@click.option("--start-after", type=int, default=0, show_default=True, help="The first id is above this.")
+@option("--start-after", type=int, default=0, help="The first id is above this.")
 @click.option("--start-after-column", metavar="TABLE.COLUMN", help=COLUMN)
 @fleet_options
 def create_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...], **settings: Any) -> None:
@@ -109,7 +106,7 @@ def create_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, .
     To take over an auto-increment column, stop all inserts into it, then:
         allocator tags create order --start-after-column orders.id
     """
-    with open_allocator(urls) as ids:
+    with open_allocator(urls, creates=True) as ids:
         made = ids.tags.create(tag, limit=limit_of(limit, javascript), **settings)
     follows = {"limit_from": made.limit_from} if made.limit_from else {}
     show(tag_to_json(made) | follows, f"created {made.name}: {first_id(made)}" + limit_follows(made))
@@ -126,7 +123,6 @@ def set_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...]
     --limit and --start-after apply to the next claim. Processes still issue the ids in their memory; restart them if
     they must not. They use a new --step after a restart.
     """
-    require_files(*urls)
     with open_allocator(urls) as ids:
         now = ids.tags.set(tag, limit=limit_of(limit, javascript), **settings)
     show(tag_to_json(now), table_of([now]))
@@ -152,8 +148,7 @@ def repair(names: tuple[str, ...], of_all: bool, above: int | None, urls: tuple[
     """
     if bool(names) == of_all:
         raise click.UsageError("name the tags or pass --all, not both")
-    require_files(*urls)
-    with open_allocator(urls, create_missing=False) as ids:
+    with open_allocator(urls) as ids:
         chosen = [tag.name for tag in ids.tags.list()] if of_all else names
         repaired, refused = repair_each(ids.tags, chosen, above)
     if repaired or not refused:
@@ -178,8 +173,7 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
     To stop a tag for ever, lower its limit instead:
         allocator tags set order --limit LAST
     """
-    require_files(*urls)
-    with open_allocator(urls, create_missing=False) as ids:
+    with open_allocator(urls) as ids:
         databases = ids.tags.databases()
         if not databases:
             raise InvalidSetting("a service deletes no tags; pass the URL of its database as --url")
@@ -205,12 +199,7 @@ def bind_tag(tag: str, place: str, urls: tuple[str, ...]) -> None:
         allocator tags bind order orders.id
         allocator doctor
     """
-    from allocator.cli.doctor import finding_to_json, text_of
-    from allocator.database import bindings
-    from allocator.rules.column_bindings import findings
-
-    require_files(*urls)
-    with open_allocator(urls, create_missing=False) as ids:
+    with open_allocator(urls) as ids:
         database, now = the_only(ids.tags), datetime.now(UTC)
         made = database.run(bindings.bind, place, tag)
         found = findings(database.run(bindings.read, made), int(now.timestamp() * 1000), now.date())
@@ -223,10 +212,7 @@ def bind_tag(tag: str, place: str, urls: tuple[str, ...]) -> None:
 @fleet_options
 def unbind_tag(place: str, urls: tuple[str, ...]) -> None:
     """End the binding of TABLE.COLUMN. Its tag stays as it is."""
-    from allocator.database import bindings
-
-    require_files(*urls)
-    with open_allocator(urls, create_missing=False) as ids:
+    with open_allocator(urls) as ids:
         ended = the_only(ids.tags).run(bindings.unbind, place)
     show({"place": ended.place, "tag": ended.tag}, f"{ended.place} is not bound to tag {ended.tag} any more")
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
 
-from allocator.cli.options import database_options, open_database, options, require_files
+from allocator.cli.options import database_options, open_database, option, options
 from allocator.cli.output import REFUSED, confirm, show, yes_option
+from allocator.database import takeover as work
+from allocator.database.store import Database
+from allocator.database.takeover import Seen
 from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import (
     REPLICA,
@@ -29,10 +31,6 @@ from allocator.rules.takeover_ranges import (
     still_writes,
 )
 from allocator.schemes.checks import check_tag
-
-if TYPE_CHECKING:
-    from allocator.database.store import Database
-    from allocator.database.takeover import Seen
 
 PATIENCE = 60.0
 """Seconds to try for the locks. Each try is short, so that writers hardly wait."""
@@ -56,10 +54,8 @@ def takeover() -> None:
 @takeover.command("start")
 @click.argument("place", metavar="TABLE.COLUMN")
 @click.option("--tag", required=True, help="Tag that gives the new ids; created if it is missing.")
-@click.option(
-    "--for", "seconds", default="7d", show_default=True, callback=parse_seconds, help="Time for both ways to write."
-)
-@click.option("--watch", default=60.0, show_default=True, help="Seconds over which the rate is measured.")
+@option("--for", "seconds", default="7d", callback=parse_seconds, help="Time for both ways to write.")
+@option("--watch", default=60.0, help="Seconds over which the rate is measured.")
 @change_options
 def start(place: str, tag: str, seconds: float, watch: float, dry: bool, sure: bool, url: str) -> None:
     """Give TABLE.COLUMN a second range of ids: a tag's.
@@ -71,8 +67,6 @@ def start(place: str, tag: str, seconds: float, watch: float, dry: bool, sure: b
         allocator takeover status orders.id
         allocator takeover finish orders.id
     """
-    from allocator.database import takeover as work
-
     check_tag(tag)
     with opened(url) as database:
         seen = database.run(work.see, place, tag)
@@ -103,8 +97,6 @@ def status(place: str, url: str) -> None:
 
     Exit code 1 if they could.
     """
-    from allocator.database import takeover as work
-
     with opened(url) as database:
         seen = look(database, place)
         is_sound = report(seen, "")
@@ -115,17 +107,13 @@ def status(place: str, url: str) -> None:
 
 @takeover.command("finish")
 @click.argument("place", metavar="TABLE.COLUMN")
-@click.option(
-    "--idle", default="10m", show_default=True, callback=parse_seconds, help="Time without a write of the old way."
-)
+@option("--idle", default="10m", callback=parse_seconds, help="Time without a write of the old way.")
 @change_options
 def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
     """End the old way: an insert without an id fails.
 
     Refuses while the column's own counter moves.
     """
-    from allocator.database import takeover as work
-
     with opened(url) as database:
         seen = look(database, place)
         found = seen.known
@@ -144,17 +132,13 @@ def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
 
 @takeover.command("back")
 @click.argument("place", metavar="TABLE.COLUMN")
-@click.option(
-    "--for", "seconds", default="7d", show_default=True, callback=parse_seconds, help="Time until the tag may end."
-)
+@option("--for", "seconds", default="7d", callback=parse_seconds, help="Time until the tag may end.")
 @change_options
 def back(place: str, seconds: float, dry: bool, sure: bool, url: str) -> None:
     """Give TABLE.COLUMN back to its own counter.
 
     The counter goes on above every id of the tag, which ends.
     """
-    from allocator.database import takeover as work
-
     with opened(url) as database:
         seen = look(database, place)
         found = seen.known
@@ -174,15 +158,12 @@ def back(place: str, seconds: float, dry: bool, sure: bool, url: str) -> None:
 
 @contextmanager
 def opened(url: str) -> Iterator[Database]:
-    require_files(url)
     with open_database(url, PATIENCE) as database:
         database.check_schema()
         yield database
 
 
 def look(database: Database, place: str) -> Seen:
-    from allocator.database import takeover as work
-
     seen = database.run(work.see, place)
     if seen.looked.is_replica:  # where an administrator may write all the same
         raise InvalidSetting(REPLICA)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from allocator.cli.options import fleet_options, open_fleet, require_files
+from allocator.cli.options import fleet_options, open_fleet, option
 from allocator.cli.output import check_open, show, table, wants_json
 from allocator.rules.token import DRAW, SCHEMES, VERBS, Token
 from allocator.service.tokens import Tokens
@@ -23,21 +23,15 @@ def tokens() -> None:
 
 
 @contextmanager
-def open_tokens(urls: tuple[str, ...]) -> Iterator[Tokens]:
-    with open_fleet(urls) as databases:
+def open_tokens(urls: tuple[str, ...], creates: bool = False) -> Iterator[Tokens]:
+    with open_fleet(urls, creates) as databases:
         yield Tokens(databases.lead)
 
 
 @tokens.command()
 @click.argument("name")
-@click.option(
-    "--may",
-    "verbs",
-    multiple=True,
-    type=click.Choice(VERBS),
-    default=(DRAW,),
-    show_default=True,
-    help="Permitted action; repeatable.",
+@option(
+    "--may", "verbs", multiple=True, type=click.Choice(VERBS), default=(DRAW,), help="Permitted action; repeatable."
 )
 @click.option("--tags", multiple=True, help="Permitted tags, such as 'order-*'; repeatable.")
 @click.option("--schemes", multiple=True, type=click.Choice(SCHEMES), help="Permitted schemes; repeatable.")
@@ -62,7 +56,7 @@ def create(name: str, tags: tuple[str, ...], schemes: tuple[str, ...], urls: tup
     check_open()
     if not tags and not schemes:
         tags, schemes = ("*",), SCHEMES
-    with open_tokens(urls) as found:
+    with open_tokens(urls, creates=True) as found:
         secret, token = found.create(name, tags=tags, schemes=schemes, **settings)
         print_secret(secret, token, found)
 
@@ -76,7 +70,6 @@ def rotate(number: int, urls: tuple[str, ...]) -> None:
     Give the new secret to the clients, then revoke token NUMBER.
     """
     check_open()
-    require_files(*urls)
     with open_tokens(urls) as found:
         secret, token = found.rotate(number)
         print_secret(secret, token, found)
@@ -86,7 +79,6 @@ def rotate(number: int, urls: tuple[str, ...]) -> None:
 @fleet_options
 def list_tokens(urls: tuple[str, ...]) -> None:
     """Print all tokens that are not revoked."""
-    require_files(*urls)
     with open_tokens(urls) as found:
         rows = found.list()
     show([to_json(token) for token in rows], table([HEADINGS, *map(to_row, rows)], numbers={0, 5, 6}))
@@ -97,7 +89,6 @@ def list_tokens(urls: tuple[str, ...]) -> None:
 @fleet_options
 def revoke(number: int, urls: tuple[str, ...]) -> None:
     """Revoke token NUMBER. Running services follow within seconds."""
-    require_files(*urls)
     with open_tokens(urls) as found:
         found.revoke(number)
     show({"revoked": number}, f"token {number} is revoked")

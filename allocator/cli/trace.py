@@ -9,7 +9,7 @@ from typing import TextIO
 import click
 
 from allocator.cli.nodes import node_to_json
-from allocator.cli.options import fleet_options, open_fleet, require_files
+from allocator.cli.options import fleet_options, open_fleet
 from allocator.cli.output import REFUSED, show, wants_json
 from allocator.doctor.tracing import Traced, claims_of, trace
 from allocator.rules.claim_log import Claimed
@@ -29,12 +29,7 @@ NOT_IN_LOG = ", and no claim in this log holds it"
 @click.option("--layout", metavar="WIDTHS", help="Layout of the meteors. Default: 1/29/20/11/3.")
 @fleet_options
 def trace_command(
-    id_: str,
-    log: TextIO | None,
-    tag: str | None,
-    epoch: int | None,
-    layout: str | None,
-    urls: tuple[str, ...],
+    id_: str, log: TextIO | None, tag: str | None, epoch: int | None, layout: str | None, urls: tuple[str, ...]
 ) -> None:
     """Print which process drew ID, and when.
 
@@ -52,7 +47,6 @@ def trace_command(
     claims = claims_of(id_, log or (), tag)
     found = None
     if tag is None:
-        require_files(*urls)
         with open_fleet(urls) as databases:
             found = trace(databases, id_, settings_of(epoch, layout))
         for why in found.silent:

@@ -1,36 +1,43 @@
-"""`allocator worker run`: a command under a number that nobody else has."""
+"""`allocator worker run`: a command under a number that nobody else has.
+
+Three processes: the wrapper, which leases the number and renews it; the command, its child; and a guard that kills the
+command in time where the wrapper cannot.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import signal
+import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
-from allocator.cli.child_guard import Guard, read_times
-from allocator.cli.child_process import BLOCKED, OURS, WATCHED, Child, pass_terminal
 from allocator.errors import InvalidSetting
 from allocator.rules.child_ending import Step, exit_code, next_step, until_killed, until_next_look
-from allocator.runtime.linux import adopt_orphans
+from allocator.runtime.linux import CLOCK_BOOTTIME, CLOCK_REALTIME, Alarm, adopt_orphans, die_with_parent
 
+if TYPE_CHECKING:
+    from allocator.generators.worker import HeldNumber
+
+FAULTS = {signal.SIGSEGV, signal.SIGFPE, signal.SIGILL, signal.SIGBUS, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
+IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+BLOCKED = signal.valid_signals() - FAULTS - IGNORED_BY_PYTHON
+"""By the wrapper, which takes them one by one. Blocked, they reach process 1 too, which has no handlers by default."""
+OURS = {signal.SIGCHLD, signal.SIGALRM}
+"""A child has ended; it is time to look. Not passed on."""
+WATCHED = BLOCKED - {signal.SIGKILL, signal.SIGSTOP, signal.SIGTTIN, signal.SIGTTOU}
 SIGNALS = {one.name.removeprefix("SIG"): one for one in sorted(WATCHED - OURS) if isinstance(one, signal.Signals)}
 ROUNDS, ROUND = 100, 0.05
 """How long to wait for killed processes of the group, in seconds and parts of it: one may be stuck in the kernel."""
-
-
-class Held(Protocol):
-    """What the wrapper needs of a leased number."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def lost(self) -> bool: ...
-    def left(self) -> float: ...
+ORDER = struct.Struct("=qdd")
+"""The process group, and its deadline by two clocks. Less than a pipe writes in one piece."""
 
 
 class Wrapper:
@@ -49,7 +56,7 @@ class Wrapper:
         self._signalled = False
         self._code: int | None = None
 
-    def run(self, lease: Callable[[Callable[[], None]], AbstractContextManager[Held]]) -> int:
+    def run(self, lease: Callable[[Callable[[], None]], AbstractContextManager[HeldNumber]]) -> int:
         """Lease a number, run the command to its end, and give the number back. Returns the exit code."""
         try:
             self._remove_file()  # of a wrapper that was killed
@@ -62,7 +69,7 @@ class Wrapper:
             self._finish()  # where there was no number
         return exit_code(code, stopped=self._signalled)
 
-    def _supervise(self, held: Held) -> None:
+    def _supervise(self, held: HeldNumber) -> None:
         read = read_times()
         self._guard.tell(self._child.process, read, until_killed(held.left(), self._seconds))
         if self._path:
@@ -158,3 +165,191 @@ def reap_orphans() -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+
+
+# -- the command
+
+
+class CannotStart(InvalidSetting):
+    """The command is not there, or cannot be executed."""
+
+    exit_code = 126
+
+
+class NotFound(CannotStart):
+    exit_code = 127
+
+
+class Child:
+    """A command in a process group of its own.
+
+    Made before any thread starts, since it forks; it waits for `start` before it becomes the command.
+    """
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        self._command = command
+        reader, self._starter = os.pipe()
+        self._failures, failures = os.pipe()
+        self.process = os.fork()
+        if self.process == 0:
+            os.close(self._starter)
+            become(command, reader, failures)
+        os.close(reader)
+        os.close(failures)
+        with suppress(PermissionError, ProcessLookupError):  # the child does the same; either may be first
+            os.setpgid(self.process, self.process)
+
+    def start(self, variables: Mapping[str, str]) -> None:
+        """Let the child become the command; raises `CannotStart` if it cannot."""
+        with suppress(BrokenPipeError):  # killed by the guard, if this process was stopped until now
+            os.write(self._starter, "\0".join(f"{name}={value}" for name, value in variables.items()).encode())
+        if error := os.read(self._failures, 16):
+            kind = NotFound if int(error) == errno.ENOENT else CannotStart
+            raise kind(f"cannot start {self._command[0]}: {os.strerror(int(error))}")
+
+    def send(self, number: int) -> None:
+        os.kill(self.process, number)  # it is not reaped before the end, so this is never another process
+
+    def kill(self) -> None:
+        """End every process of the group."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process, signal.SIGKILL)
+
+    def has_group(self) -> bool:
+        """Whether a process of the group is left, once the command was reaped."""
+        try:
+            os.killpg(self.process, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def reap(self) -> int:
+        """The exit code of the command, or minus the signal that ended it."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+
+
+def become(command: tuple[str, ...], reader: int, failures: int) -> NoReturn:
+    try:
+        before = os.getpgrp()
+        os.setpgid(0, 0)
+        die_with_parent()
+        variables = os.read(reader, 65536).decode()
+        if not variables:  # there is no number, or the wrapper is gone
+            os._exit(0)
+        for line in variables.split("\0"):
+            name, _, value = line.partition("=")
+            os.environ[name] = value
+        pass_terminal(before, os.getpgrp())
+        for number in IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
+        os.execvp(command[0], command)  # noqa: S606  # the user's command, without a shell
+    except OSError as error:
+        os.write(failures, str(error.errno).encode())
+    finally:
+        os._exit(127)
+
+
+def pass_terminal(before: int, group: int) -> None:
+    """Let the terminal talk to another group, as a shell does: else the command could not read from it."""
+    with suppress(OSError):  # stdin is no terminal
+        if os.tcgetpgrp(0) == before:
+            os.tcsetpgrp(0, group)
+
+
+# -- the guard
+
+
+class Times(NamedTuple):
+    """The clock that counts sleep, and the wall clock, in seconds."""
+
+    boot: float
+    wall: float
+
+
+def read_times() -> Times:
+    return Times(time.clock_gettime(time.CLOCK_BOOTTIME), time.time())
+
+
+class Guard:
+    """The wrapper's end of the pipe to a process that kills the command at a deadline, whatever became of the wrapper.
+
+    That process has a session of its own, so that whatever stops the wrapper does not stop it. It sleeps in the kernel
+    until one of these:
+
+    - a new deadline comes through the pipe: the number was renewed
+    - the deadline is reached by the clock that counts sleep, or by the clock on the wall: kill
+    - the end of the pipe: the wrapper is gone, and nobody renews. Kill
+
+    Make it before any thread starts: it forks.
+
+    process: its id, or None once it has ended and the wrapper has reaped it.
+    """
+
+    def __init__(self) -> None:
+        reader, self._writer = os.pipe()
+        ready, begun = os.pipe()
+        self.process: int | None = os.fork()
+        if self.process == 0:
+            try:
+                os.close(self._writer)
+                watch(reader, begun)
+            finally:
+                os._exit(0)
+        os.close(reader)
+        os.close(begun)
+        if not os.read(ready, 1):  # before it has its own session, whatever stops us would stop it
+            raise InvalidSetting("the guard process cannot run here: the kernel gives it no timer")
+        os.close(ready)
+        os.set_blocking(self._writer, False)
+
+    def tell(self, group: int, read: Times, seconds: float) -> None:
+        """Kill this group so many seconds after the clocks were read, unless told otherwise before."""
+        order = ORDER.pack(group, read.boot + seconds, read.wall + seconds)
+        # Gone: the wrapper sees that as the end of a child. Stopped: the pipe is full, of deadlines that have passed.
+        with suppress(BrokenPipeError, BlockingIOError):
+            os.write(self._writer, order)
+
+    def dismiss(self) -> None:
+        """End the guard; the group was killed."""
+        if self.process is not None:
+            os.kill(self.process, signal.SIGKILL)
+            os.waitpid(self.process, 0)
+        os.close(self._writer)
+
+
+def watch(reader: int, begun: int) -> None:
+    os.setsid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # systemd signals every process of a unit
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):  # else whoever reads the command's output would wait for the guard
+        os.dup2(nowhere, standard)
+    os.chdir("/")
+    boot, wall = Alarm(CLOCK_BOOTTIME), Alarm(CLOCK_REALTIME)
+    poll = select.poll()
+    for file in (reader, boot.fileno(), wall.fileno()):
+        poll.register(file, select.POLLIN)
+    os.write(begun, b".")
+    os.close(begun)
+    group = 0
+    while True:
+        ready = {file for file, _ in poll.poll()}
+        if reader in ready:  # first: the alarm may have rung just before the renewal came
+            order = os.read(reader, ORDER.size)
+            if not order:
+                kill_group(group)
+                return
+            group, boot_at, wall_at = ORDER.unpack(order)
+            boot.set(boot_at)
+            wall.set(wall_at)
+            continue
+        kill_group(group)
+        for alarm in (boot, wall):
+            if alarm.fileno() in ready:
+                alarm.hush()
+
+
+def kill_group(group: int) -> None:
+    if group:
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)

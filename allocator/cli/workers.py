@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, require_files
+from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, option
 from allocator.cli.output import Command, show, table
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.rules.child_ending import OWN_FAILURE
 from allocator.rules.worker_spaces import Space
 
 if TYPE_CHECKING:
-    from allocator.cli.worker_run import Held
+    from allocator.generators.worker import WorkerLease
 
 STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
 
@@ -32,7 +32,6 @@ def worker() -> None:
 @database_options
 def list_numbers(url: str) -> None:
     """Print who holds which number, and how many are free."""
-    require_files(url)
     with open_database(url) as database:
         database.check_schema()
         spaces = database.worker_spaces()
@@ -77,16 +76,15 @@ class Wrapping(Command):
     "run", cls=Wrapping, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 @click.option("--space", required=True, help="Name of the numbers; those of another space are others.")
-@click.option("--bits", type=int, default=10, show_default=True, help="Numbers are 0 to 2^BITS - 1.")
-@click.option("--seconds", type=float, default=60.0, show_default=True, help="Length of the lease.")
-@click.option("--env", "variable", default="WORKER_ID", show_default=True, help="Variable that gets the number.")
+@option("--bits", type=int, default=10, help="Numbers are 0 to 2^BITS - 1.")
+@option("--seconds", type=float, default=60.0, help="Length of the lease.")
+@option("--env", "variable", default="WORKER_ID", help="Variable that gets the number.")
 @click.option("--file", "path", type=click.Path(path_type=Path), help="File with the number, while it is held.")
-@click.option(
+@option(
     "--signal",
     "stop",
     type=click.Choice(STOP_SIGNALS),
     default="TERM",
-    show_default=True,
     help="Sent to COMMAND when the number ends and cannot be renewed.",
 )
 @fleet_options
@@ -134,8 +132,11 @@ def run_under_number(
     wrapper = Wrapper(command, seconds, variable, path, SIGNALS[stop])
 
     @contextmanager
-    def leased(on_lost: Callable[[], None]) -> Iterator[Held]:
-        with open_allocator(urls) as ids, ids.worker(space, bits=bits, seconds=seconds, on_lost=on_lost) as number:
+    def leased(on_lost: Callable[[], None]) -> Iterator[WorkerLease]:
+        with (
+            open_allocator(urls, creates=True) as ids,
+            ids.worker(space, bits=bits, seconds=seconds, on_lost=on_lost) as number,
+        ):
             yield number
 
     sys.exit(wrapper.run(leased))

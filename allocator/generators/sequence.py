@@ -261,10 +261,6 @@ class Sequence(Supply):
         with self._lock:
             return length_hint(self._values) + self._core.held
 
-    def _trouble(self) -> AllocatorError | None:
-        with self._lock:
-            return self._core.pace.trouble(monotonic())
-
     # -- endings
 
     def _retire(self) -> None:

@@ -17,12 +17,7 @@ from allocator.schemes.checks import quoted
 from allocator.schemes.formats import blocks_of
 from allocator.schemes.layout import Layout
 from allocator.schemes.retry import Wait
-from allocator.schemes.snowflake import (
-    Lease,
-    LeaseClaim,
-    LeasedSnowflake,
-    SnowflakeSettings,
-)
+from allocator.schemes.snowflake import Lease, LeaseClaim, LeasedSnowflake, SnowflakeSettings
 
 NEVER = float("inf")
 

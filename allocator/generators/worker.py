@@ -16,7 +16,6 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from inspect import iscoroutinefunction
 from secrets import token_hex
-from types import TracebackType
 from typing import Self
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, Uncopyable
@@ -224,9 +223,7 @@ class WorkerLease(HeldNumber):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -248,7 +245,5 @@ class AsyncWorkerLease(HeldNumber):
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

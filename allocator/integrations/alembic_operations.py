@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from alembic.operations import MigrateOperation, Operations
@@ -13,24 +12,11 @@ from allocator.integrations.column_steps import Action
 from allocator.rules.failover import FailoverGap
 
 
-class Step(MigrateOperation):
-    """A function of the migration's connection, and the command that does the same."""
-
-    def __init__(self, command: str, act: Callable[[Any], None]) -> None:
-        self.command, self.act = command, act
-
-
-@Operations.implementation_for(Step)
-def carry_out(operations: Operations, step: Step) -> None:
-    if operations.migration_context.as_sql:
-        raise InvalidSetting(
-            f"this step looks at the database, so it cannot be printed as SQL (--sql); run instead: {step.command}"
-        )
-    step.act(operations.get_bind())
-
-
 @Operations.register_operation("create_tag")
-class CreateTag(Step):
+@Operations.register_operation("bind_tag")
+@Operations.register_operation("unbind_tag")
+@Operations.register_operation("takeover")
+class Steps(MigrateOperation):
     @classmethod
     def create_tag(
         cls,
@@ -49,42 +35,20 @@ class CreateTag(Step):
         One that exists keeps its settings, and is raised above `start_after` and the column. It has no reverse: a tag
         that is deleted and made again would repeat its ids.
         """
+        connection = bind_of(operations, f"tags create {tag}")
         settings = {"step": step, "max_step": max_step, "limit": limit, "failover_gap": failover_gap}
+        column_steps.create_tag(connection, tag, start_after, start_after_column, settings)
 
-        def act(connection: Any) -> None:
-            column_steps.create_tag(connection, tag, start_after, start_after_column, settings)
-
-        operations.invoke(cls(f"allocator tags create {tag}", act))
-
-
-@Operations.register_operation("bind_tag")
-class BindTag(Step):
     @classmethod
     def bind_tag(cls, operations: Operations, tag: str, place: str) -> None:
         """Bind a tag to table.column or schema.table.column, for the doctor. `op.unbind_tag` is its reverse."""
-        operations.invoke(
-            cls(
-                f"allocator tags bind {tag} {place}",
-                lambda connection: column_steps.bind_tag(connection, tag, place),
-            )
-        )
+        column_steps.bind_tag(bind_of(operations, f"tags bind {tag} {place}"), tag, place)
 
-
-@Operations.register_operation("unbind_tag")
-class UnbindTag(Step):
     @classmethod
     def unbind_tag(cls, operations: Operations, place: str) -> None:
         """End the binding of table.column or schema.table.column."""
-        operations.invoke(
-            cls(
-                f"allocator tags unbind {place}",
-                lambda connection: column_steps.unbind_tag(connection, place),
-            )
-        )
+        column_steps.unbind_tag(bind_of(operations, f"tags unbind {place}"), place)
 
-
-@Operations.register_operation("takeover")
-class TakeOver(Step):
     @classmethod
     def takeover(
         cls,
@@ -103,10 +67,14 @@ class TakeOver(Step):
 
         Raises `InvalidSetting` where the column cannot be taken over, or the old way still writes.
         """
-        named = f" --tag {tag}" * (action == "start")
-        operations.invoke(
-            cls(
-                f"allocator takeover {action} {place}{named}",
-                lambda connection: column_steps.takeover(connection, action, place, tag, duration, idle),
-            )
+        connection = bind_of(operations, f"takeover {action} {place}" + f" --tag {tag}" * (action == "start"))
+        column_steps.takeover(connection, action, place, tag, duration, idle)
+
+
+def bind_of(operations: Operations, command: str) -> Any:
+    """The migration's connection. `command` of `allocator` does the same."""
+    if operations.migration_context.as_sql:
+        raise InvalidSetting(
+            f"this step looks at the database, so it cannot be printed as SQL (--sql); run instead: allocator {command}"
         )
+    return operations.get_bind()

@@ -8,12 +8,14 @@ from datetime import UTC, date, datetime, tzinfo
 from typing import Any, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from sqlalchemy import Integer
+
 from allocator.database.caller import Borrowed, Caller
 from allocator.database.django_caller import DjangoCaller
 from allocator.database.verbs import numbers as rows
 from allocator.database.verbs.numbers import Row
 from allocator.errors import InvalidArgument, InvalidCount, InvalidId, InvalidSetting
-from allocator.numbers.number_default import NumberDefault
+from allocator.generators.column_default import check_each_row
 from allocator.schemes.checks import check_seconds, check_whole, quoted
 from allocator.schemes.numbering import (
     MAX_COUNT,
@@ -163,6 +165,40 @@ class Numbers:
 
     def _row(self, scope: Scope, day: date) -> Row:
         return {"name": self.rule.name, "scope": self.rule.check_scope(scope), "period": self.rule.period(day)}
+
+
+class NumberDefault:
+    """What `Numbers.default` returns: draws a number at the flush, on the connection that inserts the row.
+
+    SQLAlchemy calls it with the context of an INSERT, once for each row.
+    """
+
+    def __init__(self, numbers: Numbers, scope: str | None, at: str | None) -> None:
+        self._numbers, self._scope, self._at = numbers, scope, at
+
+    def __call__(self, context: Any, /) -> int | str:
+        name = self._numbers.rule.name
+        try:
+            check_each_row(context, name)
+        except InvalidSetting:
+            raise InvalidSetting(
+                f"numbers of {name!r}: all rows of this statement would get the same one; insert the rows one by one"
+            ) from None
+        row = context.get_current_parameters()
+        number = self._numbers.next(
+            context.root_connection,
+            "" if self._scope is None else self._value(row, self._scope),
+            None if self._at is None else self._value(row, self._at),
+        )
+        return number.n if isinstance(context.current_column.type, Integer) else number.text
+
+    def _value(self, row: Any, column: str) -> Any:
+        found = row.get(column)
+        if found is None:
+            raise InvalidArgument(
+                f"numbers of {self._numbers.rule.name!r} need the column {column!r}, and this row has no value in it"
+            )
+        return found
 
 
 def caller_of(given: Any) -> Caller:

@@ -205,15 +205,11 @@ async def wait_for_async(
 def pause(closed: threading.Event, seconds: float) -> None:
     """Sleep for `seconds`. Outside of a greenlet, end early when `closed` is set."""
     if await_only := bridge():
-        await_only(sleep_async(seconds))
+        import asyncio
+
+        await_only(asyncio.sleep(seconds))
     else:
         closed.wait(seconds)
-
-
-async def sleep_async(seconds: float) -> None:
-    import asyncio
-
-    await asyncio.sleep(seconds)
 
 
 async def wait_done(future: Future[Any], seconds: float) -> bool:

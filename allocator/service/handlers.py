@@ -113,7 +113,7 @@ class Ids:
     async def node(self, call: Call) -> Response:
         """Register a meteor node."""
         call.grant.admit_rare()
-        return json_response({"node": str(await self.ids.register_node())})
+        return json_response({"node": str(await self.ids.run(self.ids.backend.register_node))})
 
     async def lease(self, call: Call) -> Response:
         """Lease a snowflake worker."""
@@ -136,7 +136,8 @@ class Ids:
             # After a failover that may have lost leases, new leases and the clocks of their clients are ahead.
             ahead = await self.ids.run(self._most_ahead)
         check_times(claim.now, claim.until, here, ahead)
-        return json_response(lease_to_json(await self.ids.lease_worker(claim, form["layout"], form["epoch"])))
+        granted = await self.ids.run(self.ids.backend.lease_worker, claim, form["layout"], form["epoch"])
+        return json_response(lease_to_json(granted))
 
     def _most_ahead(self) -> int:
         return most_ahead(self.ids.databases.lead().failover(), MAX_LEASE)
@@ -157,10 +158,11 @@ class Ids:
             call.grant.admit_rare()
             about = (form.get("host", ""), form.get("process", 0))
             claim = NumberClaim(space, form.get("bits", BITS), length, now, token_hex(16), *about)
-            lease = await self.ids.lease_number(claim)
+            lease = await self.ids.run(self.ids.backend.lease_number, claim)
         else:
             lease = NumberLease(space, form["number"], form["holder"], length)
-            await (self.ids.release_number if is_release else self.ids.renew_number)(lease, now)
+            backend = self.ids.backend
+            await self.ids.run(backend.release_number if is_release else backend.renew_number, lease, now)
         return json_response(number_lease_to_json(lease, now if is_release else now + length))
 
     async def inspect(self, call: Call) -> Response:

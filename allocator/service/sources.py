@@ -90,8 +90,8 @@ class Sources:
     """All sources of one worker: one per scheme, and one per tag in use."""
 
     def __init__(self, ids: ServiceAllocator) -> None:
-        self.meteor = Source(METEOR, each(ids.meteor), ids.meteor_buffer.next)
-        self.snowflake = Source(SNOWFLAKE, each(ids.snowflake), ids.snowflake_buffer.next)
+        self.meteor = Source(METEOR, each(ids.meteor), ids.buffered_meteor)
+        self.snowflake = Source(SNOWFLAKE, each(ids.snowflake), ids.buffered_snowflake)
         self.objectid = Source(OBJECTID, object_ids)
         self.tags: dict[str, TagSource] = {}
 

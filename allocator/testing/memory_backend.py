@@ -19,16 +19,7 @@ from allocator.schemes.residues import Seen
 from allocator.schemes.segment import Claim
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, settle, unknown
-from allocator.schemes.worker_lease import (
-    NumberClaim,
-    NumberLease,
-    NumberRow,
-    choose,
-    leased,
-    lost,
-    released,
-    renewed,
-)
+from allocator.schemes.worker_lease import NumberClaim, NumberLease, NumberRow, choose, leased, lost, released, renewed
 
 FIELDS = {column: name for name, column in COLUMNS.items() if name == "limit"}
 """Fields of `Tag` by the name of their column, where the names differ."""

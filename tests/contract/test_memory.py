@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from allocator import Allocator, AllocatorError
 from allocator.rules.fleet import STATEMENTS
 from allocator.testing import MemoryAllocator
-from allocator.testing.supplies import SynchronousBackground
+from allocator.testing.allocators import SynchronousBackground
 
 
 class AtOnceAllocator(Allocator):

@@ -27,7 +27,7 @@ LAW = """
 3  rules, public_ids
 4  database, generators < telemetry
 5  fleet < remote, numbers
-6  backend < sync < aio_tags < aio < service_allocator
+6  backend < sync < aio < service_allocator
 7  testing, doctor < service < cli < integrations
 """
 """A room imports from the rows above its own, and in its own row from the rooms on the left of a `<`."""

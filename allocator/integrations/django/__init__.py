@@ -18,10 +18,14 @@ except ImportError as error:
 
 from allocator.integrations.django.apps import AllocatorConfig
 from allocator.integrations.django.column_operations import BindTag, CreateTag, TakeOver
-from allocator.integrations.django.fields import AllocatedBigAutoField, give_ids
+from allocator.integrations.django.fields import (
+    AllocatedBigAutoField,
+    PublicBigAutoField,
+    give_ids,
+    public_id_converter,
+)
 from allocator.integrations.django.ids import allocator, use
 from allocator.integrations.django.operations import AlterKey
-from allocator.integrations.django.public_keys import PublicBigAutoField, public_id_converter
 
 __all__ = [
     "AllocatedBigAutoField",

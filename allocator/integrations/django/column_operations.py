@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from django.db.migrations.operations.base import Operation  # type: ignore[import-untyped]
@@ -72,26 +71,25 @@ class OnColumn(TagOperation):
     def __init__(self, model_name: str, tag: str = "") -> None:
         self.model_name, self.tag = model_name, tag
 
-    @contextmanager
-    def column(self, app_label: str, editor: Any, state: Any, command: str) -> Iterator[tuple[Any, str, str]]:
-        """The migration's connection, the column as table.column, and the tag."""
-        model = state.apps.get_model(app_label, self.model_name)
-        field, connection = model._meta.pk, editor.connection
+    def on_column(self, command: str, act: Callable[..., None], app_label: str, editor: Any, state: Any) -> None:
+        """Call `act` with the migration's connection, the tag, and the column as table.column.
+
+        Not in tests, nor on SQLite, where ids come from elsewhere and there is nothing to do.
+        """
+        model, connection = state.apps.get_model(app_label, self.model_name), editor.connection
+        elsewhere = is_testing() or keeps_ids_beside(connection.vendor)
+        if elsewhere or not self.allow_migrate_model(connection.alias, model):
+            return
+        field = model._meta.pk
         place = f"{model._meta.db_table}.{field.column}"
-        tag = self.tag or (field.tag if isinstance(field, AllocatedBigAutoField) else "")
         if not shares(connection):
             raise InvalidSetting(
                 f"ids come from another database than {place}, which Django calls {connection.alias!r}, so this "
                 f"operation cannot see both; remove it, and see: allocator {command} --help"
             )
+        tag = self.tag or (field.tag if isinstance(field, AllocatedBigAutoField) else "")
         with borrowed(connection) as own:
-            yield own, place, tag
-
-    def is_for(self, app_label: str, editor: Any, state: Any) -> bool:
-        """Not in tests, nor on SQLite, where ids come from elsewhere and there is nothing to do."""
-        model, connection = state.apps.get_model(app_label, self.model_name), editor.connection
-        elsewhere = is_testing() or keeps_ids_beside(connection.vendor)
-        return not elsewhere and bool(self.allow_migrate_model(connection.alias, model))
+            act(own, tag, place)
 
 
 class BindTag(OnColumn):
@@ -103,14 +101,13 @@ class BindTag(OnColumn):
     """
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        if self.is_for(app_label, schema_editor, to_state):
-            with self.column(app_label, schema_editor, to_state, "tags bind") as (connection, place, tag):
-                column_steps.bind_tag(connection, tag, place)
+        self.on_column("tags bind", column_steps.bind_tag, app_label, schema_editor, to_state)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        if self.is_for(app_label, schema_editor, to_state):
-            with self.column(app_label, schema_editor, to_state, "tags unbind") as (connection, place, _):
-                column_steps.unbind_tag(connection, place)
+        def unbind(connection: Any, _: str, place: str) -> None:
+            column_steps.unbind_tag(connection, place)
+
+        self.on_column("tags unbind", unbind, app_label, schema_editor, to_state)
 
     def describe(self) -> str:
         return f"Bind a tag to the key of {self.model_name}"
@@ -135,15 +132,16 @@ class TakeOver(OnColumn):
         self.reversible = action == "start"
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        self.act(self.action, app_label, schema_editor, to_state)
+        self.take(self.action, app_label, schema_editor, to_state)
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        self.act("back", app_label, schema_editor, to_state)
+        self.take("back", app_label, schema_editor, to_state)
 
-    def act(self, action: str, app_label: str, editor: Any, state: Any) -> None:
-        if self.is_for(app_label, editor, state):
-            with self.column(app_label, editor, state, f"takeover {action}") as (connection, place, tag):
-                column_steps.takeover(connection, action, place, tag, self.duration, self.idle)
+    def take(self, action: str, app_label: str, editor: Any, state: Any) -> None:
+        def act(connection: Any, tag: str, place: str) -> None:
+            column_steps.takeover(connection, action, place, tag, self.duration, self.idle)
+
+        self.on_column(f"takeover {action}", act, app_label, editor, state)
 
     def describe(self) -> str:
         return f"Take over the key of {self.model_name}: {self.action}"

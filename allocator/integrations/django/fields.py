@@ -1,4 +1,4 @@
-"""A primary key whose ids come from an allocator."""
+"""Primary keys whose ids come from an allocator, and a path converter for public ids."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.core import checks  # type: ignore[import-untyped]
+from django.core.exceptions import ValidationError  # type: ignore[import-untyped]
 from django.db import models  # type: ignore[import-untyped]
 from django.db.migrations.recorder import MigrationRecorder  # type: ignore[import-untyped]
 
-from allocator.errors import InvalidTag
+from allocator.errors import InvalidId, InvalidTag
 from allocator.integrations.django.ids import (
     allocator,
     column_of,
     greatest_of,
-    is_own,
     is_testing,
     raise_above,
     start_in_tests,
 )
+from allocator.public_ids import PublicIds
 from allocator.schemes.checks import check_tag
 
 FACE = __name__.rpartition(".")[0]
@@ -111,20 +112,18 @@ class AllocatedBigAutoField(BigAutoField):
 
     def _greatest_used(self, ids: Any) -> int:
         if is_testing():  # no query here: only the first test would have it, which breaks assertNumQueries
-            return start_in_tests() if is_own(ids) else 0
+            return start_in_tests(ids)
         return greatest_of(self.model, self.attname)
 
     def check(self, **options: Any) -> list[Any]:
-        return [*super().check(**options), *self._check_tag()]
-
-    def _check_tag(self) -> list[Any]:
+        found = super().check(**options)
         try:
             check_tag(self.tag)
         except InvalidTag as error:
             hint = "Name a tag, as in AllocatedBigAutoField(tag='order')."
             message = f"{self.tag!r} cannot be a tag: {error}."
-            return [checks.Error(message, hint=hint, obj=self, id="allocator.E001")]
-        return []
+            found.append(checks.Error(message, hint=hint, obj=self, id="allocator.E001"))
+        return list(found)
 
 
 def is_out_of_reach(model: Any) -> bool:
@@ -142,3 +141,67 @@ def give_ids(objects: Iterable[M]) -> list[M]:
         if one.pk is None:
             one.pk = one._meta.pk.get_pk_value_on_save(one)
     return listed
+
+
+class PublicBigAutoField(AllocatedBigAutoField):
+    """An `AllocatedBigAutoField` that is a bigint in the table, and text in Python, URLs, forms and fixtures.
+
+        id = PublicBigAutoField(public=PublicIds(key, prefix="ord_"))
+
+    Queries accept the text or the number. Foreign keys to it are text too. Migrations contain an
+    `AllocatedBigAutoField`, so that they do not contain the key.
+    """
+
+    if TYPE_CHECKING:  # for `django-stubs`
+
+        def __get__(self, instance: Any, owner: Any) -> str: ...
+        def __set__(self, instance: Any, value: str) -> None: ...
+
+    def __init__(self, *args: Any, public: PublicIds, **options: Any) -> None:
+        self._public = public
+        super().__init__(*args, **options)
+
+    def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
+        name, _, args, options = super().deconstruct()
+        return name, f"{FACE}.{AllocatedBigAutoField.__name__}", args, options
+
+    def clone(self) -> AllocatedBigAutoField:
+        """Copy the field for the models of migrations."""
+        _, _, args, options = self.deconstruct()
+        return AllocatedBigAutoField(*args, **options)
+
+    def get_pk_value_on_save(self, instance: Any) -> str:
+        return self._public.encode(self.next_id())
+
+    def from_db_value(self, value: int | None, expression: Any, connection: Any) -> str | None:
+        return None if value is None else self._public.encode(value)
+
+    def get_prep_value(self, value: Any) -> Any:
+        return super().get_prep_value(self._public.decode(value) if isinstance(value, str) else value)
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            return value if value is None else self._public.encode(self.get_prep_value(value))
+        except InvalidId as error:
+            raise ValidationError(str(error), code="invalid") from None
+
+
+def public_id_converter(public: PublicIds) -> type:
+    """Make a path converter: the URL holds the text of a public id, the view gets its number.
+
+        register_converter(public_id_converter(orders), "order")
+        path("orders/<order:order_id>", show_order)
+
+    A text that `public` cannot decode does not match, so the response is 404.
+    """
+
+    class PublicIdConverter:
+        regex = "[^/]+"
+
+        def to_python(self, value: str) -> int:
+            return public.decode(value)
+
+        def to_url(self, value: int) -> str:
+            return public.encode(value)
+
+    return PublicIdConverter

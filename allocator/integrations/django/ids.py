@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from typing import Any
 
 from django.conf import settings  # type: ignore[import-untyped]
@@ -88,21 +88,17 @@ def allocator() -> Allocator:
     return ids
 
 
-@contextmanager
-def use(ids: Any) -> Iterator[Any]:
-    """Draw from `ids` in all threads within a `with` block, for tests. The caller closes it."""
-    with holder.use(ids):
-        yield ids
+use = holder.use
+"""Draw from another allocator in all threads within a `with` block, for tests. The caller closes it."""
 
 
-def start_in_tests() -> int:
-    """The value above which ids start in tests. It rises with each change of the setting, so that ids do not repeat."""
-    return START_IN_TESTS * (1 + holder.forgotten)
+def start_in_tests(ids: Any) -> int:
+    """The value above which ids start in tests; 0 for the allocator of the setting, or of the caller of `use`.
 
-
-def is_own(ids: Any) -> bool:
-    """Tell whether this module made the allocator, and not the setting or the caller of `use`."""
-    return holder.has_made(ids) and ids is not allocator_in_settings()
+    It rises with each change of the setting, so that ids do not repeat.
+    """
+    is_own = holder.has_made(ids) and ids is not allocator_in_settings()
+    return START_IN_TESTS * (1 + holder.forgotten) if is_own else 0
 
 
 def on_setting(*, setting: str, **more: Any) -> None:

@@ -39,8 +39,8 @@ from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import exhaust
 from allocator.runtime.iterators import LockedIterator
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
+from allocator.testing.allocators import FailingIterator
 from allocator.testing.memory_backend import MemoryBackend
-from allocator.testing.supplies import FailingIterator
 
 AWAY = DatabaseUnavailable("the server is being moved")
 
