@@ -72,6 +72,10 @@ class MySQL(Dialect):
     locks_what_it_reads = True
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = CLOCK
+    trigger_names = (
+        "SELECT trigger_name FROM information_schema.triggers "
+        "WHERE event_object_schema = DATABASE() AND event_object_table = :name"
+    )
     forbidden = frozenset({"1142", "1143"})
     contended = frozenset({"1213", "1205", "1020", "3101"})
     misplaced = frozenset({"1047", "1180", "1290", "1792", "1836", "3100"})
@@ -150,13 +154,6 @@ class MySQL(Dialect):
         finally:
             if not connection.invalidated:
                 connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
-
-    def triggers(self, connection: Connection, table_name: str) -> list[str]:
-        query = text(
-            "SELECT trigger_name FROM information_schema.triggers "
-            "WHERE event_object_schema = DATABASE() AND event_object_table = :name"
-        )
-        return list(connection.scalars(query, {"name": table_name}))
 
     # -- the server and its run
 
