@@ -123,7 +123,15 @@ class PostgreSQL(Dialect):
         return {"connect_timeout": max(MIN_CONNECT_SECONDS, ceil(min(timeout, MAX_CONNECT_SECONDS)))}
 
     def cautious_args(self, url: URL) -> dict[str, Any]:
-        return only_scram(url)
+        """Arguments with which a server on the network gets no password in clear, whatever it asks for.
+
+        An older libpq has no such argument; there only the rule of hosts protects the password.
+        """
+        host = url.host or ""
+        if not host or host.startswith("/") or url.get_driver_name() != "psycopg" or libpq_version() < REQUIRES:
+            return {}
+        # A server that asks for no password gets none; SCRAM proves that a server knows ours.
+        return {"require_auth": "scram-sha-256" if url.password else "scram-sha-256,none"}
 
     def on_engine(self, engine: Engine) -> None:
         dialect: Any = engine.dialect
@@ -170,8 +178,7 @@ class PostgreSQL(Dialect):
     def is_refusal(self, error: BaseException) -> bool:
         return sqlstate(error) in REFUSALS
 
-    def find_identity(self, connection: Connection) -> bool:
-        return find(connection)
+    find_identity = staticmethod(find)
 
     def blind(self, connection: Connection) -> Blind | None:
         connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # if this fails, `run` finds the rung
@@ -313,18 +320,6 @@ def code_of_words(words: str) -> str:
     if any(refusal in words for refusal in REFUSED_IN_WORDS):
         return REFUSED
     return MISSTATED if WRONG.search(words) else ""
-
-
-def only_scram(url: URL) -> dict[str, Any]:
-    """Arguments with which a server on the network gets no password in clear, whatever it asks for.
-
-    An older libpq has no such argument; there only the rule of hosts protects the password.
-    """
-    host = url.host or ""
-    if not host or host.startswith("/") or url.get_driver_name() != "psycopg" or libpq_version() < REQUIRES:
-        return {}
-    # A server that asks for no password gets none; SCRAM proves that a server knows ours.
-    return {"require_auth": "scram-sha-256" if url.password else "scram-sha-256,none"}
 
 
 def libpq_version() -> int:

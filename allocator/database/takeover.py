@@ -24,7 +24,7 @@ from allocator.database.tables import takeover as rows_of_takeovers
 from allocator.database.verbs import segments
 from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.rules.column_limit import max_step_for
-from allocator.rules.takeover_ranges import Looked, Ranges, State, Takeover, still_writes, tag_refusal
+from allocator.rules.takeover_ranges import Looked, Ranges, State, Takeover, passed, still_writes, tag_refusal
 from allocator.schemes.checks import split_column
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
@@ -140,12 +140,7 @@ def note(connection: Connection, dialect: Dialect, found: Takeover, given: int, 
 def start(connection: Connection, dialect: Dialect, seen: Seen, tag: str, ranges: Ranges) -> None:
     module, looked = native(dialect), seen.looked
     if module is takeover_mysql:
-
-        def check(given: int) -> None:
-            if given >= ranges.tag_first:
-                raise passed(looked, given)
-
-        takeover_mysql.carry_out_start(connection, looked, ranges, check)
+        takeover_mysql.carry_out_start(connection, looked, ranges)
         given = ranges.native_first - 1
         with dialect.transaction(connection):
             begin(connection, dialect, seen, tag, ranges, given)
@@ -157,10 +152,6 @@ def start(connection: Connection, dialect: Dialect, seen: Seen, tag: str, ranges
         if now.reached > ranges.native_last:
             raise passed(looked, now.reached)
         begin(connection, dialect, seen, tag, ranges, now.given)
-
-
-def passed(looked: Looked, given: int) -> InvalidSetting:
-    return InvalidSetting(f"{looked.place} came to {given:,} while this command ran; run it again")
 
 
 def meanwhile(place: str) -> InvalidSetting:
