@@ -101,22 +101,12 @@ class PostgreSQL(Dialect):
     contended = frozenset({"40001", "40P01", "55P03"})
     misplaced = frozenset({READ_ONLY})
     errors = {
-        "23505": MaxValueWentBack,
-        GUARDED["postgresql"]: MaxValueWentBack,
-        "28000": DatabaseRefused,
-        "28P01": DatabaseRefused,
-        "3D000": DatabaseRefused,
-        MISSTATED: DatabaseRefused,
-        NO_SCHEMA: DatabaseRefused,
-        UNPROVEN: DatabaseRefused,
-        NOT_READY: DatabaseRefused,
-        "42": DatabaseRefused,
-        "0A": DatabaseRefused,
-        "42P01": SchemaOutOfDate,
-        "42703": SchemaOutOfDate,
+        **dict.fromkeys(("23505", GUARDED["postgresql"]), MaxValueWentBack),
+        **dict.fromkeys((REFUSED, "28P01", "3D000", "42", "0A"), DatabaseRefused),
+        **dict.fromkeys((MISSTATED, NO_SCHEMA, UNPROVEN, NOT_READY), DatabaseRefused),
+        **dict.fromkeys(("42P01", "42703"), SchemaOutOfDate),
+        **dict.fromkeys(("22003", "23514"), SchemaDamaged),
         "2200H": Exhausted,
-        "22003": SchemaDamaged,
-        "23514": SchemaDamaged,
     }
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:

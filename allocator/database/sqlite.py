@@ -77,15 +77,10 @@ class SQLite(Dialect):
     """Without this key AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # SQLite allows one writer; a database in memory is one connection
     errors = {
-        "SQLITE_CONSTRAINT_PRIMARYKEY": MaxValueWentBack,
-        "SQLITE_CONSTRAINT_UNIQUE": MaxValueWentBack,
+        **dict.fromkeys(("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"), MaxValueWentBack),
         GUARDED["sqlite"]: MaxValueWentBack,
-        "SQLITE_CANTOPEN": DatabaseRefused,
-        "SQLITE_ERROR": DatabaseRefused,
-        "SQLITE_NOTADB": DatabaseRefused,
-        "SQLITE_READONLY": DatabaseRefused,
-        "no such table": SchemaOutOfDate,
-        "no such column": SchemaOutOfDate,
+        **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_ERROR", "SQLITE_NOTADB", "SQLITE_READONLY"), DatabaseRefused),
+        **dict.fromkeys(("no such table", "no such column"), SchemaOutOfDate),
         "SQLITE_CONSTRAINT_CHECK": SchemaDamaged,
         "SQLITE_MISMATCH": Exhausted,  # of a counter past 2**63, which became a REAL
     }
