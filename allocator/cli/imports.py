@@ -94,7 +94,7 @@ def take_over(server: Server, sources: tuple[str, ...], urls: tuple[str, ...]) -
     try:
         for outcome in import_each(server, sources, urls):
             outcomes.append(outcome)
-            report(outcome, server.table.name)
+            report(outcome, server.table)
     finally:
         if wants_json() and outcomes:  # also before an error: these tags are imported
             show(to_json(outcomes), "")

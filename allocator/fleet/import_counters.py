@@ -23,9 +23,13 @@ CREATED, RAISED, AHEAD = "created", "raised", "ahead"
 class Server(NamedTuple):
     """A kind of id server: its table, a row of it, and how to interpret the rows."""
 
-    table: TableClause
+    source: TableClause
     row: Callable[..., Any]
     decide: Callable[[Iterable[Any]], list[Decision]]
+
+    @property
+    def table(self) -> str:
+        return self.source.name
 
 
 LEAF = Server(tables.LEAF, rules.LeafRow, rules.leaf)
@@ -66,14 +70,13 @@ def read(server: Server, sources: Sequence[Database], named: bool) -> list[Any]:
     missing = []
     for database in sources:
         database.may_create = False
-        found = database.run(tables.read, server.table, database.address.shown)
+        found = database.run(tables.read, server.source, database.address.shown)
         if found is None:
             missing.append(database.address.shown)
         rows += [server.row(*one) for one in found or ()]
     if missing and (named or len(missing) == len(sources)):
         raise SchemaOutOfDate(
-            f"there is no table {server.table.name} in {', '.join(missing)}; name the databases that have it with "
-            "--from"
+            f"there is no table {server.table} in {', '.join(missing)}; name the databases that have it with --from"
         )
     return rows
 
