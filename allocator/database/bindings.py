@@ -162,7 +162,7 @@ def read(connection: Connection, dialect: Dialect, binding: Binding) -> Bound:
         if looked is None:
             return Bound(binding)
         check(looked)
-        taken, key = binding.takeover, key_of(looked.place)
+        taken, key = binding.takeover, takeover.key_of(looked.place)
         greatest = takeover.greatest_of_tag(connection, looked.place, taken.ranges) if taken else looked.greatest
         smallest = connection.scalar(select(func.min(key)))
         stray, above = stray_row(connection, binding, looked)
@@ -191,14 +191,9 @@ def stray_row(connection: Connection, binding: Binding, looked: Looked) -> tuple
             return 0, 0
         low = looked.given if taken.state in HELD and looked.counter else taken.given
         below = taken.ranges.native_last + 1
-    key = key_of(looked.place)
+    key = takeover.key_of(looked.place)
     found = connection.scalar(select(func.max(key)).where(key > low, key < below)) if low + 1 < below else None
     return found or 0, low
-
-
-def key_of(place: str) -> ColumnClause[Any]:
-    schema, name, part = place.rsplit(".", 2)
-    return table(name, column(part), schema=schema).c[part]
 
 
 @contextmanager

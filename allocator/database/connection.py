@@ -215,9 +215,15 @@ PREFIX = "allocator_"
 
 
 class Lazy(DefaultDialect):
-    """Mixed into the dialect of a database and driver."""
+    """Mixed into the dialect of a database and driver, and what SQLAlchemy finds under the name of such a mixture."""
 
     _is_complete = False
+
+    @classmethod
+    def get_dialect_cls(cls, url: URL) -> type[SQLDialect]:
+        kind: Any = plain(url).get_dialect()
+        found: type[SQLDialect] = lazy(kind)
+        return found
 
     def create_connect_args(self, url: URL) -> Any:
         return super().create_connect_args(plain(url))
@@ -238,20 +244,6 @@ class Lazy(DefaultDialect):
         """Every statement is its own transaction; on PyMySQL the rollback at return is a round trip."""
 
 
-class Entry:
-    """What SQLAlchemy finds under the name of a lazy dialect."""
-
-    @classmethod
-    def get_dialect_cls(cls, url: URL) -> type[SQLDialect]:
-        kind: Any = plain(url).get_dialect()
-        found: type[SQLDialect] = lazy(kind)
-        return found
-
-    @classmethod
-    def engine_created(cls, engine: object) -> None:
-        """Required by SQLAlchemy."""
-
-
 @cache
 def lazy(kind: Any) -> Any:
     own = {"supports_statement_cache": getattr(kind, "supports_statement_cache", False)}
@@ -261,7 +253,7 @@ def lazy(kind: Any) -> Any:
 def lazy_url(url: URL) -> URL:
     """The URL for `create_engine`, with the lazy dialect."""
     named = url.set(drivername=PREFIX + url.drivername)
-    registry.register(named.drivername.replace("+", "."), __name__, Entry.__name__)
+    registry.register(named.drivername.replace("+", "."), __name__, Lazy.__name__)
     return named
 
 

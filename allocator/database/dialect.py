@@ -9,19 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
-from sqlalchemy import (
-    URL,
-    ColumnElement,
-    Connection,
-    Engine,
-    Insert,
-    Table,
-    TextClause,
-    Update,
-    func,
-    select,
-    text,
-)
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, TextClause, Update, func, select, text
 
 from allocator.database.tables import node
 from allocator.errors import AllocatorError
@@ -87,6 +75,8 @@ class Dialect:
     begin: ClassVar[str] = "BEGIN"
     clock: ClassVar[str]
     """An SQL expression for the milliseconds since 1970."""
+    trigger_names: ClassVar[str]
+    """A query for the triggers on the table `:name`."""
     replace_ticket: ClassVar[str]
     """Draw a ticket by the statement of the original: a new row in place of the old one, and its auto-increment."""
     count_ticket: ClassVar[str]
@@ -160,8 +150,7 @@ class Dialect:
             yield
 
     def triggers(self, connection: Connection, table_name: str) -> list[str]:
-        """The names of the triggers on a table."""
-        raise NotImplementedError
+        return list(connection.scalars(text(self.trigger_names), {"name": table_name}))
 
     # -- the server and its run
 

@@ -19,7 +19,6 @@ IN_MEMORY = "sqlite://"
 class Server:
     """The options of a kind of server: those carried into the URL, and those that only Django or this library sets."""
 
-    scheme: str
     socket: str
     carried: frozenset[str]
     ignored: frozenset[str]
@@ -27,7 +26,6 @@ class Server:
 
 SERVERS = {
     "postgresql": Server(
-        "postgresql",
         "host",
         frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslnegotiation", "passfile", "options"})
         | {"application_name", "target_session_attrs", "channel_binding", "gssencmode"},
@@ -35,7 +33,6 @@ SERVERS = {
         | {"client_encoding", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"},
     ),
     "mysql": Server(
-        "mysql",
         "unix_socket",
         frozenset({"read_default_file", "read_default_group", "unix_socket", "ssl_ca", "ssl_cert", "ssl_key"}),
         frozenset({"charset", "collation", "use_unicode", "init_command", "sql_mode", "isolation_level"})
@@ -64,7 +61,7 @@ def url_of(vendor: str, entry: Mapping[str, Any]) -> URL | str:
     if host.startswith("/"):
         host, query[server.socket] = "", host
     return URL.create(
-        server.scheme,
+        vendor,
         entry.get("USER") or None,
         entry.get("PASSWORD") or None,
         host or None,

@@ -106,10 +106,7 @@ def is_stale(error: SQLAlchemyError) -> bool:
 # -- of numbers that are drawn in a caller's transaction
 
 HELD = frozenset({"55P03", "1205", "3572"})
-DEADLOCK = frozenset({"40P01", "1213", "1180"})  # the last where Group Replication's applier takes the row
-MOVED = frozenset({"40001", "1020", "3101", "SQLITE_BUSY_SNAPSHOT"})
-ABORTED = "25P02"
-NO_WRITES = frozenset({READ_ONLY, "1290", "1792", "1836", "SQLITE_READONLY"})
+MOVED = "SQLITE_BUSY_SNAPSHOT"
 NO_MORE = frozenset({"22003", "23514", "1264", "1690", "3819", "4025", "SQLITE_CONSTRAINT_CHECK"})
 
 NUMBER_BUSY = (
@@ -120,27 +117,33 @@ FILE_BUSY = (
     "another transaction is writing to {where}, and SQLite has one writer at a time: no number of {place} after "
     "{waited:.3g} seconds; roll back and run the whole transaction again, begun with BEGIN IMMEDIATE if it reads first"
 )
-NUMBER_DEADLOCK = (
+DEADLOCK = (
     "deadlock while drawing a number of {place}: {words}; roll back and run the whole transaction again; to avoid it, "
     "draw numbers last, and those of several scopes in one order"
 )
-NUMBER_MOVED = (
+DRAWN_MEANWHILE = (
     "another transaction has drawn a number of {place} since this one began, which its isolation level refuses: "
     "{words}; roll back and run the whole transaction again, or use READ COMMITTED, which waits instead"
 )
-NUMBER_ABORTED = (
-    "this transaction has failed before, and no number of {place} can be drawn in it: {words}; roll it back"
-)
-NUMBER_READ_ONLY = (
+ABORTED = "this transaction has failed before, and no number of {place} can be drawn in it: {words}; roll it back"
+NO_WRITES = (
     "no number of {place} can be drawn here: {where} is a replica, or the transaction is read-only: {words}; use the "
     "primary, and a transaction that may write"
 )
+OF_DRAW: dict[str, tuple[type[AllocatorError], str]] = {
+    **dict.fromkeys(("40P01", "1213"), (NumberConflict, DEADLOCK)),
+    "1180": (NumberConflict, DEADLOCK),  # where Group Replication's applier takes the row
+    **dict.fromkeys(("40001", "1020", "3101", MOVED), (NumberConflict, DRAWN_MEANWHILE)),
+    "25P02": (InvalidDatabase, ABORTED),
+    **dict.fromkeys((READ_ONLY, "1290", "1792", "1836", "SQLITE_READONLY"), (DatabaseRefused, NO_WRITES)),
+}
+"""The error of ours, and its message, by error code."""
 
 
 def is_held(error: SQLAlchemyError, dialect: Dialect) -> bool:
     """Whether another transaction has the lock that a number needs."""
     code = code_of(error, dialect)
-    return code in HELD or (code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) and code not in MOVED)
+    return code in HELD or (code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) and code != MOVED)
 
 
 def translate_drawn(
@@ -148,19 +151,12 @@ def translate_drawn(
 ) -> AllocatorError:
     """As `translate`, for a number of `place`, which another session may hold."""
     code = code_of(error, dialect)
-    kind: type[AllocatorError]
-    if is_held(error, dialect):
-        kind, words = NumberBusy, FILE_BUSY if dialect.embedded else NUMBER_BUSY
-    elif code in DEADLOCK:
-        kind, words = NumberConflict, NUMBER_DEADLOCK
-    elif code in MOVED:
-        kind, words = NumberConflict, NUMBER_MOVED
-    elif code == ABORTED:
-        kind, words = InvalidDatabase, NUMBER_ABORTED
-    elif code in NO_WRITES:
-        kind, words = DatabaseRefused, NUMBER_READ_ONLY
-    elif code in NO_MORE:
+    if code in NO_MORE:
         return out_of_numbers(place)
+    if code in OF_DRAW:
+        kind, words = OF_DRAW[code]
+    elif is_held(error, dialect):
+        kind, words = NumberBusy, FILE_BUSY if dialect.embedded else NUMBER_BUSY
     else:
         return translate(error, dialect, where, waited)
     told = f" ({holder})" if holder else ""

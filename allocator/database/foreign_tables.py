@@ -10,7 +10,6 @@ from sqlalchemy import Connection, TableClause, column, select, table
 from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
 from allocator.errors import SchemaOutOfDate
-from allocator.rules.leaf_tinyid import LeafRow, TinyidRow
 
 LEAF = table("leaf_alloc", column("biz_tag"), column("max_id"), column("step"))
 TINYID = table(
@@ -18,19 +17,8 @@ TINYID = table(
 )
 
 
-def read_leaf(connection: Connection, dialect: Dialect, where: str) -> list[LeafRow] | None:
+def read(connection: Connection, dialect: Dialect, source: TableClause, where: str) -> Sequence[Any] | None:
     """All rows, None where there is no such table."""
-    rows = rows_of(connection, LEAF, where)
-    return None if rows is None else [LeafRow(*row) for row in rows]
-
-
-def read_tinyid(connection: Connection, dialect: Dialect, where: str) -> list[TinyidRow] | None:
-    """All rows, None where there is no such table."""
-    rows = rows_of(connection, TINYID, where)
-    return None if rows is None else [TinyidRow(*row) for row in rows]
-
-
-def rows_of(connection: Connection, source: TableClause, where: str) -> Sequence[Any] | None:
     inspector = inspector_of(connection)
     if not inspector.has_table(source.name):
         return None

@@ -15,7 +15,6 @@ from sqlalchemy import Connection, CursorResult, Update
 from sqlalchemy.dialects.mysql import dialect as sql_dialect
 
 from allocator.database.driver_connection import wrapped
-from allocator.database.mysql_session import CLOCK
 from allocator.database.verbs.claims import CLAIMABLE
 
 FIRST = "SELECT 1; "
@@ -82,7 +81,7 @@ FREE = (
     f"STRAIGHT_JOIN allocator_segment s WHERE {CLAIMABLE} FOR UPDATE {OF} SKIP LOCKED"
 )
 CLAIMED = f"JSON_TABLE(@allocator_claimed, '$[*]' COLUMNS ({NAME})) w STRAIGHT_JOIN allocator_segment s"
-RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span, s.claimed_at = {CLOCK} WHERE s.tag = w.name"
+RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span, s.claimed_at = {{clock}} WHERE s.tag = w.name"
 READ = f"SELECT s.tag, s.max_value FROM {CLAIMED} WHERE s.tag = w.name"
 CLAIM_BATCH = ("START TRANSACTION", FREE, RAISE, READ, "COMMIT")
 """Lock what is free and may be claimed, raise it, read what it was raised to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -9,12 +10,11 @@ from math import ceil
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Insert, Table, Update, func, select, text
+from sqlalchemy import URL, Connection, Engine, Insert, Table, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from allocator.database.dialect import FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
 from allocator.database.driver_errors import GUARDED, MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN
-from allocator.database.libpq import code_of_words, only_scram
 from allocator.database.postgresql_identity import (
     FIRST,
     NOT_READY,
@@ -26,24 +26,10 @@ from allocator.database.postgresql_identity import (
     rung_of,
     sqlstate,
 )
-from allocator.database.postgresql_tickets import (
-    BURN_TICKETS,
-    DRAW_TICKET,
-    KEEP_TICKET,
-    TICKETS,
-    fetch_greatest,
-    raise_tickets,
-)
-from allocator.database.tables import node, segment
-from allocator.database.verbs.claims import CLAIMABLE, RAISED, batch_statement, claiming, returned
+from allocator.database.tables import node, ticket
+from allocator.database.verbs.claims import CLAIMABLE, batch_statement, returned, returning
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
-from allocator.errors import (
-    DatabaseRefused,
-    Exhausted,
-    MaxValueWentBack,
-    SchemaDamaged,
-    SchemaOutOfDate,
-)
+from allocator.errors import DatabaseRefused, Exhausted, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
 from allocator.schemes.ticket import Numbering
 
 CLAIM_BATCH = (
@@ -61,6 +47,21 @@ REPLACE = (
 DRAW_NODES = text(
     "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
 )
+TICKETS = "pg_get_serial_sequence('allocator_ticket', 'id')"
+MAY_SET_TICKETS = text(f"SELECT has_sequence_privilege({TICKETS}, 'UPDATE')")
+SET_TICKETS = text(
+    f"WITH drawn AS MATERIALIZED (SELECT nextval({TICKETS}) AS last, CAST(:n AS BIGINT) AS n, CAST(:end AS BIGINT) "
+    f"AS e) SELECT CASE WHEN n = 0 AND last >= e THEN last ELSE setval({TICKETS}, greatest(e, last + n)) END FROM drawn"
+)
+"""setval only where needed: a number drawn by another process between the two calls would be given again."""
+DRAW_TICKET = text(
+    "INSERT INTO allocator_ticket (type) VALUES (:type) ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
+)
+KEEP_TICKET = text("INSERT INTO allocator_ticket (type, id) VALUES (:type, :last) ON CONFLICT DO NOTHING")
+BURN_TICKETS = text(
+    "INSERT INTO allocator_ticket (type) SELECT :type FROM generate_series(1, :n) ON CONFLICT DO NOTHING"
+)
+"""Each row that is not inserted draws a number. Unlike nextval(), this needs no right on the sequence."""
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The key of the advisory lock for schema changes: the letters "allocato" as 64 bits."""
 
@@ -70,6 +71,17 @@ MIN_VERSION = (13,)
 MIN_CONNECT_SECONDS = 2
 """libpq's own lower bound for connect_timeout."""
 CANCEL_SECONDS = 1.0
+
+REFUSED_IN_WORDS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
+"""psycopg gives a refused connection no SQLSTATE, only the server's message."""
+REFUSED = "28000"
+WITHHELD = "authentication method requirement"
+WRONG = re.compile(
+    r"invalid connection option|bad value for|invalid (\w+ value|port)|definition of service .* not found"
+)
+"""Messages of libpq and psycopg for an invalid argument, before any connection."""
+REQUIRES = 160000
+"""The first version of libpq with `require_auth`."""
 
 
 class PostgreSQL(Dialect):
@@ -81,33 +93,35 @@ class PostgreSQL(Dialect):
     replace_ticket, count_ticket = REPLACE, COUNT
     ownership = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
     clock = "CAST(1000 * EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)"
+    trigger_names = (
+        "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(:name) AND NOT tgisinternal "
+        "UNION ALL SELECT rulename FROM pg_rewrite WHERE ev_class = to_regclass(:name)"
+    )
     forbidden = frozenset({"42501"})
     contended = frozenset({"40001", "40P01", "55P03"})
     misplaced = frozenset({READ_ONLY})
     errors = {
-        "23505": MaxValueWentBack,
-        GUARDED["postgresql"]: MaxValueWentBack,
-        "28000": DatabaseRefused,
-        "28P01": DatabaseRefused,
-        "3D000": DatabaseRefused,
-        MISSTATED: DatabaseRefused,
-        NO_SCHEMA: DatabaseRefused,
-        UNPROVEN: DatabaseRefused,
-        NOT_READY: DatabaseRefused,
-        "42": DatabaseRefused,
-        "0A": DatabaseRefused,
-        "42P01": SchemaOutOfDate,
-        "42703": SchemaOutOfDate,
+        **dict.fromkeys(("23505", GUARDED["postgresql"]), MaxValueWentBack),
+        **dict.fromkeys((REFUSED, "28P01", "3D000", "42", "0A"), DatabaseRefused),
+        **dict.fromkeys((MISSTATED, NO_SCHEMA, UNPROVEN, NOT_READY), DatabaseRefused),
+        **dict.fromkeys(("42P01", "42703"), SchemaOutOfDate),
+        **dict.fromkeys(("22003", "23514"), SchemaDamaged),
         "2200H": Exhausted,
-        "22003": SchemaDamaged,
-        "23514": SchemaDamaged,
     }
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         return {"connect_timeout": max(MIN_CONNECT_SECONDS, ceil(min(timeout, MAX_CONNECT_SECONDS)))}
 
     def cautious_args(self, url: URL) -> dict[str, Any]:
-        return only_scram(url)
+        """Arguments with which a server on the network gets no password in clear, whatever it asks for.
+
+        An older libpq has no such argument; there only the rule of hosts protects the password.
+        """
+        host = url.host or ""
+        if not host or host.startswith("/") or url.get_driver_name() != "psycopg" or libpq_version() < REQUIRES:
+            return {}
+        # A server that asks for no password gets none; SCRAM proves that a server knows ours.
+        return {"require_auth": "scram-sha-256" if url.password else "scram-sha-256,none"}
 
     def on_engine(self, engine: Engine) -> None:
         dialect: Any = engine.dialect
@@ -116,13 +130,13 @@ class PostgreSQL(Dialect):
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
         warnings: list[str] = []
-        info["warnings"], info["patience"] = warnings, timeout
+        info["warnings"] = warnings
         info["is_merely_like_it"] = is_merely_like_it(connection)
         if hasattr(connection, "add_notice_handler"):  # psycopg 3, and not a driver of the user's own choice
             # PgBouncer in transaction mode loses prepared statements between transactions.
             connection.prepare_threshold = None
             connection.add_notice_handler(partial(note_warning, warnings))
-            connection.wait = partial(wait_at_most, connection, connection.wait, info)
+            connection.wait = waiting_at_most(timeout, connection, connection.wait)
 
     def before(self, connection: Connection) -> None:
         info, engine_dialect = connection.info, connection.dialect
@@ -149,20 +163,12 @@ class PostgreSQL(Dialect):
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": SCHEMA_LOCK})
             yield
 
-    def triggers(self, connection: Connection, table_name: str) -> list[str]:
-        query = text(
-            "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(:name) AND NOT tgisinternal "
-            "UNION ALL SELECT rulename FROM pg_rewrite WHERE ev_class = to_regclass(:name)"
-        )
-        return list(connection.scalars(query, {"name": table_name}))
-
     # -- the server and its run
 
     def is_refusal(self, error: BaseException) -> bool:
         return sqlstate(error) in REFUSALS
 
-    def find_identity(self, connection: Connection) -> bool:
-        return find(connection)
+    find_identity = staticmethod(find)
 
     def blind(self, connection: Connection) -> Blind | None:
         connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # if this fails, `run` finds the rung
@@ -183,9 +189,7 @@ class PostgreSQL(Dialect):
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key))
 
-    def claim_statement(self, here: str) -> Update:
-        return claiming(RAISED, self.clock, here).returning(segment.c.max_value)
-
+    claim_statement = returning
     claim = staticmethod(returned)
 
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
@@ -250,20 +254,13 @@ def note_warning(warnings: list[str], diagnostic: Any) -> None:
         warnings.append(diagnostic.message_primary or "")
 
 
-def wait_at_most(
-    connection: Any,
-    wait: Callable[..., Any],
-    info: dict[Any, Any],
-    generator: Generator[Any, Any, Any],
-    *args: Any,
-    **kwargs: Any,
-) -> Any:
-    """Run psycopg's `Connection.wait` with a timeout.
+def waiting_at_most(seconds: float, connection: Any, wait: Callable[..., Any]) -> Callable[..., Any]:
+    """Psycopg's `Connection.wait` with a timeout.
 
     A frozen server or a network that drops packets never ends a statement, and `statement_timeout` is enforced by the
     server. psycopg's wait wakes up every tenth of a second, which is the precision of the timeout.
     """
-    return wait(ending(connection, info["patience"], generator), *args, **kwargs)
+    return lambda generator, *args, **kwargs: wait(ending(connection, seconds, generator), *args, **kwargs)
 
 
 def give_up(connection: Any) -> None:
@@ -287,3 +284,35 @@ def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any])
             wanted = generator.send(ready)
     except StopIteration as stop:
         return stop.value
+
+
+# -- tickets: their sequence is raised, and never set back
+
+
+def fetch_greatest(connection: Connection) -> int:
+    """The least position of the sequence of tickets."""
+    return connection.scalar(select(func.max(ticket.c.id))) or 0
+
+
+def raise_tickets(connection: Connection, end: int, count: int = 0) -> int | None:
+    """Draw a number and skip `count` more, at least to `end`. Returns the last; None where only the owner may."""
+    if not connection.scalar(MAY_SET_TICKETS):
+        return None
+    return int(connection.scalars(SET_TICKETS, {"n": count, "end": end}).one())
+
+
+# -- what libpq says in words, and what it may send
+
+
+def code_of_words(words: str) -> str:
+    if WITHHELD in words:
+        return UNPROVEN
+    if any(refusal in words for refusal in REFUSED_IN_WORDS):
+        return REFUSED
+    return MISSTATED if WRONG.search(words) else ""
+
+
+def libpq_version() -> int:
+    from psycopg import pq
+
+    return pq.version()

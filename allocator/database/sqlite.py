@@ -8,13 +8,12 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table, Update, func, text
+from sqlalchemy import ColumnElement, Connection, Insert, Table, func, text
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import GUARDED
-from allocator.database.tables import segment
-from allocator.database.verbs.claims import CLAIMABLE, FIELDS, RAISED, batch_statement, claiming, returned
+from allocator.database.verbs.claims import CLAIMABLE, FIELDS, batch_statement, returned, returning
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
 from allocator.errors import (
     DatabaseRefused,
@@ -73,19 +72,15 @@ class SQLite(Dialect):
     begin = "BEGIN IMMEDIATE"
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+    trigger_names = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name"
     sound = "(SELECT group_concat(name) FROM pragma_table_info('allocator_ticket') WHERE pk > 0) = 'id'"
     """Without this key AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # SQLite allows one writer; a database in memory is one connection
     errors = {
-        "SQLITE_CONSTRAINT_PRIMARYKEY": MaxValueWentBack,
-        "SQLITE_CONSTRAINT_UNIQUE": MaxValueWentBack,
+        **dict.fromkeys(("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"), MaxValueWentBack),
         GUARDED["sqlite"]: MaxValueWentBack,
-        "SQLITE_CANTOPEN": DatabaseRefused,
-        "SQLITE_ERROR": DatabaseRefused,
-        "SQLITE_NOTADB": DatabaseRefused,
-        "SQLITE_READONLY": DatabaseRefused,
-        "no such table": SchemaOutOfDate,
-        "no such column": SchemaOutOfDate,
+        **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_ERROR", "SQLITE_NOTADB", "SQLITE_READONLY"), DatabaseRefused),
+        **dict.fromkeys(("no such table", "no such column"), SchemaOutOfDate),
         "SQLITE_CONSTRAINT_CHECK": SchemaDamaged,
         "SQLITE_MISMATCH": Exhausted,  # of a counter past 2**63, which became a REAL
     }
@@ -128,10 +123,6 @@ class SQLite(Dialect):
                 return missing
         return getattr(error, "sqlite_errorname", "")
 
-    def triggers(self, connection: Connection, table_name: str) -> list[str]:
-        query = text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name")
-        return list(connection.scalars(query, {"name": table_name}))
-
     # -- the server and its run
 
     def server(self, connection: Connection) -> str:
@@ -142,9 +133,7 @@ class SQLite(Dialect):
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).on_conflict_do_nothing()
 
-    def claim_statement(self, here: str) -> Update:
-        return claiming(RAISED, self.clock, here).returning(segment.c.max_value)
-
+    claim_statement = returning
     claim = staticmethod(returned)
 
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:

@@ -34,10 +34,7 @@ CLAIM_ATTEMPTS = 20
 
 
 class Database(Registry):
-    """One database, reached by connections that belong to the allocator alone.
-
-    Safe to use from several threads. Nothing is opened before the first verb.
-    """
+    """One database, by its verbs."""
 
     def __init__(self, database: object, timeout: float = 5.0, shard_hosts: Hosts = ()) -> None:
         super().__init__(database, timeout)

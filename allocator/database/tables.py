@@ -32,6 +32,7 @@ these five.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import (
@@ -48,6 +49,7 @@ from sqlalchemy import (
     Text,
 )
 from sqlalchemy.dialects import mysql
+from sqlalchemy.schema import SchemaItem
 
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
@@ -60,42 +62,40 @@ PREFIX = "allocator_"
 
 VERSION_TABLE = "allocator_schema_version"
 
-INNODB: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
-
 metadata = MetaData()
 
-tag_type = (
-    String(64)
-    .with_variant(String(64, collation="C"), "postgresql")
-    .with_variant(mysql.VARCHAR(64, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
-)
-"""Tags are compared byte by byte: a server's default collation may equate `Order` and `order`."""
 
-run_type = String(255).with_variant(mysql.VARCHAR(255, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
-"""On MySQL with a fixed character set, so that it compares with text of any."""
+def bytewise(length: int, charset: str = "ascii") -> String:
+    """Text that MySQL and MariaDB compare byte by byte: their default collation may equate `Order` and `order`."""
+    kind = mysql.VARCHAR(length, charset=charset, collation=f"{charset}_bin")
+    return String(length).with_variant(kind, "mysql", "mariadb")
 
-period_type = (
-    String(10)
-    .with_variant(String(10, collation="C"), "postgresql")
-    .with_variant(mysql.VARCHAR(10, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
-)
 
-place_type = String(255).with_variant(
-    mysql.VARCHAR(255, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb"
-)
+def bytewise_everywhere(length: int) -> String:
+    return bytewise(length).with_variant(String(length, collation="C"), "postgresql")
+
+
+tag_type, period_type = bytewise_everywhere(64), bytewise_everywhere(10)
+run_type = bytewise(255)
+place_type = bytewise(255, "utf8mb4")
 """The name of a host's column or sequence."""
 
 number_type = BigInteger().with_variant(Integer, "sqlite")
 """The type of an auto-increment column. SQLite numbers only INTEGER, which has 64 bits there."""
 
-segment = Table(
+
+def table(name: str, *parts: SchemaItem, **options: Any) -> Table:
+    return Table(name, metadata, *parts, **options, mysql_engine="InnoDB", mariadb_engine="InnoDB")
+
+
+def counts(*names: str) -> Iterator[Column[int]]:
+    return (Column(name, BigInteger, nullable=False) for name in names)
+
+
+segment = table(
     "allocator_segment",
-    metadata,
     Column("tag", tag_type, primary_key=True),
-    Column("max_value", BigInteger, nullable=False),
-    Column("step", BigInteger, nullable=False),
-    Column("max_step", BigInteger, nullable=False),
-    Column("id_limit", BigInteger, nullable=False),
+    *counts("max_value", "step", "max_step", "id_limit"),
     Column("shard_offset", BigInteger, nullable=False, server_default="1"),
     Column("shard_step", BigInteger, nullable=False, server_default="1"),
     Column("server_run", run_type, nullable=False, server_default=""),
@@ -108,12 +108,10 @@ segment = Table(
         name="allocator_segment_within_limit",
     ),
     CheckConstraint("step >= 1 AND step <= max_step", name="allocator_segment_step"),
-    **INNODB,
 )
 
-node = Table(
+node = table(
     "allocator_node",
-    metadata,
     # Without AUTOINCREMENT SQLite reuses the number of a deleted row.
     Column("id", number_type, Identity(always=True), primary_key=True),
     Column("host", String(255), nullable=False),
@@ -121,12 +119,10 @@ node = Table(
     Column("version", String(32), nullable=False),
     Column("started_at", DateTime, nullable=False),
     sqlite_autoincrement=True,
-    **INNODB,
 )
 
-worker = Table(
+worker = table(
     "allocator_worker",
-    metadata,
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("layout", String(40), nullable=False),
     Column("epoch_ms", BigInteger, nullable=False),
@@ -134,62 +130,47 @@ worker = Table(
     Column("until_ms", BigInteger, nullable=False),
     Column("host", String(255), nullable=False),
     Column("process", BigInteger, nullable=False),
-    **INNODB,
 )
 
-ticket = Table(
+ticket = table(
     "allocator_ticket",
-    metadata,
     # Not "always": the draw for an existing type writes the new number over the old one.
     Column("id", number_type, Identity(always=False), primary_key=True),
     Column("type", tag_type, nullable=False, unique=True),
     sqlite_autoincrement=True,
-    **INNODB,
 )
 
-counter = Table(
+counter = table(
     "allocator_ticket_counter",
-    metadata,
     Column("type", tag_type, primary_key=True),
     Column("id", BigInteger, nullable=False),
-    **INNODB,
 )
 
-shard = Table(
+shard = table(
     "allocator_shard",
-    metadata,
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
     Column("fleet", tag_type, nullable=False),
     Column("shard_key", String(32), nullable=False),
     Column("server", String(255), nullable=False),
     Column("statement", String(16), nullable=False),
-    Column("generation", BigInteger, nullable=False),
-    Column("shard_offset", BigInteger, nullable=False),
-    Column("shard_step", BigInteger, nullable=False),
-    Column("floor", BigInteger, nullable=False),
+    *counts("generation", "shard_offset", "shard_step", "floor"),
     Column("ceiling", BigInteger, nullable=True),
     Column("revision", BigInteger, nullable=False),
     Column("members", Text, nullable=False),
     Column("target", Text, nullable=True),
     CheckConstraint("id = 1", name="allocator_shard_one_row"),
-    **INNODB,
 )
 
-failover = Table(
+failover = table(
     "allocator_failover",
-    metadata,
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
-    Column("first_value", BigInteger, nullable=False),
-    Column("leases_from_ms", BigInteger, nullable=False),
-    Column("leases_ahead_ms", BigInteger, nullable=False),
+    *counts("first_value", "leases_from_ms", "leases_ahead_ms"),
     Column("server_run", run_type, nullable=False, server_default=""),
     CheckConstraint("id = 1", name="allocator_epoch_one_row"),
-    **INNODB,
 )
 
-token = Table(
+token = table(
     "allocator_token",
-    metadata,
     Column("id", number_type, Identity(always=True), primary_key=True),
     Column("name", tag_type, nullable=False),
     Column("digest", String(64), nullable=False),
@@ -201,24 +182,20 @@ token = Table(
     Column("expires_at", DateTime, nullable=True),
     Column("revoked_at", DateTime, nullable=True),
     sqlite_autoincrement=True,
-    **INNODB,
 )
 
-number = Table(
+number = table(
     "allocator_number",
-    metadata,
     Column("name", tag_type, primary_key=True),
     Column("scope", tag_type, primary_key=True),
     Column("period", period_type, primary_key=True),
     Column("n", BigInteger, nullable=False),
     # As of `allocator_segment`: SQLite makes a REAL of what passes 2**63.
     CheckConstraint("n >= 1 AND n <= 9223372036854775807", name="allocator_number_within_limit"),
-    **INNODB,
 )
 
-number_void = Table(
+number_void = table(
     "allocator_number_void",
-    metadata,
     Column("name", tag_type, primary_key=True),
     Column("scope", tag_type, primary_key=True),
     Column("period", period_type, primary_key=True),
@@ -226,57 +203,39 @@ number_void = Table(
     Column("written", String(255), nullable=False),
     Column("reason", String(255), nullable=False),
     Column("voided_at", DateTime, nullable=False),
-    **INNODB,
 )
 
-lease = Table(
+lease = table(
     "allocator_lease",
-    metadata,
     Column("space", tag_type, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("bits", Integer, nullable=False),
     Column("length_ms", BigInteger, nullable=False),
     Column("holder", String(32), nullable=False),
-    Column("renewals", BigInteger, nullable=False),
-    Column("until_ms", BigInteger, nullable=False),
-    Column("used_until_ms", BigInteger, nullable=False),
+    *counts("renewals", "until_ms", "used_until_ms"),
     Column("host", String(255), nullable=False),
     Column("process", BigInteger, nullable=False),
-    **INNODB,
 )
 
-takeover = Table(
+takeover = table(
     "allocator_takeover",
-    metadata,
     Column("place", place_type, primary_key=True),
     Column("tag", tag_type, nullable=False),
     Column("state", String(16), nullable=False),
-    Column("native_first", BigInteger, nullable=False),
-    Column("native_last", BigInteger, nullable=False),
-    Column("tag_first", BigInteger, nullable=False),
-    Column("tag_last", BigInteger, nullable=False),
+    *counts("native_first", "native_last", "tag_first", "tag_last"),
     Column("counter", place_type, nullable=False),
-    Column("given", BigInteger, nullable=False),
-    Column("given_at", BigInteger, nullable=False),
-    Column("started_given", BigInteger, nullable=False),
-    Column("started_at", BigInteger, nullable=False),
-    **INNODB,
+    *counts("given", "given_at", "started_given", "started_at"),
 )
 
-binding = Table(
+binding = table(
     "allocator_binding",
-    metadata,
     Column("place", place_type, primary_key=True),
     Column("tag", tag_type, nullable=False),
-    Column("greatest", BigInteger, nullable=False),
-    Column("tag_first", BigInteger, nullable=False),
-    Column("issued", BigInteger, nullable=False),
-    Column("bound_at", BigInteger, nullable=False),
-    **INNODB,
+    *counts("greatest", "tag_first", "issued", "bound_at"),
 )
 
 BESIDE = (number, number_void, lease, takeover, binding)
 """The tables that no id depends on: ids are drawn without them too."""
 
-FOR_IDS = [table for table in metadata.sorted_tables if table not in BESIDE]
+FOR_IDS = [one for one in metadata.sorted_tables if one not in BESIDE]
 """Without these no id is drawn."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import Connection, column, func, insert, literal_column, select, table, text, update
+from sqlalchemy import ColumnClause, Connection, column, func, insert, literal_column, select, table, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database import takeover_mysql, takeover_postgresql
@@ -24,7 +24,7 @@ from allocator.database.tables import takeover as rows_of_takeovers
 from allocator.database.verbs import segments
 from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.rules.column_limit import max_step_for
-from allocator.rules.takeover_ranges import Looked, Ranges, State, Takeover, still_writes, tag_refusal
+from allocator.rules.takeover_ranges import Looked, Ranges, State, Takeover, passed, still_writes, tag_refusal
 from allocator.schemes.checks import split_column
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
@@ -36,7 +36,6 @@ FILE = (
     "a column of SQLite is not taken over while it is written: one process writes at a time there, so stop the writers "
     "for a moment and run: allocator tags create TAG --start-after-column TABLE.COLUMN"
 )
-
 
 LOCKED = (
     "{table} is held by a transaction that has not ended{holder}; waited {waited:.0f} seconds, and nothing was "
@@ -121,10 +120,14 @@ def fetch(connection: Connection, place: str) -> Takeover | None:
     return Takeover(row.place, row.tag, row.state, ranges, row.counter, *times)
 
 
+def key_of(place: str) -> ColumnClause[Any]:
+    schema, name, part = place.rsplit(".", 2)
+    return table(name, column(part), schema=schema).c[part]
+
+
 def greatest_of_tag(connection: Connection, place: str, ranges: Ranges) -> int:
     """By the end of the index: however many rows there are, one is read."""
-    schema, name, part = place.rsplit(".", 2)
-    key = table(name, column(part), schema=schema).c[part]
+    key = key_of(place)
     return connection.scalar(select(func.max(key)).where(key.between(ranges.tag_first, ranges.tag_last))) or 0
 
 
@@ -137,12 +140,7 @@ def note(connection: Connection, dialect: Dialect, found: Takeover, given: int, 
 def start(connection: Connection, dialect: Dialect, seen: Seen, tag: str, ranges: Ranges) -> None:
     module, looked = native(dialect), seen.looked
     if module is takeover_mysql:
-
-        def check(given: int) -> None:
-            if given >= ranges.tag_first:
-                raise passed(looked, given)
-
-        takeover_mysql.carry_out_start(connection, looked, ranges, check)
+        takeover_mysql.carry_out_start(connection, looked, ranges)
         given = ranges.native_first - 1
         with dialect.transaction(connection):
             begin(connection, dialect, seen, tag, ranges, given)
@@ -154,10 +152,6 @@ def start(connection: Connection, dialect: Dialect, seen: Seen, tag: str, ranges
         if now.reached > ranges.native_last:
             raise passed(looked, now.reached)
         begin(connection, dialect, seen, tag, ranges, now.given)
-
-
-def passed(looked: Looked, given: int) -> InvalidSetting:
-    return InvalidSetting(f"{looked.place} came to {given:,} while this command ran; run it again")
 
 
 def meanwhile(place: str) -> InvalidSetting:

@@ -7,7 +7,7 @@ follows a smaller one. To raise it, and to make or drop a trigger, changes no ro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 
@@ -17,7 +17,7 @@ from allocator.database.grants import quoted
 from allocator.database.questions.integer_keys import BY_INDEX, prepare
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
-from allocator.rules.takeover_ranges import Looked, Ranges, Remedy, Takeover, Trigger
+from allocator.rules.takeover_ranges import Looked, Ranges, Remedy, Takeover, Trigger, passed
 from allocator.schemes.checks import MAX_ID
 
 COUNTER = "AUTO_INCREMENT"
@@ -144,14 +144,16 @@ def start(looked: Looked, ranges: Ranges) -> Sequence[str]:
     return [PATIENCE, f"LOCK TABLES {looked.quoted[0]} WRITE", raised(looked, ranges.native_first), UNLOCK]
 
 
-def carry_out_start(connection: Connection, looked: Looked, ranges: Ranges, check: Callable[[int], None]) -> None:
-    """check: gets the last id that the counter gave, while nobody writes."""
+def carry_out_start(connection: Connection, looked: Looked, ranges: Ranges) -> None:
+    """Raises `InvalidSetting` where the counter, while nobody writes, has come to the ids of the tag."""
     patience, lock, alter, unlock = start(looked, ranges)
     connection.exec_driver_sql(patience)
     connection.exec_driver_sql(lock)
     try:
         database, table, _ = looked.place.rsplit(".", 2)
-        check(int(connection.scalar(text(NEXT), {"db": database, "tbl": table}) or 1) - 1)
+        given = int(connection.scalar(text(NEXT), {"db": database, "tbl": table}) or 1) - 1
+        if given >= ranges.tag_first:
+            raise passed(looked, given)
         connection.exec_driver_sql(alter)
     finally:
         if not connection.invalidated:  # as after Ctrl-C: then the lock went with the session

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -69,8 +69,7 @@ def create(connection: Connection, missing: Sequence[str]) -> None:
 def migrate(connection: Connection) -> None:
     from alembic import command
 
-    config = alembic_config()
-    config.attributes[CONNECTION] = connection
+    config = alembic_config({CONNECTION: connection})
     with alembic_lock:
         command.upgrade(config, "head")
 
@@ -80,8 +79,7 @@ def downgrade(connection: Connection, dialect: Dialect, where: str, timeout: flo
     from alembic import command
     from alembic.util import CommandError
 
-    config = alembic_config()
-    config.attributes[CONNECTION] = connection
+    config = alembic_config({CONNECTION: connection})
     with alembic_lock, dialect.schema_change(connection, timeout):
         found = current(connection)
         if found not in REVISIONS:
@@ -107,18 +105,17 @@ def statements(address: Address, since: str | None) -> str:
     from alembic import command
 
     output = StringIO()
-    config = alembic_config(output)
-    config.attributes[ADDRESS] = address
+    config = alembic_config({ADDRESS: address}, output)
     with alembic_lock:
         command.upgrade(config, f"{since}:head" if since else "head", sql=True)
     return output.getvalue().strip()
 
 
-def alembic_config(output: TextIO | None = None) -> Config:
+def alembic_config(attributes: Mapping[str, object] | None = None, output: TextIO | None = None) -> Config:
     """output: takes the statements, instead of running them."""
     from alembic.config import Config
 
-    config = Config(output_buffer=output)
+    config = Config(output_buffer=output, attributes=dict(attributes or {}))
     # A `%` in a path would be interpolated.
     config.set_main_option("script_location", str(script_folder()).replace("%", "%%"))
     config.set_main_option("path_separator", "os")

@@ -16,8 +16,8 @@ from time import sleep
 
 from allocator.database.store import Database
 from allocator.database.verbs import servers, shards, tickets
+from allocator.database.verbs.start import Start
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
-from allocator.fleet.shard import server_of
 from allocator.rules.fleet import (
     BEGUN,
     DEFAULT_FLEET,
@@ -232,6 +232,10 @@ class Opening:
         numbering = Numbering(ours.offset, len(members))
         fresh = Shard(fleet, ours.key, "", statement, 1, numbering, revision, members)
         one.database.run(shards.add, fresh)
+
+
+def server_of(database: Database, start: Start) -> str:
+    return database.run(servers.fetch_identity) if start.server is None else start.server
 
 
 def used_before(where: str) -> ShardMisconfigured:

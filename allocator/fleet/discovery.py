@@ -51,11 +51,6 @@ class Found:
         self.database.run(shards.change, lambda _, greatest: known.append(greatest))
         return known[-1]
 
-    @property
-    def is_well(self) -> bool:
-        """Whether the shard serves, or will with its first ticket."""
-        return self.error is None and (self.row is None or serves(self.row, self.server))
-
 
 class Discovery:
     """The shards of the fleet of `databases`. Others are reached with the credentials of these."""
@@ -107,10 +102,6 @@ class Discovery:
                     "it; if not, add a database to it or draw a ticket from it first"
                 )
         return rows
-
-
-def serves(row: Shard, server: str) -> bool:
-    return not row.joining and row.server == server and row.numbering.ceiling is None
 
 
 def state_of(one: Found) -> str:

@@ -8,8 +8,7 @@ from typing import TypeVar
 
 from allocator.database.store import Database
 from allocator.errors import AllocatorClosed, AllocatorError, FleetGrowing, InvalidTag, MaxValueWentBack
-from allocator.fleet.shard import FAULTS, TAG_FAULTS, Handle
-from allocator.fleet.shards import Shards
+from allocator.fleet.shards import FAULTS, TAG_FAULTS, Handle, Shards
 from allocator.fleet.tags import Tags
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.layout import Layout

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allocator.database import foreign_tables as tables
-from allocator.database.dialect import Dialect
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
 from allocator.fleet.tags import Tags, complete
@@ -16,21 +15,25 @@ from allocator.rules.leaf_tinyid import Decision, Refusal
 from allocator.schemes.tag import Tag
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import TableClause
 
 CREATED, RAISED, AHEAD = "created", "raised", "ahead"
 
 
 class Server(NamedTuple):
-    """A kind of id server: how to read its table, and how to interpret the rows."""
+    """A kind of id server: its table, a row of it, and how to interpret the rows."""
 
-    table: str
-    read: Callable[[Connection, Dialect, str], list[Any] | None]
+    source: TableClause
+    row: Callable[..., Any]
     decide: Callable[[Iterable[Any]], list[Decision]]
 
+    @property
+    def table(self) -> str:
+        return self.source.name
 
-LEAF = Server(tables.LEAF.name, tables.read_leaf, rules.leaf)
-TINYID = Server(tables.TINYID.name, tables.read_tinyid, rules.tinyid)
+
+LEAF = Server(tables.LEAF, rules.LeafRow, rules.leaf)
+TINYID = Server(tables.TINYID, rules.TinyidRow, rules.tinyid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +70,10 @@ def read(server: Server, sources: Sequence[Database], named: bool) -> list[Any]:
     missing = []
     for database in sources:
         database.may_create = False
-        found = database.run(server.read, database.address.shown)
+        found = database.run(tables.read, server.source, database.address.shown)
         if found is None:
             missing.append(database.address.shown)
-        rows += found or ()
+        rows += [server.row(*one) for one in found or ()]
     if missing and (named or len(missing) == len(sources)):
         raise SchemaOutOfDate(
             f"there is no table {server.table} in {', '.join(missing)}; name the databases that have it with --from"

@@ -68,6 +68,7 @@ class Tags:
         return fresh
 
     def _make(self, fresh: Tag) -> None:
+        """Overridden, as `_set` and `_column` are, where a service holds the tags."""
         databases = self.databases()
         with complete(databases if fresh.max_value else ()):
             made = [database.create_tag(fresh) for database in databases]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 
@@ -74,15 +75,10 @@ def findings(bound: Bound, now_ms: int, today: date) -> list[Finding]:
         return [without_tag(bound)]
     if bound.tag.lane != ALL:
         return [of_fleet(bound.binding)]
-    of_tag = [one for one in (tag_below(bound, bound.tag), limit_above(bound, bound.tag, bound.looked)) if one]
-    others = (
-        None if of_tag else loose_takeover(bound, bound.tag, bound.looked),
-        ending(bound, bound.tag, bound.looked, now_ms, today),
-        strange_rows(bound, bound.looked),
-        negative_rows(bound, bound.looked),
-        second_generator(bound, bound.looked),
-    )
-    return [*of_tag, *(one for one in others if one)]
+    of_tag = list(of_ids(bound, bound.tag, bound.looked))
+    loose = None if of_tag else loose_takeover(bound, bound.tag, bound.looked)
+    end = ending(bound, bound.tag, bound.looked, now_ms, today)
+    return [*of_tag, *(one for one in (loose, end) if one), *of_rows(bound, bound.looked)]
 
 
 def gone(binding: Binding) -> Finding:
@@ -116,32 +112,27 @@ def of_fleet(binding: Binding) -> Finding:
     )
 
 
-def tag_below(bound: Bound, tag: Tag) -> Finding | None:
-    """THE RULE: a tag below its column will issue ids that are rows already."""
-    if bound.greatest <= tag.max_value:
-        return None
-    limit = f" --limit {bound.last}" if bound.greatest > tag.limit else ""
-    return Finding(
-        "tag-below-column",
-        DANGER,
-        f"{bound.binding.place} holds {bound.greatest:,}, and tag {tag.name!r} is at {tag.max_value:,}: it will issue "
-        "ids that rows have already",
-        f"allocator tags set {tag.name} --start-after {bound.greatest}{limit}",
-    )
-
-
-def limit_above(bound: Bound, tag: Tag, looked: Looked) -> Finding | None:
-    if tag.limit <= bound.last:
-        return None
-    taken = bound.last < looked.limit
-    ends = "the range of its takeover" if taken else f"{looked.place} ({looked.type})"
-    set_limit = f"allocator tags set {tag.name} --limit {bound.last}"
-    return Finding(
-        "tag-limit-above-column",
-        DANGER if taken else OUTAGE,
-        f"tag {tag.name!r} may go to {tag.limit:,}, and {ends} ends at {bound.last:,}",
-        set_limit if tag.max_value <= bound.last or not looked.remedy.widen else looked.remedy.widen,
-    )
+def of_ids(bound: Bound, tag: Tag, looked: Looked) -> Iterator[Finding]:
+    """THE RULE: a tag below its column will issue ids that are rows already; one above it, ids that do not fit."""
+    if bound.greatest > tag.max_value:
+        limit = f" --limit {bound.last}" if bound.greatest > tag.limit else ""
+        yield Finding(
+            "tag-below-column",
+            DANGER,
+            f"{bound.binding.place} holds {bound.greatest:,}, and tag {tag.name!r} is at {tag.max_value:,}: it will "
+            "issue ids that rows have already",
+            f"allocator tags set {tag.name} --start-after {bound.greatest}{limit}",
+        )
+    if tag.limit > bound.last:
+        taken = bound.last < looked.limit
+        ends = "the range of its takeover" if taken else f"{looked.place} ({looked.type})"
+        set_limit = f"allocator tags set {tag.name} --limit {bound.last}"
+        yield Finding(
+            "tag-limit-above-column",
+            DANGER if taken else OUTAGE,
+            f"tag {tag.name!r} may go to {tag.limit:,}, and {ends} ends at {bound.last:,}",
+            set_limit if tag.max_value <= bound.last or not looked.remedy.widen else looked.remedy.widen,
+        )
 
 
 def ending(bound: Bound, tag: Tag, looked: Looked, now_ms: int, today: date) -> Finding | None:
@@ -166,40 +157,33 @@ def rate(binding: Binding, tag: Tag, now_ms: int) -> float | None:
     return a_day(binding.issued, tag.max_value - tag.skipped, seconds) if seconds >= AT_LEAST else None
 
 
-def strange_rows(bound: Bound, looked: Looked) -> Finding | None:
-    if not bound.stray:
-        return None
-    return Finding(
-        "rows-not-of-the-tag",
-        DANGER,
-        f"{looked.place} holds {bound.stray:,}, which tag {bound.binding.tag!r} cannot have issued: something else "
-        "writes ids, and may come to those of the tag",
-        f"find out what wrote it: {looked.remedy.find.format(low=bound.stray_above + 1, high=bound.stray)}",
-    )
-
-
-def negative_rows(bound: Bound, looked: Looked) -> Finding | None:
-    if bound.smallest is None or bound.smallest > 0:
-        return None
-    return Finding(
-        "rows-below-1",
-        NOTE,
-        f"{looked.place} holds {bound.smallest:,}, and no tag issues ids below 1",
-        f"find out what wrote it: {looked.remedy.find.format(low=bound.smallest, high=0)}",
-    )
-
-
-def second_generator(bound: Bound, looked: Looked) -> Finding | None:
-    takeover = bound.binding.takeover
-    if not looked.generates or bound.is_refused or (takeover and takeover.state in HELD):
-        return None
-    return Finding(
-        "second-generator",
-        DANGER if looked.remedy.drop else NOTE,
-        f"{looked.place} also gets ids from {looked.generates}: an INSERT without an id takes one that tag "
-        f"{bound.binding.tag!r} may issue",
-        looked.remedy.drop or "name an id in each INSERT",
-    )
+def of_rows(bound: Bound, looked: Looked) -> Iterator[Finding]:
+    """Rows that the tag cannot have issued, and what else gives rows their ids."""
+    tag, takeover = bound.binding.tag, bound.binding.takeover
+    if bound.stray:
+        yield Finding(
+            "rows-not-of-the-tag",
+            DANGER,
+            f"{looked.place} holds {bound.stray:,}, which tag {tag!r} cannot have issued: something else writes ids, "
+            "and may come to those of the tag",
+            f"find out what wrote it: {looked.remedy.find.format(low=bound.stray_above + 1, high=bound.stray)}",
+        )
+    if bound.smallest is not None and bound.smallest <= 0:
+        yield Finding(
+            "rows-below-1",
+            NOTE,
+            f"{looked.place} holds {bound.smallest:,}, and no tag issues ids below 1",
+            f"find out what wrote it: {looked.remedy.find.format(low=bound.smallest, high=0)}",
+        )
+    is_held = takeover is not None and takeover.state in HELD
+    if looked.generates and not bound.is_refused and not is_held:
+        yield Finding(
+            "second-generator",
+            DANGER if looked.remedy.drop else NOTE,
+            f"{looked.place} also gets ids from {looked.generates}: an INSERT without an id takes one that tag {tag!r} "
+            "may issue",
+            looked.remedy.drop or "name an id in each INSERT",
+        )
 
 
 def loose_takeover(bound: Bound, tag: Tag, looked: Looked) -> Finding | None:

@@ -257,6 +257,10 @@ def back_ranges(takeover: Takeover, tag: Tag, looked: Looked, per_day: float, se
     return Ranges(last + 1, looked.limit, takeover.ranges.tag_first, last)
 
 
+def passed(looked: Looked, given: int) -> InvalidSetting:
+    return InvalidSetting(f"{looked.place} came to {given:,} while this command ran; run it again")
+
+
 def still_writes(takeover: Takeover, given: int, now_ms: int, idle: float) -> str:
     """Why the takeover cannot be finished yet: the old way wrote within `idle` seconds; empty if it did not."""
     if given != takeover.given:

@@ -21,11 +21,10 @@ class Space(NamedTuple):
         return (1 << self.bits) - sum(row.number < 1 << self.bits for row in self.held)
 
 
-def space_of(name: str, rows: Sequence[NumberRow], at_ms: int) -> Space:
-    """`at_ms` is the database's clock; there is at least one row."""
-    newest = max(rows, key=lambda row: row.until_ms)
-    return Space(name, newest.bits, newest.length_ms, [row for row in rows if not is_over(row, at_ms)])
-
-
 def spaces_of(rows: Mapping[str, Sequence[NumberRow]], at_ms: int) -> list[Space]:
-    return [space_of(name, found, at_ms) for name, found in rows.items()]
+    """`at_ms` is the database's clock; each space has at least one row."""
+    newest = {name: max(found, key=lambda row: row.until_ms) for name, found in rows.items()}
+    return [
+        Space(name, one.bits, one.length_ms, [row for row in rows[name] if not is_over(row, at_ms)])
+        for name, one in newest.items()
+    ]

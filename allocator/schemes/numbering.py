@@ -74,11 +74,10 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Of a format: a text, or a field, filled up with zeros to a width."""
+    """Of a format: a text, or a field."""
 
     text: str = ""
     field: str = ""
-    width: int = 0
 
 
 class NumberFormat:
@@ -146,10 +145,9 @@ def pieces_of(template: str) -> Iterator[Piece]:
                 f"brace is written twice, got {quoted(template[place:])}"
             )
         if field:
-            width = int(match["width"] or 0) or DIGITS.get(field, 0)
-            if width > MAX_WIDTH:
+            if int(match["width"] or 0) > MAX_WIDTH:
                 raise InvalidSetting(f"{{n}} has at most {MAX_WIDTH} digits, got {quoted(match.group())}")
-            yield Piece(field=field, width=width)
+            yield Piece(field=field)
         else:
             yield Piece(text=match["text"] or match["brace"][0])
         place = match.end()

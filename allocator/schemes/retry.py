@@ -67,9 +67,8 @@ class Pace(Generic[R]):
 
     def failed(self, request: R, error: AllocatorError, now: float) -> bool:
         """As `succeeded`; the next request waits."""
-        if request is not self.under_way:
+        if not self.withdraw(request):
             return False
-        self.under_way = None
         self.pause(error, now, self._begun_at)
         return True
 

@@ -77,6 +77,16 @@ def named(connection: Connection, words: str, **parameters: object) -> Facts:
     return dict(row) if row else {}
 
 
+def by_row(words: str) -> Ask:
+    """A question that one statement answers, by a row."""
+    return lambda connection, facts: named(connection, words)
+
+
+def by_pairs(words: str) -> Ask:
+    """A question that one statement answers, by rows of a name and a value."""
+    return lambda connection, facts: pairs(connection, words)
+
+
 def ahead(facts: Facts, theirs: float) -> Facts:
     """The seconds by which this machine's clock, `now`, is ahead of the server's."""
     return {"ahead": facts["now"]() - float(theirs)}

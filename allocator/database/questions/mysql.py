@@ -9,39 +9,30 @@ from typing import Any
 from sqlalchemy import Connection
 
 from allocator.database.grants import user
-from allocator.database.questions.asking import Facts, Question, ahead, listed, named, pairs, room_within, rows
+from allocator.database.questions.asking import (
+    Facts,
+    Question,
+    ahead,
+    by_pairs,
+    by_row,
+    listed,
+    named,
+    room_within,
+    rows,
+)
 from allocator.database.questions.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.tables import metadata
 
 VARIABLES = (
-    "innodb_flush_log_at_trx_commit",
-    "innodb_doublewrite",
-    "innodb_autoinc_lock_mode",
-    "innodb_read_only",
-    "log_bin",
-    "sync_binlog",
-    "binlog_format",
-    "sql_mode",
-    "read_only",
-    "super_read_only",
-    "offline_mode",
-    "server_id",
-    "auto_increment_increment",
-    "auto_increment_offset",
-    "max_connections",
-    "max_user_connections",
-    "max_statement_time",
-    "group_replication_group_name",
-    "rpl_semi_sync_source_enabled",
-    "rpl_semi_sync_master_enabled",
-    "wsrep_on",
-    "wsrep_sync_wait",
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("
+    "'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_autoinc_lock_mode', 'innodb_read_only', "
+    "'log_bin', 'sync_binlog', 'binlog_format', 'sql_mode', 'read_only', 'super_read_only', 'offline_mode', "
+    "'server_id', 'auto_increment_increment', 'auto_increment_offset', 'max_connections', "
+    "'max_user_connections', 'max_statement_time', 'group_replication_group_name', "
+    "'rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled', 'wsrep_on', 'wsrep_sync_wait')"
 )
-STATUS = (
-    "threads_connected",
-    "wsrep_cluster_size",
-    "wsrep_cluster_status",
-)
+"""Global variables: our session overrides some."""
+STATUS = "SHOW GLOBAL STATUS WHERE Variable_name IN ('threads_connected', 'wsrep_cluster_size', 'wsrep_cluster_status')"
 SEES_REPLICAS = "GRANT {sees_replicas} ON *.* TO {account}"
 SEES_SOURCE = "GRANT {sees_source} ON *.* TO {account}"
 
@@ -52,17 +43,6 @@ WRITING = re.compile(r"\b(INSERT|UPDATE)\b")
 OWNING = re.compile(r"\b(ALL PRIVILEGES|CREATE)(?=,|$)")
 DELETING = re.compile(r"\b(ALL PRIVILEGES|DELETE|DROP|SUPER)\b")
 GRANT = re.compile(r"GRANT (?P<rights>.+?) ON (?:TABLE )?(?P<place>\S+) TO ", re.DOTALL)
-
-
-def variables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    """Global variables: our session overrides some."""
-    names = ", ".join(f"'{name}'" for name in VARIABLES)
-    return pairs(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
-
-
-def status(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    names = ", ".join(f"'{name}'" for name in STATUS)
-    return pairs(connection, f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})")
 
 
 def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:
@@ -137,7 +117,7 @@ def connections(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 
 def encryption(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    return {"encrypted": bool(pairs(connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").get("ssl_cipher"))}
+    return {"encrypted": any(value for _, value in rows(connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'"))}
 
 
 def clock(connection: Connection, facts: Facts) -> Mapping[str, Any]:
@@ -178,28 +158,16 @@ def deleting(granted: Sequence[str], database: str) -> tuple[bool, list[str]]:
     return False, [name for name in TABLES if f"{database}.{name}" in places and name not in REPLACED]
 
 
-def machine(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    return named(connection, "SELECT CONCAT_WS('/', @@hostname, @@port, @@datadir) AS machine")
-
-
 QUESTIONS = (
     Question("the version and the user", version),
-    Question("the server's settings", variables),
-    Question("the server's state", status),
+    Question("the server's settings", by_pairs(VARIABLES)),
+    Question("the server's state", by_pairs(STATUS)),
     Question("the columns of tags and numbers", columns, of_tables=True),
-    Question(
-        "the replicas of this server",
-        replicas,
-        SEES_REPLICAS,
-    ),
-    Question(
-        "whether this server follows another",
-        source,
-        SEES_SOURCE,
-    ),
+    Question("the replicas of this server", replicas, SEES_REPLICAS),
+    Question("whether this server follows another", source, SEES_SOURCE),
     Question("the connections", connections),
     Question("the encryption of the connection", encryption),
     Question("the server's clock", clock),
     Question("the user's rights", rights),
-    Question("the identity of the server", machine),
+    Question("the identity of the server", by_row("SELECT CONCAT_WS('/', @@hostname, @@port, @@datadir) AS machine")),
 )

@@ -10,55 +10,50 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from allocator.database.grants import SEQUENCE, SERVED
-from allocator.database.questions.asking import Facts, Question, ahead, listed, named, pairs, room_within, rows
+from allocator.database.questions.asking import (
+    Facts,
+    Question,
+    ahead,
+    by_pairs,
+    by_row,
+    listed,
+    named,
+    room_within,
+    rows,
+)
 from allocator.database.questions.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.tables import metadata
 from allocator.errors import DatabaseRefused
 
 SETTINGS = (
-    "fsync",
-    "synchronous_commit",
-    "full_page_writes",
-    "synchronous_standby_names",
-    "statement_timeout",
-    "transaction_timeout",
-    "default_transaction_isolation",
-    "transaction_read_only",
-    "max_connections",
-    "superuser_reserved_connections",
-    "reserved_connections",
-    "search_path",
+    "SELECT name, setting FROM pg_settings WHERE name IN ("
+    "'fsync', 'synchronous_commit', 'full_page_writes', 'synchronous_standby_names', 'statement_timeout', "
+    "'transaction_timeout', 'default_transaction_isolation', 'transaction_read_only', 'max_connections', "
+    "'superuser_reserved_connections', 'reserved_connections', 'search_path')"
 )
+"""Settings of this role in this database."""
+ROLE = (
+    "SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database, rolsuper AS superuser, "
+    "rolconnlimit AS role_connections, datconnlimit AS database_connections, pg_is_in_recovery() AS in_recovery "
+    "FROM pg_roles, pg_database WHERE rolname = current_user AND datname = current_database()"
+)
+ENCRYPTION = "SELECT ssl AS encrypted FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+MACHINE = "SELECT CAST(system_identifier AS text) AS machine FROM pg_control_system()"
 TOOLS = ("pg_basebackup", "pg_receivewal")
 """Tools that copy the log and are never promoted."""
 
 MONITOR = "GRANT pg_monitor TO {role}"
+NAMES = "unnest(CAST(:names AS text[])) AS name"
 TABLES = tuple(table.name for table in metadata.sorted_tables)
-
-
-def settings(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    """Settings of this role in this database."""
-    names = ", ".join(f"'{name}'" for name in SETTINGS)
-    return pairs(connection, f"SELECT name, setting FROM pg_settings WHERE name IN ({names})")
-
-
-def role(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    return named(
-        connection,
-        "SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database, rolsuper AS superuser, "
-        "rolconnlimit AS role_connections, datconnlimit AS database_connections, pg_is_in_recovery() AS in_recovery "
-        "FROM pg_roles, pg_database WHERE rolname = current_user AND datname = current_database()",
-    )
 
 
 def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     found = rows(
         connection,
-        "SELECT relname, relpersistence, row_security_active(oid) AS filtered, pg_has_role(relowner, 'USAGE') AS "
-        "owned, "
-        "has_table_privilege(oid, 'DELETE') AS deletes, has_table_privilege(oid, 'TRUNCATE') AS truncates, "
-        "has_any_column_privilege(oid, 'INSERT, UPDATE') AS writes "
-        "FROM pg_class WHERE oid = ANY (ARRAY(SELECT to_regclass(name) FROM unnest(CAST(:names AS text[])) AS name))",
+        "SELECT relname, relpersistence, row_security_active(oid) AS filtered, "
+        "pg_has_role(relowner, 'USAGE') AS owned, has_table_privilege(oid, 'DELETE') AS deletes, "
+        "has_table_privilege(oid, 'TRUNCATE') AS truncates, has_any_column_privilege(oid, 'INSERT, UPDATE') AS writes "
+        f"FROM pg_class WHERE oid = ANY (ARRAY(SELECT to_regclass(name) FROM {NAMES}))",
         names=list(TABLES),
     )
     return {
@@ -110,8 +105,7 @@ def collations(connection: Connection, facts: Facts) -> Mapping[str, Any]:
         connection,
         "SELECT relname, attname, collname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
         "JOIN pg_collation ON pg_collation.oid = attcollation "
-        "WHERE NOT collisdeterministic AND attrelid IN (SELECT to_regclass(name) FROM unnest(CAST(:names AS text[])) "
-        "AS name)",
+        f"WHERE NOT collisdeterministic AND attrelid IN (SELECT to_regclass(name) FROM {NAMES})",
         names=list(TAG_COLUMNS),
     )
     astray = [one for one in found if TAG_COLUMNS[one.relname] == one.attname]
@@ -156,10 +150,6 @@ def connections(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     return room_within(limits)
 
 
-def encryption(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    return named(connection, "SELECT ssl AS encrypted FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
-
-
 def pooler(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     """Whether a pooler is in between: PgBouncer invents the process id that a client sees."""
     info = getattr(connection.connection.dbapi_connection, "info", None)
@@ -168,22 +158,18 @@ def pooler(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 
 def clock(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    return ahead(
-        facts,
-        connection.exec_driver_sql(
-            "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
-        ).scalar_one(),
-    )
+    words = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+    return ahead(facts, connection.exec_driver_sql(words).scalar_one())
 
 
 def numberings(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     """The sequences of numbered columns. Only a role with SELECT on a sequence may read its position."""
     found = rows(
         connection,
-        "SELECT name, CAST(sequence AS text) AS sequence, seqcycle, seqcache, has_sequence_privilege(sequence, "
-        "'SELECT') "
-        "AS readable FROM (SELECT name, CAST(pg_get_serial_sequence(name, 'id') AS regclass) AS sequence "
-        "FROM unnest(CAST(:names AS text[])) AS name) AS numbered LEFT JOIN pg_sequence ON seqrelid = sequence",
+        "SELECT name, CAST(sequence AS text) AS sequence, seqcycle, seqcache, "
+        "has_sequence_privilege(sequence, 'SELECT') AS readable "
+        "FROM (SELECT name, CAST(pg_get_serial_sequence(name, 'id') AS regclass) AS sequence "
+        f"FROM {NAMES}) AS numbered LEFT JOIN pg_sequence ON seqrelid = sequence",
         names=list(NUMBERED),
     )
     behind = [words for one in found if one.readable and (words := behind_by(connection, one.name, one.sequence))]
@@ -199,28 +185,23 @@ def behind_by(connection: Connection, table_name: str, sequence: str) -> str:
     """A sentence if the next number was given before; else empty."""
     ids = metadata.tables[table_name].c.id
     greatest = connection.scalar(select(func.max(ids))) or 0
-    following = connection.exec_driver_sql(
-        f"SELECT last_value + CASE WHEN is_called THEN 1 ELSE 0 END FROM {sequence}"
-    ).scalar_one()
+    words = f"SELECT last_value + CASE WHEN is_called THEN 1 ELSE 0 END FROM {sequence}"
+    following = connection.exec_driver_sql(words).scalar_one()
     return f"{table_name} goes on with {following}, and {greatest} is in use" if following <= greatest else ""
 
 
-def machine(connection: Connection, facts: Facts) -> Mapping[str, Any]:
-    return named(connection, "SELECT CAST(system_identifier AS text) AS machine FROM pg_control_system()")
-
-
 QUESTIONS = (
-    Question("the server's settings", settings),
-    Question("the role", role),
+    Question("the server's settings", by_pairs(SETTINGS)),
+    Question("the role", by_row(ROLE)),
     Question("the tables' owner and rights", tables, of_tables=True),
     Question("the rights that are needed", lacking, of_tables=True),
     Question("copies of the tables", copies),
     Question("the collation of tags", collations, of_tables=True),
     Question("the standbys of this server", standbys, MONITOR),
     Question("the connections", connections, MONITOR),
-    Question("the encryption of the connection", encryption),
+    Question("the encryption of the connection", by_row(ENCRYPTION)),
     Question("a pooler before the server", pooler),
     Question("the server's clock", clock),
     Question("the numbering of tickets and nodes", numberings, of_tables=True),
-    Question("the identity of the server", machine),
+    Question("the identity of the server", by_row(MACHINE)),
 )

@@ -130,6 +130,11 @@ def moving(dialect: Dialect, here: str) -> Update:
     return dialect.claim_statement(here).values(CROSSING)
 
 
+def returning(dialect: Dialect, here: str) -> Update:
+    """A claim that returns `max_value`: see `Dialect.claim_statement`."""
+    return claiming(RAISED, dialect.clock, here).returning(segment.c.max_value)
+
+
 def returned(connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
     """Run a claim that returns `max_value`: see `Dialect.claim`."""
     return only_row(execute(connection, claim, parameters).all(), name)

@@ -83,7 +83,6 @@ class Read(NamedTuple):
 
 
 def fetch_counters(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[Counter]:
-    """All, or those of a name."""
     return counters_in(connection, number, name)
 
 
@@ -108,6 +107,7 @@ def found_by(words: str) -> ColumnElement[bool]:
 
 
 def counters_in(connection: Connection, source: Any, name: str) -> Sequence[Counter]:
+    """All, or those of a name."""
     key = (source.c.name, source.c.scope, source.c.period, source.c.n)
     wanted = select(*key).where(source.c.name == name) if name else select(*key)
     return [Counter(*row) for row in connection.execute(wanted.order_by(*key))]

@@ -16,7 +16,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from allocator.database.caller import Caller
 from allocator.database.driver_errors import is_held, translate_drawn
 from allocator.database.number_dialects import KEY
-from allocator.errors import AllocatorError
 from allocator.schemes.numbering import MAX_NUMBER, Number, out_of_numbers, place
 
 T = TypeVar("T")
@@ -34,11 +33,9 @@ class Row(TypedDict):
 
 def draw(caller: Caller, row: Row, count: int, start: int, wait: float | None) -> int:
     """Raise the row by `count`: the last of the numbers that are the caller's now. Raises `Exhausted`."""
-    first, began = start - 1 + count, monotonic()
-    try:
-        last = caller.numbers.draw(caller, row, first, count, wait) if first <= MAX_NUMBER else None
-    except SQLAlchemyError as error:
-        raise meaning_of(error, caller, row, began) from error
+    first, last = start - 1 + count, None
+    if first <= MAX_NUMBER:
+        last = translated(caller, row, lambda: caller.numbers.draw(caller, row, first, count, wait))
     if last is None:
         raise out_of_numbers(place(**row))
     return last
@@ -67,12 +64,8 @@ def translated(caller: Caller, row: Row, act: Callable[[], T]) -> T:
     try:
         return act()
     except SQLAlchemyError as error:
-        raise meaning_of(error, caller, row, began) from error
-
-
-def meaning_of(error: SQLAlchemyError, caller: Caller, row: Row, began: float) -> AllocatorError:
-    passed, holder, dialect = monotonic() - began, "", caller.numbers.dialect
-    if is_held(error, dialect):
-        with suppress(SQLAlchemyError):
-            holder = caller.numbers.fetch_holder(caller, row)
-    return translate_drawn(error, dialect, caller.where, place(**row), passed, holder)
+        passed, holder, dialect = monotonic() - began, "", caller.numbers.dialect
+        if is_held(error, dialect):
+            with suppress(SQLAlchemyError):
+                holder = caller.numbers.fetch_holder(caller, row)
+        raise translate_drawn(error, dialect, caller.where, place(**row), passed, holder) from error

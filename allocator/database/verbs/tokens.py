@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -18,22 +19,7 @@ def add(connection: Connection, dialect: Dialect, fresh: Token) -> None:
 def fetch_all(connection: Connection, dialect: Dialect) -> list[Token]:
     """Fetch the tokens that are not revoked, oldest first; some may have expired."""
     rows = connection.execute(select(token).where(token.c.revoked_at.is_(None)).order_by(token.c.id))
-    scopes = [(row, *scope_from_text(row.tags)) for row in rows]
-    return [
-        Token(
-            row.id,
-            row.name,
-            row.digest,
-            tuple(row.verbs.split()),
-            tags,
-            row.ids_rate,
-            row.requests_rate,
-            row.created_at.replace(tzinfo=UTC),
-            row.expires_at and row.expires_at.replace(tzinfo=UTC),
-            schemes,
-        )
-        for row, tags, schemes in scopes
-    ]
+    return [as_token(row) for row in rows]
 
 
 def any_made(connection: Connection, dialect: Dialect) -> bool:
@@ -45,6 +31,13 @@ def revoke(connection: Connection, dialect: Dialect, number: int, at: datetime) 
     """Revoke a token; False if there is none, or it is revoked."""
     statement = update(token).where(token.c.id == number, token.c.revoked_at.is_(None))
     return connection.execute(statement.values(revoked_at=at.replace(tzinfo=None))).rowcount == 1
+
+
+def as_token(row: Any) -> Token:
+    tags, schemes = scope_from_text(row.tags)
+    created, expires = (at and at.replace(tzinfo=UTC) for at in (row.created_at, row.expires_at))
+    verbs, rates = tuple(row.verbs.split()), (row.ids_rate, row.requests_rate)
+    return Token(row.id, row.name, row.digest, verbs, tags, *rates, created, expires, schemes)
 
 
 def columns_of(fresh: Token) -> dict[str, object]:

@@ -14,7 +14,7 @@ from support.memory.fleet import MemoryShard
 from allocator.errors import AllocatorError, DatabaseUnavailable, Exhausted, ShardMisconfigured
 from allocator.fleet.fleet import Fleet
 from allocator.fleet.grow import Growth
-from allocator.fleet.shard import Handle
+from allocator.fleet.shards import Handle
 from allocator.rules import fleet_growth as rules
 from allocator.rules.fleet import Member, Shard, Target
 from allocator.runtime.worker_pool import Background
