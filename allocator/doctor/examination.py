@@ -16,7 +16,7 @@ from allocator.database.verbs import nodes, segments, servers, shards, tickets
 from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules
 from allocator.errors import AllocatorError
 from allocator.rules.column_bindings import Binding, Bound
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, judge, unchecked
+from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rules, judge, unchecked
 from allocator.rules.fleet import Shard
 from allocator.schemes.snowflake_workers import Worker
 from allocator.schemes.tag import REFUSE, Tag
@@ -24,7 +24,7 @@ from allocator.schemes.tag import REFUSE, Tag
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-RULES: Mapping[str, Sequence[Rule]] = dict(
+RULES: Mapping[str, Rules] = dict(
     zip(QUESTIONS, (postgresql_rules.RULES, mysql_rules.RULES, sqlite_rules.RULES), strict=True)
 )
 

@@ -45,10 +45,11 @@ def test_notes_alone_are_healthy():
 
 
 def test_a_rule_fills_in_what_it_found():
-    rule = Rule("colour", NOTE, lambda facts: facts.get("colour") == "red", "it is {colour}", "paint {what}")
+    rule = Rule(lambda facts: facts.get("colour") == "red", "it is {colour}", "paint {what}")
+    rules = {NOTE: {"colour": rule}}
 
-    assert judge([rule], {"colour": "red", "what": "it"}) == [Finding("colour", NOTE, "it is red", "paint it")]
-    assert judge([rule], {"colour": "green"}) == []
+    assert judge(rules, {"colour": "red", "what": "it"}) == [Finding("colour", NOTE, "it is red", "paint it")]
+    assert judge(rules, {"colour": "green"}) == []
 
 
 def test_of_many_names_a_few_are_said():
