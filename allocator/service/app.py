@@ -17,7 +17,7 @@ import allocator
 from allocator.service import pages, routes
 from allocator.service.auth import Book
 from allocator.service.compat import leaf, tinyid
-from allocator.service.console.page_routes import Console
+from allocator.service.console.views import Console
 from allocator.service.dispatch import Dispatch
 from allocator.service.handlers import Administration, Ids
 from allocator.service.hot_path import Front

@@ -1,14 +1,15 @@
-"""The table of tags: rows, search, order and pages. Pure."""
+"""The tables of tags and of integer keys: rows, search, order and pages. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import ceil, inf
 from typing import NamedTuple
 
 from allocator.rules.days_left import DAY
+from allocator.rules.key_columns import SOON, KeyColumn
 from allocator.schemes.tag import Tag
 
 PAGE = 50
@@ -16,6 +17,8 @@ IDLE = 0.01
 """Ids per second that count as none."""
 SOON_SECONDS = 3.0
 SOON_DAYS = 30.0
+MAX_KEYS = 1000
+"""Keys on their page, which has no search: the worst."""
 
 NAME, RATE, MEMORY, DAYS, CLAIMED = SORTS = ("name", "rate", "memory", "days", "claimed")
 
@@ -124,3 +127,25 @@ def sort_key(sort: str, row: Callable[[str], Row]) -> Callable[[str], float] | N
         CLAIMED: claimed,
     }
     return keys.get(sort)
+
+
+# -- integer keys
+
+
+class KeyRow(NamedTuple):
+    """A key, and the days until it ends at the rate of the last day; None without a rate."""
+
+    key: KeyColumn
+    days: float | None
+
+    @property
+    def needs_attention(self) -> bool:
+        ends_soon = self.days is not None and self.days < SOON
+        return ends_soon or self.key.is_full_or_unread
+
+
+def key_rows(keys: Iterable[KeyColumn], days: Mapping[str, float]) -> list[KeyRow]:
+    """days: by the name of the key; infinite without a rate."""
+    known = ((key, days.get(key.name, inf)) for key in keys)
+    rows = [KeyRow(key, None if left == inf else left) for key, left in known]
+    return sorted(rows, key=lambda row: (inf if row.days is None else row.days, -row.key.used, row.key.name))[:MAX_KEYS]
