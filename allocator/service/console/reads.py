@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 
 from allocator.database.store import Database
 from allocator.database.verbs import nodes, number_columns
 from allocator.database.verbs.number_columns import Counter
-from allocator.errors import AllocatorError, SchemaOutOfDate
+from allocator.errors import AllocatorError
 from allocator.fleet.discovery import Discovery, Found
 from allocator.rules.fleet_growth import LEAD
 from allocator.rules.worker_spaces import Space
 from allocator.schemes.meteor import Node
 from allocator.schemes.snowflake_workers import Worker
 from allocator.service.console.rows import PAGE, Page, Query, page_number
+from allocator.service.metric_updates import spaces_in
 from allocator.service.settings import ServeSettings
 
 TIMEOUT = 5.0
@@ -59,12 +60,6 @@ def read_fleet(settings: ServeSettings) -> Fleet:
 def is_lead(shard: Found) -> bool:
     """Tell whether a database holds the nodes and leases: the first shard of a fleet, or a single database."""
     return shard.row is None or (shard.row.numbering.offset == LEAD and not shard.row.joining)
-
-
-def spaces_in(lead: Database) -> list[Space]:
-    with suppress(SchemaOutOfDate):  # before revision 0010
-        return lead.worker_spaces()
-    return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,12 +36,12 @@ from allocator.service.console.sign_in import Sessions, SignIn
 from allocator.service.console.tag_data import TagData
 from allocator.service.dispatch import route_of
 from allocator.service.log_config import caller_of
+from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
 from allocator.service.pages import to_docs
 from allocator.service.parameters import read_fields
 from allocator.service.problems import NO_STORE, Refusals
 from allocator.service.rate_limits import Gate
-from allocator.service.readiness import Watch
 from allocator.service.routes import SETTINGS
 from allocator.service.sequences import Sequences
 from allocator.service.settings import ServeSettings
