@@ -94,13 +94,9 @@ class Figures:
 
     def text(self, sees: Callable[[str], bool]) -> bytes:
         """The metrics of all workers in Prometheus format. Those of a tag, type or key only if the token `sees` it."""
-        return generate_latest(visible(self, sees))
-
-
-def visible(figures: Figures, sees: Callable[[str], bool]) -> CollectorRegistry:
-    found = CollectorRegistry(auto_describe=False)
-    found.register(Visible(figures, sees))
-    return found
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(Visible(self, sees))
+        return generate_latest(registry)
 
 
 class Visible(Collector):
@@ -135,5 +131,5 @@ def is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True

@@ -31,7 +31,7 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
 
     async def ready(request: Request) -> Response:
         if trouble := watch.trouble():
-            raise NotReady(trouble)
+            raise HttpRefusal(503, trouble)
         return json_response({"status": "ready"})
 
     async def metrics(request: Request) -> Response:
@@ -66,8 +66,3 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
 async def to_docs(request: Request) -> Response:
     """Answer / without a console, or for a client that accepts JSON only."""
     return RedirectResponse("/docs")
-
-
-class NotReady(HttpRefusal):
-    def __init__(self, reason: str) -> None:
-        super().__init__(503, reason)
