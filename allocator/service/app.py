@@ -44,7 +44,8 @@ def application(settings: ServeSettings) -> Front:
     )
     tokens = Tokens(ids.databases.lead)
     book = Book(tokens.state, settings.workers, settings.is_open)
-    service = ids_of(ids, settings)
+    sources, newcomers = Sources(ids), Newcomers(settings.max_tags, settings.timeout)
+    service = Ids(ids, sources, Sequences(ids, sources, settings.create, newcomers))
     watch = Watch(service, book, figures)
     refusals = Refusals(figures.refused)
     dispatch = Dispatch(book, refusals)
@@ -83,12 +84,6 @@ async def wait_for_database(book: Book, folder: Path) -> None:
     while served.exists() and not stopping.exists() and not book.loaded and monotonic() < end:
         await asyncio.sleep(0.05)
     served.touch()
-
-
-def ids_of(ids: ServiceAllocator, settings: ServeSettings) -> Ids:
-    sources = Sources(ids)
-    newcomers = Newcomers(settings.max_tags, settings.timeout)
-    return Ids(ids, sources, Sequences(ids, sources, settings.create, newcomers), {})
 
 
 def all_routes(

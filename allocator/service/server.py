@@ -67,7 +67,7 @@ def serve(given: ServeSettings, notes: Sequence[str] = ()) -> None:
         figures.mkdir()
         os.environ[FIGURES] = str(figures)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, ignore)  # uvicorn raises the signal again after its own shutdown
+            signal.signal(number, lambda *_: None)  # uvicorn raises the signal again after its own shutdown
         run(replace(given, folder=folder, console_key=token_bytes(32)))
 
 
@@ -89,10 +89,6 @@ def allow_many_files() -> None:
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def ignore(number: int, frame: object) -> None:
-    """Ignore a signal."""
 
 
 def run(settings: ServeSettings) -> None:
