@@ -13,7 +13,7 @@ import click
 
 from allocator import Allocator
 from allocator.generators.backend_protocol import Backend
-from allocator.service.observed import observed
+from allocator.service.metrics import observed
 
 from .places import Place
 from .world import Load, Times, World, popular

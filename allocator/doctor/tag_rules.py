@@ -180,7 +180,6 @@ def of_end(name: str, field: str, layout: Layout, epoch: float, per_second: int,
 
 
 def of_formats(meteor: MeteorSettings, snowflake: SnowflakeSettings, now: float) -> Iterator[Finding]:
-    """Check the formats of an allocator."""
     yield from of_end("meteor-runs-out", "second", meteor.layout, meteor.epoch, 1, now)
     yield from of_end("snowflake-runs-out", "timestamp", snowflake.layout, snowflake.epoch / 1000, 1000, now)
 

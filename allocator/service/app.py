@@ -22,8 +22,7 @@ from allocator.service.dispatch import Dispatch
 from allocator.service.handlers import Administration, Ids
 from allocator.service.hot_path import Front
 from allocator.service.metric_updates import Watch
-from allocator.service.metrics import Figures
-from allocator.service.observed import observed
+from allocator.service.metrics import Figures, observed
 from allocator.service.openapi import document
 from allocator.service.problems import Refusals
 from allocator.service.sequences import Newcomers, Sequences

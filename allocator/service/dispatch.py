@@ -39,7 +39,6 @@ class Call:
     body: Mapping[str, Any]
 
     def name(self, parameter: str) -> str:
-        """A part of the path."""
         return str(self.request.path_params[parameter])
 
 
@@ -73,7 +72,6 @@ class Dispatch:
         self._refusals = refusals
 
     def on_paths(self, table: Sequence[Route]) -> list[routing.BaseRoute]:
-        """Make the Starlette routes of all paths."""
         paths: dict[str, dict[str, Endpoint]] = {}
         for route in table:
             paths.setdefault(route.path, {})[route.method] = partial(self._answer, route)

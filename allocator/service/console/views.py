@@ -151,7 +151,6 @@ class Console:
         return self._show_tag(name, "changed" if changes else "unchanged")
 
     async def new(self, request: Request) -> Response:
-        """The form of a new tag."""
         user = await self._sign_in.user(request)
         if not user.may_create:
             raise AccessDenied("this token may not administer")
