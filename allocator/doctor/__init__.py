@@ -126,18 +126,12 @@ def is_local(host: str) -> bool:
 
 
 def file_facts(path: Path) -> dict[str, Any]:
-    unwritable = [
-        str(one) for one in (path, path.parent) if (one == path.parent or one.exists()) and not may_write(one)
-    ]
-    if not path.exists():
-        return {"unwritable": " and ".join(unwritable)}
-    status = path.stat()
-    return {
-        "machine": f"device {status.st_dev}",
-        "links": status.st_nlink,
-        "unwritable": " and ".join(unwritable),
-        "networked": networked(path),
-    }
+    there = [path, path.parent] if path.exists() else [path.parent]
+    facts: dict[str, Any] = {"unwritable": " and ".join(str(one) for one in there if not may_write(one))}
+    if path in there:
+        status = path.stat()
+        facts |= {"machine": f"device {status.st_dev}", "links": status.st_nlink, "networked": networked(path)}
+    return facts
 
 
 def may_write(path: Path) -> bool:

@@ -30,15 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("allocator.service")
 
-NEEDED = (
-    "httptools",
-    "itsdangerous",
-    "jinja2",
-    "prometheus_client",
-    "pythonjsonlogger",
-    "starlette",
-    "uvicorn",
-)
+NEEDED = ("httptools", "itsdangerous", "jinja2", "prometheus_client", "pythonjsonlogger", "starlette", "uvicorn")
 
 FILES = 65_536
 GRACE = 10

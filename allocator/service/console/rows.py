@@ -20,7 +20,7 @@ SOON_DAYS = 30.0
 MAX_KEYS = 1000
 """Keys on their page, which has no search: the worst."""
 
-NAME, RATE, MEMORY, DAYS, CLAIMED = SORTS = ("name", "rate", "memory", "days", "claimed")
+NAME = "name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +109,20 @@ def matching(names: Iterable[str], text: str) -> list[str]:
     return [name for name in names if wanted in name.lower()]
 
 
+ORDERS: dict[str, Callable[[Row], float]] = {
+    "rate": lambda row: -row.figure.rate,
+    "memory": lambda row: row.figure.lasting,
+    "days": lambda row: inf if row.days is None else row.days,
+    "claimed": lambda row: inf if row.tag is None else -row.tag.max_value,
+}
+"""The keys of the orders: greatest rates and values first, fewest seconds and days first."""
+SORTS = (NAME, *ORDERS)
+
+
 def sort_key(sort: str, row: Callable[[str], Row]) -> Callable[[str], float] | None:
-    """The key of an order: greatest rates and values first, fewest seconds and days first; None for names."""
-
-    def days(name: str) -> float:
-        left = row(name).days
-        return inf if left is None else left
-
-    def claimed(name: str) -> float:
-        tag = row(name).tag
-        return inf if tag is None else -tag.max_value
-
-    keys: dict[str, Callable[[str], float]] = {
-        RATE: lambda name: -row(name).figure.rate,
-        MEMORY: lambda name: row(name).figure.lasting,
-        DAYS: days,
-        CLAIMED: claimed,
-    }
-    return keys.get(sort)
+    """The key of an order, for names; None for the order by name."""
+    key = ORDERS.get(sort)
+    return None if key is None else lambda name: key(row(name))
 
 
 # -- integer keys

@@ -129,7 +129,7 @@ class Console:
         name = check_tag(request.path_params["tag"])
         user.check_sees(name)
         row, error = await self._tags.row(name)
-        values: dict[str, Any] = {"row": row, "error": error, "may_change": user.may(ADMINISTER, name)}
+        values: dict[str, Any] = {"row": row, "error": error, "may_change": user.token.may(ADMINISTER, name)}
         bound = (await self._bound.get(BOUND_WAIT)).value or {} if user.is_operator else {}
         values["bound"] = bound.get(name, ())
         done = request.query_params.get("done", "")
