@@ -120,12 +120,10 @@ class Watch:
             self._forget_others(self.days, OF_TAG, {tag.name for tag in page})
         nodes = await self._ids.run(self._last_node)
         self._lasts("meteor node", nodes, meteor.layout.limit("node"))
-        for space in (await self._ids.run(self._spaces))[:MAX_TAGS]:
+        spaces = await self._ids.run(lambda: spaces_in(self._ids.databases.lead()))
+        for space in spaces[:MAX_TAGS]:
             self._figures.workers.labels(space.name, "held").set(len(space.held))
             self._figures.workers.labels(space.name, "free").set(space.free)
-
-    def _spaces(self) -> list[Space]:
-        return spaces_in(self._ids.databases.lead())
 
     def _last_node(self) -> int:
         found = self._ids.databases.lead().run(nodes.fetch_newest, 1)
