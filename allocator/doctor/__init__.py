@@ -9,7 +9,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allocator.database.store import Database
 from allocator.doctor import tag_rules
+from allocator.doctor.examination import Examination, examine_database
 from allocator.doctor.fleet_rules import ShardFacts, of_fleet
 from allocator.doctor.mounts import is_networked, mount_of, mounts_of
 from allocator.errors import InvalidSetting
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
     from allocator.aio import AsyncAllocator
-    from allocator.database.store import Database
-    from allocator.doctor.examination import Examination
     from allocator.sync import Allocator
 
     One = str | URL | Engine
@@ -51,8 +51,6 @@ def examine(
 
     Raises `InvalidDatabase` for anything else, and `InvalidSetting` for an allocator that uses a service.
     """
-    from allocator.database.store import Database  # imports SQLAlchemy
-
     urls, meteor, snowflake = parts_of(database)
     databases = [Database(url, timeout) for url in urls]
     try:
@@ -82,8 +80,6 @@ def parts_of(database: Any) -> tuple[Sequence[Any], MeteorSettings, SnowflakeSet
 
 
 def examine_one(database: Database, clock: Callable[[], float], snowflake: SnowflakeSettings) -> Examination:
-    from allocator.doctor.examination import examine_database
-
     done = examine_database(database, {"now": clock, **local_facts(database)})
     if "ahead" in done.facts:
         done.findings += tag_rules.of_clocks(done.facts["ahead"], snowflake.lease)
@@ -130,18 +126,12 @@ def is_local(host: str) -> bool:
 
 
 def file_facts(path: Path) -> dict[str, Any]:
-    unwritable = [
-        str(one) for one in (path, path.parent) if (one == path.parent or one.exists()) and not may_write(one)
-    ]
-    if not path.exists():
-        return {"unwritable": " and ".join(unwritable)}
-    status = path.stat()
-    return {
-        "machine": f"device {status.st_dev}",
-        "links": status.st_nlink,
-        "unwritable": " and ".join(unwritable),
-        "networked": networked(path),
-    }
+    there = [path, path.parent] if path.exists() else [path.parent]
+    facts: dict[str, Any] = {"unwritable": " and ".join(str(one) for one in there if not may_write(one))}
+    if path in there:
+        status = path.stat()
+        facts |= {"machine": f"device {status.st_dev}", "links": status.st_nlink, "networked": networked(path)}
+    return facts
 
 
 def may_write(path: Path) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from allocator.database import bindings
 from allocator.database.dialect import Dialect
@@ -13,10 +13,12 @@ from allocator.database.questions.by_database import QUESTIONS
 from allocator.database.questions.table_shape import of_schema, of_tables
 from allocator.database.store import Database
 from allocator.database.verbs import nodes, segments, servers, shards, tickets
-from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules
+from allocator.doctor.mysql_rules import RULES as MYSQL
+from allocator.doctor.postgresql_rules import RULES as POSTGRESQL
+from allocator.doctor.sqlite_rules import RULES as SQLITE
 from allocator.errors import AllocatorError
-from allocator.rules.column_bindings import Binding, Bound
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, judge, unchecked
+from allocator.rules.column_bindings import Bound
+from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rules, judge, unchecked
 from allocator.rules.fleet import Shard
 from allocator.schemes.snowflake_workers import Worker
 from allocator.schemes.tag import REFUSE, Tag
@@ -24,9 +26,9 @@ from allocator.schemes.tag import REFUSE, Tag
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-RULES: Mapping[str, Sequence[Rule]] = dict(
-    zip(QUESTIONS, (postgresql_rules.RULES, mysql_rules.RULES, sqlite_rules.RULES), strict=True)
-)
+T = TypeVar("T")
+
+RULES: Mapping[str, Rules] = dict(zip(QUESTIONS, (POSTGRESQL, MYSQL, SQLITE), strict=True))
 
 
 @dataclass(slots=True)
@@ -71,47 +73,40 @@ def examine_database(database: Database, facts: Mapping[str, Any]) -> Examinatio
     done.findings += findings
     done.findings += answers(database, QUESTIONS[dialect.name], done.facts, done.complete)
     done.findings += judge(RULES[dialect.name], done.facts)
-    done.findings += guard(database)
+    guard(database, done)
     if done.complete:
         examine_tables(database, done)
     return done
 
 
-def guard(database: Database) -> list[Finding]:
-    try:
-        blind = database.run(servers.fetch_blind)
-    except AllocatorError as error:
-        return [unchecked("the failover guard", str(error), "use the URL of the primary")]
-    if not blind:
-        return []
-    name, severity = ("guard-sleeps", DANGER) if blind.sleeps else ("guard-partly-blind", NOTE)
-    return [Finding(name, severity, blind.found, blind.mend)]
+def guard(database: Database, done: Examination) -> None:
+    blind = attempt(database, done, "the failover guard", "use the URL of the primary", servers.fetch_blind)
+    if blind:
+        name, severity = ("guard-sleeps", DANGER) if blind.sleeps else ("guard-partly-blind", NOTE)
+        done.findings.append(Finding(name, severity, blind.found, blind.mend))
 
 
 def examine_tables(database: Database, done: Examination) -> None:
-    for subject, query in (
-        ("the tables' columns", shape),
-        ("the rows", rows),
-        ("the server runs of tags", server_runs),
-    ):
-        try:
-            database.run(query, done)
-        except AllocatorError as error:
-            done.findings.append(unchecked(subject, str(error), "let the role read all tables allocator_…"))
-    for one in fetch_bindings(database, done):
-        try:
-            done.bound.append(database.run(bindings.read, one))
-        except AllocatorError as error:
-            mend = f"let the role read it, or run: allocator tags unbind {one.place}"
-            done.findings.append(unchecked(f"{one.place}, to which tag {one.tag!r} is bound", str(error), mend))
+    mend = "let the role read all tables allocator_…"
+    attempt(database, done, "the tables' columns", mend, shape, done)
+    attempt(database, done, "the rows", mend, rows, done)
+    attempt(database, done, "the server runs of tags", mend, server_runs, done)
+    for one in attempt(database, done, "the bindings of tags", mend, bindings.fetch_all) or ():
+        subject = f"{one.place}, to which tag {one.tag!r} is bound"
+        mend = f"let the role read it, or run: allocator tags unbind {one.place}"
+        if bound := attempt(database, done, subject, mend, bindings.read, one):
+            done.bound.append(bound)
 
 
-def fetch_bindings(database: Database, done: Examination) -> Sequence[Binding]:
+def attempt(
+    database: Database, done: Examination, subject: str, mend: str, query: Callable[..., T], *arguments: Any
+) -> T | None:
+    """The result of a query. If it fails, a note says that the subject was not checked."""
     try:
-        return database.run(bindings.fetch_all)
+        return database.run(query, *arguments)
     except AllocatorError as error:
-        done.findings.append(unchecked("the bindings of tags", str(error), "let the role read all tables allocator_…"))
-        return ()
+        done.findings.append(unchecked(subject, str(error), mend))
+        return None
 
 
 def shape(connection: Connection, dialect: Dialect, done: Examination) -> None:

@@ -15,7 +15,6 @@ LOCAL_FUSE = frozenset({"fuse.lxcfs", "fuse.fuse-overlayfs", "fuse.gvfsd-fuse", 
 
 
 class Mount(NamedTuple):
-    device: str
     folder: str
     kind: str
 
@@ -23,7 +22,7 @@ class Mount(NamedTuple):
 def mounts_of(text: str) -> list[Mount]:
     """Parse /proc/mounts, which writes blanks as octal escapes."""
     lines = [line.split() for line in text.splitlines()]
-    return [Mount(unescaped(words[0]), unescaped(words[1]), words[2]) for words in lines if len(words) >= 3]
+    return [Mount(unescaped(words[1]), words[2]) for words in lines if len(words) >= 3]
 
 
 def unescaped(word: str) -> str:

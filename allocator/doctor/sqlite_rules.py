@@ -21,79 +21,64 @@ def is_wal(facts: Mapping[str, Any]) -> bool:
     return facts.get("journal_mode") == "wal"
 
 
-RULES = (
-    Rule(
-        "database-in-memory",
-        DANGER,
+DANGERS = {
+    "database-in-memory": Rule(
         lambda facts: facts.get("path") == "",
         "the database is in memory: it is lost when the process ends, and ids start from 1 again",
         "use a file: sqlite:///ids.db",
     ),
-    Rule(
-        "network-file-system",
-        DANGER,
+    "network-file-system": Rule(
         lambda facts: facts.get("networked"),
         "{path} is on a network file system ({networked}): two machines may get the same lock, and a flush may not "
         "reach the disk",
         "move the file to a local disk; for several machines, use a database server",
     ),
-    Rule(
-        "file-linked-twice",
-        DANGER,
+    "file-linked-twice": Rule(
         lambda facts: facts.get("links", 1) > 1,
         "{path} has {links} hard links: SQLite names the journal after the link in use; a process that opens another "
         "link after a crash misses it, and the file is damaged",
         "remove all links but one; list them with: find / -xdev -samefile {path}",
     ),
-    Rule(
-        "sqlite-loses-commits",
-        DANGER,
+    "sqlite-loses-commits": Rule(
         lambda facts: is_wal(facts) and loses_commits(facts.get("version_number", (4,))),
         "SQLite {version} in WAL mode may lose commits in a rare race of two checkpoints",
         "upgrade to SQLite 3.51.3 or later (or 3.50.7, 3.44.6), or PRAGMA journal_mode = DELETE",
     ),
-    Rule(
-        "sqlite-wal",
-        NOTE,
-        is_wal,
-        "journal_mode is wal: a power cut may lose commits of other programs that use synchronous=NORMAL on this "
-        "file (the allocator's own connections use EXTRA)",
-        "in other programs that write to the allocator's tables, PRAGMA synchronous = FULL",
-    ),
-    Rule(
-        "file-not-writable",
-        OUTAGE,
-        lambda facts: facts.get("unwritable"),
-        "the current user cannot write {unwritable}",
-        "chown or chmod it; SQLite must write to the file and its folder",
-    ),
-    Rule(
-        "file-locked",
-        OUTAGE,
-        lambda facts: facts.get("write_refused") and not facts.get("unwritable"),
-        "no claim can write to {path}: {write_refused}",
-        "end the process that locks it (fuser FILE), or shorten its transactions",
-    ),
-    Rule(
-        "tag-collation",
-        DANGER,
+    "tag-collation": Rule(
         lambda facts: facts.get("collations"),
         "tags that differ only in case or blanks share one row: {collations}",
         "recreate the table without COLLATE, and copy the rows",
     ),
-    Rule(
-        "numbering-lost",
-        DANGER,
+    "numbering-lost": Rule(
         lambda facts: facts.get("unnumbered"),
         "{unnumbered} lacks AUTOINCREMENT: numbers of deleted or replaced rows are issued again",
         "recreate the table with id INTEGER PRIMARY KEY AUTOINCREMENT, and copy the rows and sqlite_sequence",
     ),
-    Rule(
-        "numbering-behind",
-        DANGER,
+    "numbering-behind": Rule(
         lambda facts: facts.get("behind"),
         "the counter is below a number it has issued: {behind}",
         "UPDATE sqlite_sequence SET seq = N WHERE name = 'allocator_ticket' (or 'allocator_node'), N above every id "
         "in use",
     ),
-)
+}
+OUTAGES = {
+    "file-not-writable": Rule(
+        lambda facts: facts.get("unwritable"),
+        "the current user cannot write {unwritable}",
+        "chown or chmod it; SQLite must write to the file and its folder",
+    ),
+    "file-locked": Rule(
+        lambda facts: facts.get("write_refused") and not facts.get("unwritable"),
+        "no claim can write to {path}: {write_refused}",
+        "end the process that locks it (fuser FILE), or shorten its transactions",
+    ),
+}
+NOTES = {
+    "sqlite-wal": Rule(
+        is_wal,
+        "journal_mode is wal: a power cut may lose commits of other programs that use synchronous=NORMAL on this "
+        "file (the allocator's own connections use EXTRA)",
+        "in other programs that write to the allocator's tables, PRAGMA synchronous = FULL",
+    ),
+}
+RULES = {DANGER: DANGERS, OUTAGE: OUTAGES, NOTE: NOTES}

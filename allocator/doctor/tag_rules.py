@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from allocator.rules.failover import has_room, reach_of
@@ -23,19 +23,19 @@ CLOCK_SECONDS = 5.0
 """Clock skew that is ignored: NTP jitter plus the round trip."""
 
 
-def of_tags(tags: Sequence[Tag], lane: Lane) -> list[Finding]:
+def of_tags(tags: Sequence[Tag], lane: Lane) -> Iterator[Finding]:
     """Check the tags of one database, which should all have `lane`."""
     broken = [tag for tag in tags if is_broken(tag)]
-    sound = [tag for tag in tags if tag not in broken]
-    found = [
-        Finding(
+    if broken:
+        yield Finding(
             "tag-changed-by-hand",
             DANGER if any(type(tag.max_value) is not int or tag.limit > MAX_ID for tag in broken) else OUTAGE,
             f"rows of allocator_segment are inconsistent: {few(map(contradiction, broken))}",
             "correct them with: allocator tags set TAG --start-after N --limit N --step N --max-step N",
         )
-    ] * bool(broken)
-    return [*found, *of_lanes(sound, lane), *of_limits(sound)]
+    sound = [tag for tag in tags if tag not in broken]
+    yield from of_lanes(sound, lane)
+    yield from of_limits(sound)
 
 
 def is_broken(tag: Tag) -> bool:
@@ -52,109 +52,97 @@ def contradiction(tag: Tag) -> str:
     return f"{tag.name!r} has max_value {tag.max_value}, limit {tag.limit}, step {tag.step}, max_step {tag.max_step}"
 
 
-def of_lanes(tags: Iterable[Tag], lane: Lane) -> list[Finding]:
+def of_lanes(tags: Iterable[Tag], lane: Lane) -> Iterator[Finding]:
     """Find tags with the residues of another shard, which issue its ids too."""
     astray = [tag for tag in tags if tag.lane != lane]
-    if not astray:
-        return []
-    shown = few(f"{tag.name!r} has offset {tag.lane.offset} and step {tag.lane.step}" for tag in astray)
-    ours = "this database is no shard" if lane == ALL else f"this shard has offset {lane.offset} and step {lane.step}"
-    return [
-        Finding(
+    if astray:
+        shown = few(f"{tag.name!r} has offset {tag.lane.offset} and step {tag.lane.step}" for tag in astray)
+        shard = f"this shard has offset {lane.offset} and step {lane.step}"
+        yield Finding(
             "tag-of-another-lane",
             DANGER,
-            f"tags have the residues of another shard: {shown}, but {ours}",
+            f"tags have the residues of another shard: {shown}, but "
+            f"{'this database is no shard' if lane == ALL else shard}",
             f"stop all processes that use these tags; in their rows of allocator_segment, set shard_offset = "
             f"{lane.offset} and shard_step = {lane.step}; then raise each tag above every id in use on any shard: "
             "allocator tags set TAG --start-after N",
         )
-    ]
 
 
-def of_limits(tags: Iterable[Tag]) -> list[Finding]:
+def of_limits(tags: Iterable[Tag]) -> Iterator[Finding]:
     ending = [tag for tag in tags if tag.max_value >= WARN_FROM * tag.limit]
-    if not ending:
-        return []
-    shown = few(f"{tag.name!r} has {tag.remaining} of {tag.limit} ids left" for tag in ending)
-    return [
-        Finding(
+    if ending:
+        shown = few(f"{tag.name!r} has {tag.remaining} of {tag.limit} ids left" for tag in ending)
+        yield Finding(
             "tag-near-limit",
             OUTAGE,
             f"tags have used {100 * WARN_FROM:.0f} % or more of their limit: {shown}",
             f"if the column of the ids is wide enough, raise the limit, to at most {MAX_ID}: "
             f"allocator tags set {ending[0].name} --limit N",
         )
-    ]
 
 
-def of_gaps(tags: Iterable[Tag], elsewhere: Container[str], has_standby: bool) -> list[Finding]:
+def of_gaps(tags: Sequence[Tag], elsewhere: Container[str], has_standby: bool) -> Iterator[Finding]:
     """Check the failover gaps. `elsewhere` are the runs of other servers.
 
     has_standby: whether a standby follows asynchronously, and would lack the latest commits if promoted.
     """
-    tags = list(tags)
-    waiting = [tag.name for tag in tags if tag.failover_gap == REFUSE and tag.server_run in elsewhere]
-    bare = [tag.name for tag in tags if tag.failover_gap == 0]
-    narrow = [f"{tag.name!r} has {tag.remaining} ids left" for tag in tags if is_narrow(tag)]
-    found = [
-        Finding(
+    if waiting := [tag.name for tag in tags if tag.failover_gap == REFUSE and tag.server_run in elsewhere]:
+        yield Finding(
             "server-replaced",
             OUTAGE,
             f"{few(waiting)} issue no ids: the database server changed, and their failover_gap is 'refuse'",
             "when nothing uses the old server any more: allocator tags repair TAG",
-        ),
-        Finding(
+        )
+    if bare := [tag.name for tag in tags if tag.failover_gap == 0]:
+        yield Finding(
             "failover-gap-zero",
             DANGER if has_standby else NOTE,
             f"{few(bare)} skip no ids after a failover or a restore: ids that the new server lacks are issued again"
             + (", and a replica follows asynchronously" if has_standby else ""),
             "allocator tags set TAG --failover-gap auto",
-        ),
-        Finding(
+        )
+    if narrow := [f"{tag.name!r} has {tag.remaining} ids left" for tag in tags if is_narrow(tag)]:
+        yield Finding(
             "failover-gap-near-limit",
             OUTAGE,
             f"after a failover, tags would stop, with too few ids left to skip: {few(narrow)}",
             "raise the limit (allocator tags set TAG --limit N), or lower --max-step or a fixed --failover-gap",
-        ),
-    ]
-    return [finding for finding, names in zip(found, (waiting, bare, narrow), strict=True) if names]
+        )
 
 
 def is_narrow(tag: Tag) -> bool:
     return tag.failover_gap != REFUSE and not has_room(tag, reach_of(tag))
 
 
-def of_nodes(greatest: int, layout: Layout = METEOR) -> list[Finding]:
+def of_nodes(greatest: int, layout: Layout = METEOR) -> Iterator[Finding]:
     """`greatest` is the number of the newest node, 0 before the first."""
     limit = layout.limit("node")
-    if greatest < WARN_FROM * limit:
-        return []
-    return [
-        Finding(
+    if greatest >= WARN_FROM * limit:
+        yield Finding(
             "nodes-run-out",
             OUTAGE,
             f"{greatest} of {limit} node numbers of the layout {layout} are used; each process start uses one",
             "choose a layout with more bits for the node, and an epoch later than every id in use: "
             "MeteorSettings(layout=…, epoch=…)",
         )
-    ]
 
 
-def of_workers(workers: Sequence[Worker], now: float) -> list[Finding]:
+def of_workers(workers: Sequence[Worker], now: float) -> Iterator[Finding]:
     """`now` is in seconds since 1970."""
     formats = sorted({(one.layout, one.epoch) for one in workers})
     if len(formats) > 1:
         shown = few(f"layout {name}, epoch {epoch}" for name, epoch in formats)
-        return [
-            Finding(
-                "worker-formats-differ",
-                OUTAGE,
-                f"workers are leased for different formats: {shown}",
-                "use the same SnowflakeSettings in all processes; if no id of the other format is in use, stop them "
-                "all and empty allocator_worker",
-            )
-        ]
-    return [finding for name, epoch in formats for finding in of_leases(workers, layout_of(name), epoch, now)]
+        yield Finding(
+            "worker-formats-differ",
+            OUTAGE,
+            f"workers are leased for different formats: {shown}",
+            "use the same SnowflakeSettings in all processes; if no id of the other format is in use, stop them "
+            "all and empty allocator_worker",
+        )
+    elif formats:
+        name, epoch = formats[0]
+        yield from of_leases(workers, layout_of(name), epoch, now)
 
 
 def layout_of(name: str) -> Layout:
@@ -163,30 +151,25 @@ def layout_of(name: str) -> Layout:
     return Layout(**dict(zip(SNOWFLAKE.widths, map(int, widths), strict=True)))
 
 
-def of_leases(workers: Sequence[Worker], layout: Layout, epoch: int, now: float) -> list[Finding]:
+def of_leases(workers: Sequence[Worker], layout: Layout, epoch: int, now: float) -> Iterator[Finding]:
+    yield from of_end("snowflake-runs-out", "timestamp", layout, epoch / 1000, 1000, now)
     size = 1 << layout.widths["datacenter"] + layout.widths["worker"]
     leased = sum(one.until >= now * 1000 for one in workers)
-    found = of_end("snowflake-runs-out", "timestamp", layout, epoch / 1000, 1000, now)
     if leased >= WARN_FROM * size:
-        found.append(
-            Finding(
-                "workers-run-out",
-                OUTAGE,
-                f"{leased} of {size} workers of the layout {layout} are leased now",
-                "run fewer processes that draw snowflakes, or shorten SnowflakeSettings(lease=…): an ended process "
-                "keeps its worker until its lease ends",
-            )
+        yield Finding(
+            "workers-run-out",
+            OUTAGE,
+            f"{leased} of {size} workers of the layout {layout} are leased now",
+            "run fewer processes that draw snowflakes, or shorten SnowflakeSettings(lease=…): an ended process "
+            "keeps its worker until its lease ends",
         )
-    return found
 
 
-def of_end(name: str, field: str, layout: Layout, epoch: float, per_second: int, now: float) -> list[Finding]:
+def of_end(name: str, field: str, layout: Layout, epoch: float, per_second: int, now: float) -> Iterator[Finding]:
     """Warn of the end of a time field; `epoch` and `now` are in seconds since 1970."""
     end = layout.runs_out(field, epoch, per_second)
-    if end - moment(now) > SOON:
-        return []
-    return [
-        Finding(
+    if end - moment(now) <= SOON:
+        yield Finding(
             name,
             OUTAGE,
             f"the field {field!r} of the layout {layout} with the epoch {moment(epoch):%Y-%m-%d} ends on "
@@ -194,29 +177,21 @@ def of_end(name: str, field: str, layout: Layout, epoch: float, per_second: int,
             "plan a layout with more bits for it, or a later epoch; new ids must not collide with those of the old "
             "format",
         )
-    ]
 
 
-def of_formats(meteor: MeteorSettings, snowflake: SnowflakeSettings, now: float) -> list[Finding]:
-    """Check the formats of an allocator."""
-    return [
-        *of_end("meteor-runs-out", "second", meteor.layout, meteor.epoch, 1, now),
-        *of_end("snowflake-runs-out", "timestamp", snowflake.layout, snowflake.epoch / 1000, 1000, now),
-    ]
+def of_formats(meteor: MeteorSettings, snowflake: SnowflakeSettings, now: float) -> Iterator[Finding]:
+    yield from of_end("meteor-runs-out", "second", meteor.layout, meteor.epoch, 1, now)
+    yield from of_end("snowflake-runs-out", "timestamp", snowflake.layout, snowflake.epoch / 1000, 1000, now)
 
 
-def of_clocks(ahead: float, lease: float) -> list[Finding]:
+def of_clocks(ahead: float, lease: float) -> Iterator[Finding]:
     """Check the clock skew. `ahead` is this clock minus the database's, `lease` that of snowflakes, in seconds."""
     apart = abs(ahead)
-    if apart <= CLOCK_SECONDS:
-        return []
-    direction = "ahead of" if ahead > 0 else "behind"
-    return [
-        Finding(
+    if apart > CLOCK_SECONDS:
+        yield Finding(
             "clocks-differ",
             OUTAGE if apart > lease else NOTE,
-            f"this machine's clock is {apart:.0f} s {direction} the database's: snowflakes and meteors contain a wrong "
-            "time, and free workers may look leased",
+            f"this machine's clock is {apart:.0f} s {'ahead of' if ahead > 0 else 'behind'} the database's: snowflakes "
+            "and meteors contain a wrong time, and free workers may look leased",
             "synchronize both with the same NTP servers (check with chronyc tracking, timedatectl)",
         )
-    ]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from allocator.database.store import Database
+from allocator.database.verbs import nodes
 from allocator.errors import DatabaseUnavailable, InvalidId
 from allocator.fleet.fleet import Fleet
 from allocator.rules.claim_log import Claimed, claim_in
@@ -64,7 +66,7 @@ def trace(databases: Fleet, value: object, meteor: MeteorSettings | None = None)
     return Traced(node, silent, form, at)
 
 
-def all_of(databases: Fleet) -> list[Any]:
+def all_of(databases: Fleet) -> list[Database]:
     try:
         return databases.serving()
     except DatabaseUnavailable:
@@ -79,9 +81,7 @@ def number_of(value: object) -> int:
     return int(digits)
 
 
-def registered(database: Any, number: int, at: datetime) -> Node | None:
+def registered(database: Database, number: int, at: datetime) -> Node | None:
     """The node of this number, if it was registered before `at`."""
-    from allocator.database.verbs import nodes  # imports SQLAlchemy
-
-    node: Node | None = database.run(nodes.fetch, number)
+    node = database.run(nodes.fetch, number)
     return node if node is not None and at >= node.started_at - APART else None

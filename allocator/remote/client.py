@@ -232,8 +232,8 @@ class Service:
             "max_step": tag.max_step,
             "limit": tag.limit,
             "start_after": tag.max_value,
+            "failover_gap": str(public_gap(tag.failover_gap)),
         }
-        form["failover_gap"] = str(public_gap(tag.failover_gap))
         return self.put_tag(tag.name, form, {"If-None-Match": "*"})
 
     def put_tag(self, name: str, form: Mapping[str, object], headers: Mapping[str, str]) -> Tag:

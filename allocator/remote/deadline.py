@@ -80,17 +80,6 @@ def connect(host: str, port: int, end: float) -> socket.socket:
     raise trouble
 
 
-def connect_unix(path: bytes, seconds: float) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX)
-    try:
-        sock.settimeout(seconds)
-        sock.connect(path)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
 class WithDeadline:
     """Mixin for urllib3's connections: one timeout for all addresses of the host."""
 
@@ -116,7 +105,14 @@ class OnSocket(HTTPConnection):
     response_class = Response
 
     def _new_conn(self) -> socket.socket:
-        return connect_unix(bytes.fromhex(self.host), self.timeout or 0.0)
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.settimeout(self.timeout or 0.0)
+            sock.connect(bytes.fromhex(self.host))
+        except OSError:
+            sock.close()
+            raise
+        return sock
 
 
 class PlainPool(HTTPConnectionPool):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from allocator.errors import InvalidSetting
@@ -28,8 +29,6 @@ from allocator.schemes.worker_lease import NumberLease
 
 MAX_LANES = 100
 NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
-HOST = re.compile(r"[ -~]{1,255}", re.ASCII)
-HOLDER = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
 def whole(name: str, value: object, low: int = 0, high: int = MAX_ID) -> int:
@@ -150,13 +149,11 @@ def number_lease_from_json(value: Mapping[str, Any], space: str, bits: int, leng
     return NumberLease(space, number, holder_of(value.get("holder")), length_ms)
 
 
-def host_of(value: object) -> str:
-    if isinstance(value, str) and HOST.fullmatch(value):
+def matching(name: str, pattern: str, about: str, value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(pattern, value):
         return value
-    raise InvalidSetting(f"host must be 1 to 255 printable ASCII characters, got {value!a:.80}")
+    raise InvalidSetting(f"{name} must be {about}, got {value!a:.80}")
 
 
-def holder_of(value: object) -> str:
-    if isinstance(value, str) and HOLDER.fullmatch(value):
-        return value
-    raise InvalidSetting(f"holder must be 32 hexadecimal digits, got {value!a:.80}")
+host_of = partial(matching, "host", "[ -~]{1,255}", "1 to 255 printable ASCII characters")
+holder_of = partial(matching, "holder", "[0-9a-f]{32}", "32 hexadecimal digits")

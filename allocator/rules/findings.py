@@ -42,18 +42,21 @@ class Finding:
 class Rule(NamedTuple):
     """A rule that yields a finding where `wrong` is true of the facts, which also fill in `found` and `mend`."""
 
-    name: str
-    severity: Severity
     wrong: Callable[[Mapping[str, Any]], object]
     found: str
     mend: str
 
 
-def judge(rules: Iterable[Rule], facts: Mapping[str, Any]) -> list[Finding]:
+Rules = Mapping[Severity, Mapping[str, Rule]]
+"""The rules of each severity, by the name of their finding."""
+
+
+def judge(rules: Rules, facts: Mapping[str, Any]) -> list[Finding]:
     """The findings of these rules. A fact that could not be read is missing, so rules use `get`."""
     return [
-        Finding(rule.name, rule.severity, rule.found.format_map(facts), rule.mend.format_map(facts))
-        for rule in rules
+        Finding(name, severity, rule.found.format_map(facts), rule.mend.format_map(facts))
+        for severity, named in rules.items()
+        for name, rule in named.items()
         if rule.wrong(facts)
     ]
 

@@ -12,20 +12,21 @@ from time import monotonic
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
 import allocator
 from allocator.generators.backend_protocol import Backend
 from allocator.service import pages, routes
 from allocator.service.auth import Book
 from allocator.service.compat import leaf, tinyid
-from allocator.service.console.page_routes import Console
+from allocator.service.console.views import Console
 from allocator.service.dispatch import Dispatch
 from allocator.service.handlers import Administration, Ids
-from allocator.service.hot_path import Application, Front, with_trace_context
+from allocator.service.hot_path import Front, with_trace_context
+from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
 from allocator.service.openapi import document
 from allocator.service.problems import Refusals
-from allocator.service.readiness import Watch
 from allocator.service.sequences import Newcomers, Sequences
 from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
 from allocator.service.sources import Sources
@@ -38,14 +39,15 @@ MAX_START_DELAY = 60.0
 """Seconds that a replacement worker waits for the database before it accepts connections."""
 
 
-def application(settings: ServeSettings) -> Application:
+def application(settings: ServeSettings) -> ASGIApp:
     """The ASGI application of one worker."""
     figures = Figures()
     observe = partial(observed, figures=figures)
     ids = ServiceAllocator(settings.urls, settings.shard_hosts, settings.timeout, observe)
     tokens = Tokens(ids.databases.lead)
     book = Book(tokens.state, settings.workers, settings.is_open)
-    service = ids_of(ids, settings)
+    sources, newcomers = Sources(ids), Newcomers(settings.max_tags, settings.timeout)
+    service = Ids(ids, sources, Sequences(ids, sources, settings.create, newcomers))
     watch = Watch(service, book, figures)
     refusals = Refusals(figures.refused)
     dispatch = Dispatch(book, refusals)
@@ -95,12 +97,6 @@ async def wait_for_database(book: Book, folder: Path) -> None:
     while served.exists() and not stopping.exists() and not book.loaded and monotonic() < end:
         await asyncio.sleep(0.05)
     served.touch()
-
-
-def ids_of(ids: ServiceAllocator, settings: ServeSettings) -> Ids:
-    sources = Sources(ids)
-    newcomers = Newcomers(settings.max_tags, settings.timeout)
-    return Ids(ids, sources, Sequences(ids, sources, settings.create, newcomers), {})
 
 
 def all_routes(

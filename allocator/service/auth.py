@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from hmac import compare_digest
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
 from allocator.rules.token import ANONYMOUS, DRAW, PREFIX, SCHEMES, VERBS, Token
@@ -22,6 +22,8 @@ from allocator.service.problems import Unauthorized
 from allocator.service.rate_limits import Rate
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
+
     from allocator.service.sources import Source
 
 log = logging.getLogger("allocator.service")
@@ -100,7 +102,6 @@ class Grant:
             raise too_many(wait)
 
     def charge(self, ids: int) -> None:
-        """Count issued ids."""
         if self._ids:
             self._ids.use(ids)
 
@@ -237,6 +238,6 @@ def is_here(host: bytes) -> bool:
     return host in LOCAL or host.rpartition(b":")[0] in LOCAL
 
 
-def mark(scope: MutableMapping[str, Any], grant: Grant) -> None:
+def mark(scope: Scope, grant: Grant) -> None:
     """Store the number of the token in the request, for the log."""
     scope[NUMBER] = None if grant.token is EVERYTHING else grant.token.number

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette import routing
@@ -38,7 +39,6 @@ class Call:
     body: Mapping[str, Any]
 
     def name(self, parameter: str) -> str:
-        """A part of the path."""
         return str(self.request.path_params[parameter])
 
 
@@ -72,18 +72,17 @@ class Dispatch:
         self._refusals = refusals
 
     def on_paths(self, table: Sequence[Route]) -> list[routing.BaseRoute]:
-        """Make one Starlette route for all methods of a path, so that a 405 lists all allowed methods."""
-        methods: dict[str, dict[str, Route]] = {}
+        paths: dict[str, dict[str, Endpoint]] = {}
         for route in table:
-            methods.setdefault(route.path, {})[route.method] = route
-        return [routing.Route(path, self._endpoint(routes), methods=list(routes)) for path, routes in methods.items()]
+            paths.setdefault(route.path, {})[route.method] = partial(self._answer, route)
+        return [route_of(path, self.guarded, **endpoints) for path, endpoints in paths.items()]
 
-    def _endpoint(self, by_method: Mapping[str, Route]) -> Endpoint:
-        async def answer(request: Request) -> Response:
-            route = by_method["GET" if request.method == "HEAD" else request.method]
-            return await route.handler(await self._call(route, request))
-
-        return self.guarded(answer)
+    async def _answer(self, route: Route, request: Request) -> Response:
+        names = request.path_params
+        grant = await self.grant_of(request)
+        grant.authorize(route.verb, names.get("tag") or names.get("type") or names.get("space"), route.scheme)
+        query = read_query(request.scope["query_string"], route.query)
+        return await route.handler(Call(request, grant, query, read_body(await body_within(request), route.body)))
 
     def guarded(self, answer: Endpoint) -> Endpoint:
         """Wrap an endpoint so that its errors become problem+json."""
@@ -97,13 +96,6 @@ class Dispatch:
             return response
 
         return run
-
-    async def _call(self, route: Route, request: Request) -> Call:
-        names = request.path_params
-        grant = await self.grant_of(request)
-        grant.authorize(route.verb, names.get("tag") or names.get("type") or names.get("space"), route.scheme)
-        query = read_query(request.scope["query_string"], route.query)
-        return Call(request, grant, query, read_body(await body_within(request), route.body))
 
     async def grant_of(self, request: Request) -> Grant:
         grant = await self._book.of(headers_of(request))
@@ -123,6 +115,15 @@ class Dispatch:
         if status == 405:
             message = f"{request.method} is not allowed here; allowed: {headers.get('Allow', 'none')}"
         return self._problem(HttpRefusal(status, message, **headers), request)
+
+
+def route_of(path: str, guard: Callable[[Endpoint], Endpoint], **endpoints: Endpoint) -> routing.Route:
+    """Make one Starlette route for all methods of a path, so that a 405 lists all allowed methods."""
+
+    async def answer(request: Request) -> Response:
+        return await endpoints["GET" if request.method == "HEAD" else request.method](request)
+
+    return routing.Route(path, guard(answer), methods=list(endpoints))
 
 
 def headers_of(request: Request) -> dict[bytes, bytes]:

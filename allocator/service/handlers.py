@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_hex
 from typing import Any
@@ -55,7 +55,7 @@ class Ids:
     ids: ServiceAllocator
     sources: Sources
     sequences: Sequences
-    tickets: dict[str, int]
+    tickets: dict[str, int] = field(default_factory=dict)
     """Issued tickets by type, for the metrics."""
 
     async def of_tag(self, call: Call) -> Response:

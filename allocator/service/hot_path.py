@@ -6,8 +6,7 @@ an unknown token, and a token whose rate limit is reached.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from allocator.errors import AllocatorError
 from allocator.schemes.checks import MAX_IDS_A_CALL
@@ -16,10 +15,6 @@ from allocator.service.problems import HttpRefusal, Refusals, request_name
 from allocator.service.sources import Source
 from allocator.telemetry.trace_context import incoming
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = dict[bytes, bytes]
 Pairs = list[tuple[bytes, bytes]]
 
@@ -34,7 +29,7 @@ LENGTHS = [[*FIXED, (b"content-length", b"%d" % length)] for length in range(SHO
 class Front:
     """The ASGI application. It has few functions, since each call costs as much as an id."""
 
-    def __init__(self, framework: Application, book: Book, refusals: Refusals) -> None:
+    def __init__(self, framework: ASGIApp, book: Book, refusals: Refusals) -> None:
         self._framework = framework
         self._book = book
         self._refusals = refusals
@@ -84,7 +79,7 @@ class Front:
         await send({"type": "http.response.body", "body": body})
 
 
-def with_trace_context(application: Application) -> Application:
+def with_trace_context(application: ASGIApp) -> ASGIApp:
     """Keep the headers of a request for the spans of its claims."""
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:

@@ -89,18 +89,14 @@ class Figures:
         folder = os.environ.get(FIGURES)
         if folder is None:
             return self._registry.collect()
-        forget_the_dead(Path(folder), is_alive)
+        forget_the_dead(Path(folder))
         return MultiProcessCollector(None, folder).collect()  # type: ignore[no-untyped-call, no-any-return]
 
     def text(self, sees: Callable[[str], bool]) -> bytes:
         """The metrics of all workers in Prometheus format. Those of a tag, type or key only if the token `sees` it."""
-        return generate_latest(visible(self, sees))
-
-
-def visible(figures: Figures, sees: Callable[[str], bool]) -> CollectorRegistry:
-    found = CollectorRegistry(auto_describe=False)
-    found.register(Visible(figures, sees))
-    return found
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(Visible(self, sees))
+        return generate_latest(registry)
 
 
 class Visible(Collector):
@@ -121,11 +117,11 @@ def tag_of(labels: Mapping[str, str]) -> str:
     return named or next((what.removeprefix(kind) for kind in (OF_TAG, OF_KEY) if what.startswith(kind)), "")
 
 
-def forget_the_dead(folder: Path, alive: Callable[[int], bool]) -> None:
+def forget_the_dead(folder: Path) -> None:
     """Remove the gauges of dead workers. Their counters stay."""
     found = {path.stem.rpartition("_")[2] for path in folder.glob("gauge_live*.db")}
     for process in found:
-        if process.isdecimal() and not alive(int(process)):
+        if process.isdecimal() and not is_alive(int(process)):
             mark_process_dead(int(process), str(folder))  # type: ignore[no-untyped-call]
 
 
@@ -135,5 +131,5 @@ def is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ GROUPS = (
     (TAGS, "A tag is one sequence of ids. Its settings and its last claimed id."),
 )
 """The headings of the page, with their texts."""
+ASTERISK = {"type": "string", "enum": ["*"]}
 PATH_NAME = re.compile(r"\{(\w+)\}")
 ALWAYS = {
     400: "The request is invalid",
@@ -47,11 +49,7 @@ def document(routes: list[Route], version: str) -> dict[str, Any]:
         paths.setdefault(route.path, {})[route.method.lower()] = operation(route)
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "allocator",
-            "version": version,
-            "description": ABOUT,
-        },
+        "info": {"title": "allocator", "version": version, "description": ABOUT},
         "tags": [{"name": name, "description": about} for name, about in GROUPS],
         "paths": paths,
         "components": {
@@ -74,31 +72,24 @@ def operation(route: Route) -> dict[str, Any]:
         "responses": {"200": answer, **made, **problems},
     }
     if route.created:
-        found["parameters"] += [header_parameter(name) for name in CONDITIONS]
+        found["parameters"] += [parameter("header", name, ASTERISK) for name in CONDITIONS]
     if route.body:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": body_schema(route.body)}}}
     return found
 
 
+def parameter(place: str, name: str, schema: Mapping[str, Any], required: bool = False, **more: Any) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": required, "schema": dict(schema), **more}
+
+
 def path_parameter(name: str) -> dict[str, Any]:
     pattern, example = PATHS[name]
-    schema = {"type": "string", "pattern": pattern}
-    return {"name": name, "in": "path", "required": True, "schema": schema, "example": example}
+    return parameter("path", name, {"type": "string", "pattern": pattern}, True, example=example)
 
 
 def query_parameter(field: Field) -> dict[str, Any]:
-    return {
-        "name": field.name,
-        "in": "query",
-        "required": field.required,
-        "description": field.about,
-        "schema": dict(field.schema),
-        **({} if field.example is None else {"example": field.example}),
-    }
-
-
-def header_parameter(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": False, "schema": {"type": "string", "enum": ["*"]}}
+    example = {} if field.example is None else {"example": field.example}
+    return parameter("query", field.name, field.schema, field.required, description=field.about, **example)
 
 
 def body_schema(fields: tuple[Field, ...]) -> dict[str, Any]:
@@ -113,10 +104,7 @@ def body_schema(fields: tuple[Field, ...]) -> dict[str, Any]:
 
 
 def problem_response(sentence: str) -> dict[str, Any]:
-    return {
-        "description": sentence,
-        "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-    }
+    return {"description": sentence, "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 
 
 PAGE = b"""<!doctype html>

@@ -14,11 +14,11 @@ from starlette.routing import BaseRoute, Route
 
 from allocator.rules.token import READ
 from allocator.service.dispatch import Dispatch, json_response
+from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
 from allocator.service.openapi import ASSETS, PAGE, POLICY, START, asset
 from allocator.service.problems import NO_STORE, HttpRefusal
 from allocator.service.rate_limits import Gate
-from allocator.service.readiness import Watch
 
 FIGURES_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -31,7 +31,7 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
 
     async def ready(request: Request) -> Response:
         if trouble := watch.trouble():
-            raise NotReady(trouble)
+            raise HttpRefusal(503, trouble)
         return json_response({"status": "ready"})
 
     async def metrics(request: Request) -> Response:
@@ -66,8 +66,3 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
 async def to_docs(request: Request) -> Response:
     """Answer / without a console, or for a client that accepts JSON only."""
     return RedirectResponse("/docs")
-
-
-class NotReady(HttpRefusal):
-    def __init__(self, reason: str) -> None:
-        super().__init__(503, reason)

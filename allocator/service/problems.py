@@ -115,7 +115,6 @@ def detail_of(error: AllocatorError) -> str:
 
 
 def row_of(error: AllocatorError) -> tuple[int, str]:
-    """The status and the detail."""
     return next((status, detail) for kind, status, detail in PROBLEMS if isinstance(error, kind))
 
 

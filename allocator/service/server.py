@@ -30,15 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("allocator.service")
 
-NEEDED = (
-    "httptools",
-    "itsdangerous",
-    "jinja2",
-    "prometheus_client",
-    "pythonjsonlogger",
-    "starlette",
-    "uvicorn",
-)
+NEEDED = ("httptools", "itsdangerous", "jinja2", "prometheus_client", "pythonjsonlogger", "starlette", "uvicorn")
 
 FILES = 65_536
 GRACE = 10
@@ -67,7 +59,7 @@ def serve(given: ServeSettings, notes: Sequence[str] = ()) -> None:
         figures.mkdir()
         os.environ[FIGURES] = str(figures)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, ignore)  # uvicorn raises the signal again after its own shutdown
+            signal.signal(number, lambda *_: None)  # uvicorn raises the signal again after its own shutdown
         run(replace(given, folder=folder, console_key=token_bytes(32)))
 
 
@@ -89,10 +81,6 @@ def allow_many_files() -> None:
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def ignore(number: int, frame: object) -> None:
-    """Ignore a signal."""
 
 
 def run(settings: ServeSettings) -> None:

@@ -55,7 +55,7 @@ PURE = {
 PURE |= {"math", "operator", "re", "types", "typing", "uuid"}
 """Of the standard library. hashlib is: the same bytes in give the same bytes out; keys and randomness are arguments."""
 
-CONSOLE = ("formatting", "tag_table")
+CONSOLE = ("formatting", "rows")
 """The pure files of the room `service/console`."""
 DIGESTS = {"base64", "hmac"}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,39 +19,32 @@ from starlette.routing import Route
 
 from allocator.errors import AllocatorError, InvalidTag, UnknownTag
 from allocator.rules.token import DRAW
+from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import Dispatch
 from allocator.service.handlers import Ids
 from allocator.service.problems import NO_STORE
-from allocator.service.sources import SNOWFLAKE, Source
+from allocator.service.sources import SNOWFLAKE
 
 UNKNOWN, NOT_READY = -2, -3
-METHODS = ["GET", "POST"]
 
 
 def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
-    async def of_key(key: str) -> Source:
-        return await ids.sequences.source(key, create=False)
+    async def answer(request: Request, scheme: str | None) -> Response:
+        key = request.path_params["key"]
+        grant = await dispatch.grant_of(request)
+        grant.authorize(DRAW, key, scheme)
+        try:
+            source = ids.sources.snowflake if scheme else await ids.sequences.source(key, create=False)
+            (number,) = await source.take(1)
+        except AllocatorError as error:
+            return failure(request, error)
+        grant.charge(1)
+        return text(str(number))
 
-    async def of_any(key: str) -> Source:
-        return ids.sources.snowflake
-
-    def routes_of(path: str, source_of: Callable[[str], Awaitable[Source]], scheme: str | None = None) -> list[Route]:
-        """The routes with and without a trailing slash, which Leaf's framework treats alike."""
-
-        async def answer(request: Request) -> Response:
-            key = request.path_params["key"]
-            grant = await dispatch.grant_of(request)
-            grant.authorize(DRAW, key, scheme)
-            try:
-                (number,) = await (await source_of(key)).take(1)
-            except AllocatorError as error:
-                return failure(request, error)
-            grant.charge(1)
-            return Response(str(number), 200, dict(NO_STORE), "text/plain;charset=UTF-8")
-
-        return [Route(path + slash, dispatch.guarded(answer), methods=METHODS) for slash in ("", "/")]
-
-    return [*routes_of("/api/segment/get/{key}", of_key), *routes_of("/api/snowflake/get/{key}", of_any, SNOWFLAKE)]
+    return [
+        *routes_of("/api/segment/get/{key}", dispatch.guarded(partial(answer, scheme=None))),
+        *routes_of("/api/snowflake/get/{key}", dispatch.guarded(partial(answer, scheme=SNOWFLAKE))),
+    ]
 
 
 def failure(request: Request, error: AllocatorError) -> Response:

@@ -26,13 +26,13 @@ from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTa
 from allocator.rules.token import DRAW
 from allocator.schemes.checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant
+from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import Dispatch, body_within, headers_of
 from allocator.service.handlers import Ids
 from allocator.service.parameters import MAX_FORM
 from allocator.service.problems import NO_STORE, HttpRefusal, detail_of
 from allocator.service.sources import Source
 
-METHODS = ["GET", "POST"]
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
 LOADING_PERCENT = 20
 MAX_BATCH = 100_000
@@ -40,6 +40,7 @@ MAX_BATCH = 100_000
 INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 Fields = Mapping[str, str]
+Act = Callable[[Fields, Grant], Awaitable[Any]]
 
 
 def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
@@ -57,7 +58,7 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
         grant.charge(len(segment))
         return segment_id(segment)
 
-    def answering(act: Act, as_text: Callable[[Any], str] | None) -> Callable[[Request], Awaitable[Response]]:
+    def both(name: str, act: Act, as_text: Callable[[Any], str] | None) -> list[Route]:
         async def answer(request: Request) -> Response:
             fields = await fields_of(request)
             batch_size(fields)
@@ -67,22 +68,14 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
                 return text("") if as_text else record(None, *failure(error, fields))
             return text(as_text(found)) if as_text else record(found, OK, "")
 
-        return dispatch.guarded(answer)
-
-    def routes_of(name: str, act: Act, as_text: Callable[[Any], str] | None) -> list[Route]:
-        """The routes with and without a trailing slash, which tinyid's framework treats alike."""
-        answer = answering(act, as_text)
-        return [Route(f"/tinyid/id/{name}{slash}", answer, methods=METHODS) for slash in ("", "/")]
+        return routes_of(f"/tinyid/id/{name}", dispatch.guarded(answer))
 
     return [
-        *routes_of("nextId", next_id, None),
-        *routes_of("nextIdSimple", next_id, lambda found: ",".join(map(str, found))),
-        *routes_of("nextSegmentId", next_segment, None),
-        *routes_of("nextSegmentIdSimple", next_segment, simple),
+        *both("nextId", next_id, None),
+        *both("nextIdSimple", next_id, lambda found: ",".join(map(str, found))),
+        *both("nextSegmentId", next_segment, None),
+        *both("nextSegmentIdSimple", next_segment, simple),
     ]
-
-
-Act = Callable[[Fields, Grant], Awaitable[Any]]
 
 
 async def granted(book: Book, fields: Fields, headers: dict[bytes, bytes]) -> Grant:
@@ -140,10 +133,6 @@ def failure(error: AllocatorError, fields: Fields) -> tuple[int, str]:
     if isinstance(error, UnknownTag | InvalidTag):
         return SYSTEM_ERROR, f"can not find biztype:{fields.get('bizType', '')}"
     return SYSTEM_ERROR, detail_of(error)
-
-
-def text(body: str) -> Response:
-    return Response(body, 200, dict(NO_STORE), "text/plain;charset=UTF-8")
 
 
 def record(data: object, code: int, message: str) -> Response:

@@ -1,15 +1,12 @@
 """The web console, at `/` of the service.
 
-page_routes the table of paths, and the background task
-views       read-only pages, by GET
-actions     changes, by POST
+views       the paths and pages: read by GET, change by POST
 sign_in     sessions and users, with the threat model
 rendering   templates, headers, static files, error pages
-formatting  numbers and ids for people                    pure
-tag_table   rows, search, order, pages of the tags        pure
-key_table   rows of the integer keys of other tables      pure
+formatting  numbers and ids for people                        pure
+rows        rows of tags and keys, with search, order, pages  pure
 tag_data    tags from the databases, with their rates
-history     rates and refills of the last minutes         pure
-live_rates  reads them from the metrics once a second
+live_rates  rates and refills of the last minutes, from the metrics
+reads       queries of the other pages
 cache       cached results of the databases
 """

@@ -66,7 +66,6 @@ def ago(seconds: float) -> str:
 
 
 def days(value: float | None) -> str:
-    """Format the days until a limit."""
     if value is None:
         return NONE
     if value > CENTURY:

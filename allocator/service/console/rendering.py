@@ -7,7 +7,6 @@ compressed. Files in `static/vendor` belong to other projects, in the versions o
 from __future__ import annotations
 
 import gzip
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -23,12 +22,11 @@ import allocator
 from allocator.errors import AllocatorError
 from allocator.service.auth import Book
 from allocator.service.console import formatting
+from allocator.service.dispatch import Endpoint
 from allocator.service.problems import NO_STORE, HttpRefusal, Refusals, Unauthorized, detail_of, status_of
 
 if TYPE_CHECKING:
     from allocator.service.console.sign_in import User
-
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 SIGN_IN = "/console/sign-in"
 TEMPLATES, STATIC = (Path(__file__).parent / name for name in ("templates", "static"))

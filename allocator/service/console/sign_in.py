@@ -95,11 +95,8 @@ class User:
     def may_create(self) -> bool:
         return ADMINISTER in self.token.verbs
 
-    def may(self, verb: str, tag: str) -> bool:
-        return self.token.may(verb, tag)
-
     def sees(self, tag: str) -> bool:
-        return self.may(READ, tag)
+        return self.token.may(READ, tag)
 
     def check_operator(self) -> None:
         if not self.is_operator:

@@ -10,11 +10,10 @@ from math import inf
 from allocator.errors import AllocatorError, DatabaseUnavailable
 from allocator.schemes.tag import Tag
 from allocator.service.console.cache import MAX_WAIT, Cache, Cached
-from allocator.service.console.history import Sample
-from allocator.service.console.live_rates import LiveRates
+from allocator.service.console.live_rates import LiveRates, Sample
+from allocator.service.console.rows import Page, Query, Row, page_of, row_of, sort_key
 from allocator.service.console.sign_in import User
-from allocator.service.console.tag_table import Page, Query, Row, page_of, row_of, sort_key
-from allocator.service.readiness import Watch
+from allocator.service.metric_updates import Watch
 from allocator.service.sequences import Sequences
 
 LIFETIME = 3.0

@@ -1,95 +1,120 @@
-"""Read-only pages, by GET."""
+"""The pages of the console, with their paths. Pages change tags by POST, and read by GET."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from secrets import token_bytes
+from typing import Any, ParamSpec, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute
 
 from allocator.database.address import address_of as database_of
 from allocator.database.questions.integer_keys import read_keys
-from allocator.database.store import Database
-from allocator.database.verbs import nodes, number_columns
-from allocator.database.verbs.number_columns import Counter
 from allocator.doctor import examine
-from allocator.errors import AccessDenied, AllocatorError, InvalidId, InvalidSetting, SchemaOutOfDate
-from allocator.fleet.discovery import Discovery, Found, state_of
+from allocator.errors import AccessDenied, AllocatorError, InvalidId, InvalidSetting
+from allocator.fleet.discovery import state_of
 from allocator.generators.inspect_id import inspect_id
 from allocator.rules.findings import Finding
-from allocator.rules.fleet_growth import LEAD
-from allocator.rules.hosts import Hosts
 from allocator.rules.key_columns import KeyColumn
 from allocator.rules.token import ADMINISTER, READ
-from allocator.rules.worker_spaces import Space
 from allocator.runtime.worker_pool import Background
 from allocator.schemes.checks import check_tag
-from allocator.schemes.meteor import Node
 from allocator.schemes.readings import Inspection
-from allocator.schemes.snowflake_workers import Worker
+from allocator.service.auth import Book
 from allocator.service.console.cache import Cache
 from allocator.service.console.formatting import bits_of
-from allocator.service.console.history import ALL
-from allocator.service.console.key_table import rows_of
-from allocator.service.console.rendering import Pages
-from allocator.service.console.sign_in import SignIn
+from allocator.service.console.live_rates import ALL, LiveRates
+from allocator.service.console.reads import TIMEOUT, Bound, Fleet, read_bound, read_fleet, read_numbers
+from allocator.service.console.rendering import SIGN_IN, STATIC_PREFIX, Pages, redirect, refusal_of
+from allocator.service.console.rows import SORTS, Query, key_rows
+from allocator.service.console.sign_in import Sessions, SignIn
 from allocator.service.console.tag_data import TagData
-from allocator.service.console.tag_table import PAGE, SORTS, Page, Query, page_number
-from allocator.service.problems import NO_STORE
+from allocator.service.dispatch import route_of
+from allocator.service.log_config import caller_of
+from allocator.service.metric_updates import Watch
+from allocator.service.metrics import Figures
+from allocator.service.pages import to_docs
+from allocator.service.parameters import read_fields
+from allocator.service.problems import NO_STORE, Refusals
 from allocator.service.rate_limits import Gate
-from allocator.service.readiness import Watch
+from allocator.service.routes import SETTINGS
+from allocator.service.sequences import Sequences
 from allocator.service.settings import ServeSettings
 
-TIMEOUT = 5.0
-"""Seconds for each query of the doctor, and for each shard."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
 FLEET_SECONDS, KEYS_SECONDS, FINDINGS_SECONDS, EXAMINE_EACH = 10.0, 60.0, 60.0, 5.0
 """Seconds that results stay in the cache; the last one for the button of the doctor's page."""
 BOUND_WAIT = 0.2
 """Seconds that the page of a tag waits for the columns that it is bound to; it looks again by itself."""
 MAX_ID_TEXT = 100
-NODES = 100
 
 
-class Views:
-    def __init__(self, sign_in: SignIn, pages: Pages, tags: TagData, watch: Watch, settings: ServeSettings) -> None:
-        self._sign_in = sign_in
-        self._pages = pages
-        self._tags = tags
+class Console:
+    """The console of one worker. `run` updates the rates until cancelled."""
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        sequences: Sequences,
+        book: Book,
+        watch: Watch,
+        metrics: Figures,
+        refusals: Refusals,
+    ) -> None:
+        rates = LiveRates(metrics, is_alone=settings.workers == 1)
+        self.run = rates.run
+        self._settings = settings
+        self._lead = database_of(settings.urls[0])
+        self._sequences = sequences
         self._watch = watch
-        self._urls, self._hosts = list(settings.urls), settings.shard_hosts
+        self._pages = Pages(book, refusals)
+        self._sign_in = SignIn(book, Sessions(settings.console_key or token_bytes(32)), self._pages)
+        self._tags = TagData(sequences, rates, watch)
         self._background = Background()
         """Own threads, so that claims need not wait and the process can end."""
-        self._fleet: Cache[Fleet] = Cache(self._read_fleet, FLEET_SECONDS)
-        self._bound: Cache[Mapping[str, Sequence[str]]] = Cache(self._read_bound, KEYS_SECONDS)
-        self._keys: Cache[list[KeyColumn]] = Cache(self._read_keys, KEYS_SECONDS)
-        self._findings: Cache[list[Finding]] = Cache(self._examine, FINDINGS_SECONDS)
+        examined = partial(self._on_thread, examine, settings.urls, timeout=TIMEOUT)
+        self._fleet: Cache[Fleet] = Cache(partial(self._on_thread, read_fleet, settings), FLEET_SECONDS)
+        self._bound: Cache[Bound] = Cache(partial(self._on_thread, read_bound, settings), KEYS_SECONDS)
+        self._keys: Cache[list[KeyColumn]] = Cache(partial(self._on_thread, read_keys, self._lead), KEYS_SECONDS)
+        self._findings: Cache[list[Finding]] = Cache(examined, FINDINGS_SECONDS)
         self._numbers_gate = Gate("the list of numbers")
 
-    async def _read_fleet(self) -> Fleet:
-        return await asyncio.wrap_future(self._background.submit(read_fleet, self._urls, TIMEOUT, self._hosts))
-
-    async def _read_bound(self) -> Mapping[str, Sequence[str]]:
-        return await asyncio.wrap_future(self._background.submit(read_bound, self._urls[0], TIMEOUT, self._hosts))
-
-    async def _read_keys(self) -> list[KeyColumn]:
-        return await asyncio.wrap_future(self._background.submit(read_keys, database_of(self._urls[0])))
-
-    async def _examine(self) -> list[Finding]:
-        return await asyncio.wrap_future(self._background.submit(examine, self._urls, timeout=TIMEOUT))
-
-    async def _read_numbers(self, query: Query) -> Numbered:
-        submitted = self._background.submit(read_numbers, self._urls[0], TIMEOUT, self._hosts, query)
-        return await asyncio.wrap_future(submitted)
+    async def _on_thread(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.wrap_future(self._background.submit(read, *args, **kwargs))
 
     def close(self) -> None:
         self._background.close(0.0)
+
+    def routes(self) -> list[BaseRoute]:
+        guard, sign_in = self._pages.guarded, self._sign_in
+        return [
+            route_of("/", guard, GET=self.home),
+            route_of(SIGN_IN, guard, GET=sign_in.show, POST=sign_in.sign_in),
+            route_of("/console/sign-out", guard, POST=sign_in.sign_out),
+            route_of("/console/new", guard, GET=self.new, POST=self.create),
+            route_of("/console/tags/{tag}", guard, GET=self.tag, POST=self.change),
+            route_of("/console/series", guard, GET=self.series),
+            route_of("/console/numbers", guard, GET=self.numbers),
+            route_of("/console/inspect", guard, GET=self.inspect),
+            route_of("/console/fleet", guard, GET=self.fleet),
+            route_of("/console/keys", guard, GET=self.keys),
+            route_of("/console/doctor", guard, GET=self.doctor, POST=self.examine_again),
+            route_of(f"{STATIC_PREFIX}/{{version}}/{{name:path}}", guard, GET=self._pages.static),
+        ]
+
+    # -- tags
+
+    async def home(self, request: Request) -> Response:
+        accepted = request.headers.get("accept", "")
+        wants_json = "json" in accepted and "html" not in accepted
+        return await (to_docs if wants_json else self.tags)(request)
 
     async def tags(self, request: Request) -> Response:
         user = await self._sign_in.user(request)
@@ -104,19 +129,47 @@ class Views:
         name = check_tag(request.path_params["tag"])
         user.check_sees(name)
         row, error = await self._tags.row(name)
-        values: dict[str, Any] = {"row": row, "error": error, "may_change": user.may(ADMINISTER, name)}
+        values: dict[str, Any] = {"row": row, "error": error, "may_change": user.token.may(ADMINISTER, name)}
         bound = (await self._bound.get(BOUND_WAIT)).value or {} if user.is_operator else {}
         values["bound"] = bound.get(name, ())
         done = request.query_params.get("done", "")
         return self._pages.render(request, user, "tag", **values, done=done, refusal="", form={})
 
-    async def numbers(self, request: Request) -> Response:
-        """The newest number of each scope and period. Scopes are no tags: a token for some tags sees none."""
+    async def change(self, request: Request) -> Response:
+        user, form = await self._sign_in.form(request)
+        name = check_tag(request.path_params["tag"])
+        user.grant.check(ADMINISTER, name)
+        try:
+            changes = settings_of(form)
+            if changes:
+                await self._sequences.put(name, changes, caller_of(request.scope), new=False, old=True)
+        except AllocatorError as error:
+            refusal, status = refusal_of(error)
+            row, away = await self._tags.row(name)
+            values = {"row": row, "error": away, "done": "", "may_change": True, "refusal": refusal, "form": form}
+            return self._pages.render(request, user, "tag", status, **values)
+        return self._show_tag(name, "changed" if changes else "unchanged")
+
+    async def new(self, request: Request) -> Response:
         user = await self._sign_in.user(request)
-        user.grant.check(READ, None if user.sees_all else "*")
-        query = query_of(request.query_params)
-        numbered = await self._numbers_gate.run(partial(self._read_numbers, query))
-        return self._pages.render(request, user, "numbers", query=query, numbered=numbered)
+        if not user.may_create:
+            raise AccessDenied("this token may not administer")
+        return self._pages.render(request, user, "new", refusal="", form={})
+
+    async def create(self, request: Request) -> Response:
+        user, form = await self._sign_in.form(request)
+        try:
+            name = check_tag(form.get("tag", ""))
+            user.grant.check(ADMINISTER, name)
+            await self._sequences.put(name, settings_of(form), caller_of(request.scope), new=True, old=False)
+        except AllocatorError as error:
+            refusal, status = refusal_of(error)
+            return self._pages.render(request, user, "new", status, refusal=refusal, form=form)
+        return self._show_tag(name, "created")
+
+    def _show_tag(self, name: str, done: str) -> Response:
+        self._tags.tags.invalidate()
+        return redirect(f"/console/tags/{name}?done={done}")
 
     async def series(self, request: Request) -> Response:
         """The history of a tag, or of all ids, for the plot, as JSON."""
@@ -134,12 +187,15 @@ class Views:
         }
         return JSONResponse(columns, headers=dict(NO_STORE) | {"x-content-type-options": "nosniff"})
 
-    async def new(self, request: Request) -> Response:
-        """The form of a new tag."""
+    # -- other pages
+
+    async def numbers(self, request: Request) -> Response:
+        """The newest number of each scope and period. Scopes are no tags: a token for some tags sees none."""
         user = await self._sign_in.user(request)
-        if not user.may_create:
-            raise AccessDenied("this token may not administer")
-        return self._pages.render(request, user, "new", refusal="", form={})
+        user.grant.check(READ, None if user.sees_all else "*")
+        query = query_of(request.query_params)
+        read = partial(self._on_thread, read_numbers, self._settings, query)
+        return self._pages.render(request, user, "numbers", query=query, numbered=await self._numbers_gate.run(read))
 
     async def inspect(self, request: Request) -> Response:
         user = await self._sign_in.user(request)
@@ -159,17 +215,19 @@ class Views:
         user = await self._sign_in.user(request)
         user.check_operator()
         cached = await self._keys.get()
-        rows, where = rows_of(cached.value or (), self._watch.days_of_keys), database_of(self._urls[0]).shown
-        return self._pages.render(request, user, "keys", cached=cached, rows=rows, where=where)
+        rows = key_rows(cached.value or (), self._watch.days_of_keys)
+        return self._pages.render(request, user, "keys", cached=cached, rows=rows, where=self._lead.shown)
 
     async def doctor(self, request: Request) -> Response:
         user = await self._sign_in.user(request)
         user.check_operator()
-        cached = await self._findings.get()
-        return self._pages.render(request, user, "doctor", cached=cached)
+        return self._pages.render(request, user, "doctor", cached=await self._findings.get())
 
-    async def examine_again(self) -> None:
+    async def examine_again(self, request: Request) -> Response:
+        user, _ = await self._sign_in.form(request)
+        user.check_operator()
         await self._findings.get(lifetime=EXAMINE_EACH)
+        return redirect("/console/doctor")
 
 
 def address_of(request: Request) -> str:
@@ -183,6 +241,12 @@ def query_of(query: Mapping[str, Any]) -> Query:
     return Query(query.get("q", "")[:64], sort if sort in SORTS else SORTS[0], number)
 
 
+def settings_of(form: Mapping[str, str]) -> dict[str, Any]:
+    """The fields that the user filled in or changed. Others stay as they are, even if somebody else changed them."""
+    names = [field.name for field in SETTINGS if form.get(field.name)]
+    return read_fields({name: form[name] for name in names if form[name] != form.get(f"was_{name}")}, SETTINGS)
+
+
 def inspect(text: str) -> tuple[Inspection | None, str]:
     """Inspect an id; return the result, or the reason why it is none."""
     if not text:
@@ -191,75 +255,3 @@ def inspect(text: str) -> tuple[Inspection | None, str]:
         return inspect_id(text), ""
     except (InvalidId, InvalidSetting) as error:
         return None, str(error)
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """The shards as in `allocator shards list`, nodes, workers and spaces, or the error that prevented the read."""
-
-    shards: list[Found]
-    nodes: list[Node]
-    workers: list[Worker]
-    spaces: list[Space]
-    error: AllocatorError | None = None
-
-
-def read_fleet(urls: Sequence[str], timeout: float, shard_hosts: Hosts = ()) -> Fleet:
-    """Read the fleet with connections of its own. Blocking."""
-    discovery = Discovery([Database(url, timeout, shard_hosts=shard_hosts) for url in urls])
-    try:
-        shards = discovery.shards()
-        lead = next((one.database for one in shards if not one.error and is_lead(one)), None)
-        numbered = lead.run(nodes.fetch_newest, NODES) if lead else []
-        workers = lead.run(nodes.fetch_workers) if lead else []
-        return Fleet(shards, numbered, workers, spaces_in(lead) if lead else [])
-    except AllocatorError as error:
-        return Fleet([], [], [], [], error)
-    finally:
-        discovery.close()
-
-
-def spaces_in(lead: Database) -> list[Space]:
-    with suppress(SchemaOutOfDate):  # before revision 0010
-        return lead.worker_spaces()
-    return []
-
-
-@dataclass(frozen=True, slots=True)
-class Numbered:
-    """A page of the counters of numbers, or the error that prevented the read."""
-
-    page: Page
-    rows: Sequence[Counter]
-    where: str
-    error: AllocatorError | None = None
-
-
-def read_numbers(url: str, timeout: float, shard_hosts: Hosts, query: Query) -> Numbered:
-    """Read the counters of one database; applications have theirs beside their rows. Blocking."""
-    database = Database(url, timeout, shard_hosts=shard_hosts)
-    try:
-        found = database.run(number_columns.count_counters, query.text)
-        number, pages = page_number(query.page, found)
-        rows = database.run(number_columns.fetch_page, query.text, (number - 1) * PAGE, PAGE)
-        return Numbered(Page((), number, pages, found, found), rows, database.address.shown)
-    except AllocatorError as error:
-        return Numbered(Page((), 1, 1, 0, 0), (), database.address.shown, error)
-    finally:
-        database.close()
-
-
-def read_bound(url: str, timeout: float, shard_hosts: Hosts) -> Mapping[str, Sequence[str]]:
-    """The columns that tags are bound to, by tag. Blocking."""
-    database, found = Database(url, timeout, shard_hosts=shard_hosts), defaultdict[str, list[str]](list)
-    try:
-        for one in database.bindings():
-            found[one.tag].append(one.place)
-    finally:
-        database.close()
-    return found
-
-
-def is_lead(shard: Found) -> bool:
-    """Tell whether a database holds the nodes and leases: the first shard of a fleet, or a single database."""
-    return shard.row is None or (shard.row.numbering.offset == LEAD and not shard.row.joining)

@@ -1,55 +1,41 @@
-"""The loops that keep the metrics."""
+"""When a worker is ready."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable
-from math import inf
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from allocator import DatabaseUnavailable
-from allocator.rules.key_columns import KeyColumn
-from allocator.service import readiness
-from allocator.service.metrics import Figures
-from allocator.service.readiness import Watch
+from allocator import DatabaseUnavailable, UnknownTag
+from allocator.service.readiness import trouble_of
 
 AWAY = DatabaseUnavailable("it does not answer")
 
 
-def watch(lead: Callable[[], Any]) -> Watch:
-    service: Any = SimpleNamespace(ids=SimpleNamespace(databases=SimpleNamespace(lead=lead)))
-    book: Any = None
-    return Watch(service, book, Figures())
+def source(held: int, rate: float = 10.0, trouble: Exception | None = None, given: int = 1) -> Any:
+    return SimpleNamespace(given=given, rate=rate, buffer=SimpleNamespace(count=lambda: held, trouble=lambda: trouble))
 
 
-def test_the_event_loop_does_not_wait_for_a_database():
-    """To find the lead of a fleet opens its databases, one after another."""
-    asked: list[int] = []
-
-    def lead() -> Any:
-        asked.append(threading.get_ident())
-        raise AWAY
-
-    with pytest.raises(DatabaseUnavailable):
-        asyncio.run(watch(lead).look_at_keys())
-
-    assert asked
-    assert threading.get_ident() not in asked
+def book(failure: Exception | None = None, loaded: bool = True) -> Any:
+    return SimpleNamespace(failure=failure, loaded=loaded)
 
 
-def test_a_table_that_was_dropped_does_not_end_any_more(monkeypatch):
-    """Or an alert would go on until the service restarts."""
-    looked, keys = watch(lambda: SimpleNamespace(address=None)), [KeyColumn("old", "id", "integer", 100, 99)]
-    monkeypatch.setattr(readiness, "read_keys", lambda address: keys)
-    asyncio.run(looked.look_at_keys())
-    looked._figures.days.labels("key old.id").set(3.0)  # as after some hours
+@pytest.mark.parametrize(
+    ("sources", "known", "trouble"),
+    [
+        ([], book(), None),
+        ([source(31, trouble=AWAY)], book(), None),
+        ([source(30, trouble=AWAY)], book(), "the ids of a tag last less than 3 seconds"),
+        ([source(0, trouble=AWAY, given=0)], book(), None),
+        ([source(0, trouble=UnknownTag("order"))], book(), None),
+        ([source(31)], book(AWAY), None),
+        ([source(30)], book(AWAY), "no ids are in memory"),
+        ([source(31)], book(AWAY, loaded=False), "no ids are in memory"),
+        ([], book(AWAY), "no ids are in memory"),
+    ],
+)
+def test_ids_in_memory_make_a_worker_ready_while_the_database_is_away(sources, known, trouble):
+    found = trouble_of(sources, known)
 
-    keys.clear()
-    asyncio.run(looked.look_at_keys())
-
-    assert looked.days_of_keys == {}
-    assert looked._figures.days.labels("key old.id")._value.get() == inf
+    assert found is None if trouble is None else trouble in str(found)

@@ -12,8 +12,8 @@ from allocator import DatabaseUnavailable, UnknownTag
 from allocator.schemes.tag import Tag
 from allocator.service.console import tag_data as module
 from allocator.service.console.live_rates import LiveRates
+from allocator.service.console.rows import Figure, Query
 from allocator.service.console.tag_data import TagData
-from allocator.service.console.tag_table import Figure, Query
 from allocator.service.metrics import Figures
 
 

@@ -1,14 +1,15 @@
-"""The table of tags: rows, search, order and pages. Pure."""
+"""The tables of tags and of integer keys: rows, search, order and pages. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import ceil, inf
 from typing import NamedTuple
 
 from allocator.rules.days_left import DAY
+from allocator.rules.key_columns import SOON, KeyColumn
 from allocator.schemes.tag import Tag
 
 PAGE = 50
@@ -16,8 +17,10 @@ IDLE = 0.01
 """Ids per second that count as none."""
 SOON_SECONDS = 3.0
 SOON_DAYS = 30.0
+MAX_KEYS = 1000
+"""Keys on their page, which has no search: the worst."""
 
-NAME, RATE, MEMORY, DAYS, CLAIMED = SORTS = ("name", "rate", "memory", "days", "claimed")
+NAME = "name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +109,39 @@ def matching(names: Iterable[str], text: str) -> list[str]:
     return [name for name in names if wanted in name.lower()]
 
 
+ORDERS: dict[str, Callable[[Row], float]] = {
+    "rate": lambda row: -row.figure.rate,
+    "memory": lambda row: row.figure.lasting,
+    "days": lambda row: inf if row.days is None else row.days,
+    "claimed": lambda row: inf if row.tag is None else -row.tag.max_value,
+}
+"""The keys of the orders: greatest rates and values first, fewest seconds and days first."""
+SORTS = (NAME, *ORDERS)
+
+
 def sort_key(sort: str, row: Callable[[str], Row]) -> Callable[[str], float] | None:
-    """The key of an order: greatest rates and values first, fewest seconds and days first; None for names."""
+    """The key of an order, for names; None for the order by name."""
+    key = ORDERS.get(sort)
+    return None if key is None else lambda name: key(row(name))
 
-    def days(name: str) -> float:
-        left = row(name).days
-        return inf if left is None else left
 
-    def claimed(name: str) -> float:
-        tag = row(name).tag
-        return inf if tag is None else -tag.max_value
+# -- integer keys
 
-    keys: dict[str, Callable[[str], float]] = {
-        RATE: lambda name: -row(name).figure.rate,
-        MEMORY: lambda name: row(name).figure.lasting,
-        DAYS: days,
-        CLAIMED: claimed,
-    }
-    return keys.get(sort)
+
+class KeyRow(NamedTuple):
+    """A key, and the days until it ends at the rate of the last day; None without a rate."""
+
+    key: KeyColumn
+    days: float | None
+
+    @property
+    def needs_attention(self) -> bool:
+        ends_soon = self.days is not None and self.days < SOON
+        return ends_soon or self.key.is_full_or_unread
+
+
+def key_rows(keys: Iterable[KeyColumn], days: Mapping[str, float]) -> list[KeyRow]:
+    """days: by the name of the key; infinite without a rate."""
+    known = ((key, days.get(key.name, inf)) for key in keys)
+    rows = [KeyRow(key, None if left == inf else left) for key, left in known]
+    return sorted(rows, key=lambda row: (inf if row.days is None else row.days, -row.key.used, row.key.name))[:MAX_KEYS]

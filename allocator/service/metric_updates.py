@@ -1,0 +1,184 @@
+"""Updates the metrics of a worker every second, every minute and every hour."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from math import inf
+from time import monotonic, time
+
+from allocator.database.questions.integer_keys import read_keys
+from allocator.database.store import Database
+from allocator.database.verbs import nodes
+from allocator.errors import AllocatorError, SchemaOutOfDate
+from allocator.rules.days_left import DAY, Horizon
+from allocator.rules.key_columns import KeyColumn
+from allocator.rules.worker_spaces import Space
+from allocator.runtime.worker_pool import Background
+from allocator.schemes.meteor import MeteorSettings
+from allocator.schemes.snowflake import SnowflakeSettings
+from allocator.service.auth import Book
+from allocator.service.handlers import Ids
+from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Figures
+from allocator.service.readiness import trouble_of
+from allocator.service.sequences import page_of
+from allocator.service_allocator import ServiceAllocator
+
+log = logging.getLogger("allocator.service")
+
+SECOND, MINUTE, HOUR = 1.0, 60.0, 3600.0
+
+SMOOTHING = 0.2
+"""Weight of the last second in a rate."""
+IDLE = 0.01
+"""Ids per second that count as none."""
+
+
+class Watch:
+    def __init__(self, service: Ids, book: Book, figures: Figures) -> None:
+        self._service = service
+        self._ids: ServiceAllocator = service.ids
+        self._book = book
+        self._figures = figures
+        self._horizons: dict[str, Horizon] = {}
+        self._measured_at = monotonic()
+        self._background = Background()
+        """An own thread for the keys: a large catalogue takes long, and claims must not wait for it."""
+        self.days: dict[str, float] = {}
+        """Days until a tag runs out, as far as known."""
+        self.days_of_keys: dict[str, float] = {}
+        """Days until an integer key of another table runs out; infinite without a rate."""
+
+    async def run(self) -> None:
+        """Update the metrics until cancelled. A slow database delays only what is read from it."""
+        looks = (self._look_every_second(), repeat(self.look_far, MINUTE), repeat(self.look_at_keys, HOUR))
+        try:
+            await asyncio.gather(*looks)
+        finally:
+            self._background.close(0.0)
+
+    async def _look_every_second(self) -> None:
+        while True:
+            with logged():
+                self.look()
+            await asyncio.sleep(SECOND - time() % SECOND)  # all workers at the same time, so that their totals match
+
+    # -- every second, out of memory
+
+    def look(self) -> None:
+        figures, service = self._figures, self._service
+        for source in service.sources.all():
+            figures.count(source.scheme, source.tag, source.given)
+        figures.count_all("block", service.sequences.blocks)
+        figures.count_all("ticket", service.tickets)
+        self._look_at_memory()
+        for number, error in enumerate(self._ids.databases.troubles(), 1):
+            alone = self._book.failure is not None and self._ids.databases.is_alone
+            figures.shards.labels(str(number)).set(int(error is None and not alone))
+        if lease := self._ids.lease:
+            figures.lease.labels(str(lease.number)).set(max(0.0, lease.until / 1000 - time()))
+        figures.ready.set(int(self.trouble() is None))
+
+    def trouble(self) -> str | None:
+        return trouble_of(self._service.sources.tags.values(), self._book)
+
+    def _look_at_memory(self) -> None:
+        """Measure how long the ids of each tag last at the current rate; without draws, for ever."""
+        found: dict[str, tuple[int, float]] = {}
+        passed = monotonic() - self._measured_at
+        if passed >= SECOND / 2:  # not on every request for the metrics
+            self._measure(passed)
+        for source in self._service.sources.tags.values():
+            held, name = source.buffer.count(), self._figures.series(source.tag)
+            lasting = held / source.rate if source.rate > IDLE else inf
+            others = found.get(name, (0, inf))
+            found[name] = (others[0] + held, min(others[1], lasting))
+        for name, (held, lasting) in found.items():
+            self._figures.in_memory.labels(name).set(held)
+            self._figures.lasting.labels(name).set(lasting)
+
+    def _measure(self, passed: float) -> None:
+        self._measured_at += passed
+        for source in self._service.sources.tags.values():
+            used, source.counted = source.given - source.counted, source.given
+            source.rate += (used / passed - source.rate) * SMOOTHING
+
+    # -- every minute, out of the database
+
+    async def look_far(self) -> None:
+        meteor, snowflake = MeteorSettings(), SnowflakeSettings()
+        self._days("meteor second", meteor.layout.runs_out("second", meteor.epoch).timestamp())
+        ends = snowflake.layout.runs_out("timestamp", snowflake.epoch / 1000, 1000)
+        self._days("snowflake timestamp", ends.timestamp())
+        page = await self._service.sequences.read(partial(page_of, after="", limit=MAX_TAGS))
+        for tag in page:
+            self.days[tag.name] = self._lasts(f"{OF_TAG}{tag.name}", tag.max_value, tag.limit)
+        if len(page) < MAX_TAGS:
+            self._forget_others(self.days, OF_TAG, {tag.name for tag in page})
+        nodes = await self._ids.run(self._last_node)
+        self._lasts("meteor node", nodes, meteor.layout.limit("node"))
+        spaces = await self._ids.run(lambda: spaces_in(self._ids.databases.lead()))
+        for space in spaces[:MAX_TAGS]:
+            self._figures.workers.labels(space.name, "held").set(len(space.held))
+            self._figures.workers.labels(space.name, "free").set(space.free)
+
+    def _last_node(self) -> int:
+        found = self._ids.databases.lead().run(nodes.fetch_newest, 1)
+        return found[0].number if found else 0
+
+    def _days(self, what: str, end: float) -> None:
+        self._figures.days.labels(what).set((end - time()) / DAY)
+
+    def _lasts(self, what: str, value: int, limit: int) -> float:
+        now = monotonic()
+        horizon = self._horizons.setdefault(what, Horizon(value, now))
+        horizon.record(value, now)
+        left = horizon.days_left(value, limit, now)
+        self._figures.days.labels(what).set(left)
+        return left
+
+    def _forget_others(self, days: dict[str, float], kind: str, there: set[str]) -> None:
+        """A tag or table that was deleted never ends. Its series stays: prometheus-client removes none of workers."""
+        for name in days.keys() - there:
+            del days[name], self._horizons[f"{kind}{name}"]
+            self._figures.days.labels(f"{kind}{name}").set(inf)
+
+    # -- every hour, out of the database
+
+    async def look_at_keys(self) -> None:
+        keys = await asyncio.wrap_future(self._background.submit(self._keys))
+        for key in sorted(keys, key=lambda key: -key.used)[:MAX_TAGS]:
+            if key.greatest is not None:
+                self.days_of_keys[key.name] = self._lasts(f"{OF_KEY}{key.name}", key.greatest, key.limit)
+        self._forget_others(self.days_of_keys, OF_KEY, {key.name for key in keys})
+
+    def _keys(self) -> list[KeyColumn]:
+        return read_keys(self._ids.databases.lead().address)
+
+
+def spaces_in(lead: Database) -> list[Space]:
+    """The spaces of worker numbers; none before revision 0010, without which ids are served."""
+    with suppress(SchemaOutOfDate):
+        return lead.worker_spaces()
+    return []
+
+
+async def repeat(look: Callable[[], Awaitable[None]], seconds: float) -> None:
+    while True:
+        with logged():
+            await look()
+        await asyncio.sleep(seconds)
+
+
+@contextmanager
+def logged() -> Iterator[None]:
+    """Log errors: none may stop the metrics or the ids."""
+    try:
+        yield
+    except AllocatorError as error:
+        log.info("cannot update all metrics: %s", error)
+    except Exception:
+        log.exception("cannot update all metrics")

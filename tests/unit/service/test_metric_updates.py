@@ -1,0 +1,55 @@
+"""The loops that keep the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from math import inf
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from allocator import DatabaseUnavailable
+from allocator.rules.key_columns import KeyColumn
+from allocator.service import metric_updates
+from allocator.service.metric_updates import Watch
+from allocator.service.metrics import Figures
+
+AWAY = DatabaseUnavailable("it does not answer")
+
+
+def watch(lead: Callable[[], Any]) -> Watch:
+    service: Any = SimpleNamespace(ids=SimpleNamespace(databases=SimpleNamespace(lead=lead)))
+    book: Any = None
+    return Watch(service, book, Figures())
+
+
+def test_the_event_loop_does_not_wait_for_a_database():
+    """To find the lead of a fleet opens its databases, one after another."""
+    asked: list[int] = []
+
+    def lead() -> Any:
+        asked.append(threading.get_ident())
+        raise AWAY
+
+    with pytest.raises(DatabaseUnavailable):
+        asyncio.run(watch(lead).look_at_keys())
+
+    assert asked
+    assert threading.get_ident() not in asked
+
+
+def test_a_table_that_was_dropped_does_not_end_any_more(monkeypatch):
+    """Or an alert would go on until the service restarts."""
+    looked, keys = watch(lambda: SimpleNamespace(address=None)), [KeyColumn("old", "id", "integer", 100, 99)]
+    monkeypatch.setattr(metric_updates, "read_keys", lambda address: keys)
+    asyncio.run(looked.look_at_keys())
+    looked._figures.days.labels("key old.id").set(3.0)  # as after some hours
+
+    keys.clear()
+    asyncio.run(looked.look_at_keys())
+
+    assert looked.days_of_keys == {}
+    assert looked._figures.days.labels("key old.id")._value.get() == inf
