@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from allocator.database import bindings
+from allocator.database import bindings, number_bindings
 from allocator.database.dialect import Dialect
 from allocator.database.questions.asking import Facts, answers
 from allocator.database.questions.by_database import QUESTIONS
@@ -15,7 +15,9 @@ from allocator.database.store import Database
 from allocator.database.verbs import nodes, segments, servers, shards, tickets
 from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules
 from allocator.errors import AllocatorError
-from allocator.rules.column_bindings import Binding, Bound
+from allocator.numbers import zone_of
+from allocator.rules import bound_numbers
+from allocator.rules.column_bindings import Bound, Placed
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, judge, unchecked
 from allocator.rules.fleet import Shard
 from allocator.schemes.snowflake_workers import Worker
@@ -23,6 +25,8 @@ from allocator.schemes.tag import REFUSE, Tag
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+P = TypeVar("P", bound=Placed)
 
 RULES: Mapping[str, Sequence[Rule]] = dict(
     zip(QUESTIONS, (postgresql_rules.RULES, mysql_rules.RULES, sqlite_rules.RULES), strict=True)
@@ -98,20 +102,33 @@ def examine_tables(database: Database, done: Examination) -> None:
             database.run(query, done)
         except AllocatorError as error:
             done.findings.append(unchecked(subject, str(error), "let the role read all tables allocator_…"))
-    for one in fetch_bindings(database, done):
+    for tag in fetch_bindings(database, done, "tags", bindings.fetch_all):
         try:
-            done.bound.append(database.run(bindings.read, one))
+            done.bound.append(database.run(bindings.read, tag))
         except AllocatorError as error:
-            mend = f"let the role read it, or run: allocator tags unbind {one.place}"
-            done.findings.append(unchecked(f"{one.place}, to which tag {one.tag!r} is bound", str(error), mend))
+            done.findings.append(unread(tag, f"tag {tag.tag!r} is bound", "tags", error))
+    for numbers in fetch_bindings(database, done, "numbers", number_bindings.fetch_all):
+        try:
+            read = database.run(number_bindings.read, numbers, zone_of(numbers.timezone))
+            done.findings += bound_numbers.findings(read)
+        except AllocatorError as error:
+            done.findings.append(unread(numbers, f"numbers {numbers.name!r} are bound", "numbers", error))
 
 
-def fetch_bindings(database: Database, done: Examination) -> Sequence[Binding]:
+def fetch_bindings(
+    database: Database, done: Examination, what: str, fetch: Callable[[Connection, Dialect], Sequence[P]]
+) -> Sequence[P]:
     try:
-        return database.run(bindings.fetch_all)
+        return database.run(fetch)
     except AllocatorError as error:
-        done.findings.append(unchecked("the bindings of tags", str(error), "let the role read all tables allocator_…"))
+        mend = "let the role read all tables allocator_…"
+        done.findings.append(unchecked(f"the bindings of {what}", str(error), mend))
         return ()
+
+
+def unread(one: Placed, bound: str, group: str, error: AllocatorError) -> Finding:
+    mend = f"let the role read it, or run: allocator {group} unbind {one.place}"
+    return unchecked(f"{one.place}, to which {bound}", str(error), mend)
 
 
 def shape(connection: Connection, dialect: Dialect, done: Examination) -> None:
