@@ -1,37 +1,41 @@
-"""`allocator numbers list|set|audit`."""
+"""`allocator numbers list|set|bind|unbind|audit`."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from allocator.cli.options import database_options, open_database, require_files
+from allocator.cli.options import database_options, open_database, options, require_files
 from allocator.cli.output import REFUSED, show, table, wants_json
+from allocator.errors import SchemaOutOfDate
+from allocator.rules.bound_numbers import NumberBinding, findings
 from allocator.schemes.checks import split_column
-from allocator.schemes.number_audit import Found, Group, audit, first_day, is_period, read_row
-from allocator.schemes.numbering import LENGTHS, RESETS, NumberFormat, NumberRule, place
+from allocator.schemes.number_audit import Found, Group, audit, is_period, read_row, reset_of
+from allocator.schemes.numbering import RESETS, NumberRule, first_day, place
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from allocator.database.dialect import Dialect
+    from allocator.database.store import Database
     from allocator.database.verbs.number_columns import Counter as Row
     from allocator.database.verbs.number_columns import Read
 
 SHOWN = 1000
 """Findings that are printed; all are counted."""
-OF_LENGTH: dict[int, Any] = {length: reset for reset, length in LENGTHS.items()}
 HEADINGS = ("name", "scope", "period", "newest")
 
 
 @click.group()
 def numbers() -> None:
-    """List, raise and audit numbers without gaps."""
+    """List, raise, bind and audit numbers without gaps."""
 
 
 @numbers.command("list")
@@ -40,19 +44,18 @@ def numbers() -> None:
 def list_numbers(name: str, url: str) -> None:
     """Print the newest number of each scope and period.
 
-    With NAME, those of that name alone.
+    Also the columns that numbers are bound to. With NAME, those of that name alone.
     """
-    found = fetch(url, name)
-    rows = [(one.name, one.scope, one.period, str(one.n)) for one in found]
-    show([dict(zip(HEADINGS, row, strict=True)) for row in rows], table([HEADINGS, *rows], numbers={3}))
-
-
-def fetch(url: str, name: str) -> list[Row]:
     from allocator.database.verbs.number_columns import fetch_counters
 
     require_files(url)
     with open_database(url) as database:
-        return list(database.run(fetch_counters, name))
+        found, bound = database.run(fetch_counters, name), fetch_bindings(database, name)
+    rows = [(one.name, one.scope, one.period, str(one.n)) for one in found]
+    places = [[one.place for one in bound if one.name == row[0]] for row in rows]
+    told = [dict(zip(HEADINGS, row, strict=True), bound_to=at) for row, at in zip(rows, places, strict=True)]
+    lines = [f"{one.name} is bound to {one.place}" for one in bound]
+    show(told, "\n".join([table([HEADINGS, *rows], numbers={3}), *lines]))
 
 
 def check_period(context: click.Context, parameter: click.Parameter, given: str) -> str:
@@ -80,7 +83,7 @@ def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
     from allocator.database.verbs.number_columns import fetch_counters
     from allocator.numbers import Numbers
 
-    made = Numbers(name, reset=OF_LENGTH[len(period)])
+    made = Numbers(name, reset=reset_of([period]))
 
     def raise_counter(connection: Connection, dialect: Dialect) -> None:
         with dialect.transaction(connection):
@@ -101,32 +104,78 @@ def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
     newest = max(one.period for one in counters)
     if not newest:
         raise click.UsageError(f"the numbers of {name!r} never restart: leave out --period")
-    raise click.UsageError(f"the numbers of {name!r} restart each {reset_of(counters)}: give --period, as {newest}")
+    each = reset_of(one.period for one in counters)
+    raise click.UsageError(f"the numbers of {name!r} restart each {each}: give --period, as {newest}")
+
+
+column_options = options(
+    click.option("--name", help="The name of the Numbers that the column holds."),
+    click.option("--format", help="Their format.  [default: {n}]"),
+    click.option("--reset", type=click.Choice(list(RESETS)), help="When they restart; else as the counters say."),
+    click.option("--start", type=int, help="The first number of each scope and period.  [default: 1]"),
+    click.option("--timezone", help="Of the dates in --period-column.  [default: UTC]"),
+    click.option("--scope-column", metavar="C", help="The column of the scope, unless the format holds it."),
+    click.option("--period-column", metavar="C", help="That of the date or year, unless the format holds it."),
+    click.option("--order-column", metavar="C", help="Report numbers out of the order of this column."),
+)
+"""What a column holds; passes the fields of a `NumberBinding`, None for what is not given."""
+
+
+def settle(known: NumberBinding, given: dict[str, Any]) -> NumberBinding:
+    made = replace(known, **{name: value for name, value in given.items() if value is not None})
+    if not made.name:
+        raise click.UsageError("give --name, or bind the column first: allocator numbers bind TABLE.COLUMN --name NAME")
+    return made
+
+
+@numbers.command("bind")
+@click.argument("column", metavar="TABLE.COLUMN")
+@column_options
+@database_options
+def bind_column(column: str, url: str, **given: Any) -> None:
+    """Bind numbers to TABLE.COLUMN, which holds them.
+
+    The doctor then looks whether a counter is below the column, and will give numbers again. The audit of the column
+    needs no options.
+
+    \b
+        allocator numbers bind invoices.number --name invoice
+            --format 'INV-{year}-{n:05}' --scope-column tenant_id
+        allocator doctor
+    """
+    from allocator.cli.doctor import finding_to_json
+    from allocator.cli.doctor import text_of as text_of_finding
+    from allocator.database import number_bindings
+    from allocator.numbers import zone_of
+
+    wanted = settle(NumberBinding(column), given)
+    require_files(url)
+    with open_database(url) as database:
+        bound = database.run(number_bindings.bind, wanted, zone_of(wanted.timezone))
+    place, found = bound.binding.place, findings(bound)
+    about = {"place": place, "name": wanted.name, "findings": [finding_to_json(one) for one in found]}
+    show(about, "\n\n".join([f"{place} is bound to numbers {wanted.name}", *map(text_of_finding, found)]))
+
+
+@numbers.command("unbind")
+@click.argument("column", metavar="TABLE.COLUMN")
+@database_options
+def unbind_column(column: str, url: str) -> None:
+    """End the binding of TABLE.COLUMN. Its counters stay as they are."""
+    from allocator.database import number_bindings
+
+    require_files(url)
+    with open_database(url) as database:
+        ended = database.run(number_bindings.unbind, column)
+    about = {"place": ended.place, "name": ended.name}
+    show(about, f"{ended.place} is not bound to numbers {ended.name} any more")
 
 
 @numbers.command("audit")
 @click.argument("column", metavar="TABLE.COLUMN")
-@click.option("--name", required=True, help="The name of the Numbers that the column holds.")
-@click.option("--format", "template", default="{n}", show_default=True, help="Their format.")
-@click.option("--reset", type=click.Choice(list(RESETS)), help="When they restart; else as the counters say.")
-@click.option("--start", type=int, default=1, show_default=True, help="The first number of each scope and period.")
-@click.option("--timezone", default="UTC", show_default=True, help="Of the dates in --period-column.")
-@click.option("--scope-column", default="", metavar="C", help="The column of the scope, unless the format holds it.")
-@click.option("--period-column", default="", metavar="C", help="That of the date or year, unless the format holds it.")
-@click.option("--order-column", default="", metavar="C", help="Report numbers out of the order of this column.")
+@column_options
 @database_options
-def audit_column(
-    column: str,
-    name: str,
-    template: str,
-    reset: Any,
-    start: int,
-    timezone: str,
-    scope_column: str,
-    period_column: str,
-    order_column: str,
-    url: str,
-) -> None:
+def audit_column(column: str, url: str, **given: Any) -> None:
     """Find what is wrong with the numbers in TABLE.COLUMN. Changes nothing.
 
     \b
@@ -136,7 +185,8 @@ def audit_column(
     ahead       above the counter, which will give it again
     unreadable  not a number of this format, scope and period
 
-    TABLE may be a view. Rows without a number are left out. The exit code is 1 when something was found.
+    TABLE may be a view. Rows without a number are left out. The exit code is 1 when something was found. A column that
+    is bound needs no options; those that are given override the binding.
 
     \b
     Example:
@@ -144,40 +194,36 @@ def audit_column(
             --format 'INV-{year}-{n:05}' --scope-column tenant_id
     """
     from allocator.database.address import address_of
-    from allocator.database.verbs.number_columns import Source, read_column
+    from allocator.database.bindings import the_one
+    from allocator.database.verbs.number_columns import Source, fetch_counters, read_column
     from allocator.numbers import zone_of
 
-    named = split_column(column)
-    counters = fetch(url, name)
-    rule, zone = NumberRule(name, NumberFormat(template), reset or reset_of(counters), start), zone_of(timezone)
-    check_columns(rule, counters, scope_column, period_column)
-    is_text = not rule.format.is_bare
-    source = Source(*named, scope_column, period_column, order_column, is_text)
+    split_column(column)
+    require_files(url)
+    with open_database(url) as database:
+        bound = [one for one in fetch_bindings(database) if one.is_named(column)]
+        told = settle(the_one(bound, column, "") if bound else NumberBinding(column), given)
+        counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, told.name)]
+    rule, zone = told.rule(counters, given["reset"] or ""), zone_of(told.timezone)
+    columns = (told.scope_column, told.period_column, told.order_column)
+    source = Source(*split_column(told.place), *columns, is_text=not rule.format.is_bare)
 
     def judge(read: Read) -> Outcome:
-        return judged(rule, zone, read, in_order=bool(order_column))
+        return judged(rule, zone, read, in_order=bool(told.order_column))
 
-    outcome = read_column(address_of(url), source, name, judge)
-    show(to_json(outcome), text_of(name, outcome))
+    outcome = read_column(address_of(url), source, rule.name, judge)
+    show(to_json(outcome), text_of(rule.name, outcome))
     if outcome.found:
         sys.exit(REFUSED)
 
 
-def reset_of(counters: Sequence[Row]) -> Any:
-    return OF_LENGTH[max((len(one.period) for one in counters), default=0)]
+def fetch_bindings(database: Database, name: str = "") -> Sequence[NumberBinding]:
+    """None before revision 0013."""
+    from allocator.database.number_bindings import fetch_all
 
-
-def check_columns(rule: NumberRule, counters: list[Row], scope_column: str, period_column: str) -> None:
-    """Without these every row would be of the wrong group."""
-    if rule.reset != "never" and rule.format.is_bare and not period_column:
-        raise click.UsageError(
-            f"the numbers of {rule.name!r} restart each {rule.reset}: give --period-column, or a --format that has the "
-            f"{rule.reset}"
-        )
-    if not scope_column and "scope" not in rule.format.fields and any(one.scope for one in counters):
-        raise click.UsageError(
-            f"the numbers of {rule.name!r} have scopes: give --scope-column, or a --format with {{scope}}"
-        )
+    with suppress(SchemaOutOfDate):
+        return database.run(fetch_all, name)
+    return ()
 
 
 class Outcome(NamedTuple):

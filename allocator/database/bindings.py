@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnClause, Connection, column, delete, func, literal_column, select, table, text
 
@@ -14,10 +14,12 @@ from allocator.database.tables import binding as rows_of_bindings
 from allocator.database.tables import takeover as rows_of_takeovers
 from allocator.database.verbs import segments
 from allocator.errors import InvalidSetting
-from allocator.rules.column_bindings import HELD, Binding, Bound
+from allocator.rules.column_bindings import HELD, Binding, Bound, Placed
 from allocator.rules.takeover_ranges import Looked, Remedy
 from allocator.schemes.checks import MAX_ID, check_tag, split_column
 from allocator.schemes.tag import unknown
+
+P = TypeVar("P", bound=Placed)
 
 KEPT = rows_of_bindings.c
 GIVEN_BACK = "given back"
@@ -90,18 +92,24 @@ def unbind(connection: Connection, dialect: Dialect, words: str) -> Binding:
 
     A takeover is a binding too, and stays while its column is there.
     """
-    split_column(words)
-    found = [one for one in fetch_all(connection, dialect) if one.is_named(words)]
-    if len(found) != 1:
-        several = f": name one of {', '.join(one.place for one in found)}" * bool(found)
-        raise InvalidSetting(f"no tag is bound to {words:.255}" if not found else f"{words} is not clear{several}")
-    (one,) = found
+    one = the_one(fetch_all(connection, dialect), words, "no tag is")
     if one.takeover and look_again(connection, dialect, one.place) is not None:
         raise InvalidSetting(f"{one.place} is bound by its takeover; first run: allocator takeover back {one.place}")
     connection.execute(delete(rows_of_bindings).where(KEPT.place == one.place))
     if one.takeover:
         connection.execute(delete(rows_of_takeovers).where(rows_of_takeovers.c.place == one.place))
     return one
+
+
+def the_one(found: Iterable[P], words: str, none: str) -> P:
+    """The binding that is named by its place or the end of it."""
+    split_column(words)
+    named = [one for one in found if one.is_named(words)]
+    if not named:
+        raise InvalidSetting(f"{none} bound to {words:.255}")
+    if len(named) > 1:
+        raise InvalidSetting(f"{words} is not clear: name one of {', '.join(one.place for one in named)}")
+    return named[0]
 
 
 def forget(connection: Connection, dialect: Dialect, tag: str) -> None:

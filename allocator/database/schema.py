@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 HEAD = REVISIONS[-1]
 UPGRADE = "run: allocator db upgrade"
 USES = {
+    "allocator_number_binding": "numbers bound to columns",
     "allocator_number": "numbers without gaps",
     "allocator_lease": "worker numbers",
     "allocator_takeover": "takeovers of columns",
     "allocator_binding": "tags bound to columns",
 }
-"""What the tables beside those of ids are for."""
+"""What the tables beside those of ids are for, by the beginning of their names; the first that fits counts."""
 
 WHOLE = {f"table {expected.name}": expected for expected in metadata.sorted_tables}
 """What `missing_parts` says of a table that is not there."""
@@ -84,7 +85,7 @@ def unlike(found: str | None, where: str) -> SchemaOutOfDate:
 def lacks_beside(connection: Connection, where: str) -> str:
     """What is missing besides the tables of ids, as a sentence; empty where nothing is."""
     missing = missing_parts(inspector_of(connection), BESIDE)
-    lost = " and ".join(dict.fromkeys(what for part in missing for name, what in USES.items() if name in part))
+    lost = " and ".join(dict.fromkeys(next(what for name, what in USES.items() if name in part) for part in missing))
     return f"{where} lacks {', '.join(missing)}: ids are given, {lost} are not; {UPGRADE}" * bool(missing)
 
 

@@ -26,8 +26,8 @@ It is written in the transactions of applications, and locked until they end. `a
 number that was given and is not used. `allocator_lease` holds a row per worker number of a space that was ever leased:
 who holds it, until when by the database's clock, and the last millisecond in which the holder may have used it. No row
 is ever deleted. `allocator_takeover` holds a row per column that was taken over: which ids are its own counter's, and
-which are a tag's. `allocator_binding` holds a row per column that a tag is bound to, for the doctor. No id depends on
-these five.
+which are a tag's. `allocator_binding` holds a row per column that a tag is bound to, for the doctor, and
+`allocator_number_binding` one per column that numbers are bound to. No id depends on these six.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import SchemaItem
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", "0013")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
 
-SERVING = ("0008", "0009", "0010", "0011", "0012")
+SERVING = ("0008", "0009", "0010", "0011", "0012", "0013")
 """Those that ids can be drawn from. Later ones added tables that no id depends on."""
 
 PREFIX = "allocator_"
@@ -78,7 +78,7 @@ def bytewise_everywhere(length: int) -> String:
 tag_type, period_type = bytewise_everywhere(64), bytewise_everywhere(10)
 run_type = bytewise(255)
 place_type = bytewise(255, "utf8mb4")
-"""The name of a host's column or sequence."""
+"""The name of a host's column or sequence, and the format of numbers, which people read too."""
 
 number_type = BigInteger().with_variant(Integer, "sqlite")
 """The type of an auto-increment column. SQLite numbers only INTEGER, which has 64 bits there."""
@@ -234,7 +234,18 @@ binding = table(
     *counts("greatest", "tag_first", "issued", "bound_at"),
 )
 
-BESIDE = (number, number_void, lease, takeover, binding)
+number_binding = table(
+    "allocator_number_binding",
+    Column("place", place_type, primary_key=True),
+    Column("name", tag_type, nullable=False),
+    Column("format", place_type, nullable=False),
+    Column("reset", String(8), nullable=False),
+    *counts("start"),
+    Column("timezone", String(64), nullable=False),
+    *(Column(name, place_type, nullable=False) for name in ("scope_column", "period_column", "order_column")),
+)
+
+BESIDE = (number, number_void, lease, takeover, binding, number_binding)
 """The tables that no id depends on: ids are drawn without them too."""
 
 FOR_IDS = [one for one in metadata.sorted_tables if one not in BESIDE]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from allocator.database import bindings
+from allocator.database import bindings, number_bindings
 from allocator.database.dialect import Dialect
 from allocator.database.questions.asking import Facts, answers
 from allocator.database.questions.by_database import QUESTIONS
@@ -17,6 +17,8 @@ from allocator.doctor.mysql_rules import RULES as MYSQL
 from allocator.doctor.postgresql_rules import RULES as POSTGRESQL
 from allocator.doctor.sqlite_rules import RULES as SQLITE
 from allocator.errors import AllocatorError
+from allocator.numbers import zone_of
+from allocator.rules import bound_numbers
 from allocator.rules.column_bindings import Bound
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rules, judge, unchecked
 from allocator.rules.fleet import Shard
@@ -93,9 +95,14 @@ def examine_tables(database: Database, done: Examination) -> None:
     attempt(database, done, "the server runs of tags", mend, server_runs, done)
     for one in attempt(database, done, "the bindings of tags", mend, bindings.fetch_all) or ():
         subject = f"{one.place}, to which tag {one.tag!r} is bound"
-        mend = f"let the role read it, or run: allocator tags unbind {one.place}"
-        if bound := attempt(database, done, subject, mend, bindings.read, one):
+        mend_one = f"let the role read it, or run: allocator tags unbind {one.place}"
+        if bound := attempt(database, done, subject, mend_one, bindings.read, one):
             done.bound.append(bound)
+    for kept in attempt(database, done, "the bindings of numbers", mend, number_bindings.fetch_all) or ():
+        subject = f"{kept.place}, to which numbers {kept.name!r} are bound"
+        mend_one = f"let the role read it, or run: allocator numbers unbind {kept.place}"
+        if read := attempt(database, done, subject, mend_one, number_bindings.read, kept, zone_of(kept.timezone)):
+            done.findings += bound_numbers.findings(read)
 
 
 def attempt(

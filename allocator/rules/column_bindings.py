@@ -19,24 +19,30 @@ HELD = ("started", "going back")
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class Placed:
+    """What is bound to a column."""
+
+    place: str
+
+    def is_named(self, words: str) -> bool:
+        """Whether `words` are the place or the end of it, as orders.id is of public.orders.id."""
+        return f".{self.place}".endswith(f".{words}")
+
+
+@dataclass(frozen=True, slots=True)
+class Binding(Placed):
     """A row of `allocator_binding`, or a takeover that was not given back.
 
     greatest: the greatest value of the column when it was bound. tag_first: the first id that the tag could issue then;
     no row between the two is the tag's. issued: how many ids the tag had issued then. bound_at: in milliseconds.
     """
 
-    place: str
     tag: str
     greatest: int
     tag_first: int
     issued: int
     bound_at: int
     takeover: Takeover | None = None
-
-    def is_named(self, words: str) -> bool:
-        """Whether `words` are the place or the end of it, as orders.id is of public.orders.id."""
-        return f".{self.place}".endswith(f".{words}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class Bound:
 def findings(bound: Bound, now_ms: int, today: date) -> list[Finding]:
     """What is wrong with a bound column, a finding for each rule that is broken."""
     if bound.looked is None:
-        return [gone(bound.binding)]
+        return [gone(bound.binding, f"tag {bound.binding.tag!r} is", "tags")]
     if bound.tag is None:
         return [without_tag(bound)]
     if bound.tag.lane != ALL:
@@ -81,12 +87,12 @@ def findings(bound: Bound, now_ms: int, today: date) -> list[Finding]:
     return [*of_tag, *(one for one in (loose, end) if one), *of_rows(bound, bound.looked)]
 
 
-def gone(binding: Binding) -> Finding:
+def gone(binding: Placed, what: str, group: str) -> Finding:
     return Finding(
         "bound-column-gone",
         NOTE,
-        f"tag {binding.tag!r} is bound to {binding.place}, and this user sees no such column",
-        f"allocator tags unbind {binding.place}",
+        f"{what} bound to {binding.place}, and this user sees no such column",
+        f"allocator {group} unbind {binding.place}",
     )
 
 

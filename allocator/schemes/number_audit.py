@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date, datetime, tzinfo
+from datetime import datetime, tzinfo
 from typing import Literal, NamedTuple
 
 from allocator.errors import InvalidId
 from allocator.schemes.checks import quoted
-from allocator.schemes.numbering import LENGTHS, MAX_NUMBER, NumberRule
+from allocator.schemes.numbering import LENGTHS, MAX_NUMBER, NumberRule, Reset, first_day
 
 Kind = Literal["gap", "duplicate", "disorder", "ahead", "unreadable"]
 
@@ -151,6 +151,12 @@ def period_of(rule: NumberRule, zone: tzinfo, at: object) -> str:
     return found
 
 
+def reset_of(periods: Iterable[str]) -> Reset:
+    """When numbers of these periods restart."""
+    longest = max(map(len, periods), default=0)
+    return next(reset for reset, length in LENGTHS.items() if length == longest)
+
+
 def is_period(text: str) -> bool:
     """Whether a text is a year, month or day, or empty."""
     try:
@@ -158,8 +164,3 @@ def is_period(text: str) -> bool:
     except ValueError:
         return False
     return len(text) in LENGTHS.values()
-
-
-def first_day(period: str) -> date:
-    """Raises ValueError where there is no such date."""
-    return date.fromisoformat(period + "2000-01-01"[len(period) :])

@@ -24,7 +24,7 @@ from allocator.schemes.checks import MAX_ID, TAG, check_tag, check_whole, quoted
 
 Reset = Literal["never", "year", "month", "day"]
 
-RESETS: Mapping[str, tuple[str, ...]] = {
+RESETS: Mapping[Reset, tuple[str, ...]] = {
     "never": (),
     "year": ("year",),
     "month": ("year", "month"),
@@ -32,7 +32,7 @@ RESETS: Mapping[str, tuple[str, ...]] = {
 }
 """The fields of a date that name a period."""
 
-LENGTHS = {reset: (0, 4, 7, 10)[len(fields)] for reset, fields in RESETS.items()}
+LENGTHS: Mapping[Reset, int] = {"never": 0, "year": 4, "month": 7, "day": 10}
 """Of a period as text, which is the beginning of a date."""
 
 MAX_NUMBER = MAX_ID
@@ -239,6 +239,11 @@ def place(name: str, scope: str, period: str) -> str:
 
 def out_of_numbers(where: str) -> Exhausted:
     return Exhausted(f"fewer numbers of {where} are left below {MAX_NUMBER} than were asked for")
+
+
+def first_day(period: str) -> date:
+    """Raises ValueError where there is no such date."""
+    return date.fromisoformat(period + "2000-01-01"[len(period) :])
 
 
 def day_of(at: object, zone: tzinfo) -> date:

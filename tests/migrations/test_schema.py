@@ -136,7 +136,7 @@ def test_steps_that_are_not_asked_for_are_not_checked(fresh):
     with Allocator(fresh) as ids:
         ids.meteor()
         ids.tags.create("order")
-    for to in ("-1", "-9"):
+    for to in ("-1", "-10"):
         migrate(fresh, "downgrade", to)
 
     assert rows(fresh)[VERSION_TABLE] == [("0002",)]
@@ -185,8 +185,26 @@ def test_ids_are_drawn_before_the_tables_of_numbers_are_there(empty):
 
     assert problem == (
         "here lacks table allocator_number, table allocator_number_void, table allocator_lease, table "
-        "allocator_takeover, table allocator_binding: ids are given, numbers without gaps and worker numbers and "
-        "takeovers of columns and tags bound to columns are not; run: allocator db upgrade"
+        "allocator_takeover, table allocator_binding, table allocator_number_binding: ids are given, numbers without "
+        "gaps and worker numbers and takeovers of columns and tags bound to columns and numbers bound to columns "
+        "are not; run: allocator db upgrade"
+    )
+
+
+def test_a_missing_table_of_bound_numbers_stops_no_numbers(empty):
+    """Its name begins as that of the numbers themselves."""
+    migrate(empty, "upgrade", "0012")
+    engine = create_engine(empty)
+    with engine.begin() as connection:
+        assert Numbers("invoice").next(connection).n == 1
+    engine.dispose()
+    with Allocator(empty) as ids, closing(Database(empty)) as database:
+        assert ids.next_id("order") == 1
+        (problem,) = database.run(schema.problems, "here")
+
+    assert problem == (
+        "here lacks table allocator_number_binding: ids are given, numbers bound to columns are not; "
+        "run: allocator db upgrade"
     )
 
 

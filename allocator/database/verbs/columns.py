@@ -31,12 +31,16 @@ def read(connection: Connection, dialect: Dialect, table_name: str, column_name:
         if lacks_function(error, dialect):  # PostgreSQL has no max() of booleans and some other types
             raise InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers") from error
         raise
+    kinds = kinds_of(connection, bare, schema)
+    return greatest, *limited(kinds.get(column_name.lower(), NULLTYPE), connection.dialect)
+
+
+def kinds_of(connection: Connection, table_name: str, schema: str) -> dict[str, TypeEngine[Any]]:
+    """The type of each column by its name in small letters; of a domain its base type."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SQLAlchemy warns of unknown types of other columns
-        kinds = {
-            part["name"].lower(): part["type"] for part in inspector_of(connection).get_columns(bare, schema or None)
-        }
-    return greatest, *limited(kinds.get(column_name.lower(), NULLTYPE), connection.dialect)
+        found = inspector_of(connection).get_columns(table_name, schema or None)
+    return {part["name"].lower(): getattr(part["type"], "data_type", part["type"]) for part in found}
 
 
 def mapped(of: Any, dialect: SQLDialect) -> Column:

@@ -26,6 +26,7 @@ from allocator.database.address import Address
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
 from allocator.database.tables import number, number_void
+from allocator.schemes.number_audit import Group
 
 T = TypeVar("T")
 
@@ -65,8 +66,12 @@ class Source:
         """Number, scope and period of each row that has a number; sorted, so that each follows the one before."""
         n: ColumnElement[Any] = column(self.column)
         by: list[ColumnElement[Any]] = [column(name) for name in (self.scope, self.order) if name]
+        return self.rows().order_by(*by, *([func.length(n)] if self.is_text else []), n)
+
+    def rows(self) -> Select[Any]:
+        """As `select`, in no order."""
         beside = [column(name) if name else null() for name in (self.scope, self.period)]
-        return self._rows(n, *beside).order_by(*by, *([func.length(n)] if self.is_text else []), n)
+        return self._rows(column(self.column), *beside)
 
     def _rows(self, *what: Any) -> Select[Any]:
         schema, _, bare = self.table.rpartition(".")
@@ -84,6 +89,14 @@ class Read(NamedTuple):
 
 def fetch_counters(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[Counter]:
     return counters_in(connection, number, name)
+
+
+def fetch_newest(connection: Connection, name: str, limit: int) -> tuple[dict[Group, int], bool]:
+    """The counters of the newest periods, and whether there are more."""
+    key = (number.c.scope, number.c.period, number.c.n)
+    wanted = select(*key).where(number.c.name == name).order_by(number.c.period.desc(), number.c.scope)
+    found = connection.execute(wanted.limit(limit + 1)).all()
+    return {Group(scope, period): n for scope, period, n in found[:limit]}, len(found) > limit
 
 
 def count_counters(connection: Connection, dialect: Dialect, words: str) -> int:

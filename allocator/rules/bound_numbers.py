@@ -1,0 +1,160 @@
+"""A column that is bound to numbers without gaps: what the doctor says of its counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from allocator.errors import InvalidSetting
+from allocator.rules.column_bindings import Placed, gone
+from allocator.rules.findings import DANGER, NOTE, Finding
+from allocator.schemes.number_audit import Group, reset_of
+from allocator.schemes.numbering import DIGITS, MAX_NUMBER, RESETS, NumberFormat, NumberRule, first_day, place
+
+NEXT = 10
+"""Of each counter so many of the next numbers are looked up: a single one may be missing in the column."""
+MOST = 1_000
+"""Numbers of one query on the way to the newest row."""
+ROUNDS = 100
+"""Queries on that way."""
+SHOWN = 10
+"""Counters with a finding of their own; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberBinding(Placed):
+    """A row of `allocator_number_binding`: the `Numbers` that a column holds, and the columns beside it.
+
+    reset: what is so before the first number; then the periods of the counters tell. "": not known.
+    """
+
+    name: str = ""
+    format: str = "{n}"
+    reset: str = ""
+    start: int = 1
+    timezone: str = "UTC"
+    scope_column: str = ""
+    period_column: str = ""
+    order_column: str = ""
+
+    def rule(self, counters: Collection[Group], reset: str = "") -> NumberRule:
+        """reset: overrides what the counters tell. Raises `InvalidSetting` where rows would be of the wrong group."""
+        told: Any = reset or (reset_of(one.period for one in counters) if counters else self.reset or "never")
+        made = NumberRule(self.name, NumberFormat(self.format), told, self.start)
+        if made.reset != "never" and made.format.is_bare and not self.period_column:
+            raise InvalidSetting(
+                f"the numbers of {self.name!r} restart each {made.reset}: give --period-column, or a --format that has "
+                f"the {made.reset}"
+            )
+        if not self.scope_column and "scope" not in made.format.fields and any(one.scope for one in counters):
+            raise InvalidSetting(
+                f"the numbers of {self.name!r} have scopes: give --scope-column, or a --format with {{scope}}"
+            )
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class BoundNumbers:
+    """What was read of a bound column and of its counters.
+
+    below: the counters that are below the column, and the newest number that a row has. more: how many others are.
+    orphan: a number in the column while there is no counter at all; "" for none.
+    looked_at: how many counters, the newest periods first; is_partial: there are more.
+    """
+
+    binding: NumberBinding
+    is_there: bool = True
+    below: Mapping[Group, tuple[int, int]] = field(default_factory=dict)
+    more: int = 0
+    orphan: str = ""
+    looked_at: int = 0
+    is_partial: bool = False
+
+
+def check_foretold(rule: NumberRule) -> None:
+    """Raise `InvalidSetting` where a period does not tell the text of its next number."""
+    unknown = [name for name in DIGITS if name in rule.format.fields and name not in RESETS[rule.reset]]
+    if unknown:
+        when = "never restart" if rule.reset == "never" else f"restart each {rule.reset}"
+        raise InvalidSetting(
+            f"the numbers of {rule.name!r} {when}, and their format {rule.format.template!r} has {{{unknown[0]}}}: no "
+            "text can be looked up before its date is known; if they restart otherwise, give --reset"
+        )
+
+
+def following(n: int, count: int = NEXT) -> range:
+    return range(n + 1, min(n + count, MAX_NUMBER) + 1)
+
+
+def written(rule: NumberRule, group: Group, numbers: Iterable[int]) -> list[str]:
+    """Numbers of a group as they stand in the column."""
+    return [rule.format.write(n, first_day(group.period), group.scope) for n in numbers]
+
+
+def above(rows: Iterable[tuple[Group, int]], counters: Mapping[Group, int]) -> list[tuple[Group, int]]:
+    """THE RULE: a counter gives what is above it, so no row may have one of those numbers."""
+    return [(group, n) for group, n in rows if group in counters and n > counters[group]]
+
+
+def newest(n: int, taken: Callable[[range], Collection[int]]) -> int:
+    """The newest number that a row has, by the first stretch above `n` of which no row has any.
+
+    taken: which numbers of a range are in rows.
+    """
+    count = NEXT
+    for _ in range(ROUNDS):
+        found = taken(following(n, count))
+        if not found:
+            break
+        n, count = max(found), min(10 * count, MOST)
+    return n
+
+
+def findings(bound: BoundNumbers) -> list[Finding]:
+    binding = bound.binding
+    audit = f"allocator numbers audit {binding.place}"
+    if not bound.is_there:
+        return [gone(binding, f"numbers {binding.name!r} are", "numbers")]
+    if bound.orphan:
+        return [
+            Finding(
+                "bound-counter-gone",
+                DANGER,
+                f"{binding.place} holds {bound.orphan!r}, and {binding.name!r} has no counter: its next number "
+                f"is {binding.start}",
+                f"set each scope and period to its newest number, which this prints: {audit}",
+            )
+        ]
+    found = [counter_below(binding, group, *numbers) for group, numbers in bound.below.items()]
+    if bound.more:
+        found.append(
+            Finding(
+                "counter-below-column",
+                DANGER,
+                f"{bound.more} more counters of {binding.name!r} are below {binding.place}",
+                f"set each to its newest number, which this prints: {audit}",
+            )
+        )
+    if bound.is_partial:
+        found.append(
+            Finding(
+                "counters-not-looked-at",
+                NOTE,
+                f"{binding.name!r} has more than the {bound.looked_at:,} counters that were compared with "
+                f"{binding.place}, those of the newest periods",
+                f"to compare all: {audit}",
+            )
+        )
+    return found
+
+
+def counter_below(binding: NumberBinding, group: Group, counter: int, row: int) -> Finding:
+    scope, period = (f" --{name} {value}" if value else "" for name, value in group._asdict().items())
+    return Finding(
+        "counter-below-column",
+        DANGER,
+        f"{place(binding.name, *group)} is at {counter}, and {binding.place} holds numbers up to {row}: it will give "
+        "numbers that rows have already",
+        f"allocator numbers set {binding.name} {row}{scope}{period}",
+    )
