@@ -10,16 +10,19 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import Engine, create_engine, event, inspect, text
 
 from allocator import Allocator
+from allocator.database.store import Database
 from benchmarks import calls, claims, inserts, numbers, program, service, start
 from benchmarks.__main__ import main
-from benchmarks.rounds import Race
+from benchmarks.places import place
+from benchmarks.rounds import Race, steps
+from benchmarks.rounds import run as run_races
 
 
 @pytest.fixture
@@ -100,6 +103,36 @@ def test_all_suites_write_the_table_the_json_and_the_plots(brief, tmp_path, monk
         "number",
         "start",
     }
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+def test_no_claim_that_is_timed_opens_a_connection(brief, fresh, quick):
+    assert opened_while_timed(fresh, quick) == 0
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+def test_control_claims_without_warm_up_open_connections_while_they_are_timed(brief, fresh, monkeypatch):
+    monkeypatch.setattr(claims, "warm_up", lambda *_: None)
+
+    assert opened_while_timed(fresh, quick=True) > 0
+
+
+def opened_while_timed(url: str, quick: bool) -> int:
+    opened: list[object] = []
+
+    def note(*args: object) -> None:
+        opened.append(args)
+
+    with closing(Database(url)) as database:
+        database.upgrade_schema()
+    with place(url, "here") as found, claims.races(found, quick) as races:
+        event.listen(Engine, "do_connect", note)
+        try:
+            assert len(list(run_races(races, 2))) == steps(races, 2)
+        finally:
+            event.remove(Engine, "do_connect", note)
+    return len(opened)
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
