@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import click
 
-from . import calls, claims, goals, inserts, latency, numbers, plots, report, service, start
+from . import bulk, calls, claims, goals, inserts, latency, numbers, plots, report, service, start
 from .places import Place, places
 from .report import Found
 from .rounds import Race, Stop, run, steps
 
 PROMISED = ("call", "claim", "latency", "insert", "number", "start")
 """The suites of the promised figures, which a run without names measures."""
-SUITES = (*PROMISED, "http", "hold")
+SUITES = (*PROMISED, "http", "hold", "bulk")
 
 
 class Rounds(NamedTuple):
@@ -38,8 +38,8 @@ ROUNDS = {
     "start": Rounds(5, 7, 11),
     "http": Rounds(3, 5, 5),
     "hold": Rounds(2, 5, 5),
+    "bulk": Rounds(5, 10, 10),
 }
-MARKS = ("<!-- bench -->\n", "<!-- /bench -->\n")
 
 
 class Bench:
@@ -118,6 +118,11 @@ class Bench:
                 with numbers.holding(place) as races:
                     self.measure("hold", races, f"hold, {place.name}")
 
+    def bulk(self) -> None:
+        for place in self.places:
+            with bulk.races(place, self.quick) as races:
+                self.measure("bulk", races, f"bulk, {place.name}")
+
     def start(self) -> None:
         click.echo("start: the memory of many tags …", err=True)
         with start.races(self.quick) as races:
@@ -158,11 +163,19 @@ def tell(found: Found, files: Sequence[Path], as_json: bool = False) -> None:
 
 
 def into_page(found: Found, path: Path) -> None:
-    """Replace the table of figures in a page."""
-    begin, end = MARKS
+    """Replace the tables of a page that this run has measured."""
+    parts = {"bench": report.markdown(found) if found.verdicts else "", "bulk": report.bulk_markdown(found)}
     words = path.read_text()
+    for name, told in parts.items():
+        if told:
+            words = between_marks(words, name, told, path)
+    path.write_text(words)
+
+
+def between_marks(words: str, name: str, told: str, path: Path) -> str:
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
     head, _, rest = words.partition(begin)
     _, mark, tail = rest.partition(end)
     if not mark:
         raise click.ClickException(f"{path} has no place for the table: {begin.strip()}")
-    path.write_text(f"{head}{begin}{report.markdown(found)}\n{end}{tail}")
+    return f"{head}{begin}{told}\n{end}{tail}"

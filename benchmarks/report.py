@@ -167,9 +167,31 @@ def write(found: Found, folder: Path) -> list[Path]:
     return [told, listed]
 
 
+def markdown_table(rows: Sequence[Sequence[str]], line: str) -> list[str]:
+    head, *rest = ("| " + " | ".join(row) + " |" for row in rows)
+    return [head, line, *rest]
+
+
+def bulk_markdown(found: Found) -> str:
+    """Format the rates of bulk loads for docs/speed.md; empty if they were not measured."""
+    races = [race for race in found.races if race.suite.startswith("bulk, ")]
+    rows = [
+        [
+            race.suite.removeprefix("bulk, "),
+            name,
+            number(race.spreads(name).median),
+            number(ratio.median),
+            ranged(ratio),
+        ]
+        for race in races
+        for name in race.candidates
+        for ratio in [race.spreads(name, race.base)]
+    ]
+    head = ["by", "ids", "rows a second", "to the first", "spread"]
+    return "\n".join(markdown_table([head, *rows], "|---|---|---:|---:|---|")) if rows else ""
+
+
 def markdown(found: Found) -> str:
     """Format the table of figures for docs/speed.md."""
-    head, *rows = verdict_rows(found.verdicts)
-    lines = ["| " + " | ".join(head) + " |", "|---|---:|---|---|---|"]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    lines = markdown_table(verdict_rows(found.verdicts), "|---|---:|---|---|---|")
     return "\n".join([*lines, "", f"`{found.command}`, {found.where}: medians of ratios within one interleaved run."])

@@ -14,11 +14,11 @@ from contextlib import closing, contextmanager
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy import Engine, create_engine, event, func, inspect, select, text
 
 from allocator import Allocator
 from allocator.database.store import Database
-from benchmarks import calls, claims, inserts, numbers, program, service, start
+from benchmarks import bulk, calls, claims, inserts, numbers, program, service, start
 from benchmarks.__main__ import main
 from benchmarks.places import place
 from benchmarks.rounds import Race, steps
@@ -34,6 +34,8 @@ def brief(monkeypatch):
     monkeypatch.setattr(service, "CALLS", 20_000)
     monkeypatch.setattr(start, "COUNTS", (5, 50))
     monkeypatch.setattr(inserts, "ROWS", 20)
+    monkeypatch.setattr(bulk, "QUICK", 200)
+    monkeypatch.setattr(bulk, "BATCH", 7)
     monkeypatch.setattr(numbers, "COMMITS", 8)
     monkeypatch.setattr(numbers, "HOLDS", (0, 1))
 
@@ -55,6 +57,7 @@ def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, tmp_
         "insert",
         "number",
         "hold",
+        "bulk",
         "--quick",
         "--url",
         fresh,
@@ -102,7 +105,28 @@ def test_all_suites_write_the_table_the_json_and_the_plots(brief, tmp_path, monk
         "insert",
         "number",
         "start",
+        "bulk",
     }
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+def test_every_way_of_a_bulk_load_writes_all_its_rows_and_drops_its_table(brief, fresh, kind):
+    with closing(Database(fresh)) as database:
+        database.upgrade_schema()
+    with place(fresh, "here") as found, bulk.rows_of(found) as engine, Allocator(fresh) as ids:
+        tables = bulk.Tables(engine, ids, found)
+        ways = list(bulk.inserts(tables, bulk.uuids()).items())
+        ways += bulk.copies(tables, bulk.uuids()).items() if kind == "postgres" else []
+        for _, write in ways:
+            for count in (20, 3):
+                write(count)
+        with engine.connect() as connection:
+            counts = [connection.scalar(select(func.count()).select_from(one)) for one in tables.metadata.sorted_tables]
+        tables.metadata.drop_all(engine)
+
+    assert {"our default", "ids.reserve", "UUIDv7"} <= {name for name, _ in ways}
+    assert counts == [23] * len(ways)
+    assert len(ways) == (11 if kind == "postgres" else 4)
 
 
 @pytest.mark.parametrize("quick", [True, False])

@@ -231,6 +231,19 @@ def test_the_page_gets_the_table_between_its_marks(tmp_path):
     assert "old" not in told
 
 
+def test_the_page_gets_the_bulk_loads_where_they_were_measured(tmp_path):
+    page = tmp_path / "speed.md"
+    before = "<!-- bench -->\nold\n<!-- /bench -->\n<!-- bulk -->\n<!-- /bulk -->\n"
+    page.write_text(before)
+    one = race(**{"ids.reserve": [100.0, 200.0], "BIGSERIAL": [50.0, 100.0]})
+    one.suite = "bulk, PostgreSQL, COPY"
+    program.into_page(Found("make bench", [one]), page)
+
+    told = page.read_text()
+    assert told.startswith("<!-- bench -->\nold\n<!-- /bench -->\n<!-- bulk -->\n| by | ids |")
+    assert "| PostgreSQL, COPY | BIGSERIAL | 75.0 | 0.50 | 0.50 to 0.50 |\n<!-- /bulk -->" in told
+
+
 def test_percentiles():
     assert percentiles([float(number) for number in range(10_000)]) == {
         "p50": 5000.0,
