@@ -45,7 +45,7 @@ def main(
         latency   80,000 ids per second, claimed in advance and on demand
         insert    10,000 rows by SQLAlchemy: our ids, explicit ids, the database's ids
         number    a number without gaps, its row and the commit, beside django-sequences
-        start     the import, and the memory of many tags
+        start     the import, the first id of a process, and the memory of many tags
         http      the service and a bare ASGI application
         hold      numbers without gaps where transactions hold their number
         bulk      10 million rows by COPY, a million by INSERT; ids of ours, of the database, UUIDv7

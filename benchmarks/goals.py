@@ -38,7 +38,7 @@ class Verdict:
     def place(self) -> str:
         """The database of a suite that runs on several."""
         kind, _, place = self.suite.partition(", ")
-        return place if kind in {"claim", "latency", "insert", "number"} else ""
+        return place if kind in {"claim", "latency", "insert", "number", "first id"} else ""
 
     @property
     def noise(self) -> str:
@@ -106,6 +106,12 @@ CLAIMS = (
 LATENCY = (Goal("p99.9 with the claim in advance, to without", "in advance", "when needed", 0.1),)
 START = (
     Goal("import allocator to import sqlalchemy", "import allocator", "import sqlalchemy", 0.25),
+    Goal(
+        "from the imports to the first id, to SQLAlchemy's SELECT 1",
+        "import allocator … first id",
+        "import sqlalchemy … SELECT 1",
+        1.25,
+    ),
     Goal("memory of an idle tag, in KiB", "an idle tag", "1 KiB", 2.0),
 )
 INSERTS = (

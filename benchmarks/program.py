@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import click
 
-from . import bulk, calls, claims, goals, inserts, latency, numbers, plots, report, service, start
+from . import bulk, calls, claims, first_id, goals, inserts, latency, numbers, plots, report, service, start
 from .places import Place, places
 from .report import Found
 from .rounds import Race, Stop, run, steps
@@ -35,7 +35,7 @@ ROUNDS = {
     "latency": Rounds(3, 4, 8),
     "insert": Rounds(3, 4, 8),
     "number": Rounds(8, 12, 30),
-    "start": Rounds(5, 7, 11),
+    "start": Rounds(3, 4, 7),
     "http": Rounds(3, 5, 5),
     "hold": Rounds(2, 5, 5),
     "bulk": Rounds(5, 10, 10),
@@ -127,6 +127,10 @@ class Bench:
         click.echo("start: the memory of many tags …", err=True)
         with start.races(self.quick) as races:
             self.measure("start", races, "start")
+        for place in self.places:
+            with first_id.races(place) as (races, ways):
+                self.measure("start", races, f"first id, {place.name}")
+                self.found.races += first_id.parts_of(place, ways)
 
 
 def bench(

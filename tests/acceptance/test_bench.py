@@ -18,7 +18,7 @@ from sqlalchemy import Engine, create_engine, event, func, inspect, select, text
 
 from allocator import Allocator
 from allocator.database.store import Database
-from benchmarks import bulk, calls, claims, inserts, numbers, program, service, start
+from benchmarks import bulk, calls, claims, first_id, inserts, numbers, program, service, start
 from benchmarks.__main__ import main
 from benchmarks.places import place
 from benchmarks.rounds import Race, steps
@@ -105,8 +105,25 @@ def test_all_suites_write_the_table_the_json_and_the_plots(brief, tmp_path, monk
         "insert",
         "number",
         "start",
+        "first id",
         "bulk",
     }
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+def test_the_first_id_of_a_process_is_timed_in_parts(fresh, kind):
+    with closing(Database(fresh)) as database:
+        database.upgrade_schema()
+    with place(fresh, "here") as found, first_id.races(found) as (races, ways):
+        assert len(list(run_races(races, 1))) == steps(races, 1) == 4
+        parts = first_id.parts_of(found, ways)
+        with Allocator(fresh) as ids:
+            drawn = ids.tags.get(found.tag("first")).max_value
+
+    assert [list(one.found) for one in parts] == [list(first_id.PARTS[way]) for way in ways]
+    for one, (way, _) in zip(parts, ways.items(), strict=True):
+        assert sum(times[0] for times in one.found.values()) == pytest.approx(races[0].found[way][0])
+    assert drawn == 2001  # a segment before the run and one of the program; the command claims the id that it prints
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
