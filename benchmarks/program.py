@@ -32,8 +32,8 @@ class Rounds(NamedTuple):
 ROUNDS = {
     "call": Rounds(25, 40, 100),
     "claim": Rounds(6, 8, 16),
-    "latency": Rounds(3, 4, 8),
-    "insert": Rounds(3, 4, 8),
+    "latency": Rounds(3, 4, 6),
+    "insert": Rounds(3, 4, 6),
     "number": Rounds(8, 12, 30),
     "start": Rounds(3, 4, 7),
     "http": Rounds(3, 5, 5),
