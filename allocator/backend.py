@@ -75,7 +75,6 @@ def backend_of(
     """The backend that the arguments of an `Allocator` name."""
     if isinstance(database, Backend):
         return database  # of `allocator.testing`
-    from allocator.remote.client import Service  # imports more than the rest of the library
     from allocator.remote.http import Servers, addresses
 
     databases = database_list(database, shards)
@@ -88,6 +87,8 @@ def backend_of(
         return fleet_of(databases, background, fleet, statement, timeout, shard_hosts)
     if fleet is not None or statement is not None or shard_hosts:
         raise InvalidSetting("fleet, tickets and shard_hosts cannot be set for a service; set them where it runs")
+    from allocator.remote.client import Service  # imports more than a process with a database needs
+
     return Service(Servers(urls, token, timeout))
 
 

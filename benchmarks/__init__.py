@@ -5,6 +5,8 @@ calls       one call of each kind, from one thread, from several, and awaited
 claims      claims compared with the bare driver and with the database's own counters
 latency     latency of a call at a steady rate, with and without claims in advance
 service     requests per second compared with a bare ASGI application
+bulk        rows per second of bulk loads, by who makes the ids
+first_id    from the start of a process to its first id
 start       the import, and the memory of many tags
 capacity    a model of ten thousand processes, on the real rules and a simulated database
 """

@@ -15,6 +15,7 @@ from .program import SUITES, bench, into_page, tell
 @click.argument("suites", nargs=-1, type=click.Choice(SUITES))
 @click.option("--url", "urls", multiple=True, help="A database with the tables; repeatable.")
 @click.option("--quick", is_flag=True, help="Take about a minute, with a wider spread.")
+@click.option("--all", "all_suites", is_flag=True, help="Also measure the suites that no promised figure needs.")
 @click.option("--servers", is_flag=True, help="Also measure the servers of the tests.")
 @click.option(
     "--to",
@@ -30,6 +31,7 @@ def main(
     suites: tuple[str, ...],
     urls: tuple[str, ...],
     quick: bool,
+    all_suites: bool,
     servers: bool,
     folder: Path,
     publish: bool,
@@ -37,20 +39,23 @@ def main(
     """Measure the speed of the allocator compared with alternatives.
 
     \b
-    SUITES: one or more of these; default all
+    SUITES: one or more of these; default those up to start
         call      one call of each kind, and of other installed libraries
         claim     a claim, the bare driver, and the database's own counters
         latency   80,000 ids per second, claimed in advance and on demand
-        http      the service and a bare ASGI application
         insert    10,000 rows by SQLAlchemy: our ids, explicit ids, the database's ids
         number    a number without gaps, its row and the commit, beside django-sequences
-        hold      the same where transactions hold their number
-        start     the import, and the memory of many tags
+        start     the import, the first id of a process, and the memory of many tags
+        http      the service and a bare ASGI application
+        hold      numbers without gaps where transactions hold their number
+        bulk      10 million rows by COPY, a million by INSERT; ids of ours, of the database, UUIDv7
 
     The database needs the tables (allocator db upgrade). The run deletes its tags and tables at the end.
     """
-    words = " ".join(["make bench", *suites, *(["--quick"] if quick else [])])
-    found, files = bench(suites, urls, quick=quick, servers=servers, folder=folder, command=words)
+    words = " ".join(["make bench", *suites, *(["--quick"] if quick else []), *(["--all"] if all_suites else [])])
+    found, files = bench(
+        SUITES if all_suites else suites, urls, quick=quick, servers=servers, folder=folder, command=words
+    )
     tell(found, files, wants_json())
     if publish:
         into_page(found, Path("docs/speed.md"))

@@ -2,10 +2,14 @@
 
     python -m benchmarks.capacity                    cold start, steady load, spike and outage
     python -m benchmarks.capacity --url URL          the same with times measured on your database
+    python -m benchmarks.capacity --host 16          processes that share a claimer, 16 to a host
     python -m benchmarks.capacity --check --url URL  a small real fleet compared with the model
 
 The model runs the package's own rules (benchmarks/world.py). It simulates a share of the processes, and lengthens each
 claim on the server accordingly.
+
+A claimer is a process of its own, or a service on its host that others ask for ids (`allocator serve --unix`). An
+`Allocator` on the service's address does not count as one that asks: it claims segments of its own through the service.
 """
 
 from __future__ import annotations
@@ -85,12 +89,22 @@ def phase(world: World, name: str, begin: int, end: int) -> Phase:
     )
 
 
-def model(share: float, times: Times, seconds: int = SECONDS) -> World:
-    """Simulate all phases of `PHASES`."""
+def claimers_of(host: int) -> int:
+    """The claimers of all processes, of which `host` share one."""
+    return -(-PROCESSES // host)
+
+
+def model(share: float, times: Times, seconds: int = SECONDS, host: int = 1) -> World:
+    """Simulate all phases of `PHASES`.
+
+    host: the processes that draw through one claimer, which has all their load.
+    """
     factors = ((0.0, 1.0), (float(SPIKE[0]), 10.0), (float(SPIKE[1]), 1.0))
     away = (float(OUTAGE[0]), float(OUTAGE[1]))
-    load = Load(popular(TAGS, IDS_A_SECOND / PROCESSES), factors, away)
-    world = World(max(1, round(PROCESSES * share)), load, times, seconds, weight=1 / share)
+    claimers = claimers_of(host)
+    load = Load(popular(TAGS, IDS_A_SECOND / claimers), factors, away)
+    simulated = max(1, round(claimers * share))
+    world = World(simulated, load, times, seconds, weight=claimers / simulated)
     with click.progressbar(range(1, seconds + 1), label="simulating", file=sys.stderr) as bar:
         for second in bar:
             world.run(float(second))
@@ -124,9 +138,17 @@ def rows_of(phases: Sequence[Phase]) -> list[list[str]]:
     show_default=True,
     help="Share of processes to simulate.",
 )
+@click.option(
+    "--host",
+    type=click.IntRange(1, PROCESSES),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Processes of a host that draw through one claimer.",
+)
 @click.option("--check", is_flag=True, help="Compare with real processes.")
 @click.option("--to", "folder", type=click.Path(path_type=Path), default=Path("reports/capacity"), show_default=True)
-def main(urls: tuple[str, ...], share: float, check: bool, folder: Path) -> None:
+def main(urls: tuple[str, ...], share: float, host: int, check: bool, folder: Path) -> None:
     """Model the load of ten thousand processes on the database."""
     folder.mkdir(parents=True, exist_ok=True)
     with places(urls, servers=False) as found:
@@ -136,20 +158,27 @@ def main(urls: tuple[str, ...], share: float, check: bool, folder: Path) -> None
             (folder / "check.json").write_text(json.dumps(asdict(compared), indent=2))
             return
         times = measured(found[0]) if urls else POSTGRESQL
-    world = model(share, times)
+    world = model(share, times, host=host)
     phases = [phase(world, name, begin, end) for name, (begin, end) in PHASES.items()]
     told = columns(rows_of(phases))
     memory = world.weight * world.in_memory
+    shared = f" through {claimers_of(host):,} claimers, {host} processes each" if host > 1 else ""
     words = (
-        f"{PROCESSES:,} processes, {TAGS:,} tags each, {IDS_A_SECOND:,} ids a second together, ten times as many in "
-        f"the spike; the database is away for {OUTAGE[1] - OUTAGE[0]} s. Every {1 / share:,.0f}th process was "
-        f"simulated. {memory:,.0f} ids are in memory at the end."
+        f"{PROCESSES:,} processes{shared}, {TAGS:,} tags each, {IDS_A_SECOND:,} ids a second together, ten times "
+        f"as many in the spike; the database is away for {OUTAGE[1] - OUTAGE[0]} s. "
+        f"{len(world.pairs) // TAGS:,} claimers were simulated. {memory:,.0f} ids are in memory at the end."
     )
     click.echo(f"{told}\n\n{words}")
     (folder / "capacity.txt").write_text(f"{told}\n\n{words}\n")
     series = {"claims": world.seen.claims, "statements": world.seen.statements}
     scaled = {name: [world.weight * value for value in values[:-1]] for name, values in series.items()}
-    listed = {"phases": [asdict(one) for one in phases], "series": scaled, "share": share, "in_memory": memory}
+    listed = {
+        "phases": [asdict(one) for one in phases],
+        "series": scaled,
+        "share": share,
+        "host": host,
+        "in_memory": memory,
+    }
     (folder / "capacity.json").write_text(json.dumps(listed))
     if (plt := plots.pyplot()) is not None:
         curves = {f"{name} a second": values for name, values in scaled.items()}

@@ -1,4 +1,4 @@
-"""The promised ratios within one run, and whether they hold."""
+"""The promised ratios within one run, and whether they hold, or whether the run was too noisy to tell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ class Goal:
     least: bool = False
 
     def is_in(self, race: Race) -> bool:
-        return self.of in race.found and self.to in race.found
+        return race.judged and self.of in race.candidates and self.to in race.candidates
+
+    def keeps(self, ratio: float) -> bool:
+        """Whether a ratio keeps the bound, at the precision of the bound."""
+        found = round(ratio, 2)
+        return found >= self.bound if self.least else found <= self.bound
 
 
 @dataclass(frozen=True)
@@ -27,31 +32,54 @@ class Verdict:
     goal: Goal
     suite: str
     found: Spread
+    control: Spread | None = None
 
     @property
     def place(self) -> str:
         """The database of a suite that runs on several."""
         kind, _, place = self.suite.partition(", ")
-        return place if kind in {"claim", "latency", "insert", "number"} else ""
+        return place if kind in {"claim", "latency", "insert", "number", "first id"} else ""
 
     @property
-    def held(self) -> bool:
-        """Whether the ratio keeps the bound, at the precision of the bound."""
-        found = round(self.found.median, 2)
-        return found >= self.goal.bound if self.goal.least else found <= self.goal.bound
+    def noise(self) -> str:
+        """Why this run cannot judge the goal; empty where it can."""
+        goal, found = self.goal, self.found
+        if goal.keeps(found.lower_quartile) != goal.keeps(found.upper_quartile):
+            return "half of the rounds lie on both sides of the bound"
+        if self.control and distance(self.control.median, 1.0) > distance(found.median, goal.bound):
+            return "the same candidate measured twice differs by more than the distance to the bound"
+        return ""
+
+    @property
+    def held(self) -> bool | None:
+        """Whether the ratio keeps the bound; None if the run is too noisy to tell."""
+        return None if self.noise else self.goal.keeps(self.found.median)
 
     @property
     def word(self) -> str:
-        return "held" if self.held else "missed"
+        return WORDS[self.held]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether four fifths of the rounds agree, so that more rounds are not needed."""
+        return not self.noise and self.goal.keeps(self.found.low) == self.goal.keeps(self.found.high)
+
+
+WORDS = {True: "held", False: "missed", None: "too noisy to judge"}
+
+
+def distance(one: float, other: float) -> float:
+    """The factor from the lesser to the greater; without end where there is none."""
+    return max(one, other) / min(one, other) if min(one, other) > 0 else float("inf")
 
 
 def judged(races: Sequence[Race], goals: Sequence[Goal]) -> list[Verdict]:
     """Judge each goal, in order; skip those that were not measured."""
     return [
-        Verdict(goal, race.suite, race.spreads(goal.of, goal.to))
+        Verdict(goal, race.suite, race.spreads(goal.of, goal.to), race.control)
         for goal in goals
         for race in races
-        if goal.is_in(race) and race.judged
+        if goal.is_in(race) and race.found
     ]
 
 
@@ -78,6 +106,12 @@ CLAIMS = (
 LATENCY = (Goal("p99.9 with the claim in advance, to without", "in advance", "when needed", 0.1),)
 START = (
     Goal("import allocator to import sqlalchemy", "import allocator", "import sqlalchemy", 0.25),
+    Goal(
+        "from the imports to the first id, to SQLAlchemy's SELECT 1",
+        "import allocator … first id",
+        "import sqlalchemy … SELECT 1",
+        1.25,
+    ),
     Goal("memory of an idle tag, in KiB", "an idle tag", "1 KiB", 2.0),
 )
 INSERTS = (

@@ -7,19 +7,39 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
-from . import calls, claims, inserts, latency, numbers, plots, report, service, start
+from . import bulk, calls, claims, first_id, goals, inserts, latency, numbers, plots, report, service, start
 from .places import Place, places
 from .report import Found
 from .rounds import Race, Stop, run, steps
 
-SUITES = ("call", "claim", "latency", "http", "insert", "number", "hold", "start")
-ROUNDS = {"call": (150, 25), "claim": (15, 6), "latency": (9, 5), "http": (5, 3), "start": (11, 5), "insert": (9, 3)}
-ROUNDS |= {"number": (40, 8), "hold": (5, 2)}
-"""Rounds of a full run and of a quick one."""
-MARKS = ("<!-- bench -->\n", "<!-- /bench -->\n")
+PROMISED = ("call", "claim", "latency", "insert", "number", "start")
+"""The suites of the promised figures, which a run without names measures."""
+SUITES = (*PROMISED, "http", "hold", "bulk")
+
+
+class Rounds(NamedTuple):
+    """Rounds of a quick run, and of a full one, which ends after the least once each of its verdicts is settled."""
+
+    quick: int
+    least: int
+    most: int
+
+
+ROUNDS = {
+    "call": Rounds(25, 40, 100),
+    "claim": Rounds(6, 8, 16),
+    "latency": Rounds(3, 4, 6),
+    "insert": Rounds(3, 4, 6),
+    "number": Rounds(8, 12, 30),
+    "start": Rounds(3, 4, 7),
+    "http": Rounds(3, 5, 5),
+    "hold": Rounds(2, 5, 5),
+    "bulk": Rounds(5, 10, 10),
+}
 
 
 class Bench:
@@ -31,16 +51,22 @@ class Bench:
         self.quick = quick
         self.found = Found(command, places={place.name: place.version for place in found})
 
-    def rounds(self, suite: str) -> int:
-        return ROUNDS[suite][self.quick]
-
     def measure(self, suite: str, races: list[Race], label: str) -> None:
-        rounds = self.rounds(suite)
+        quick, least, most = ROUNDS[suite]
+        rounds = quick if self.quick else most
+        for race in races:
+            race.controlled = any(goal.is_in(race) for goal in goals.GOALS)
+        judged = any(race.controlled for race in races)
+
+        def enough(done: int) -> bool:
+            return judged and done >= least and all(one.is_settled for one in goals.judged(races, goals.GOALS))
+
         self.stop.check()
         with click.progressbar(length=steps(races, rounds), label=f"{label:<24}", file=sys.stderr) as bar:
-            for _ in run(races, rounds):
+            for _ in run(races, rounds, enough):
                 bar.update(1)
                 self.stop.check()
+            bar.update((bar.length or 0) - bar.pos)
         self.found.races += races
 
     def call(self) -> None:
@@ -92,10 +118,19 @@ class Bench:
                 with numbers.holding(place) as races:
                     self.measure("hold", races, f"hold, {place.name}")
 
+    def bulk(self) -> None:
+        for place in self.places:
+            with bulk.races(place, self.quick) as races:
+                self.measure("bulk", races, f"bulk, {place.name}")
+
     def start(self) -> None:
         click.echo("start: the memory of many tags …", err=True)
         with start.races(self.quick) as races:
             self.measure("start", races, "start")
+        for place in self.places:
+            with first_id.races(place) as (races, ways):
+                self.measure("start", races, f"first id, {place.name}")
+                self.found.races += first_id.parts_of(place, ways)
 
 
 def bench(
@@ -113,7 +148,7 @@ def bench(
     try:
         with places(urls, servers) as found:
             one = Bench(found, quick, command, stop)
-            for suite in suites or SUITES:
+            for suite in suites or PROMISED:
                 stop.check()
                 getattr(one, suite)()
     finally:
@@ -132,11 +167,19 @@ def tell(found: Found, files: Sequence[Path], as_json: bool = False) -> None:
 
 
 def into_page(found: Found, path: Path) -> None:
-    """Replace the table of figures in a page."""
-    begin, end = MARKS
+    """Replace the tables of a page that this run has measured."""
+    parts = {"bench": report.markdown(found) if found.verdicts else "", "bulk": report.bulk_markdown(found)}
     words = path.read_text()
+    for name, told in parts.items():
+        if told:
+            words = between_marks(words, name, told, path)
+    path.write_text(words)
+
+
+def between_marks(words: str, name: str, told: str, path: Path) -> str:
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
     head, _, rest = words.partition(begin)
     _, mark, tail = rest.partition(end)
     if not mark:
         raise click.ClickException(f"{path} has no place for the table: {begin.strip()}")
-    path.write_text(f"{head}{begin}{report.markdown(found)}\n{end}{tail}")
+    return f"{head}{begin}{told}\n{end}{tail}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from allocator.database.registry import our_version
 
-from .goals import GOALS, Verdict, judged
+from .goals import GOALS, WORDS, Verdict, judged
 from .rounds import Race, Spread, spread
 
 Latencies = Mapping[str, Mapping[str, float]]
@@ -72,6 +72,10 @@ def race_rows(race: Race) -> list[list[str]]:
         here, ratio, rate = race.spreads(name), race.spreads(name, race.base), race.a_second(name)
         told = [number(here.median), ranged(here), number(rate) if rate else "", number(ratio.median), ranged(ratio)]
         rows.append([f"  {name}", *told])
+    if control := race.control:
+        here = spread(race.again)
+        rows.append([f"  {race.base}, again", number(here.median), ranged(here), "", number(control.median)])
+        rows[-1].append(ranged(control))
     return rows
 
 
@@ -88,17 +92,30 @@ def verdict_rows(verdicts: Iterable[Verdict]) -> list[list[str]]:
     rows = [["figure", "found", "spread", "bound", ""]]
     for one in verdicts:
         bound = f"at {'least' if one.goal.least else 'most'} {one.goal.bound:g}"
-        what = f"{one.goal.what}{f' ({one.place})' if one.place else ''}"
-        rows.append([what, number(one.found.median), ranged(one.found), bound, one.word])
+        rows.append([named(one), number(one.found.median), ranged(one.found), bound, one.word])
     return rows
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """Count the verdicts, and name those that are not held."""
+    words = [one.word for one in verdicts]
+    counts = ", ".join(f"{words.count(word)} {word}" for word in WORDS.values() if word in words)
+    rest = [f"{one.word}: {named(one)}{f' ({one.noise})' if one.noise else ''}" for one in verdicts if not one.held]
+    return "\n".join([f"{len(words)} figure{'s' * (len(words) != 1)}: {counts}", *rest])
+
+
+def named(verdict: Verdict) -> str:
+    return f"{verdict.goal.what}{f' ({verdict.place})' if verdict.place else ''}"
 
 
 def table(found: Found) -> str:
     parts = [columns(race_rows(race)) for race in found.races]
     if found.latencies:
         parts.append(columns(latency_rows(found.latencies)))
-    parts.append(columns(verdict_rows(found.verdicts)))
-    return "\n\n".join([*parts, f"{found.where}; medians, and where four fifths of the rounds lay"])
+    verdicts = found.verdicts
+    parts.append(columns(verdict_rows(verdicts)))
+    parts.append(f"{found.where}; medians, and where four fifths of the rounds lay")
+    return "\n\n".join([*parts, summary(verdicts)] if verdicts else parts)
 
 
 def as_json(found: Found) -> dict[str, Any]:
@@ -114,6 +131,7 @@ def as_json(found: Found) -> dict[str, Any]:
                 "suite": race.suite,
                 "unit": race.unit,
                 "base": race.base,
+                "control": asdict(race.control) if race.control else None,
                 "candidates": {
                     name: {
                         **asdict(spread(values)),
@@ -128,7 +146,14 @@ def as_json(found: Found) -> dict[str, Any]:
         ],
         "latencies": found.latencies,
         "figures": [
-            {**asdict(one.goal), "suite": one.suite, "found": asdict(one.found), "held": one.held}
+            {
+                **asdict(one.goal),
+                "suite": one.suite,
+                "found": asdict(one.found),
+                "held": one.held,
+                "verdict": one.word,
+                "noise": one.noise,
+            }
             for one in found.verdicts
         ],
     }
@@ -142,9 +167,31 @@ def write(found: Found, folder: Path) -> list[Path]:
     return [told, listed]
 
 
+def markdown_table(rows: Sequence[Sequence[str]], line: str) -> list[str]:
+    head, *rest = ("| " + " | ".join(row) + " |" for row in rows)
+    return [head, line, *rest]
+
+
+def bulk_markdown(found: Found) -> str:
+    """Format the rates of bulk loads for docs/speed.md; empty if they were not measured."""
+    races = [race for race in found.races if race.suite.startswith("bulk, ")]
+    rows = [
+        [
+            race.suite.removeprefix("bulk, "),
+            name,
+            number(race.spreads(name).median),
+            number(ratio.median),
+            ranged(ratio),
+        ]
+        for race in races
+        for name in race.candidates
+        for ratio in [race.spreads(name, race.base)]
+    ]
+    head = ["by", "ids", "rows a second", "to the first", "spread"]
+    return "\n".join(markdown_table([head, *rows], "|---|---|---:|---:|---|")) if rows else ""
+
+
 def markdown(found: Found) -> str:
     """Format the table of figures for docs/speed.md."""
-    head, *rows = verdict_rows(found.verdicts)
-    lines = ["| " + " | ".join(head) + " |", "|---|---:|---|---|---|"]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    lines = markdown_table(verdict_rows(found.verdicts), "|---|---:|---|---|---|")
     return "\n".join([*lines, "", f"`{found.command}`, {found.where}: medians of ratios within one interleaved run."])

@@ -28,7 +28,10 @@ class Race:
     loop: Measure | None = None
     judged: bool = True
     """Whether the goals promise figures of it."""
+    controlled: bool = False
+    """Whether each round measures the base twice: the difference is noise of the machine."""
     found: dict[str, list[float]] = field(default_factory=dict)
+    again: list[float] = field(default_factory=list)
 
     def a_second(self, name: str) -> float | None:
         """The rate per second, for a race measured in time."""
@@ -45,20 +48,31 @@ class Race:
     def spreads(self, of: str, to: str | None = None) -> Spread:
         return spread(self.found[of] if to is None else self.ratios(of, to))
 
+    @property
+    def control(self) -> Spread | None:
+        """The base to itself, both measured in the same round."""
+        pairs = zip(self.again, self.found.get(self.base, []), strict=False)  # a round may be under way
+        ratios = [again / base for again, base in pairs if base]
+        return spread(ratios) if ratios else None
+
 
 @dataclass(frozen=True)
 class Spread:
-    """A median, and the range of four fifths of the rounds."""
+    """A median, the range of four fifths of the rounds (`low`, `high`), and the quartiles."""
 
     median: float
     low: float
     high: float
+    lower_quartile: float
+    upper_quartile: float
 
 
 def spread(values: Iterable[float]) -> Spread:
     ordered = sorted(values)
-    cut = len(ordered) // 10
-    return Spread(statistics.median(ordered), ordered[cut], ordered[-1 - cut])
+    tenth, quarter = len(ordered) // 10, len(ordered) // 4
+    return Spread(
+        statistics.median(ordered), ordered[tenth], ordered[-1 - tenth], ordered[quarter], ordered[-1 - quarter]
+    )
 
 
 def rotated(names: Sequence[str], number: int) -> Sequence[str]:
@@ -66,15 +80,22 @@ def rotated(names: Sequence[str], number: int) -> Sequence[str]:
     return [*names[turn:], *names[:turn]]
 
 
-def run(races: Sequence[Race], rounds: int) -> Iterator[None]:
-    """Measure all races together; yields after each measurement, for a progress bar."""
-    todo = {f"{at} {name}": (race, name) for at, race in enumerate(races) for name in race.candidates}
+def run(races: Sequence[Race], rounds: int, enough: Callable[[int], bool] = lambda _: False) -> Iterator[None]:
+    """Measure all races together; yields after each measurement, for a progress bar.
+
+    enough: called after each round with the number of rounds done; the run ends early where it is true.
+    """
+    todo = {f"{at} {name}": (race, name, False) for at, race in enumerate(races) for name in race.candidates}
+    todo |= {f"{at} again": (race, race.base, True) for at, race in enumerate(races) if race.controlled}
     for number in range(rounds):
         loops = {id(race): race.loop() if race.loop else 0.0 for race in races}
         for key in rotated(list(todo), number):
-            race, name = todo[key]
-            race.found.setdefault(name, []).append(race.candidates[name]() - loops[id(race)])
+            race, name, again = todo[key]
+            noted = race.again if again else race.found.setdefault(name, [])
+            noted.append(race.candidates[name]() - loops[id(race)])
             yield
+        if enough(number + 1):
+            return
 
 
 class Stop:
@@ -96,4 +117,4 @@ class Stop:
 
 
 def steps(races: Sequence[Race], rounds: int) -> int:
-    return rounds * sum(len(race.candidates) for race in races)
+    return rounds * sum(len(race.candidates) + race.controlled for race in races)

@@ -11,7 +11,6 @@ from time import monotonic
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Insert, Table, func, select, text
-from sqlalchemy.dialects.postgresql import insert
 
 from allocator.database.dialect import FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
 from allocator.database.driver_errors import GUARDED, MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN
@@ -187,6 +186,8 @@ class PostgreSQL(Dialect):
     # -- rows
 
     def insert_missing(self, table: Table) -> Insert:
+        from sqlalchemy.dialects.postgresql import insert  # of a database that another process may not use
+
         return insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key))
 
     claim_statement = returning

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from allocator.database.address import host_of, place_of
 from allocator.database.registry import Registry, identity
@@ -16,7 +17,6 @@ from allocator.database.verbs.claims import MIN_BATCH, Wanted
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, SchemaOutOfDate
 from allocator.rules.claim_log import CLAIMED, SECONDS, sanitize
-from allocator.rules.column_bindings import Binding
 from allocator.rules.failover import Crossing, cross, repaired
 from allocator.rules.fleet import Shard
 from allocator.rules.hosts import Hosts, is_named
@@ -24,6 +24,9 @@ from allocator.rules.node_failover import beginning
 from allocator.schemes.residues import ALL, NONE, Lane, Seen, is_outgrown, mark
 from allocator.schemes.segment import Claim
 from allocator.schemes.tag import Tag, damaged, settle, unknown
+
+if TYPE_CHECKING:
+    from allocator.rules.column_bindings import Binding
 
 log = logging.getLogger("allocator")
 claims_log = logging.getLogger("allocator.claims")

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import Engine, create_engine, event, func, inspect, select, text
 
 from allocator import Allocator
-from benchmarks import calls, claims, inserts, numbers, program, service, start
+from allocator.database.store import Database
+from benchmarks import bulk, calls, claims, first_id, inserts, numbers, program, service, start
 from benchmarks.__main__ import main
-from benchmarks.rounds import Race
+from benchmarks.places import place
+from benchmarks.rounds import Race, steps
+from benchmarks.rounds import run as run_races
 
 
 @pytest.fixture
 def brief(monkeypatch):
-    monkeypatch.setattr(program, "ROUNDS", dict.fromkeys(program.SUITES, (2, 1)))
+    monkeypatch.setattr(program, "ROUNDS", dict.fromkeys(program.SUITES, program.Rounds(1, 1, 2)))
     monkeypatch.setattr(calls, "SECONDS", 0.0005)
     monkeypatch.setattr(claims, "STATEMENTS", 10)
     monkeypatch.setattr(service, "SECONDS", 0.2)
     monkeypatch.setattr(service, "CALLS", 20_000)
     monkeypatch.setattr(start, "COUNTS", (5, 50))
     monkeypatch.setattr(inserts, "ROWS", 20)
+    monkeypatch.setattr(bulk, "QUICK", 200)
+    monkeypatch.setattr(bulk, "BATCH", 7)
     monkeypatch.setattr(numbers, "COMMITS", 8)
     monkeypatch.setattr(numbers, "HOLDS", (0, 1))
 
@@ -51,6 +57,7 @@ def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, tmp_
         "insert",
         "number",
         "hold",
+        "bulk",
         "--quick",
         "--url",
         fresh,
@@ -81,10 +88,10 @@ def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, tmp_
 
 
 def test_all_suites_write_the_table_the_json_and_the_plots(brief, tmp_path, monkeypatch):
-    done = run("--quick", "--to", str(tmp_path))
+    done = run("--quick", "--all", "--to", str(tmp_path))
 
     assert "ids.next_id(tag)" in done.stdout
-    assert "held" in done.stdout
+    assert re.search(r"^\d+ figures: \d+ (held|missed|too noisy)", done.stdout, re.MULTILINE)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"bench.txt", "bench.json", "bench-ids.svg", "bench-latency-sqlite.svg"}
     for path in tmp_path.glob("*.svg"):
@@ -98,7 +105,75 @@ def test_all_suites_write_the_table_the_json_and_the_plots(brief, tmp_path, monk
         "insert",
         "number",
         "start",
+        "first id",
+        "bulk",
     }
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+def test_the_first_id_of_a_process_is_timed_in_parts(fresh, kind):
+    with closing(Database(fresh)) as database:
+        database.upgrade_schema()
+    with place(fresh, "here") as found, first_id.races(found) as (races, ways):
+        assert len(list(run_races(races, 1))) == steps(races, 1) == 4
+        parts = first_id.parts_of(found, ways)
+        with Allocator(fresh) as ids:
+            drawn = ids.tags.get(found.tag("first")).max_value
+
+    assert [list(one.found) for one in parts] == [list(first_id.PARTS[way]) for way in ways]
+    for one, (way, _) in zip(parts, ways.items(), strict=True):
+        assert sum(times[0] for times in one.found.values()) == pytest.approx(races[0].found[way][0])
+    assert drawn == 2001  # a segment before the run and one of the program; the command claims the id that it prints
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+def test_every_way_of_a_bulk_load_writes_all_its_rows_and_drops_its_table(brief, fresh, kind):
+    with closing(Database(fresh)) as database:
+        database.upgrade_schema()
+    with place(fresh, "here") as found, bulk.rows_of(found) as engine, Allocator(fresh) as ids:
+        tables = bulk.Tables(engine, ids, found)
+        ways = list(bulk.inserts(tables, bulk.uuids()).items())
+        ways += bulk.copies(tables, bulk.uuids()).items() if kind == "postgres" else []
+        for _, write in ways:
+            for count in (20, 3):
+                write(count)
+        with engine.connect() as connection:
+            counts = [connection.scalar(select(func.count()).select_from(one)) for one in tables.metadata.sorted_tables]
+        tables.metadata.drop_all(engine)
+
+    assert {"our default", "ids.reserve", "UUIDv7"} <= {name for name, _ in ways}
+    assert counts == [23] * len(ways)
+    assert len(ways) == (11 if kind == "postgres" else 4)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+def test_no_claim_that_is_timed_opens_a_connection(brief, fresh, quick):
+    assert opened_while_timed(fresh, quick) == 0
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+def test_control_claims_without_warm_up_open_connections_while_they_are_timed(brief, fresh, monkeypatch):
+    monkeypatch.setattr(claims, "warm_up", lambda *_: None)
+
+    assert opened_while_timed(fresh, quick=True) > 0
+
+
+def opened_while_timed(url: str, quick: bool) -> int:
+    opened: list[object] = []
+
+    def note(*args: object) -> None:
+        opened.append(args)
+
+    with closing(Database(url)) as database:
+        database.upgrade_schema()
+    with place(url, "here") as found, claims.races(found, quick) as races:
+        event.listen(Engine, "do_connect", note)
+        try:
+            assert len(list(run_races(races, 2))) == steps(races, 2)
+        finally:
+            event.remove(Engine, "do_connect", note)
+    return len(opened)
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)

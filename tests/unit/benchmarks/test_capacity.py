@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from click.testing import CliRunner
 
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP
+from benchmarks import capacity
 from benchmarks.capacity import phase, rows_of
 from benchmarks.report import columns
 from benchmarks.world import Load, Times, World, popular
@@ -91,6 +95,37 @@ def test_a_share_of_the_processes_stands_for_all():
         longest.append(phase(world, "start", 0, 20).longest_wait)
 
     assert 0.7 < longest[0] / longest[1] < 1.4
+
+
+def test_the_processes_of_a_host_through_one_claimer_claim_each_row_once(monkeypatch):
+    """The load is the same, and the rows that a cold start raises are a sixteenth."""
+    monkeypatch.setattr(capacity, "PROCESSES", 64)
+    monkeypatch.setattr(capacity, "TAGS", 20)
+    monkeypatch.setattr(capacity, "IDS_A_SECOND", 6400)
+    alone, shared = (capacity.model(1.0, QUICK, seconds=2, host=host) for host in (1, 16))
+
+    assert (len(alone.pairs), len(shared.pairs), shared.weight) == (64 * 20, 4 * 20, 1.0)
+    assert sum(pair.rate for pair in alone.pairs) == pytest.approx(sum(pair.rate for pair in shared.pairs))
+    assert (sum(alone.seen.claims), sum(shared.seen.claims)) >= (64 * 20, 4 * 20)
+    assert sum(shared.seen.claims) < sum(alone.seen.claims) / 8
+
+
+def test_claimers_that_are_not_simulated_count_all_the_same(monkeypatch):
+    monkeypatch.setattr(capacity, "PROCESSES", 100)
+    monkeypatch.setattr(capacity, "TAGS", 2)
+    world = capacity.model(0.5, QUICK, seconds=1, host=16)
+
+    assert (capacity.claimers_of(16), len(world.pairs) // 2, world.weight) == (7, 4, 7 / 4)
+
+
+def test_the_command_says_how_many_claimers_there_are(monkeypatch, tmp_path):
+    monkeypatch.setattr(capacity, "PROCESSES", 32)
+    monkeypatch.setattr(capacity, "TAGS", 2)
+    done = CliRunner().invoke(capacity.main, ["--host", "16", "--share", "1", "--to", str(tmp_path)])
+
+    assert done.exit_code == 0, done.output
+    assert "32 processes through 2 claimers, 16 processes each, 2 tags each" in done.output
+    assert json.loads((tmp_path / "capacity.json").read_text())["host"] == 16
 
 
 def test_the_phases_are_told():
