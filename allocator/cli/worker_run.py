@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import click
 
 from allocator.errors import InvalidSetting
-from allocator.rules.child_ending import Step, exit_code, next_step, until_killed, until_next_look
+from allocator.rules.command_deadline import Step, exit_code, next_step, until_killed, until_next_look
 from allocator.runtime.linux import CLOCK_BOOTTIME, CLOCK_REALTIME, Alarm, adopt_orphans, die_with_parent
 
 if TYPE_CHECKING:

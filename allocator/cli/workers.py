@@ -14,7 +14,7 @@ import click
 from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, option
 from allocator.cli.output import Command, show, table
 from allocator.errors import AllocatorError, InvalidSetting
-from allocator.rules.child_ending import OWN_FAILURE
+from allocator.rules.command_deadline import OWN_FAILURE
 from allocator.rules.worker_spaces import Space
 
 if TYPE_CHECKING:

@@ -9,5 +9,5 @@
 `driver_errors.py`  from a driver's error to one of ours
 `tables.py`, `schema.py`  the tables, their check and their upgrade
 `caller.py`         statements in a transaction of the application: numbers without gaps
-`questions/`        what the doctor asks
+`doctor_queries/`   what the doctor asks
 """

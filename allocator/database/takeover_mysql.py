@@ -13,8 +13,8 @@ from hashlib import sha256
 
 from sqlalchemy import Connection, text
 
+from allocator.database.doctor_queries.integer_keys import BY_INDEX, prepare
 from allocator.database.grants import quoted
-from allocator.database.questions.integer_keys import BY_INDEX, prepare
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
 from allocator.rules.takeover_ranges import Looked, Ranges, Remedy, Takeover, Trigger, passed

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, RowMapping, text
 
-from allocator.database.questions.integer_keys import WHOLE
+from allocator.database.doctor_queries.integer_keys import WHOLE
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
 from allocator.rules.takeover_ranges import Looked, Ranges, Remedy, Takeover, Trigger

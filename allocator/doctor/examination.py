@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from allocator.database import bindings, number_bindings
 from allocator.database.dialect import Dialect
-from allocator.database.questions.asking import Facts, answers
-from allocator.database.questions.by_database import QUESTIONS
-from allocator.database.questions.table_shape import of_schema, of_tables
+from allocator.database.doctor_queries.asking import Facts, answers
+from allocator.database.doctor_queries.by_database import QUESTIONS
+from allocator.database.doctor_queries.table_shape import of_schema, of_tables
 from allocator.database.store import Database
 from allocator.database.verbs import nodes, segments, servers, shards, tickets
 from allocator.doctor.mysql_rules import RULES as MYSQL

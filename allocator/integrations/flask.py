@@ -18,7 +18,7 @@ except ImportError as error:
     ) from error
 
 from allocator.errors import InvalidSetting
-from allocator.integrations.holding import Holder
+from allocator.integrations.one_per_process import Holder
 from allocator.sync import Allocator
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from allocator.database.django_caller import empty_tables, make_tables
 from allocator.database.django_settings import IN_MEMORY, is_same_file, url_of
 from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
-from allocator.integrations.holding import Holder
+from allocator.integrations.one_per_process import Holder
 from allocator.remote.http import addresses
 from allocator.rules.column_limit import Column
 from allocator.schemes.checks import MAX_ID

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocator.database.questions.mysql import deleting, is_exact, number_of
+from allocator.database.doctor_queries.mysql_queries import deleting, is_exact, number_of
 from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules, tag_rules
 from allocator.doctor.mounts import is_networked, mount_of, mounts_of
 from allocator.doctor.sqlite_rules import loses_commits

@@ -8,8 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from allocator.database.grants import user
-from allocator.database.questions.asking import (
+from allocator.database.doctor_queries.asking import (
     Facts,
     Question,
     ahead,
@@ -20,7 +19,8 @@ from allocator.database.questions.asking import (
     room_within,
     rows,
 )
-from allocator.database.questions.table_shape import NUMBERED, TAG_COLUMNS
+from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
+from allocator.database.grants import user
 from allocator.database.tables import metadata
 
 VARIABLES = (

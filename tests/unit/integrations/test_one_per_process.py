@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 
-from allocator.integrations.holding import Holder
+from allocator.integrations.one_per_process import Holder
 
 
 class Fake:

@@ -9,8 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from allocator.database.grants import SEQUENCE, SERVED
-from allocator.database.questions.asking import (
+from allocator.database.doctor_queries.asking import (
     Facts,
     Question,
     ahead,
@@ -21,7 +20,8 @@ from allocator.database.questions.asking import (
     room_within,
     rows,
 )
-from allocator.database.questions.table_shape import NUMBERED, TAG_COLUMNS
+from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
+from allocator.database.grants import SEQUENCE, SERVED
 from allocator.database.tables import metadata
 from allocator.errors import DatabaseRefused
 

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.questions.asking import Facts, Question, listed, named, rows
-from allocator.database.questions.table_shape import NUMBERED, TAG_COLUMNS
+from allocator.database.doctor_queries.asking import Facts, Question, listed, named, rows
+from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.tables import metadata
 
 

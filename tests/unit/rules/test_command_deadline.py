@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from allocator.rules.child_ending import LOOKS, Step, exit_code, next_step, until_killed, until_next_look
+from allocator.rules.command_deadline import LOOKS, Step, exit_code, next_step, until_killed, until_next_look
 
 LEASE = 60.0
 
