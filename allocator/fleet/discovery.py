@@ -37,6 +37,13 @@ class Found:
     def url(self) -> str:
         return self.database.address.public_url
 
+    @property
+    def is_well(self) -> bool:
+        """Whether the shard serves, or will with its first ticket."""
+        row = self.row
+        serves = row is None or (not row.joining and row.server == self.server and row.numbering.ceiling is None)
+        return self.error is None and serves
+
     def change(self, decide: Callable[..., Shard | None], *args: Any, tags: Sequence[Tag] = ()) -> Shard:
         """Change the row by a step of `rules.fleet_growth`. Returns the row; raises `Again` if it has changed."""
         return self.database.run(shards.change, lambda row, _: decide(row, *args), tags)
