@@ -22,6 +22,7 @@ from allocator.schemes.layout import moment
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.residues import ALL, Lane
 from allocator.schemes.snowflake import SnowflakeSettings
+from allocator.telemetry.observed import Observed
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -68,7 +69,9 @@ def examine(
 def parts_of(database: Any) -> tuple[Sequence[Any], MeteorSettings, SnowflakeSettings]:
     """The databases, and the formats of the allocator."""
     ids = getattr(database, "_allocator", database)  # of an AsyncAllocator
-    backend = getattr(ids, "_backend", None)
+    backend: Any = getattr(ids, "_backend", None)
+    if isinstance(backend, Observed):
+        backend = backend.backend
     if backend is None:
         several = type(database) in {list, tuple}  # not isinstance(): SQLAlchemy's URL is a tuple too
         return list(database) if several else [database], MeteorSettings(), SnowflakeSettings()

@@ -39,12 +39,12 @@ class Observed:
 
     def __init__(self, backend: Backend, around: Around) -> None:
         self.around = around
-        self._backend = backend
+        self.backend = backend
         for verb in VERBS:
             setattr(self, verb, partial(around, verb, getattr(backend, verb)))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
+        return getattr(self.backend, name)
 
 
 class Timed:

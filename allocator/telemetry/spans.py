@@ -7,10 +7,11 @@ semantic conventions for databases.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
-from opentelemetry.metrics import MeterProvider, get_meter
+from opentelemetry.metrics import Histogram, Meter, MeterProvider, get_meter
 from opentelemetry.trace import SpanKind, StatusCode, TracerProvider, get_tracer
 
 from allocator import __version__
@@ -42,6 +43,14 @@ ABOUT: Mapping[str, Callable[..., Attributes]] = {
 """What a call asks for, from its arguments. The other verbs name nothing."""
 
 
+def histogram(meter: Meter) -> Histogram:
+    create = partial(meter.create_histogram, "allocator.claim.duration", "s", "Duration of a call to the database")
+    try:
+        return create(explicit_bucket_boundaries_advisory=SECONDS)
+    except TypeError:  # an API of before 1.30
+        return create()
+
+
 class Spans:
     """Wraps calls in spans. `system`: the kind of database, as the conventions name it."""
 
@@ -50,12 +59,7 @@ class Spans:
     ) -> None:
         self._labels = {"db.system.name": system} if system else {}
         self._tracer = get_tracer("allocator", __version__, tracer_provider)
-        self._duration = get_meter("allocator", __version__, meter_provider).create_histogram(
-            "allocator.claim.duration",
-            unit="s",
-            description="Duration of a call to the database",
-            explicit_bucket_boundaries_advisory=SECONDS,
-        )
+        self._duration = histogram(get_meter("allocator", __version__, meter_provider))
 
     def __call__(self, verb: str, work: Callable[..., T], *args: Any, **options: Any) -> T:
         labels = {**self._labels, "db.operation.name": verb}

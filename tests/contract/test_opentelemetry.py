@@ -21,11 +21,12 @@ from support.applications.faces import Awaited
 from support.processes.patience import until
 from support.service.served import Served
 
-from allocator import Allocator, UnknownTag
+from allocator import Allocator, InvalidSetting, UnknownTag
 from allocator.database.verbs.claims import MIN_BATCH
+from allocator.doctor import examine
 from allocator.integrations.opentelemetry import instrument
 from allocator.schemes.segment import Claim
-from allocator.telemetry.spans import SECONDS
+from allocator.telemetry.spans import SECONDS, histogram
 
 SYSTEMS = {"postgres": "postgresql"}
 """Where the name of the conventions is not ours."""
@@ -233,6 +234,20 @@ def test_shards_of_several_kinds_have_the_name_of_the_conventions_for_that():
     for shards, name in ((["sqlite:///a.db", "sqlite:///b.db"], "sqlite"), (others, "other_sql")):
         with Allocator(shards=shards) as ids:
             assert ids._backend.system == name
+
+
+def test_an_older_api_gets_a_histogram_without_buckets():
+    class Meter:
+        def create_histogram(self, name: str, unit: str = "", description: str = "") -> tuple[str, str]:
+            return name, unit
+
+    assert histogram(Meter()) == ("allocator.claim.duration", "s")
+
+
+def test_the_doctor_knows_an_instrumented_allocator(telemetry, embedded):
+    assert examine(telemetry.of(Allocator(embedded))) == []
+    with pytest.raises(InvalidSetting, match="is a service, but the doctor examines databases"):
+        examine(telemetry.of(Allocator("http://127.0.0.1:9")))
 
 
 def test_without_a_provider_ids_come_all_the_same(embedded, tag):
