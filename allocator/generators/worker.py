@@ -16,15 +16,17 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from inspect import iscoroutinefunction
 from secrets import token_hex
-from typing import Self
+from typing import Self, TypeVar
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, Uncopyable
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime.clocks import own_clock
-from allocator.runtime.worker_pool import Background, wait_for, wait_for_async
+from allocator.runtime.worker_pool import Background, Waits, result_of, wait_for, wait_for_async
 from allocator.schemes.checks import quoted
 from allocator.schemes.retry import RETRY_PAUSE
 from allocator.schemes.worker_lease import Clocks, NumberClaim, NumberLease, Tenure, length_of
+
+T = TypeVar("T")
 
 log = logging.getLogger("allocator")
 
@@ -44,6 +46,9 @@ class Workers:
     ) -> None:
         self.backend, self.background, self.timeout, self.overdue = backend, background, timeout, overdue
         self.held: set[HeldNumber] = set()
+
+    def result_of(self, start: Callable[[], Future[T]]) -> Waits[T]:
+        return result_of(start, self.background, self.timeout, self.overdue)
 
     def close(self) -> None:
         for one in list(self.held):
@@ -215,9 +220,8 @@ class WorkerLease(HeldNumber):
         self._end()
 
     def __enter__(self) -> Self:
-        workers = self._workers
         try:
-            self._begin(wait_for(self._start, workers.background, workers.timeout, workers.overdue))
+            self._begin(wait_for(self._workers.result_of(self._start)))
         except BaseException:
             self._give_up()
             raise
@@ -237,9 +241,8 @@ class AsyncWorkerLease(HeldNumber):
         await asyncio.to_thread(self._end)
 
     async def __aenter__(self) -> Self:
-        workers = self._workers
         try:
-            self._begin(await wait_for_async(self._start, workers.background, workers.timeout, workers.overdue))
+            self._begin(await wait_for_async(self._workers.result_of(self._start)))
         except BaseException:
             self._give_up()
             raise
