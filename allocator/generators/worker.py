@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from inspect import iscoroutinefunction
 from secrets import token_hex
-from typing import Self, TypeVar
+from typing import Self
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, Uncopyable
 from allocator.generators.backend_protocol import Backend
@@ -25,8 +25,6 @@ from allocator.runtime.worker_pool import Background, Waits, result_of, wait_for
 from allocator.schemes.checks import quoted
 from allocator.schemes.retry import RETRY_PAUSE
 from allocator.schemes.worker_lease import Clocks, NumberClaim, NumberLease, Tenure, length_of
-
-T = TypeVar("T")
 
 log = logging.getLogger("allocator")
 
@@ -46,9 +44,6 @@ class Workers:
     ) -> None:
         self.backend, self.background, self.timeout, self.overdue = backend, background, timeout, overdue
         self.held: set[HeldNumber] = set()
-
-    def result_of(self, start: Callable[[], Future[T]]) -> Waits[T]:
-        return result_of(start, self.background, self.timeout, self.overdue)
 
     def close(self) -> None:
         for one in list(self.held):
@@ -108,6 +103,17 @@ class HeldNumber(Uncopyable):
 
     # -- the lease
 
+    def _leased(self) -> Waits[None]:
+        """Lease a number. What a call that failed or was cancelled may still lease is given back."""
+        workers = self._workers
+        try:
+            self._begin((yield from result_of(self._start, workers.background, workers.timeout, workers.overdue)))
+        except BaseException:
+            if self._future is not None:
+                self._ended.set()
+                self._future.add_done_callback(self._give_back_unused)
+            raise
+
     def _start(self) -> Future[tuple[NumberLease, Clocks]]:
         if self.left() > 0:
             raise InvalidSetting(f"number {self.number} of space {self.space!r} is leased by this object already")
@@ -134,12 +140,6 @@ class HeldNumber(Uncopyable):
     def _keep(self, lease: NumberLease, tenure: Tenure, ended: threading.Event) -> None:
         """Renew it until the end."""
         threading.Thread(target=self._run, args=(lease, tenure, ended), name="allocator-worker", daemon=True).start()
-
-    def _give_up(self) -> None:
-        """Give back what a call that failed or was cancelled may still lease."""
-        if self._future is not None:
-            self._ended.set()
-            self._future.add_done_callback(self._give_back_unused)
 
     def _give_back_unused(self, future: Future[tuple[NumberLease, Clocks]]) -> None:
         if not future.cancelled() and future.exception() is None:
@@ -220,11 +220,7 @@ class WorkerLease(HeldNumber):
         self._end()
 
     def __enter__(self) -> Self:
-        try:
-            self._begin(wait_for(self._workers.result_of(self._start)))
-        except BaseException:
-            self._give_up()
-            raise
+        wait_for(self._leased())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -241,11 +237,7 @@ class AsyncWorkerLease(HeldNumber):
         await asyncio.to_thread(self._end)
 
     async def __aenter__(self) -> Self:
-        try:
-            self._begin(await wait_for_async(self._workers.result_of(self._start)))
-        except BaseException:
-            self._give_up()
-            raise
+        await wait_for_async(self._leased())
         return self
 
     async def __aexit__(self, *_: object) -> None:
