@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec
 
 from allocator.errors import InvalidSetting, Uncopyable
 from allocator.fleet.tags import Tags
-from allocator.generators.column_default import default_signature
 from allocator.generators.sequence import Sequence
 from allocator.generators.worker import AsyncWorkerLease
 from allocator.rules.failover import FailoverGap
@@ -57,10 +56,7 @@ class AsyncSequence(Uncopyable):
             raise self._blocking()
         return self._supply(context)
 
-    @property
-    def __func__(self) -> Callable[[object], int]:
-        """As of `Sequence`."""
-        return default_signature()
+    __func__ = Sequence.__func__
 
     def _next_in(self, connection: Any, column: Any) -> int:
         if not connection.dialect.is_async:
@@ -76,14 +72,9 @@ class AsyncSequence(Uncopyable):
     async def next_ids(self, count: int) -> list[int]:
         """As `Sequence.next_ids`. A cancelled call burns the ids it had drawn."""
         check_count(count)
-        core = self._supply._core
-        ids = list(islice(self._supply._values, count))
-        while len(ids) < count:
-            ids.append(await wait_for_async(self._supply._attempts()))
-            if core is not self._supply._core:  # forked while it waited: the parent has these ids too
-                return await self.next_ids(count)
-            ids += islice(self._supply._values, count - len(ids))
-        return ids
+        supply = self._supply
+        core, ids = supply._core, list(islice(supply._values, count))
+        return ids if len(ids) == count else await wait_for_async(supply._completed(core, ids, count))
 
     async def reserve(self, count: int) -> range:
         """As `Sequence.reserve`. A cancelled call burns the block."""

@@ -104,12 +104,15 @@ class Sequence(Supply):
         If an error occurs midway, the ids drawn before it are burnt.
         """
         check_count(count)
-        core = self._core
-        ids = list(islice(self._values, count))
+        core, ids = self._core, list(islice(self._values, count))
+        return ids if len(ids) == count else wait_for(self._completed(core, ids, count))
+
+    def _completed(self, core: Segments, ids: list[int], count: int) -> Waits[list[int]]:
+        """Fill `ids`, which were drawn from `core`, up to `count`."""
         while len(ids) < count:
-            ids.append(self._next())
+            ids.append((yield from self._attempts()))
             if core is not self._core:  # forked in a signal handler while it waited: the parent has these ids too
-                return self.next_ids(count)
+                core, ids = self._core, []
             ids += islice(self._values, count - len(ids))
         return ids
 
