@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
-from functools import partial, wraps
+from functools import wraps
 from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.errors import InvalidSetting, Uncopyable
 from allocator.fleet.tags import Tags
-from allocator.generators.column_default import default_signature
 from allocator.generators.sequence import Sequence
-from allocator.generators.supply import Supply
 from allocator.generators.worker import AsyncWorkerLease
 from allocator.rules.failover import FailoverGap
-from allocator.runtime.worker_pool import wait_done, wait_for_async
+from allocator.runtime.worker_pool import wait_for_async
 from allocator.schemes.checks import check_count
 from allocator.schemes.meteor import MeteorSettings
-from allocator.schemes.retry import Wait
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.sync import Allocator
 
@@ -48,7 +45,7 @@ class AsyncSequence(Uncopyable):
         try:
             return next(self._supply._values)
         except StopIteration:
-            return await refill(self._supply)
+            return await wait_for_async(self._supply._attempts())
 
     def __call__(self, context: Any = None, /) -> int:
         """As `Sequence.__call__`, not awaited: for columns that an `AsyncSession` writes.
@@ -59,10 +56,7 @@ class AsyncSequence(Uncopyable):
             raise self._blocking()
         return self._supply(context)
 
-    @property
-    def __func__(self) -> Callable[[object], int]:
-        """As of `Sequence`."""
-        return default_signature()
+    __func__ = Sequence.__func__
 
     def _next_in(self, connection: Any, column: Any) -> int:
         if not connection.dialect.is_async:
@@ -78,45 +72,23 @@ class AsyncSequence(Uncopyable):
     async def next_ids(self, count: int) -> list[int]:
         """As `Sequence.next_ids`. A cancelled call burns the ids it had drawn."""
         check_count(count)
-        core = self._supply._core
-        ids = list(islice(self._supply._values, count))
-        while len(ids) < count:
-            ids.append(await refill(self._supply))
-            if core is not self._supply._core:  # forked while it waited: the parent has these ids too
-                return await self.next_ids(count)
-            ids += islice(self._supply._values, count - len(ids))
-        return ids
+        supply = self._supply
+        core, ids = supply._core, list(islice(supply._values, count))
+        return ids if len(ids) == count else await wait_for_async(supply._completed(core, ids, count))
 
     async def reserve(self, count: int) -> range:
         """As `Sequence.reserve`. A cancelled call burns the block."""
-        supply = self._supply
-        start = partial(supply._start_reserve, count)
-        return await wait_for_async(start, supply._background, supply._terms.timeout, supply._overdue)
+        return await wait_for_async(self._supply._claimed(count, {}, True))
 
     async def __aiter__(self) -> AsyncIterator[int]:
         """Endless ids: `async for id in sequence`. An error ends the iterator."""
         while True:
             for value in self._supply._values:
                 yield value
-            yield await refill(self._supply)
+            yield await wait_for_async(self._supply._attempts())
 
     def __repr__(self) -> str:
         return f"<AsyncSequence {self.tag}>"
-
-
-async def refill(supply: Supply) -> int:
-    """As `Supply._next`, without blocking the loop."""
-    attempts, error = supply._attempts(), None
-    while True:
-        try:
-            step, left = attempts.send(error)
-        except StopIteration as found:
-            return cast(int, found.value)
-        error = None
-        if isinstance(step, Wait):
-            await asyncio.sleep(min(step.seconds, left))
-        elif await wait_done(step, left):
-            error = step.result()
 
 
 def on_thread(method: Callable[Concatenate[Tags, P], T]) -> Callable[Concatenate[AsyncTags, P], Coroutine[Any, Any, T]]:
@@ -194,7 +166,7 @@ class AsyncAllocator(Uncopyable):
         try:
             return next(self._serving[tag])
         except (StopIteration, KeyError, TypeError):
-            return await refill(self._allocator.sequence(tag))
+            return await wait_for_async(self._allocator.sequence(tag)._attempts())
 
     async def next_ids(self, tag: str, count: int) -> list[int]:
         """As `Allocator.next_ids`. A cancelled call burns the ids it had drawn."""
@@ -209,7 +181,7 @@ class AsyncAllocator(Uncopyable):
         try:
             return next(self._allocator._meteor._values)
         except StopIteration:
-            return await refill(self._allocator._meteor)
+            return await wait_for_async(self._allocator._meteor._attempts())
 
     async def snowflake(self) -> int:
         """As `Allocator.snowflake`. A cancelled call burns no id."""
@@ -219,13 +191,11 @@ class AsyncAllocator(Uncopyable):
                 return next(supply._values)
             except StopIteration:
                 pass
-        return await refill(supply)
+        return await wait_for_async(supply._attempts())
 
     async def ticket(self, kind: str) -> int:
         """As `Allocator.ticket`. A cancelled call burns the ticket."""
-        ids = self._allocator
-        start = partial(ids._start_ticket, kind)
-        return await wait_for_async(start, ids._background, ids._terms.timeout, ids._overdue)
+        return await wait_for_async(self._allocator._drawn_ticket(kind))
 
     def worker(
         self, space: str, bits: int = 10, seconds: float = 60.0, on_lost: Callable[[], object] | None = None
@@ -235,9 +205,7 @@ class AsyncAllocator(Uncopyable):
 
     async def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run blocking `work` on a thread; discard its result after `timeout`."""
-        ids = self._allocator
-        start = partial(ids._background.submit, work, *args, **kwargs)
-        return await wait_for_async(start, ids._background, ids._terms.timeout, ids._overdue)
+        return await wait_for_async(self._allocator._on_thread(work, *args, **kwargs))
 
     def sequence(self, tag: str) -> AsyncSequence:
         """The handle of one tag; not awaited, since it does no I/O."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
@@ -122,9 +121,7 @@ class ServiceAllocator(AsyncAllocator):
         size: as the client asked, brought within the bounds of the tag unless `exact`. A cancelled call burns the
         segment.
         """
-        supply, ids = self._hosted.sequence(tag), self._hosted
-        start = partial(supply._start_claim, size, seen, exact)
-        return await wait_for_async(start, ids._background, ids._terms.timeout, supply._overdue)
+        return await wait_for_async(self._hosted.sequence(tag)._claimed(size, seen, exact))
 
     # -- for readiness
 

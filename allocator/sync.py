@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Self, TypeVar
 
 from allocator.backend import backend_of, overdue, settings_of
 from allocator.errors import DatabaseUnavailable, Uncopyable
@@ -23,7 +23,7 @@ from allocator.rules.column_limit import Column, max_step_for
 from allocator.rules.failover import FailoverGap, gap_of
 from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
-from allocator.runtime.worker_pool import Background, wait_for
+from allocator.runtime.worker_pool import Background, Waits, result_of, wait_for
 from allocator.schemes.checks import MAX_ID, check_seconds, check_tag
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from sqlalchemy import URL, Engine
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Allocator(Uncopyable):
@@ -209,10 +212,20 @@ class Allocator(Uncopyable):
         one that fails is skipped until it answers again. Raises the errors of `next_id`, and `ShardMisconfigured`. The
         scheme is that of Flickr's ticket servers.
         """
-        return wait_for(lambda: self._start_ticket(kind), self._background, self._terms.timeout, self._overdue)
+        return wait_for(self._drawn_ticket(kind))
+
+    def _drawn_ticket(self, kind: str) -> Waits[int]:
+        return self._result_of(partial(self._start_ticket, kind))
 
     def _start_ticket(self, kind: str) -> Future[int]:
         return self._background.submit(self._backend.ticket, check_tag(kind), monotonic() + self._terms.timeout)
+
+    def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Waits[T]:
+        """Run blocking `work` on a thread; discard its result after `timeout`."""
+        return self._result_of(partial(self._background.submit, work, *args, **kwargs))
+
+    def _result_of(self, start: Callable[[], Future[T]]) -> Waits[T]:
+        return result_of(start, self._background, self._terms.timeout, self._overdue)
 
     def _overdue(self) -> DatabaseUnavailable:
         return overdue(self._backend, self._terms.timeout)
@@ -227,8 +240,7 @@ class Allocator(Uncopyable):
 
         One round trip. Of several shards, one answer is enough. Raises the errors of `next_id`.
         """
-        start = partial(self._background.submit, self._backend.ping)
-        wait_for(start, self._background, self._terms.timeout, self._overdue)
+        wait_for(self._on_thread(self._backend.ping))
 
     def create_tables(self) -> None:
         """Create or upgrade the tables, like `allocator db upgrade`: for tests and small setups.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 import click
 
@@ -77,6 +78,12 @@ def script_of(found: Rights) -> str:
         ("for allocator db upgrade, as another user", found.upgrade),
     )
     return "\n\n".join("\n".join([f"-- {title}", *lines]) for title, lines in parts if lines)
+
+
+def show_with_findings(about: dict[str, object], text: str, found: Iterable[Finding]) -> None:
+    """Print what a command did, and what the doctor finds there."""
+    found = list(found)
+    show({**about, "findings": [finding_to_json(one) for one in found]}, "\n\n".join([text, *map(text_of, found)]))
 
 
 def finding_to_json(one: Finding) -> dict[str, str]:

@@ -143,8 +143,7 @@ def bind_column(column: str, url: str, **given: Any) -> None:
             --format 'INV-{year}-{n:05}' --scope-column tenant_id
         allocator doctor
     """
-    from allocator.cli.doctor import finding_to_json
-    from allocator.cli.doctor import text_of as text_of_finding
+    from allocator.cli.doctor import show_with_findings
     from allocator.database import number_bindings
     from allocator.numbers import zone_of
 
@@ -152,9 +151,8 @@ def bind_column(column: str, url: str, **given: Any) -> None:
     require_files(url)
     with open_database(url) as database:
         bound = database.run(number_bindings.bind, wanted, zone_of(wanted.timezone))
-    place, found = bound.binding.place, findings(bound)
-    about = {"place": place, "name": wanted.name, "findings": [finding_to_json(one) for one in found]}
-    show(about, "\n\n".join([f"{place} is bound to numbers {wanted.name}", *map(text_of_finding, found)]))
+    place, name = bound.binding.place, wanted.name
+    show_with_findings({"place": place, "name": name}, f"{place} is bound to numbers {name}", findings(bound))
 
 
 @numbers.command("unbind")

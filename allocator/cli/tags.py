@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from allocator.cli.doctor import finding_to_json, text_of
+from allocator.cli.doctor import show_with_findings
 from allocator.cli.options import fleet_options, open_allocator, option, options
 from allocator.cli.output import confirm, show, table, yes_option
 from allocator.database import bindings
@@ -203,8 +203,7 @@ def bind_tag(tag: str, place: str, urls: tuple[str, ...]) -> None:
         database, now = the_only(ids.tags), datetime.now(UTC)
         made = database.run(bindings.bind, place, tag)
         found = findings(database.run(bindings.read, made), int(now.timestamp() * 1000), now.date())
-    about = {"place": made.place, "tag": tag, "findings": [finding_to_json(one) for one in found]}
-    show(about, "\n\n".join([f"{made.place} is bound to tag {tag}", *map(text_of, found)]))
+    show_with_findings({"place": made.place, "tag": tag}, f"{made.place} is bound to tag {tag}", found)
 
 
 @tags.command("unbind")

@@ -12,6 +12,17 @@ from sqlalchemy.dialects.mysql import insert
 
 from allocator.database.dialect import ASLEEP, FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of, undo
 from allocator.database.driver_errors import GUARDED
+from allocator.database.mysql_identity import (
+    CLOCK,
+    FACTS,
+    IDENTITY,
+    cluster_in,
+    cluster_of,
+    in_session,
+    is_merely_like_it,
+    run_in,
+    settings_in,
+)
 from allocator.database.mysql_multi_statement import (
     CLAIM_BATCH,
     FOUND_ROWS,
@@ -21,7 +32,6 @@ from allocator.database.mysql_multi_statement import (
     is_allowed,
     send,
 )
-from allocator.database.tables import FOR_IDS, counter, ticket
 from allocator.database.verbs.claims import RAISED, claiming, execute
 from allocator.database.verbs.tickets import FENCE
 from allocator.errors import (
@@ -49,7 +59,7 @@ UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "137
 """Error codes of a server or proxy that refuses a variable or function, or lacks it."""
 
 
-# -- a session: what it is set to, and on which server run it is
+# -- a session: what it is set to
 
 SESSION = (
     "SET SESSION completion_type = 0, autocommit = 0, autocommit = 1, "
@@ -69,50 +79,9 @@ SESSION = (
 - the lock waits: by default a statement waits a year for a table that is being altered, and then claims for nobody.
   Half of the timeout leaves time for a retry.
 """
-CLOCK = "CAST(1000 * UNIX_TIMESTAMP() + MICROSECOND(NOW(3)) DIV 1000 AS SIGNED)"
-"""UNIX_TIMESTAMP(NOW(3)) would follow local time, which steps back an hour in autumn."""
 IN_TRANSACTION = 1
 """SERVER_STATUS_IN_TRANS, in the status flags of each OK packet."""
 
-SERVER = (
-    "HEX(CRC32(CONCAT_WS('/', /*!50700 @@server_uuid, *//*M!100000 @@server_id, @@hostname, @@port, @@datadir, */ "
-    "DATABASE())))"
-)
-"""MariaDB has no identity of its own; servers that replicate each other differ at least in their number."""
-START = "((UUID_SHORT() >> 24) & 4294967295)"
-"""The start of the server in seconds; UUID_SHORT() adds one second per 2**24 calls."""
-IS_DURABLE = "@@innodb_flush_log_at_trx_commit IN (1, 3) AND (NOT @@log_bin OR @@sync_binlog = 1)"
-"""With a binary log, crash recovery rolls back a transaction that the log lacks. MariaDB's value 3 is durable too."""
-RUN = f"CONCAT({SERVER}, IF({IS_DURABLE}, '', CONCAT('-', {START})))"
-RUN_OF_EACH_START = f"CONCAT({SERVER}, '-', {START})"
-IN_SESSION = f"@allocator_server = {SERVER}, @allocator_run = {{run}}"
-"""Session variables end with the server's process. A statement-based binary log holds their values."""
-KEPT = "/*!50700 performance_schema *//*M!100000 information_schema */"
-"""Comments that only MySQL, and only MariaDB, executes: a proxy's greeting may hide which server is behind it."""
-IDENTITY = "CONCAT(/*!50700 @@server_uuid *//*M!100000 @@server_id */, '/', DATABASE())"
-CLUSTER_SETTINGS = "('wsrep_on', 'wsrep_cluster_name', 'group_replication_group_name')"
-CLUSTERS = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {CLUSTER_SETTINGS}"
-TABLES = f"({', '.join(repr(table.name) for table in FOR_IDS)})"
-OURS = "table_schema = DATABASE() AND table_name"
-FACTS = {
-    "run": RUN,
-    "at": CLOCK,
-    "uptime": f"(SELECT variable_value FROM {KEPT}.global_status WHERE variable_name = 'Uptime')",
-    "cluster": "(SELECT GROUP_CONCAT(variable_name, '=', variable_value SEPARATOR '\\n') "
-    f"FROM {KEPT}.global_variables WHERE variable_name IN {CLUSTER_SETTINGS})",
-    "place": "DATABASE()",
-    "server": IDENTITY,
-    "server_offset": "@@GLOBAL.auto_increment_offset",
-    "server_step": "@@GLOBAL.auto_increment_increment",
-    "session_offset": "@@SESSION.auto_increment_offset",
-    "session_step": "@@SESSION.auto_increment_increment",
-    "sound": f"((SELECT COUNT(*) FROM information_schema.tables WHERE {OURS} IN {TABLES} AND engine = 'InnoDB') "
-    f"= {len(FOR_IDS)} AND (SELECT GROUP_CONCAT(column_name) FROM information_schema.statistics "
-    f"WHERE {OURS} = '{counter.name}' AND index_name = 'PRIMARY') = 'type' "
-    "AND EXISTS (SELECT 1 FROM information_schema.statistics "
-    f"WHERE {OURS} = '{ticket.name}' AND column_name = 'type' AND non_unique = 0))",
-}
-"""See `Dialect.facts`. One statement reads the clock once, so the computed start of the server is exact."""
 IN_CLEAR = ("mysql_clear_password", "dialog", "mysql_old_password")
 """Plugins for which PyMySQL sends the password in clear. With caching_sha2_password and sha256_password a server can
 learn it too, by a key of its own. Logging in needs these two, so only the rule of hosts protects the password there."""
@@ -341,18 +310,6 @@ def warned(result: CursorResult[Any]) -> bool:
     return bool(getattr(result.context.cursor, "warning_count", 0))
 
 
-def settings_in(lines: str | None) -> dict[str, str]:
-    pairs = (line.split("=", 1) for line in (lines or "").splitlines())
-    return {name.lower(): value for name, value in pairs}
-
-
-def cluster_in(settings: Mapping[str, str]) -> str | None:
-    """The variable that names this server's Galera cluster or replication group."""
-    if settings.get("wsrep_on") == "ON":
-        return "wsrep_cluster_name"
-    return "group_replication_group_name" if settings.get("group_replication_group_name") else None
-
-
 def version_of(connection: Any, cursor: Any) -> str:
     """The server's version, which decides the first statement. PyMySQL has it from the greeting."""
     version = getattr(connection, "server_version", None)
@@ -360,28 +317,6 @@ def version_of(connection: Any, cursor: Any) -> str:
         return version
     cursor.execute("SELECT VERSION()")
     return str(cursor.fetchone()[0])
-
-
-def is_merely_like_it(version: str) -> bool:
-    """TiDB and Vitess speak MySQL's protocol, but no single server of theirs holds the row."""
-    return "TiDB" in version or "Vitess" in version
-
-
-def cluster_of(connection: Connection) -> str | None:
-    """As `cluster_in`, queried once per connection."""
-    info = connection.info
-    if "cluster" not in info:
-        info["cluster"] = cluster_in(dict(map(tuple, connection.exec_driver_sql(CLUSTERS).all())))
-    found: str | None = info["cluster"]
-    return found
-
-
-def run_in(info: Mapping[Any, Any]) -> str:
-    return RUN_OF_EACH_START if info.get("guards_restarts") else RUN
-
-
-def in_session(info: Mapping[Any, Any]) -> str:
-    return IN_SESSION.format(run=run_in(info))
 
 
 class InClear:

@@ -10,9 +10,9 @@ from math import ceil
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Insert, Table, func, select, text
+from sqlalchemy import URL, Connection, Engine, Insert, Table, text
 
-from allocator.database.dialect import FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
+from allocator.database.dialect import MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
 from allocator.database.driver_errors import GUARDED, MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN
 from allocator.database.postgresql_identity import (
     FIRST,
@@ -25,11 +25,10 @@ from allocator.database.postgresql_identity import (
     rung_of,
     sqlstate,
 )
-from allocator.database.tables import node, ticket
+from allocator.database.postgresql_sequences import greatest_ticket, number_from, skip_nodes, skip_tickets
 from allocator.database.verbs.claims import CLAIMABLE, batch_statement, returned, returning
 from allocator.database.verbs.tickets import COUNT, FENCE, drawn
 from allocator.errors import DatabaseRefused, Exhausted, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
-from allocator.schemes.ticket import Numbering
 
 CLAIM_BATCH = (
     "WITH w AS (SELECT * FROM json_to_recordset(CAST(:wanted AS json)) "
@@ -43,24 +42,6 @@ REPLACE = (
     f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} "
     "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
 )
-DRAW_NODES = text(
-    "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
-)
-TICKETS = "pg_get_serial_sequence('allocator_ticket', 'id')"
-MAY_SET_TICKETS = text(f"SELECT has_sequence_privilege({TICKETS}, 'UPDATE')")
-SET_TICKETS = text(
-    f"WITH drawn AS MATERIALIZED (SELECT nextval({TICKETS}) AS last, CAST(:n AS BIGINT) AS n, CAST(:end AS BIGINT) "
-    f"AS e) SELECT CASE WHEN n = 0 AND last >= e THEN last ELSE setval({TICKETS}, greatest(e, last + n)) END FROM drawn"
-)
-"""setval only where needed: a number drawn by another process between the two calls would be given again."""
-DRAW_TICKET = text(
-    "INSERT INTO allocator_ticket (type) VALUES (:type) ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
-)
-KEEP_TICKET = text("INSERT INTO allocator_ticket (type, id) VALUES (:type, :last) ON CONFLICT DO NOTHING")
-BURN_TICKETS = text(
-    "INSERT INTO allocator_ticket (type) SELECT :type FROM generate_series(1, :n) ON CONFLICT DO NOTHING"
-)
-"""Each row that is not inserted draws a number. Unlike nextval(), this needs no right on the sequence."""
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The key of the advisory lock for schema changes: the letters "allocato" as 64 bits."""
 
@@ -197,23 +178,10 @@ class PostgreSQL(Dialect):
         return connection.execute(batch_statement(CLAIM_BATCH, self.may_claim(connection), self.clock), wanted).all()
 
     draw = staticmethod(drawn)
-
-    def skip_nodes(self, connection: Connection, count: int) -> None:
-        # A logical replica has the rows, but not the position of their sequence.
-        end = count + (connection.scalar(select(func.max(node.c.id))) or 0)
-        last = connection.scalar(DRAW_NODES, {"n": count}) or 0
-        if last < end:
-            connection.execute(DRAW_NODES, {"n": end - last})
-
-    def skip_tickets(self, connection: Connection, count: int) -> None:
-        end = count + fetch_greatest(connection)
-        if raise_tickets(connection, end, count) is None:
-            connection.execute(BURN_TICKETS, {"type": FLOOR, "n": count})
-        if self.greatest_ticket(connection) < end:
-            raise DatabaseRefused(
-                "the sequence of allocator_ticket is behind its rows, as on a logical replica, and this user may not "
-                f"raise it; as the owner of the table: SELECT setval({TICKETS}, {end})"
-            )
+    skip_nodes = staticmethod(skip_nodes)
+    skip_tickets = staticmethod(skip_tickets)
+    greatest_ticket = staticmethod(greatest_ticket)
+    number_from = staticmethod(number_from)
 
     def lock_shard(self, connection: Connection) -> None:
         if rung_of(connection) is NOTHING:  # CockroachDB has no LOCK TABLE
@@ -224,20 +192,6 @@ class PostgreSQL(Dialect):
             "LOCK TABLE allocator_shard, allocator_ticket, allocator_ticket_counter, allocator_segment "
             "IN EXCLUSIVE MODE"
         )
-
-    def greatest_ticket(self, connection: Connection) -> int:
-        last = raise_tickets(connection, fetch_greatest(connection))
-        if last is None:
-            return int(connection.scalars(DRAW_TICKET, {"type": FLOOR}).one())
-        connection.execute(KEEP_TICKET, {"type": FLOOR, "last": last})
-        return last
-
-    def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
-        if (numbering.offset, numbering.step, first) != (1, 1, 1):  # the table begins so, and ALTER needs its owner
-            connection.exec_driver_sql(
-                f"ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY {numbering.step} "
-                f"SET START WITH {numbering.offset} RESTART WITH {first}"
-            )
 
 
 def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connection) -> tuple[int, ...]:
@@ -285,21 +239,6 @@ def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any])
             wanted = generator.send(ready)
     except StopIteration as stop:
         return stop.value
-
-
-# -- tickets: their sequence is raised, and never set back
-
-
-def fetch_greatest(connection: Connection) -> int:
-    """The least position of the sequence of tickets."""
-    return connection.scalar(select(func.max(ticket.c.id))) or 0
-
-
-def raise_tickets(connection: Connection, end: int, count: int = 0) -> int | None:
-    """Draw a number and skip `count` more, at least to `end`. Returns the last; None where only the owner may."""
-    if not connection.scalar(MAY_SET_TICKETS):
-        return None
-    return int(connection.scalars(SET_TICKETS, {"n": count, "end": end}).one())
 
 
 # -- what libpq says in words, and what it may send

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from allocator.doctor.postgresql_rules import CONNECTIONS_FEW, NUMBERS_SHARDS
+from allocator.doctor.postgresql_rules import CONNECTIONS_FEW, NUMBERS_SHARDS, makes_tokens
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Rule
 
 LEAST_NODES = 3
@@ -89,12 +89,7 @@ DANGERS = {
         "{recollate}",
     ),
     "role-may-number-shards": NUMBERS_SHARDS,
-    "role-may-make-tokens": Rule(
-        lambda facts: facts.get("writes_tokens"),
-        "{role} may write allocator_token: an attacker who takes over the service can create tokens for everything",
-        "use a user with the privileges listed by: allocator doctor --grants; run allocator tokens as the tables' "
-        "owner",
-    ),
+    "role-may-make-tokens": makes_tokens("use a user with the privileges listed by: allocator doctor --grants"),
 }
 OUTAGES = {
     "server-read-only": Rule(

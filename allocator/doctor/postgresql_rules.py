@@ -25,6 +25,14 @@ RELOAD = "SELECT pg_reload_conf()"
 AFTER_PROMOTION = "a promoted one lacks the latest commits, and tags skip ids"
 
 
+def makes_tokens(mend: str) -> Rule:
+    return Rule(
+        lambda facts: facts.get("writes_tokens"),
+        "{role} may write allocator_token: an attacker who takes over the service can create tokens for everything",
+        f"{mend}; run allocator tokens as the tables' owner",
+    )
+
+
 def short(value: object) -> bool:
     return value is not None and 0 < int(str(value)) < LEAST_TIMEOUT_MS
 
@@ -79,11 +87,7 @@ DANGERS = {
         "ALTER TABLE allocator_ticket (or allocator_node) ALTER COLUMN id RESTART WITH a number above every id in use",
     ),
     "role-may-number-shards": NUMBERS_SHARDS,
-    "role-may-make-tokens": Rule(
-        lambda facts: facts.get("writes_tokens"),
-        "{role} may write allocator_token: an attacker who takes over the service can create tokens for everything",
-        "REVOKE INSERT, UPDATE ON allocator_token FROM {role}; run allocator tokens as the tables' owner",
-    ),
+    "role-may-make-tokens": makes_tokens("REVOKE INSERT, UPDATE ON allocator_token FROM {role}"),
 }
 OUTAGES = {
     "synchronous-standby-away": Rule(

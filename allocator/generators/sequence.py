@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from operator import length_hint
 from time import monotonic
@@ -19,7 +20,7 @@ from allocator.generators.column_default import check_each_row, check_not_held, 
 from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
-from allocator.runtime.worker_pool import Background, check_not_ending, reentrant_call, wait_for
+from allocator.runtime.worker_pool import Background, Waits, check_not_ending, reentrant_call, result_of, wait_for
 from allocator.schemes.checks import check_count, check_reserve, check_tag
 from allocator.schemes.residues import Seen, merged
 from allocator.schemes.retry import RETRY_PAUSE
@@ -103,18 +104,21 @@ class Sequence(Supply):
         If an error occurs midway, the ids drawn before it are burnt.
         """
         check_count(count)
-        core = self._core
-        ids = list(islice(self._values, count))
+        core, ids = self._core, list(islice(self._values, count))
+        return ids if len(ids) == count else wait_for(self._completed(core, ids, count))
+
+    def _completed(self, core: Segments, ids: list[int], count: int) -> Waits[list[int]]:
+        """Fill `ids`, which were drawn from `core`, up to `count`."""
         while len(ids) < count:
-            ids.append(self._next())
+            ids.append((yield from self._attempts()))
             if core is not self._core:  # forked in a signal handler while it waited: the parent has these ids too
-                return self.next_ids(count)
+                core, ids = self._core, []
             ids += islice(self._values, count - len(ids))
         return ids
 
     def reserve(self, count: int) -> range:
         """One block of 1 to 10 million ids, claimed by this call. With shards, its step is their number."""
-        return wait_for(lambda: self._start_reserve(count), self._background, self._terms.timeout, self._overdue)
+        return wait_for(self._claimed(count, {}, True))
 
     def __iter__(self) -> Iterator[int]:
         """Endless ids: `for id in sequence`.
@@ -215,15 +219,15 @@ class Sequence(Supply):
 
     # -- blocks beside the segments
 
-    def _start_reserve(self, count: int) -> Future[range]:
-        check_reserve(count)
-        self._check_entry()
-        return self._background.submit(self._claim_beside, count, {}, True)
+    def _claimed(self, size: int | None, seen: Seen, exact: bool) -> Waits[range]:
+        """Claim one block, above the ids `seen` of a client process too; see `ServiceAllocator.claim`."""
+        start = partial(self._start_claim, size, seen, exact)
+        return result_of(start, self._background, self._terms.timeout, self._overdue)
 
     def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Future[range]:
-        """Start a claim for a client process that has seen the ids `seen`; see `ServiceAllocator.claim`."""
         if exact:
             check_reserve(size)
+        self._check_entry()
         return self._background.submit(self._claim_beside, size, seen, exact)
 
     def _claim_beside(self, count: int | None, others: Seen, exact: bool) -> range:

@@ -10,13 +10,13 @@ import logging
 import sys
 import threading
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 from allocator.errors import (
     AllocatorClosed,
@@ -29,20 +29,16 @@ from allocator.errors import (
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime import forks
 from allocator.runtime.iterators import LockedIterator, iterator
-from allocator.runtime.worker_pool import Background, check_entry, pause, reentrant_call, result_of
+from allocator.runtime.worker_pool import Background, Waits, check_entry, reentrant_call, wait_for
 from allocator.schemes.retry import RETRY_PAUSE, Pace, Wait
 
 log = logging.getLogger("allocator")
 
 Ended = Future[AllocatorError | None]
 """The end of a request: its error, or None. A waiting caller then tries again."""
-Attempts = Generator[tuple[Ended | Wait, float], AllocatorError | None, int]
 
 LOST_AFTER = 12
 """A request is given up after 12 times the timeout; its result is burnt."""
-
-WAIT_SLICE = 1.0
-"""A waiting call wakes up once a second: Python handles a signal that came just before the wait only afterwards."""
 
 RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
 UNREAD = object()
@@ -308,36 +304,27 @@ class Supply(Uncopyable):
 
     def _next(self) -> int:
         """The next id, once `_values` is used up: from memory, or within the timeout from the database."""
-        attempts, error = self._attempts(), None
-        while True:
-            try:
-                step, left = attempts.send(error)
-            except StopIteration as found:
-                return cast(int, found.value)
-            error = self._wait(step, left)
+        return wait_for(self._attempts())
 
-    def _attempts(self) -> Attempts:
-        """Yield what to wait for and for how long at most; take its error, if it has ended with one. Return the id."""
+    def _attempts(self) -> Waits[int]:
+        """Wait for the next id."""
         end = monotonic() + self._terms.timeout
         while not isinstance(step := self._advance(), int):
             left = end - monotonic()
             if left <= 0:
                 raise self._overdue(step)
-            self._raise_unless_passing((yield step, left))
+            if isinstance(step, Wait):
+                yield self._background.closed, min(step.seconds, left)
+                continue
+            yield step, left
+            if step.done():
+                self._raise_unless_passing(step.result())
         return step
 
     def _raise_unless_passing(self, error: AllocatorError | None) -> None:
         """Raise the error of an ended request, unless a retry within the deadline may succeed."""
         if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
             raise error.again()
-
-    def _wait(self, step: Ended | Wait, left: float) -> AllocatorError | None:
-        if isinstance(step, Wait):
-            pause(self._background.closed, min(step.seconds, left))
-        else:
-            with suppress(TimeoutError):
-                return result_of(step, min(left, WAIT_SLICE))
-        return None
 
     def _overdue(self, step: Ended | Wait | None = None) -> AllocatorError:
         """The error of a call that reached its timeout: that of the last failed request, if it is recent."""

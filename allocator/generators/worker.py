@@ -21,7 +21,7 @@ from typing import Self
 from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, Uncopyable
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime.clocks import own_clock
-from allocator.runtime.worker_pool import Background, wait_for, wait_for_async
+from allocator.runtime.worker_pool import Background, Waits, result_of, wait_for, wait_for_async
 from allocator.schemes.checks import quoted
 from allocator.schemes.retry import RETRY_PAUSE
 from allocator.schemes.worker_lease import Clocks, NumberClaim, NumberLease, Tenure, length_of
@@ -103,6 +103,17 @@ class HeldNumber(Uncopyable):
 
     # -- the lease
 
+    def _leased(self) -> Waits[None]:
+        """Lease a number. What a call that failed or was cancelled may still lease is given back."""
+        workers = self._workers
+        try:
+            self._begin((yield from result_of(self._start, workers.background, workers.timeout, workers.overdue)))
+        except BaseException:
+            if self._future is not None:
+                self._ended.set()
+                self._future.add_done_callback(self._give_back_unused)
+            raise
+
     def _start(self) -> Future[tuple[NumberLease, Clocks]]:
         if self.left() > 0:
             raise InvalidSetting(f"number {self.number} of space {self.space!r} is leased by this object already")
@@ -129,12 +140,6 @@ class HeldNumber(Uncopyable):
     def _keep(self, lease: NumberLease, tenure: Tenure, ended: threading.Event) -> None:
         """Renew it until the end."""
         threading.Thread(target=self._run, args=(lease, tenure, ended), name="allocator-worker", daemon=True).start()
-
-    def _give_up(self) -> None:
-        """Give back what a call that failed or was cancelled may still lease."""
-        if self._future is not None:
-            self._ended.set()
-            self._future.add_done_callback(self._give_back_unused)
 
     def _give_back_unused(self, future: Future[tuple[NumberLease, Clocks]]) -> None:
         if not future.cancelled() and future.exception() is None:
@@ -215,12 +220,7 @@ class WorkerLease(HeldNumber):
         self._end()
 
     def __enter__(self) -> Self:
-        workers = self._workers
-        try:
-            self._begin(wait_for(self._start, workers.background, workers.timeout, workers.overdue))
-        except BaseException:
-            self._give_up()
-            raise
+        wait_for(self._leased())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -237,12 +237,7 @@ class AsyncWorkerLease(HeldNumber):
         await asyncio.to_thread(self._end)
 
     async def __aenter__(self) -> Self:
-        workers = self._workers
-        try:
-            self._begin(await wait_for_async(self._start, workers.background, workers.timeout, workers.overdue))
-        except BaseException:
-            self._give_up()
-            raise
+        await wait_for_async(self._leased())
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -14,7 +14,7 @@ import queue
 import sys
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Waits = Generator[tuple[Future[Any] | threading.Event, float], None, T]
+"""A call that waits: it yields what to wait for, and for how many seconds at most, and returns its result."""
+
 THREADS = 8
+
+WAIT_SLICE = 1.0
+"""A waiting call wakes up once a second: Python handles a signal that came just before the wait only afterwards."""
 
 
 class Work:
@@ -159,67 +165,72 @@ def bridge() -> Callable[[Awaitable[Any]], Any] | None:
     return await_only
 
 
-def result_of(future: Future[T], seconds: float) -> T:
-    """The result of a thread's work, or `TimeoutError`. Neither a timeout nor a cancellation stops the work."""
-    if await_only := bridge():
-        if not await_only(wait_done(future, seconds)):
-            raise TimeoutError
-        seconds = 0.0
-    return future.result(seconds)
+def wait_for(waits: Waits[T]) -> T:
+    """Run `waits` to its result, and block this thread at each wait; inside SQLAlchemy's greenlet, await."""
+    try:
+        while True:
+            wait(*next(waits))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    except BaseException:
+        waits.close()
+        raise
 
 
-def wait_for(
+async def wait_for_async(waits: Waits[T]) -> T:
+    """Run `waits` to its result without blocking the loop."""
+    try:
+        while True:
+            await wait_async(*next(waits))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    except BaseException:
+        waits.close()
+        raise
+
+
+def result_of(
     start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
-) -> T:
-    """The result of the work that `start` begins. A result that comes after `seconds` is burnt."""
+) -> Waits[T]:
+    """Wait for the work that `start` begins. A result that comes after `seconds`, or for a cancelled call, is burnt."""
     catch_up()
     while True:
-        process, future = background.closed, start()
+        process, future, end = background.closed, start(), monotonic() + seconds
         try:
-            result = result_of(future, seconds)
-        except TimeoutError:
-            future.cancel()
-            error = overdue()
-            raise error from error.__cause__
+            while process is background.closed and not future.done():
+                if (left := end - monotonic()) <= 0:
+                    raise overdue()
+                yield future, left
+        finally:
+            future.cancel()  # work that has begun runs on
         if process is background.closed:
-            return result
+            return future.result()
         # A signal handler forked while this waited: the result belongs to the parent. Start again.
 
 
-async def wait_for_async(
-    start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
-) -> T:
-    """As `wait_for`, without blocking the loop."""
-    catch_up()
-    while True:
-        process, future = background.closed, start()
-        try:
-            if not await wait_done(future, seconds):
-                raise overdue()
-        finally:
-            future.cancel()  # work that has begun runs on, and its result is burnt
-        if process is background.closed:
-            return future.result()
-
-
-def pause(closed: threading.Event, seconds: float) -> None:
-    """Sleep for `seconds`. Outside of a greenlet, end early when `closed` is set."""
+def wait(what: Future[Any] | threading.Event, seconds: float) -> None:
+    """Wait for the end of a thread's work, whatever it is, or pause until the event; perhaps not for all `seconds`."""
     if await_only := bridge():
-        import asyncio
-
-        await_only(asyncio.sleep(seconds))
+        await_only(wait_async(what, seconds))
+    elif isinstance(what, Future):
+        with suppress(TimeoutError):
+            what.exception(min(seconds, WAIT_SLICE))
     else:
-        closed.wait(seconds)
+        what.wait(seconds)
 
 
-async def wait_done(future: Future[Any], seconds: float) -> bool:
-    """Wait for the work of a thread; False on a timeout. Cancelling the waiter does not stop the work."""
+async def wait_async(what: Future[Any] | threading.Event, seconds: float) -> None:
+    """As `wait`, but a pause lasts to its end. Cancelling the waiter does not stop the work."""
     import asyncio
 
-    wrapped = asyncio.wrap_future(future)
-    wrapped.add_done_callback(retrieve_error)
-    done, _ = await asyncio.wait([wrapped], timeout=seconds)
-    return bool(done)
+    if isinstance(what, Future):
+        wrapped = asyncio.wrap_future(what)
+        wrapped.add_done_callback(retrieve_error)
+        await asyncio.wait([wrapped], timeout=seconds)
+    else:
+        await asyncio.sleep(seconds)
 
 
 def retrieve_error(future: asyncio.Future[Any]) -> None:

@@ -25,6 +25,7 @@ from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.worker_pool import Background, Work
 from allocator.schemes.checks import quoted
 from allocator.schemes.meteor import MeteorBlocks, NodeClaim, check_node
+from allocator.schemes.residues import Seen
 from allocator.schemes.retry import Wait
 from allocator.schemes.snowflake import NOTHING, LeaseClaim, LeasedSnowflake
 from allocator.sync import Allocator
@@ -98,9 +99,9 @@ class Immediate(Supply):
 class MemorySequence(Immediate, Sequence):
     __slots__ = ()
 
-    def _start_reserve(self, count: int) -> Future[range]:
+    def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Future[range]:
         self._backend.check()
-        future = super()._start_reserve(count)
+        future = super()._start_claim(size, seen, exact)
         with self._lock:
             self._allow_retry()
         return future

@@ -29,7 +29,7 @@ from allocator import (
 )
 from allocator.database import mysql
 from allocator.database.store import Database
-from allocator.runtime.worker_pool import wait_for
+from allocator.runtime.worker_pool import result_of, wait_for
 
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
 
@@ -289,7 +289,7 @@ def test_a_call_whose_time_is_over_names_the_last_error(tmp_path, count, late):
         shards = ids._backend._shards
         shards.fail(shards.handles[0], DatabaseUnavailable("connection refused"))
         with pytest.raises(DatabaseUnavailable) as found:
-            wait_for(Future, ids._background, 0.0, ids._overdue)
+            wait_for(result_of(Future, ids._background, 0.0, ids._overdue))
 
     assert str(found.value) == f"{late} within 2 seconds; the last error: connection refused"
     assert str(found.value.__cause__) == "connection refused"

@@ -36,7 +36,7 @@ from allocator.errors import (
 from allocator.generators.supply import exhaust
 from allocator.runtime import iterators
 from allocator.runtime.iterators import LockedIterator
-from allocator.runtime.worker_pool import THREADS, Background, wait_for, wait_for_async
+from allocator.runtime.worker_pool import THREADS, Background, result_of, wait_for, wait_for_async
 from allocator.schemes.residues import ALL
 from allocator.schemes.tag import Tag
 from allocator.sync import Sequence
@@ -482,7 +482,7 @@ def test_work_that_was_dropped_by_close_says_so():
     source = MemorySource()
     source.gate.clear()
     ids = sequence(source, timeout=30)
-    waiting = [ids._start_reserve(1) for _ in range(THREADS + 2)]
+    waiting = [ids._start_claim(1, {}, True) for _ in range(THREADS + 2)]
     assert source.asked.wait(5)
     ids._background.close(0)
     source.gate.set()
@@ -586,7 +586,8 @@ def test_a_build_without_the_gil_locks_by_default(monkeypatch: pytest.MonkeyPatc
     assert isinstance(found["iterator"](range(3)), found["LockedIterator"])
 
 
-def test_what_comes_after_a_fork_is_the_parents_and_is_asked_for_again():
+@pytest.mark.parametrize("ended", [True, False], ids=["answered", "unanswered"])
+def test_what_comes_after_a_fork_is_the_parents_and_is_asked_for_again(ended):
     """As in a signal handler that forks while a call waits."""
     background, calls = Background(), []
 
@@ -595,10 +596,11 @@ def test_what_comes_after_a_fork_is_the_parents_and_is_asked_for_again():
         if len(calls) == 1:
             background.renew()
         future: Future[int] = Future()
-        future.set_result(len(calls))
+        if ended or len(calls) > 1:
+            future.set_result(len(calls))
         return future
 
-    assert wait_for(start, background, 1.0, AllocatorClosed) == 2
+    assert wait_for(result_of(start, background, 1.0, AllocatorClosed)) == 2
     calls.clear()
-    asked = asyncio.run(wait_for_async(start, background, 1.0, AllocatorClosed))
+    asked = asyncio.run(wait_for_async(result_of(start, background, 1.0, AllocatorClosed)))
     assert asked == 2

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import time
+from concurrent.futures import Future
 from contextvars import ContextVar
 from weakref import WeakSet
 
 import pytest
 
+from allocator.errors import AllocatorClosed
 from allocator.runtime import forks
-from allocator.runtime.worker_pool import THREADS, Background
+from allocator.runtime.worker_pool import THREADS, Background, result_of, wait_for, wait_for_async
 
 
 def ours() -> list[threading.Thread]:
@@ -31,6 +34,36 @@ def test_a_call_that_ends_a_thread_costs_none():
 
     assert background.submit(lambda: "well").result(5) == "well"
     background.close(5)
+
+
+class Interrupted(Future[int]):
+    """Whoever waits for it is interrupted, as by Ctrl-C."""
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_call_takes_its_queued_work_back():
+    work = Interrupted()
+    with pytest.raises(KeyboardInterrupt) as found:
+        wait_for(result_of(lambda: work, Background(), 60.0, AllocatorClosed))
+
+    assert found  # its traceback is still held
+    assert work.cancelled()
+
+
+def test_a_cancelled_call_takes_its_queued_work_back():
+    work: Future[int] = Future()
+
+    async def cancel() -> None:
+        call = asyncio.create_task(wait_for_async(result_of(lambda: work, Background(), 60.0, AllocatorClosed)))
+        await asyncio.sleep(0)  # now it waits
+        call.cancel()
+        await call
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancel())
+    assert work.cancelled()
 
 
 def test_the_threads_of_an_allocator_that_was_forgotten_end():
