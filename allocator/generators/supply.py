@@ -40,6 +40,9 @@ Ended = Future[AllocatorError | None]
 LOST_AFTER = 12
 """A request is given up after 12 times the timeout; its result is burnt."""
 
+NO_CONTEXT = Context()
+"""Of requests that have ended."""
+
 RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
 UNREAD = object()
 
@@ -283,6 +286,7 @@ class Supply(Uncopyable):
         """Finish a request. Logs the first failure of a series if no caller waits; waiting callers get the error."""
         with suppress(Exception):  # a failing logging filter of the user must not block the claim
             self._log(error, request.in_advance)
+        request.context = NO_CONTEXT  # the traceback of a kept error holds the request
         self._failing = error is not None and (request.in_advance or self._failing)
         if not request.ended.done():
             request.ended.set_result(error)

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -43,25 +44,29 @@ WAIT_SLICE = 1.0
 class Work:
     """A call that runs at most once, and the future of its result."""
 
-    __slots__ = ("_call", "_left", "future")
+    __slots__ = ("_calls", "future")
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.future: Future[Any] = Future()
-        self._call = call
-        self._left = [True]
+        self._calls = [call]
 
-    def take(self) -> bool:
-        """True for the first caller only: without a worker thread, the submitter runs the work, which stays queued."""
+    def take(self) -> list[Callable[[], Any]]:
+        """The call, for the first who takes it: without a worker thread the submitter runs it, and it stays queued.
+
+        In a list, since the traceback of a kept error holds the frame of `run`, which must not hold the call and with
+        it the context of its caller.
+        """
         try:
-            return self._left.pop()
+            return [self._calls.pop()]
         except IndexError:
-            return False
+            return []
 
     def run(self) -> None:
-        if not self.take() or not self.future.set_running_or_notify_cancel():
+        taken = self.take()
+        if not taken or not self.future.set_running_or_notify_cancel():
             return
         try:
-            result = self._call()
+            result = taken.pop()()
         except BaseException as error:
             self.future.set_exception(error)
             if not isinstance(error, Exception):
@@ -98,8 +103,7 @@ class Background:
         if self.closed.is_set():
             raise AllocatorClosed
         check_not_ending()
-        context = copy_context()
-        work = Work(lambda: context.run(call, *args, **kwargs))
+        work = Work(partial(copy_context().run, call, *args, **kwargs))
         self._queue.put(work)
         if len(self._threads) < THREADS and not self._queue.empty():
             self._start_thread()

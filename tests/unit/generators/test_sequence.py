@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import gc
+import sqlite3
+import threading
 import tracemalloc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from contextvars import ContextVar
 from functools import partial
 
 import pytest
 from support.memory.database import MemorySource, sequence
+from support.processes.patience import until
 
 from allocator import Allocator
-from allocator.errors import DatabaseRefused, ReentrantCall, UnknownTag
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, ReentrantCall, UnknownTag
 from allocator.generators import sequence as module
 from allocator.generators.sequence import Sequences
 from allocator.testing import MemoryAllocator
@@ -67,6 +72,33 @@ def test_a_handle_that_is_held_stays_the_same_and_works_once_the_tag_is_there(tm
         del handle
         gc.collect()
         assert ids.sequence("order") is kept()
+
+
+class Caller:
+    """What an application keeps in a context variable, as the request that it answers."""
+
+
+@pytest.mark.parametrize("has_threads", [True, False])
+def test_a_tag_whose_claim_failed_does_not_keep_what_its_caller_was_doing(monkeypatch, tmp_path, has_threads):
+    current: ContextVar[Caller] = ContextVar("current")
+    if not has_threads:
+        monkeypatch.setattr(threading.Thread, "start", refuse_to_start)
+    with Allocator(f"sqlite:///{tmp_path}/ids.db", timeout=0.1) as ids:
+        ids.next_id("order")
+        with closing(sqlite3.connect(f"{tmp_path}/ids.db")) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            caller = Caller()
+            kept = weakref.ref(caller)
+            token = current.set(caller)
+            with pytest.raises(DatabaseUnavailable):
+                ids.next_id("customer")
+            current.reset(token)
+        del caller, token
+        assert until(lambda: gc.collect() >= 0 and kept() is None)
+
+
+def refuse_to_start(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 def test_a_block_keeps_its_tag_since_it_was_seen():
