@@ -53,9 +53,9 @@ def list_numbers(name: str, url: str) -> None:
         found, bound = database.run(fetch_counters, name), fetch_bindings(database, name)
     rows = [(one.name, one.scope, one.period, str(one.n)) for one in found]
     places = [[one.place for one in bound if one.name == row[0]] for row in rows]
-    told = [dict(zip(HEADINGS, row, strict=True), bound_to=at) for row, at in zip(rows, places, strict=True)]
+    shown = [dict(zip(HEADINGS, row, strict=True), bound_to=at) for row, at in zip(rows, places, strict=True)]
     lines = [f"{one.name} is bound to {one.place}" for one in bound]
-    show(told, "\n".join([table([HEADINGS, *rows], numbers={3}), *lines]))
+    show(shown, "\n".join([table([HEADINGS, *rows], numbers={3}), *lines]))
 
 
 def check_period(context: click.Context, parameter: click.Parameter, given: str) -> str:
@@ -93,8 +93,8 @@ def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
     with open_database(url) as database:
         check_restart(name, period, database.run(fetch_counters, name))
         database.run(raise_counter)
-    told = {"name": name, "scope": scope, "period": period, "newest": str(n)}
-    show(told, f"the next number of {place(name, scope, period)} is {n + 1}")
+    row = {"name": name, "scope": scope, "period": period, "newest": str(n)}
+    show(row, f"the next number of {place(name, scope, period)} is {n + 1}")
 
 
 def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
@@ -202,14 +202,14 @@ def audit_column(column: str, url: str, **given: Any) -> None:
     require_files(url)
     with open_database(url) as database:
         bound = [one for one in fetch_bindings(database) if one.is_named(column)]
-        told = settle(the_one(bound, column, "") if bound else NumberBinding(column), given)
-        counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, told.name)]
-    rule, zone = told.rule(counters, given["reset"] or ""), zone_of(told.timezone)
-    columns = (told.scope_column, told.period_column, told.order_column)
-    source = Source(*split_column(told.place), *columns, is_text=not rule.format.is_bare)
+        binding = settle(the_one(bound, column, "") if bound else NumberBinding(column), given)
+        counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, binding.name)]
+    rule, zone = binding.rule(counters, given["reset"] or ""), zone_of(binding.timezone)
+    columns = (binding.scope_column, binding.period_column, binding.order_column)
+    source = Source(*split_column(binding.place), *columns, is_text=not rule.format.is_bare)
 
     def judge(read: Read) -> Outcome:
-        return judged(rule, zone, read, in_order=bool(told.order_column))
+        return judged(rule, zone, read, in_order=bool(binding.order_column))
 
     outcome = read_column(address_of(url), source, rule.name, judge)
     show(to_json(outcome), text_of(rule.name, outcome))
@@ -253,9 +253,9 @@ def text_of(name: str, outcome: Outcome) -> str:
     lines = [line_of(name, one) for one in outcome.found]
     if more := outcome.kinds.total() - len(lines):
         lines.append(f"... and {more} more")
-    told = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.kinds.items())) or "nothing was found"
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.kinds.items())) or "nothing was found"
     rows = "1 row" if outcome.rows == 1 else f"{outcome.rows} rows"
-    return "\n".join([*lines, f"{rows}: {told}"])
+    return "\n".join([*lines, f"{rows}: {kinds}"])
 
 
 def line_of(name: str, one: Found) -> str:

@@ -15,7 +15,7 @@ from allocator.database.tables import takeover as rows_of_takeovers
 from allocator.database.verbs import segments
 from allocator.errors import InvalidSetting
 from allocator.rules.column_bindings import HELD, Binding, Bound, Placed
-from allocator.rules.takeover_ranges import Looked, Remedy
+from allocator.rules.takeover_ranges import ColumnFacts, Remedy
 from allocator.schemes.checks import MAX_ID, check_tag, split_column
 from allocator.schemes.tag import unknown
 
@@ -54,35 +54,35 @@ def bind(connection: Connection, dialect: Dialect, words: str, name: str) -> Bin
     """
     place, part = split_column(words)
     schema, _, bare = place.rpartition(".")
-    looked = look(connection, dialect, schema, bare, part)
-    check(looked)
-    known = next((one for one in fetch_all(connection, dialect) if one.place == looked.place), None)
+    facts = fetch_facts(connection, dialect, schema, bare, part)
+    check(facts)
+    known = next((one for one in fetch_all(connection, dialect) if one.place == facts.place), None)
     if known is not None:
         if known.tag == name:
             return known
         end = "takeover back" if known.takeover else "tags unbind"
         raise InvalidSetting(
-            f"{looked.place} is bound to tag {known.tag!r} already; first run: allocator {end} {looked.place}"
+            f"{facts.place} is bound to tag {known.tag!r} already; first run: allocator {end} {facts.place}"
         )
     tag = segments.fetch(connection, dialect, check_tag(name))
     if tag is None:
         raise unknown(name)
     now = int(connection.scalar(select(literal_column(dialect.clock))) or 0)
-    if looked.greatest > looked.limit:  # a BIGINT UNSIGNED
-        raise InvalidSetting(f"{looked.place} is at {looked.greatest:,}, and no tag gives ids above {looked.limit:,}")
-    first = min(max(looked.greatest, 0 if tag.claimed_at else tag.max_value) + 1, MAX_ID)
-    made = Binding(looked.place, name, looked.greatest, first, tag.max_value - tag.skipped, now)
+    if facts.greatest > facts.limit:  # a BIGINT UNSIGNED
+        raise InvalidSetting(f"{facts.place} is at {facts.greatest:,}, and no tag gives ids above {facts.limit:,}")
+    first = min(max(facts.greatest, 0 if tag.claimed_at else tag.max_value) + 1, MAX_ID)
+    made = Binding(facts.place, name, facts.greatest, first, tag.max_value - tag.skipped, now)
     values = {part.name: getattr(made, part.name) for part in KEPT}
     connection.execute(dialect.insert_missing(rows_of_bindings).values(**values))
     return made
 
 
-def check(looked: Looked) -> None:
-    if not looked.is_whole:
-        raise InvalidSetting(f"{looked.place} is {looked.type}, and holds no whole numbers")
-    if not looked.is_indexed:
+def check(facts: ColumnFacts) -> None:
+    if not facts.is_whole:
+        raise InvalidSetting(f"{facts.place} is {facts.type}, and holds no whole numbers")
+    if not facts.is_indexed:
         raise InvalidSetting(
-            f"no index begins with {looked.place}, so only a scan of the table could tell its greatest value; make an "
+            f"no index begins with {facts.place}, so only a scan of the table could tell its greatest value; make an "
             "index first"
         )
 
@@ -93,7 +93,7 @@ def unbind(connection: Connection, dialect: Dialect, words: str) -> Binding:
     A takeover is a binding too, and stays while its column is there.
     """
     one = the_one(fetch_all(connection, dialect), words, "no tag is")
-    if one.takeover and look_again(connection, dialect, one.place) is not None:
+    if one.takeover and find_facts(connection, dialect, one.place) is not None:
         raise InvalidSetting(f"{one.place} is bound by its takeover; first run: allocator takeover back {one.place}")
     connection.execute(delete(rows_of_bindings).where(KEPT.place == one.place))
     if one.takeover:
@@ -120,24 +120,24 @@ def forget(connection: Connection, dialect: Dialect, tag: str) -> None:
 # -- what is read
 
 
-def look(connection: Connection, dialect: Dialect, schema: str, name: str, part: str) -> Looked:
+def fetch_facts(connection: Connection, dialect: Dialect, schema: str, name: str, part: str) -> ColumnFacts:
     """Raises `InvalidSetting` where there is no such column."""
     if dialect.embedded:
-        return look_in_file(connection, name, part)
+        return fetch_facts_of_file(connection, name, part)
     module = takeover.native(dialect)
-    looked: Looked = module.look(connection, schema, name, part, "")
-    return looked
+    facts: ColumnFacts = module.fetch_facts(connection, schema, name, part, "")
+    return facts
 
 
-def look_again(connection: Connection, dialect: Dialect, place: str) -> Looked | None:
+def find_facts(connection: Connection, dialect: Dialect, place: str) -> ColumnFacts | None:
     """None for a column that is not there any more."""
     try:
-        return look(connection, dialect, *place.rsplit(".", 2))
+        return fetch_facts(connection, dialect, *place.rsplit(".", 2))
     except InvalidSetting:
         return None
 
 
-def look_in_file(connection: Connection, name: str, part: str) -> Looked:
+def fetch_facts_of_file(connection: Connection, name: str, part: str) -> ColumnFacts:
     """A key without AUTOINCREMENT follows the rows, whoever chose their ids: it counts as no generator."""
     found = connection.execute(text(COLUMN_OF_FILE), {"table": name, "column": part}).mappings().first()
     if found is None:
@@ -148,7 +148,7 @@ def look_in_file(connection: Connection, name: str, part: str) -> Looked:
     if is_whole and found["is_indexed"]:
         greatest = connection.scalar(select(func.max(key)).select_from(table(found["tbl"]))) or 0
     written = select(text("*")).select_from(table(found["tbl"])).where(text(f"{key} BETWEEN {{low}} AND {{high}}"))
-    return Looked(
+    return ColumnFacts(
         f"main.{found['tbl']}.{found['col']}",
         found["type"],
         MAX_ID,
@@ -166,40 +166,40 @@ def read(connection: Connection, dialect: Dialect, binding: Binding) -> Bound:
     Raises `InvalidSetting` for a column that only a scan could tell about.
     """
     with by_index(connection, dialect):
-        looked = look_again(connection, dialect, binding.place)
-        if looked is None:
+        facts = find_facts(connection, dialect, binding.place)
+        if facts is None:
             return Bound(binding)
-        check(looked)
-        taken, key = binding.takeover, takeover.key_of(looked.place)
-        greatest = takeover.greatest_of_tag(connection, looked.place, taken.ranges) if taken else looked.greatest
+        check(facts)
+        taken, key = binding.takeover, takeover.key_of(facts.place)
+        greatest = takeover.greatest_of_tag(connection, facts.place, taken.ranges) if taken else facts.greatest
         smallest = connection.scalar(select(func.min(key)))
-        stray, above = stray_row(connection, binding, looked)
+        stray, above = stray_row(connection, binding, facts)
         if stray > above and taken:  # the counter may have moved in between
-            looked = look_again(connection, dialect, binding.place) or looked
-            _, above = stray_row(connection, binding, looked)
-        has_trigger = taken is not None and not looked.below
+            facts = find_facts(connection, dialect, binding.place) or facts
+            _, above = stray_row(connection, binding, facts)
+        has_trigger = taken is not None and not facts.below
         return Bound(
             binding,
-            looked,
+            facts,
             segments.fetch(connection, dialect, binding.tag),
             greatest,
             smallest,
             stray if stray > above else 0,
             above,
-            has_trigger and takeover_mysql.is_refused(connection, looked.place),
+            has_trigger and takeover_mysql.is_refused(connection, facts.place),
         )
 
 
-def stray_row(connection: Connection, binding: Binding, looked: Looked) -> tuple[int, int]:
+def stray_row(connection: Connection, binding: Binding, facts: ColumnFacts) -> tuple[int, int]:
     """The greatest row below the tag's ids that may be neither its own nor the counter's, and above which it is."""
     taken = binding.takeover
     low, below = binding.greatest, binding.tag_first
     if taken:
-        if not looked.below:  # the counter follows whatever row is inserted there
+        if not facts.below:  # the counter follows whatever row is inserted there
             return 0, 0
-        low = looked.given if taken.state in HELD and looked.counter else taken.given
+        low = facts.given if taken.state in HELD and facts.counter else taken.given
         below = taken.ranges.native_last + 1
-    key = takeover.key_of(looked.place)
+    key = takeover.key_of(facts.place)
     found = connection.scalar(select(func.max(key)).where(key > low, key < below)) if low + 1 < below else None
     return found or 0, low
 

@@ -92,16 +92,16 @@ class MigrationDatabase(Database):
 
 def take_over(database: Database, action: str, words: str, tag: str, seconds: float, idle: float) -> None:
     """Start, finish or give back, without a look at the rate. Done before, it changes nothing."""
-    seen = database.run(takeover.see, words, tag)
-    if seen.looked.is_replica:
+    status = database.run(takeover.fetch_status, words, tag)
+    if status.facts.is_replica:
         raise InvalidSetting(REPLICA)
     if action == "start":
-        if not is_begun(seen.takeover, seen.looked, seen.tag, tag):
+        if not is_begun(status.takeover, status.facts, status.tag, tag):
             takeover.check_alone(database)
-            takeover.carry_out(database, takeover.start, seen, tag, plan(seen.looked, 0.0, seconds))
+            takeover.carry_out(database, takeover.start, status, tag, plan(status.facts, 0.0, seconds))
     elif action == "finish":
-        if not is_finished(seen.known):
-            takeover.carry_out(database, takeover.finish, seen, seen.known, idle)
-    elif seen.known.state != "given back":
-        ranges = ranges_after(seen.known, seen.tag, seen.looked, seconds, seen.now_ms)
-        takeover.carry_out(database, takeover.back, seen, seen.known, ranges)
+        if not is_finished(status.known):
+            takeover.carry_out(database, takeover.finish, status, status.known, idle)
+    elif status.known.state != "given back":
+        ranges = ranges_after(status.known, status.tag, status.facts, seconds, status.now_ms)
+        takeover.carry_out(database, takeover.back, status, status.known, ranges)

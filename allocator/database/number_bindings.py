@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, Connection, Integer, String, column, delete, select, union_all
 from sqlalchemy.types import NullType, TypeEngine
 
-from allocator.database.bindings import by_index, look, look_again, the_one
+from allocator.database.bindings import by_index, fetch_facts, find_facts, the_one
 from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
 from allocator.database.tables import number_binding
@@ -57,7 +57,7 @@ def bind(connection: Connection, dialect: Dialect, wanted: NumberBinding, zone: 
     """
     table, part = split_column(wanted.place)
     schema, _, bare = table.rpartition(".")
-    place = look(connection, dialect, schema, bare, part).place
+    place = fetch_facts(connection, dialect, schema, bare, part).place
     counters, _ = fetch_newest(connection, wanted.name, COUNTERS)
     made = replace(wanted, place=place, reset=wanted.rule(counters, wanted.reset).reset)
     known = next((one for one in fetch_all(connection, dialect) if one.place == place), made)
@@ -85,19 +85,19 @@ def unbind(connection: Connection, dialect: Dialect, words: str) -> NumberBindin
 def read(connection: Connection, dialect: Dialect, binding: NumberBinding, zone: tzinfo) -> BoundNumbers:
     """Raises `InvalidSetting` for a column that only a scan could tell about, or whose next texts nobody can tell."""
     with by_index(connection, dialect):
-        if look_again(connection, dialect, binding.place) is None:
+        if find_facts(connection, dialect, binding.place) is None:
             return BoundNumbers(binding, is_there=False)
         counters, has_more = fetch_newest(connection, binding.name, COUNTERS)
         held = column_of(connection, binding, binding.rule(counters), zone)
         if not counters:
             return BoundNumbers(binding, orphan=held.any_number())
-        seen, looked_at = held.next_rows(counters)
+        seen, compared = held.next_rows(counters)
         # A number may have been drawn and its row committed in between: then the counter has passed it.
         passed = fetch_newest(connection, binding.name, COUNTERS)[0] if seen else {}
         wrong = sorted({group for group, _ in above(seen, passed)})
         below = {group: (passed[group], newest(passed[group], partial(held.taken, group))) for group in wrong[:SHOWN]}
-        has_more = has_more or looked_at < len(counters)
-        return BoundNumbers(binding, True, below, len(wrong) - len(below), "", looked_at, has_more)
+        has_more = has_more or compared < len(counters)
+        return BoundNumbers(binding, True, below, len(wrong) - len(below), "", compared, has_more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +112,15 @@ class NumberColumn:
     by_year: bool
 
     def next_rows(self, counters: Mapping[Group, int]) -> tuple[list[tuple[Group, int]], int]:
-        """The rows above their counters that have one of the next numbers of any, and how many were looked at."""
+        """The rows above their counters with one of the next numbers, and how many counters were compared."""
         asked = [(group, following(n)) for group, n in counters.items()]
         seen: list[tuple[Group, int]] = []
-        read = looked_at = 0
-        while looked_at < len(asked) and read < ROWS:
-            found = self.rows(asked[looked_at : looked_at + BATCH])
+        read = compared = 0
+        while compared < len(asked) and read < ROWS:
+            found = self.rows(asked[compared : compared + BATCH])
             seen += above(found, counters)
-            read, looked_at = read + len(found), min(looked_at + BATCH, len(asked))
-        return seen, looked_at
+            read, compared = read + len(found), min(compared + BATCH, len(asked))
+        return seen, compared
 
     def taken(self, group: Group, numbers: range) -> set[int]:
         return {n for found, n in self.rows([(group, numbers)]) if found == group and n in numbers}

@@ -24,7 +24,7 @@ from allocator.database.tables import takeover as rows_of_takeovers
 from allocator.database.verbs import segments
 from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.rules.column_limit import max_step_for
-from allocator.rules.takeover_ranges import Looked, Ranges, State, Takeover, passed, still_writes, tag_refusal
+from allocator.rules.takeover_ranges import ColumnFacts, Ranges, State, Takeover, passed, still_writes, tag_refusal
 from allocator.schemes.checks import split_column
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
@@ -43,13 +43,13 @@ LOCKED = (
 )
 
 
-class Seen(NamedTuple):
+class Status(NamedTuple):
     """All that a command decides on.
 
     greatest: of the rows in the tag's range. now_ms: the clock of the database.
     """
 
-    looked: Looked
+    facts: ColumnFacts
     takeover: Takeover | None
     tag: Tag | None
     greatest: int
@@ -58,7 +58,7 @@ class Seen(NamedTuple):
     @property
     def known(self) -> Takeover:
         if self.takeover is None:
-            raise InvalidSetting(f"no takeover of {self.looked.place} was started; run: allocator takeover start")
+            raise InvalidSetting(f"no takeover of {self.facts.place} was started; run: allocator takeover start")
         return self.takeover
 
 
@@ -74,41 +74,41 @@ def check_alone(database: Database) -> None:
         raise InvalidSetting("this database is one of several shards; a takeover needs a database of its own")
 
 
-def carry_out(database: Runner, verb: Callable[..., None], seen: Seen, *rest: object) -> None:
+def carry_out(database: Runner, verb: Callable[..., None], status: Status, *rest: object) -> None:
     """Run `start`, `finish` or `back`. A lock that is not had says who holds it."""
     try:
-        database.run(verb, seen, *rest)
+        database.run(verb, status, *rest)
     except DatabaseUnavailable as error:
         cause = error.__cause__
         if isinstance(cause, SQLAlchemyError) and is_held(cause, database.dialect):
-            raise database.run(locked, seen.looked, database.timeout) from cause
+            raise database.run(locked, status.facts, database.timeout) from cause
         raise
 
 
-def locked(connection: Connection, dialect: Dialect, looked: Looked, waited: float) -> DatabaseUnavailable:
+def locked(connection: Connection, dialect: Dialect, facts: ColumnFacts, waited: float) -> DatabaseUnavailable:
     module, row = native(dialect), None
     with suppress(SQLAlchemyError):  # this user may not read who it is
-        asked = {"table": looked.quoted[0], "sequence": looked.sequence or None}
+        asked = {"table": facts.quoted[0], "sequence": facts.sequence or None}
         row = connection.execute(text(module.HOLDER), asked).first()
     holder = f" ({holder_in_words(row)})" if row else ""
     end = module.END.format(row[0]) if row else module.FIND
-    return DatabaseUnavailable(LOCKED.format(table=looked.table, holder=holder, waited=waited, end=end))
+    return DatabaseUnavailable(LOCKED.format(table=facts.table, holder=holder, waited=waited, end=end))
 
 
-def see(connection: Connection, dialect: Dialect, words: str, tag: str = "") -> Seen:
+def fetch_status(connection: Connection, dialect: Dialect, words: str, tag: str = "") -> Status:
     """words: table.column or schema.table.column. tag: by default that of the takeover."""
     module, (place, part) = native(dialect), split_column(words)
     schema, _, name = place.rpartition(".")
-    looked: Looked = module.look(connection, schema, name, part, "")
-    found = fetch(connection, looked.place)
-    if found and not looked.counter:
-        looked = module.look(connection, schema, name, part, found.counter)
+    facts: ColumnFacts = module.fetch_facts(connection, schema, name, part, "")
+    found = fetch(connection, facts.place)
+    if found and not facts.counter:
+        facts = module.fetch_facts(connection, schema, name, part, found.counter)
     wanted = tag or (found.tag if found else "")
     now = int(connection.scalar(select(literal_column(dialect.clock))) or 0)
     # Before the tag is read: a writer may claim and insert in between.
-    greatest = greatest_of_tag(connection, looked.place, found.ranges) if found else 0
+    greatest = greatest_of_tag(connection, facts.place, found.ranges) if found else 0
     row = segments.fetch(connection, dialect, wanted) if wanted else None
-    return Seen(looked, found, row, greatest, now)
+    return Status(facts, found, row, greatest, now)
 
 
 def fetch(connection: Connection, place: str) -> Takeover | None:
@@ -137,38 +137,38 @@ def note(connection: Connection, dialect: Dialect, found: Takeover, given: int, 
     connection.execute(changed.values(given=given, given_at=now_ms))
 
 
-def start(connection: Connection, dialect: Dialect, seen: Seen, tag: str, ranges: Ranges) -> None:
-    module, looked = native(dialect), seen.looked
+def start(connection: Connection, dialect: Dialect, status: Status, tag: str, ranges: Ranges) -> None:
+    module, facts = native(dialect), status.facts
     if module is takeover_mysql:
-        takeover_mysql.carry_out_start(connection, looked, ranges)
+        takeover_mysql.carry_out_start(connection, facts, ranges)
         given = ranges.native_first - 1
         with dialect.transaction(connection):
-            begin(connection, dialect, seen, tag, ranges, given)
+            begin(connection, dialect, status, tag, ranges, given)
         return
     with dialect.transaction(connection):
-        for statement in module.start(looked, ranges):
+        for statement in module.start(facts, ranges):
             connection.exec_driver_sql(statement)
-        now = module.look(connection, *looked.place.rsplit(".", 2), "")
+        now = module.fetch_facts(connection, *facts.place.rsplit(".", 2), "")
         if now.reached > ranges.native_last:
-            raise passed(looked, now.reached)
-        begin(connection, dialect, seen, tag, ranges, now.given)
+            raise passed(facts, now.reached)
+        begin(connection, dialect, status, tag, ranges, now.given)
 
 
 def meanwhile(place: str) -> InvalidSetting:
     return InvalidSetting(f"the takeover of {place} was changed meanwhile; see: allocator takeover status")
 
 
-def begin(connection: Connection, dialect: Dialect, seen: Seen, tag: str, ranges: Ranges, given: int) -> None:
+def begin(connection: Connection, dialect: Dialect, status: Status, tag: str, ranges: Ranges, given: int) -> None:
     """Write tag and row."""
-    place_tag(connection, dialect, tag, ranges, seen.takeover)
-    values = {"tag": tag, "state": "started", **ranges._asdict(), "counter": seen.looked.counter}
-    values |= {"given": given, "given_at": seen.now_ms, "started_given": given, "started_at": seen.now_ms}
-    if seen.takeover:
-        write(connection, seen.takeover, values)
-    elif fetch(connection, seen.looked.place):
-        raise meanwhile(seen.looked.place)
+    place_tag(connection, dialect, tag, ranges, status.takeover)
+    values = {"tag": tag, "state": "started", **ranges._asdict(), "counter": status.facts.counter}
+    values |= {"given": given, "given_at": status.now_ms, "started_given": given, "started_at": status.now_ms}
+    if status.takeover:
+        write(connection, status.takeover, values)
+    elif fetch(connection, status.facts.place):
+        raise meanwhile(status.facts.place)
     else:
-        connection.execute(insert(rows_of_takeovers).values(place=seen.looked.place, **values))
+        connection.execute(insert(rows_of_takeovers).values(place=status.facts.place, **values))
 
 
 def place_tag(connection: Connection, dialect: Dialect, name: str, ranges: Ranges, mine: Takeover | None) -> None:
@@ -189,31 +189,31 @@ def place_tag(connection: Connection, dialect: Dialect, name: str, ranges: Range
         raise InvalidSetting(why)
 
 
-def finish(connection: Connection, dialect: Dialect, seen: Seen, found: Takeover, idle: float) -> None:
-    module, looked = native(dialect), seen.looked
-    statements: Sequence[str] = module.finish(looked, found)
-    if why := still_writes(found, looked.given, seen.now_ms, idle):
+def finish(connection: Connection, dialect: Dialect, status: Status, found: Takeover, idle: float) -> None:
+    module, facts = native(dialect), status.facts
+    statements: Sequence[str] = module.finish(facts, found)
+    if why := still_writes(found, facts.given, status.now_ms, idle):
         raise InvalidSetting(why)
     if module is takeover_mysql:
         run_each(connection, statements)  # from here on nobody writes the old way
-        given = module.look(connection, *looked.place.rsplit(".", 2), "").reached
-        ranges = Ranges(found.ranges.native_first, given, given + 1, looked.limit)
+        given = module.fetch_facts(connection, *facts.place.rsplit(".", 2), "").reached
+        ranges = Ranges(found.ranges.native_first, given, given + 1, facts.limit)
         with dialect.transaction(connection):
             place_tag(connection, dialect, found.tag, ranges, found)
             change(connection, found, "finished", ranges)
         return
     with dialect.transaction(connection):
         run_each(connection, statements[:1])
-        given = module.look(connection, *looked.place.rsplit(".", 2), found.counter).given
-        if why := still_writes(found, given, seen.now_ms, idle):
+        given = module.fetch_facts(connection, *facts.place.rsplit(".", 2), found.counter).given
+        if why := still_writes(found, given, status.now_ms, idle):
             raise InvalidSetting(why)
         run_each(connection, statements[1:])
         change(connection, found, "finished", found.ranges)
 
 
-def back(connection: Connection, dialect: Dialect, seen: Seen, found: Takeover, ranges: Ranges) -> None:
-    module, looked = native(dialect), seen.looked
-    statements = module.back(looked, found, ranges)
+def back(connection: Connection, dialect: Dialect, status: Status, found: Takeover, ranges: Ranges) -> None:
+    module, facts = native(dialect), status.facts
+    statements = module.back(facts, found, ranges)
     if module is takeover_mysql:
         if found.state == "finished":
             with dialect.transaction(connection):

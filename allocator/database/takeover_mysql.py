@@ -17,7 +17,7 @@ from allocator.database.doctor_queries.integer_keys import BY_INDEX, prepare
 from allocator.database.grants import quoted
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
-from allocator.rules.takeover_ranges import Looked, Ranges, Remedy, Takeover, Trigger, passed
+from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Remedy, Takeover, Trigger, passed
 from allocator.schemes.checks import MAX_ID
 
 COUNTER = "AUTO_INCREMENT"
@@ -77,7 +77,7 @@ NEXT = "SELECT auto_increment FROM information_schema.tables WHERE table_schema 
 WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 
 
-def look(connection: Connection, schema: str, table: str, column: str, counter: str) -> Looked:
+def fetch_facts(connection: Connection, schema: str, table: str, column: str, counter: str) -> ColumnFacts:
     prepare(connection, BY_INDEX["mysql"])
     asked = {"schema": schema or None, "table": table, "column": column}
     found = connection.execute(text(COLUMN), asked).mappings().first()
@@ -98,7 +98,7 @@ def look(connection: Connection, schema: str, table: str, column: str, counter: 
     if found["word"] in WHOLE and found["is_indexed"]:
         greatest = connection.exec_driver_sql(f"SELECT MAX({quoted_names[1]}) FROM {quoted_names[0]}").scalar()
     names = {"db": db, "tbl": tbl, "col": col, "ours": trigger_of(place)}
-    looked = Looked(
+    facts = ColumnFacts(
         place,
         found["type"],
         limit_of(found["type"]),
@@ -117,9 +117,9 @@ def look(connection: Connection, schema: str, table: str, column: str, counter: 
         remedy=remedy(quoted_names, found["type"], bool(found["counts"])),
     )
     if not found["counts"]:
-        return looked
+        return facts
     limit = limit_of(found["type"])
-    return replace(looked, counter=COUNTER, given=int(found["next"] or 1) - 1, ends=limit)
+    return replace(facts, counter=COUNTER, given=int(found["next"] or 1) - 1, ends=limit)
 
 
 def remedy(names: tuple[str, str], kind: str, counts: bool) -> Remedy:
@@ -139,44 +139,44 @@ def is_refused(connection: Connection, place: str) -> bool:
     return bool(connection.scalar(text(OURS), asked))
 
 
-def start(looked: Looked, ranges: Ranges) -> Sequence[str]:
+def start(facts: ColumnFacts, ranges: Ranges) -> Sequence[str]:
     """Nobody writes between LOCK and UNLOCK, so the counter that is read there is exact."""
-    return [PATIENCE, f"LOCK TABLES {looked.quoted[0]} WRITE", raised(looked, ranges.native_first), UNLOCK]
+    return [PATIENCE, f"LOCK TABLES {facts.quoted[0]} WRITE", raised(facts, ranges.native_first), UNLOCK]
 
 
-def carry_out_start(connection: Connection, looked: Looked, ranges: Ranges) -> None:
+def carry_out_start(connection: Connection, facts: ColumnFacts, ranges: Ranges) -> None:
     """Raises `InvalidSetting` where the counter, while nobody writes, has come to the ids of the tag."""
-    patience, lock, alter, unlock = start(looked, ranges)
+    patience, lock, alter, unlock = start(facts, ranges)
     connection.exec_driver_sql(patience)
     connection.exec_driver_sql(lock)
     try:
-        database, table, _ = looked.place.rsplit(".", 2)
+        database, table, _ = facts.place.rsplit(".", 2)
         given = int(connection.scalar(text(NEXT), {"db": database, "tbl": table}) or 1) - 1
         if given >= ranges.tag_first:
-            raise passed(looked, given)
+            raise passed(facts, given)
         connection.exec_driver_sql(alter)
     finally:
         if not connection.invalidated:  # as after Ctrl-C: then the lock went with the session
             connection.exec_driver_sql(unlock)
 
 
-def finish(looked: Looked, takeover: Takeover) -> Sequence[str]:
-    (table, column), name = looked.quoted, quoted(trigger_of(looked.place))
-    words = f"{looked.table.rpartition('.')[2]}.{looked.column} takes its ids from tag {takeover.tag}"[:128]
+def finish(facts: ColumnFacts, takeover: Takeover) -> Sequence[str]:
+    (table, column), name = facts.quoted, quoted(trigger_of(facts.place))
+    words = f"{facts.table.rpartition('.')[2]}.{facts.column} takes its ids from tag {takeover.tag}"[:128]
     body = f"IF COALESCE(NEW.{column}, 0) = 0 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = {literal(words)}; END IF"
     database = table.rpartition(".")[0]
     made = f"CREATE TRIGGER {database}.{name} BEFORE INSERT ON {table} FOR EACH ROW {body}"
     return [PATIENCE, f"DROP TRIGGER IF EXISTS {database}.{name}", made]
 
 
-def back(looked: Looked, takeover: Takeover, ranges: Ranges) -> Sequence[str]:
-    name = f"{looked.quoted[0].rpartition('.')[0]}.{quoted(trigger_of(looked.place))}"
-    above = [raised(looked, ranges.native_first)] * (takeover.state in {"finished", "going back"})
+def back(facts: ColumnFacts, takeover: Takeover, ranges: Ranges) -> Sequence[str]:
+    name = f"{facts.quoted[0].rpartition('.')[0]}.{quoted(trigger_of(facts.place))}"
+    above = [raised(facts, ranges.native_first)] * (takeover.state in {"finished", "going back"})
     return [PATIENCE, *above, f"DROP TRIGGER IF EXISTS {name}"]
 
 
-def raised(looked: Looked, first: int) -> str:
-    return f"ALTER TABLE {looked.quoted[0]} AUTO_INCREMENT = {first}, ALGORITHM = INPLACE, LOCK = NONE"
+def raised(facts: ColumnFacts, first: int) -> str:
+    return f"ALTER TABLE {facts.quoted[0]} AUTO_INCREMENT = {first}, ALGORITHM = INPLACE, LOCK = NONE"
 
 
 def trigger_of(place: str) -> str:

@@ -60,7 +60,7 @@ class BoundNumbers:
 
     below: the counters that are below the column, and the newest number that a row has. more: how many others are.
     orphan: a number in the column while there is no counter at all; "" for none.
-    looked_at: how many counters, the newest periods first; is_partial: there are more.
+    compared: how many counters, the newest periods first; is_partial: there are more.
     """
 
     binding: NumberBinding
@@ -68,7 +68,7 @@ class BoundNumbers:
     below: Mapping[Group, tuple[int, int]] = field(default_factory=dict)
     more: int = 0
     orphan: str = ""
-    looked_at: int = 0
+    compared: int = 0
     is_partial: bool = False
 
 
@@ -141,7 +141,7 @@ def findings(bound: BoundNumbers) -> list[Finding]:
             Finding(
                 "counters-not-looked-at",
                 NOTE,
-                f"{binding.name!r} has more than the {bound.looked_at:,} counters that were compared with "
+                f"{binding.name!r} has more than the {bound.compared:,} counters that were compared with "
                 f"{binding.place}, those of the newest periods",
                 f"to compare all: {audit}",
             )

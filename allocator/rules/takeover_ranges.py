@@ -52,7 +52,7 @@ NO_REMEDY = Remedy()
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ColumnFacts:
     """What the database says of a column.
 
     place: schema.table.column. counter: the native counter, "" for none. given: the last id that it gave.
@@ -150,27 +150,27 @@ def a_day(before: int, after: int, seconds: float) -> float:
     return max(0, after - before) / seconds * DAY if seconds > 0 else 0.0
 
 
-def refusal(looked: Looked) -> str:
+def refusal(facts: ColumnFacts) -> str:
     """Why this column cannot be taken over, as a sentence; empty if it can be."""
-    return next(refusals(looked), "")
+    return next(refusals(facts), "")
 
 
-def refusals(looked: Looked) -> Iterator[str]:
-    place, table = looked.place, looked.table
-    if looked.is_replica:
+def refusals(facts: ColumnFacts) -> Iterator[str]:
+    place, table = facts.place, facts.table
+    if facts.is_replica:
         yield REPLICA
-    if looked.is_partitioned:
+    if facts.is_partitioned:
         yield f"{table} is partitioned or has child tables, and where its partitions end is not looked at"
-    if not looked.is_key:
+    if not facts.is_key:
         yield f"{place} has no primary or unique key of its own, and without one the database refuses no repeated id"
-    yield from looked.obstacles
-    if not looked.counter:
+    yield from facts.obstacles
+    if not facts.counter:
         yield f"{place} has no counter (AUTO_INCREMENT, identity or serial), so there is nothing to take over"
-    if looked.increment < 1:
-        yield f"the counter of {place} counts down, by {looked.increment}"
-    for trigger in looked.triggers:
-        if may_write(trigger, looked.column):
-            yield f"the trigger {trigger.name} on {table} may write {looked.column} before each insert; drop it first"
+    if facts.increment < 1:
+        yield f"the counter of {place} counts down, by {facts.increment}"
+    for trigger in facts.triggers:
+        if may_write(trigger, facts.column):
+            yield f"the trigger {trigger.name} on {table} may write {facts.column} before each insert; drop it first"
 
 
 def may_write(trigger: Trigger, column: str) -> bool:
@@ -182,26 +182,26 @@ def may_write(trigger: Trigger, column: str) -> bool:
     return re.search(assigned, trigger.text, re.IGNORECASE) is not None
 
 
-def plan(looked: Looked, per_day: float, seconds: float) -> Ranges:
+def plan(facts: ColumnFacts, per_day: float, seconds: float) -> Ranges:
     """The two ranges. Raises `InvalidSetting` where the column cannot be taken over, or is too small."""
-    if why := refusal(looked):
+    if why := refusal(facts):
         raise InvalidSetting(why)
-    reached, left = looked.reached, looked.limit - looked.reached
+    reached, left = facts.reached, facts.limit - facts.reached
     if left < 0:  # a BIGINT UNSIGNED
-        raise InvalidSetting(f"{looked.place} is at {looked.reached:,}, and no tag gives ids above {looked.limit:,}")
+        raise InvalidSetting(f"{facts.place} is at {facts.reached:,}, and no tag gives ids above {facts.limit:,}")
     need = ceil(per_day * seconds / DAY)
     # Above, the tag begins at once; below, the counter runs on until the command holds the lock.
-    ahead = 0 if looked.below else min(left // 100, 1_000) + ceil(per_day / 24)
+    ahead = 0 if facts.below else min(left // 100, 1_000) + ceil(per_day / 24)
     size = min(max(SAFETY * need, LEAST_RANGE), left // 2 - ahead)
     if left < LEAST_LEFT or size < 2 * need or size < LEAST_LEFT // 4:
         raise InvalidSetting(
-            f"{looked.place} ({looked.type}) ends at {looked.limit:,}, and {left:,} values are left: too few for two "
+            f"{facts.place} ({facts.type}) ends at {facts.limit:,}, and {left:,} values are left: too few for two "
             f"ranges, where {seconds / DAY:g} days at {per_day:,.0f} ids a day need {need:,}; widen the column first"
         )
     last = reached + ahead + size
-    if looked.below:
-        return Ranges(looked.given + 1, last, last + 1, looked.limit)
-    return Ranges(last + 1, looked.limit, reached + ahead + 1, last)
+    if facts.below:
+        return Ranges(facts.given + 1, last, last + 1, facts.limit)
+    return Ranges(last + 1, facts.limit, reached + ahead + 1, last)
 
 
 def tag_refusal(tag: Tag | None, mine: Takeover | None) -> str:
@@ -214,7 +214,7 @@ def tag_refusal(tag: Tag | None, mine: Takeover | None) -> str:
     )
 
 
-def is_begun(takeover: Takeover | None, looked: Looked, tag: Tag | None, name: str) -> bool:
+def is_begun(takeover: Takeover | None, facts: ColumnFacts, tag: Tag | None, name: str) -> bool:
     """Whether a takeover by the tag `name` was started before. Raises `InvalidSetting` where it cannot be started."""
     if takeover and takeover.state != "given back":
         if takeover.tag != name:
@@ -223,7 +223,7 @@ def is_begun(takeover: Takeover | None, looked: Looked, tag: Tag | None, name: s
             place = takeover.place
             raise InvalidSetting(f"{place} is {takeover.state}; first run: allocator takeover back {place}")
         return True
-    if why := refusal(looked) or tag_refusal(tag, takeover):
+    if why := refusal(facts) or tag_refusal(tag, takeover):
         raise InvalidSetting(why)
     return False
 
@@ -235,30 +235,30 @@ def is_finished(takeover: Takeover) -> bool:
     return takeover.state == "finished"
 
 
-def ranges_after(takeover: Takeover, tag: Tag | None, looked: Looked, seconds: float, now_ms: int) -> Ranges:
+def ranges_after(takeover: Takeover, tag: Tag | None, facts: ColumnFacts, seconds: float, now_ms: int) -> Ranges:
     """The ranges once the column is given back; the tag has ids for so many seconds."""
     if tag is None:
         raise InvalidSetting(f"tag {takeover.tag!r} is gone, so nobody knows which ids it has issued")
     if not takeover.ranges.native_is_below:  # the counter goes on above already
         return takeover.ranges
-    return back_ranges(takeover, tag, looked, rate_of_tag(takeover, tag, now_ms), seconds)
+    return back_ranges(takeover, tag, facts, rate_of_tag(takeover, tag, now_ms), seconds)
 
 
-def back_ranges(takeover: Takeover, tag: Tag, looked: Looked, per_day: float, seconds: float) -> Ranges:
+def back_ranges(takeover: Takeover, tag: Tag, facts: ColumnFacts, per_day: float, seconds: float) -> Ranges:
     """The tag ends, with ids for the time that its writers need to turn back, and the counter goes on above."""
-    reached = max(looked.reached, tag.max_value, takeover.ranges.tag_first - 1)
-    left = looked.limit - reached
+    reached = max(facts.reached, tag.max_value, takeover.ranges.tag_first - 1)
+    left = facts.limit - reached
     need = ceil(per_day * seconds / DAY)
     last = reached + min(max(SAFETY * need, LEAST_RANGE), left // 2)
     if left < LEAST_LEFT:
         raise InvalidSetting(
-            f"{looked.place} ({looked.type}) has only {left:,} values left above all ids; widen it first"
+            f"{facts.place} ({facts.type}) has only {left:,} values left above all ids; widen it first"
         )
-    return Ranges(last + 1, looked.limit, takeover.ranges.tag_first, last)
+    return Ranges(last + 1, facts.limit, takeover.ranges.tag_first, last)
 
 
-def passed(looked: Looked, given: int) -> InvalidSetting:
-    return InvalidSetting(f"{looked.place} came to {given:,} while this command ran; run it again")
+def passed(facts: ColumnFacts, given: int) -> InvalidSetting:
+    return InvalidSetting(f"{facts.place} came to {given:,} while this command ran; run it again")
 
 
 def still_writes(takeover: Takeover, given: int, now_ms: int, idle: float) -> str:
@@ -275,13 +275,13 @@ def still_writes(takeover: Takeover, given: int, now_ms: int, idle: float) -> st
     )
 
 
-def problems(takeover: Takeover, tag: Tag | None, looked: Looked, greatest: int) -> list[str]:
+def problems(takeover: Takeover, tag: Tag | None, facts: ColumnFacts, greatest: int) -> list[str]:
     """Why the two ranges could meet, a sentence each; none where that is proven.
 
     greatest: of the rows in the tag's range, read before the tag, which only rises.
     """
     meet = "the two ranges of this takeover overlap: its row was changed by hand" * takeover.ranges.meet
-    of_counter = "" if takeover.state == "finished" else problem_of_counter(takeover, looked)
+    of_counter = "" if takeover.state == "finished" else problem_of_counter(takeover, facts)
     return [one for one in (meet, problem_of_tag(takeover, tag, greatest), of_counter) if one]
 
 
@@ -298,14 +298,14 @@ def problem_of_tag(takeover: Takeover, tag: Tag | None, greatest: int) -> str:
     return ""
 
 
-def problem_of_counter(takeover: Takeover, looked: Looked) -> str:
+def problem_of_counter(takeover: Takeover, facts: ColumnFacts) -> str:
     ranges = takeover.ranges
-    if not looked.counter:
+    if not facts.counter:
         return f"the counter of {takeover.place} is gone"
-    if ranges.native_is_below and looked.ends > ranges.native_last:
-        return f"the counter may go to {looked.ends:,}, above its range: it was changed by hand"
-    if not ranges.native_is_below and looked.given + looked.increment < ranges.native_first:
-        return f"the counter is at {looked.given:,}, below its range: it was set back by hand"
+    if ranges.native_is_below and facts.ends > ranges.native_last:
+        return f"the counter may go to {facts.ends:,}, above its range: it was changed by hand"
+    if not ranges.native_is_below and facts.given + facts.increment < ranges.native_first:
+        return f"the counter is at {facts.given:,}, below its range: it was set back by hand"
     return ""
 
 
@@ -343,11 +343,11 @@ def lower_range_ends_in(takeover: Takeover, tag: Tag | None, given: int, now_ms:
     return max(0, left) / per_day if per_day else None
 
 
-def notes(looked: Looked) -> Sequence[str]:
+def notes(facts: ColumnFacts) -> Sequence[str]:
     """What to know before the start."""
     found = []
-    if looked.references:
-        found.append(f"foreign keys that reference it: {', '.join(looked.references)}; they are not changed")
-    if looked.cache > 1:
-        found.append(f"sessions hold up to {looked.cache} cached values each; all are below the new end of the counter")
+    if facts.references:
+        found.append(f"foreign keys that reference it: {', '.join(facts.references)}; they are not changed")
+    if facts.cache > 1:
+        found.append(f"sessions hold up to {facts.cache} cached values each; all are below the new end of the counter")
     return found

@@ -246,11 +246,11 @@ def test_a_counter_that_overtakes_the_start_is_refused(fresh, kind):
     """Between the look and the lock it came into the range that was planned for the tag."""
     execute(fresh, f"CREATE TABLE t ({PLAIN[kind]})")
     with opened(fresh) as database:
-        seen = database.run(takeover.see, "t.id", "order")
-        ranges = plan(seen.looked, 0, 60)
+        status = database.run(takeover.fetch_status, "t.id", "order")
+        ranges = plan(status.facts, 0, 60)
         execute(fresh, f"INSERT INTO t (id) VALUES ({ranges.tag_first})")
         with pytest.raises(InvalidSetting, match=f"came to {ranges.tag_first:,} while this command ran"):
-            database.run(takeover.start, seen, "order", ranges)
+            database.run(takeover.start, status, "order", ranges)
 
     assert values(fresh, "SELECT tag FROM allocator_segment") == []
     if kind == "postgres":
@@ -261,16 +261,16 @@ def test_a_counter_that_overtakes_the_start_is_refused(fresh, kind):
 def test_of_two_commands_at_once_one_is_refused(fresh, kind):
     execute(fresh, f"CREATE TABLE t ({PLAIN[kind]})")
     with opened(fresh) as database:
-        seen = database.run(takeover.see, "t.id", "order")
-        first = plan(seen.looked, 0, 60)
-        database.run(takeover.start, seen, "order", first)
-        before = database.run(takeover.see, "t.id")
+        status = database.run(takeover.fetch_status, "t.id", "order")
+        first = plan(status.facts, 0, 60)
+        database.run(takeover.start, status, "order", first)
+        before = database.run(takeover.fetch_status, "t.id")
         for tag in ("order", "other"):
-            second = plan(seen.looked, 10_000_000, 7 * 86_400)
+            second = plan(status.facts, 10_000_000, 7 * 86_400)
             with pytest.raises(InvalidSetting, match="changed meanwhile|while this command ran"):
-                database.run(takeover.start, seen, tag, second)
-        after = database.run(takeover.see, "t.id")
-        assert (after.takeover, after.tag, after.looked) == (before.takeover, before.tag, before.looked)
+                database.run(takeover.start, status, tag, second)
+        after = database.run(takeover.fetch_status, "t.id")
+        assert (after.takeover, after.tag, after.facts) == (before.takeover, before.tag, before.facts)
         database.run(takeover.back, after, after.takeover, second._replace(tag_first=first.tag_first))
         with pytest.raises(InvalidSetting, match="was changed meanwhile"):
             database.run(takeover.back, after, after.takeover, second._replace(tag_first=first.tag_first))
@@ -519,6 +519,6 @@ def test_a_replica_is_refused(kind, fresh, monkeypatch):
     execute(fresh, f"CREATE TABLE t ({PLAIN['mysql']})")
     monkeypatch.setattr(takeover_mysql, "COLUMN", takeover_mysql.COLUMN.replace("@@global.read_only", "1"))
     with opened(fresh) as database:
-        looked = database.run(lambda connection, _: takeover_mysql.look(connection, "", "t", "id", ""))
+        facts = database.run(lambda connection, _: takeover_mysql.fetch_facts(connection, "", "t", "id", ""))
 
-    assert refusal(looked) == "this server is a read-only replica; use the primary"
+    assert refusal(facts) == "this server is a read-only replica; use the primary"
