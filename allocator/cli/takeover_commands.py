@@ -12,7 +12,7 @@ from allocator.cli.options import database_options, open_database, option, optio
 from allocator.cli.output import REFUSED, confirm, show, yes_option
 from allocator.database import takeover as work
 from allocator.database.store import Database
-from allocator.database.takeover import Status
+from allocator.database.takeover_rows import Status, note
 from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import (
     REPLICA,
@@ -100,7 +100,7 @@ def status(place: str, url: str) -> None:
     with opened(url) as database:
         status = fetch_on_primary(database, place)
         is_sound = report(status, "")
-        database.run(work.note, status.known, status.facts.given, status.now_ms)
+        database.run(note, status.known, status.facts.given, status.now_ms)
     if not is_sound:
         click.get_current_context().exit(REFUSED)
 
@@ -120,7 +120,7 @@ def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
         if is_finished(found):
             report(status, "finished before")
             return
-        database.run(work.note, found, status.facts.given, status.now_ms)
+        database.run(note, found, status.facts.given, status.now_ms)
         if why := still_writes(found, status.facts.given, status.now_ms, idle):
             raise InvalidSetting(why)
         statements = work.native(database.dialect).finish(status.facts, found)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnClause, Connection, column, delete, func, literal_column, select, table, text
 
-from allocator.database import takeover, takeover_mysql
+from allocator.database import takeover, takeover_mysql, takeover_rows
 from allocator.database.dialect import Dialect
 from allocator.database.tables import binding as rows_of_bindings
 from allocator.database.tables import takeover as rows_of_takeovers
@@ -40,7 +40,7 @@ def fetch_all(connection: Connection, dialect: Dialect, tag: str = "") -> Sequen
     kept = select(rows_of_bindings).where(KEPT.tag == tag if tag else KEPT.tag != "")
     found = {row.place: Binding(*row) for row in connection.execute(kept)}
     for place in connection.scalars(select(rows_of_takeovers.c.place)).all():
-        row = takeover.fetch(connection, place)
+        row = takeover_rows.fetch(connection, place)
         if row is not None and row.state != GIVEN_BACK and tag in {"", row.tag}:
             first = row.ranges.tag_first
             found[place] = Binding(place, row.tag, row.started_given, first, 0, row.started_at, row)
@@ -125,14 +125,14 @@ def fetch_facts(connection: Connection, dialect: Dialect, schema: str, name: str
     if dialect.embedded:
         return fetch_facts_of_file(connection, name, part)
     module = takeover.native(dialect)
-    facts: ColumnFacts = module.fetch_facts(connection, schema, name, part, "")
+    facts: ColumnFacts = module.fetch_facts(connection, schema, name, part)
     return facts
 
 
 def find_facts(connection: Connection, dialect: Dialect, place: str) -> ColumnFacts | None:
     """None for a column that is not there any more."""
     try:
-        return fetch_facts(connection, dialect, *place.rsplit(".", 2))
+        return fetch_facts(connection, dialect, *takeover_rows.parts_of(place))
     except InvalidSetting:
         return None
 
@@ -170,8 +170,8 @@ def read(connection: Connection, dialect: Dialect, binding: Binding) -> Bound:
         if facts is None:
             return Bound(binding)
         check(facts)
-        taken, key = binding.takeover, takeover.key_of(facts.place)
-        greatest = takeover.greatest_of_tag(connection, facts.place, taken.ranges) if taken else facts.greatest
+        taken, key = binding.takeover, takeover_rows.key_of(facts.place)
+        greatest = takeover_rows.greatest_of_tag(connection, facts.place, taken.ranges) if taken else facts.greatest
         smallest = connection.scalar(select(func.min(key)))
         stray, above = stray_row(connection, binding, facts)
         if stray > above and taken:  # the counter may have moved in between
@@ -199,7 +199,7 @@ def stray_row(connection: Connection, binding: Binding, facts: ColumnFacts) -> t
             return 0, 0
         low = facts.given if taken.state in HELD and facts.counter else taken.given
         below = taken.ranges.native_last + 1
-    key = takeover.key_of(facts.place)
+    key = takeover_rows.key_of(facts.place)
     found = connection.scalar(select(func.max(key)).where(key > low, key < below)) if low + 1 < below else None
     return found or 0, low
 

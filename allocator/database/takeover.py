@@ -1,4 +1,4 @@
-"""Take over a live column: look at it, start, finish, and go back.
+"""Take over a live column: fetch its status, start, finish, and go back.
 
 Every step can be done again. On PostgreSQL a step is one transaction. MySQL and MariaDB commit each change of a table:
 there the counter moves first, which only leaves a gap, and then tag and row are written in one transaction.
@@ -6,13 +6,12 @@ there the counter moves first, which only leaves a gap, and then tag and row are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnClause, Connection, column, func, insert, literal_column, select, table, text, update
+from sqlalchemy import Connection, literal_column, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database import takeover_mysql, takeover_postgresql
@@ -20,22 +19,22 @@ from allocator.database.connection import Runner
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_held
 from allocator.database.number_dialects import holder_in_words
-from allocator.database.tables import takeover as rows_of_takeovers
+from allocator.database.takeover_rows import Status, fetch, greatest_of_tag
 from allocator.database.verbs import segments
 from allocator.errors import DatabaseUnavailable, InvalidSetting
-from allocator.rules.column_limit import max_step_for
-from allocator.rules.takeover_ranges import ColumnFacts, Ranges, State, Takeover, passed, still_writes, tag_refusal
+from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Takeover, still_writes
 from allocator.schemes.checks import split_column
-from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
 if TYPE_CHECKING:
     from allocator.database.store import Database
 
-KEPT = rows_of_takeovers.c
 FILE = (
     "a column of SQLite is not taken over while it is written: one process writes at a time there, so stop the writers "
     "for a moment and run: allocator tags create TAG --start-after-column TABLE.COLUMN"
 )
+
+NATIVE: Mapping[str, ModuleType] = {"postgresql": takeover_postgresql, "mysql": takeover_mysql}
+"""By the name of the dialect: each has the same functions."""
 
 LOCKED = (
     "{table} is held by a transaction that has not ended{holder}; waited {waited:.0f} seconds, and nothing was "
@@ -43,30 +42,11 @@ LOCKED = (
 )
 
 
-class Status(NamedTuple):
-    """All that a command decides on.
-
-    greatest: of the rows in the tag's range. now_ms: the clock of the database.
-    """
-
-    facts: ColumnFacts
-    takeover: Takeover | None
-    tag: Tag | None
-    greatest: int
-    now_ms: int
-
-    @property
-    def known(self) -> Takeover:
-        if self.takeover is None:
-            raise InvalidSetting(f"no takeover of {self.facts.place} was started; run: allocator takeover start")
-        return self.takeover
-
-
 def native(dialect: Dialect) -> ModuleType:
     """The module of this database."""
     if dialect.embedded:
         raise InvalidSetting(FILE)
-    return takeover_postgresql if dialect.name == "postgresql" else takeover_mysql
+    return NATIVE[dialect.name]
 
 
 def check_alone(database: Database) -> None:
@@ -75,7 +55,7 @@ def check_alone(database: Database) -> None:
 
 
 def carry_out(database: Runner, verb: Callable[..., None], status: Status, *rest: object) -> None:
-    """Run `start`, `finish` or `back`. A lock that is not had says who holds it."""
+    """Run `start`, `finish` or `back`. The error of a lock timeout names the session that holds the lock."""
     try:
         database.run(verb, status, *rest)
     except DatabaseUnavailable as error:
@@ -99,7 +79,7 @@ def fetch_status(connection: Connection, dialect: Dialect, words: str, tag: str 
     """words: table.column or schema.table.column. tag: by default that of the takeover."""
     module, (place, part) = native(dialect), split_column(words)
     schema, _, name = place.rpartition(".")
-    facts: ColumnFacts = module.fetch_facts(connection, schema, name, part, "")
+    facts: ColumnFacts = module.fetch_facts(connection, schema, name, part)
     found = fetch(connection, facts.place)
     if found and not facts.counter:
         facts = module.fetch_facts(connection, schema, name, part, found.counter)
@@ -111,136 +91,18 @@ def fetch_status(connection: Connection, dialect: Dialect, words: str, tag: str 
     return Status(facts, found, row, greatest, now)
 
 
-def fetch(connection: Connection, place: str) -> Takeover | None:
-    row = connection.execute(select(rows_of_takeovers).where(KEPT.place == place)).first()
-    if row is None:
-        return None
-    ranges = Ranges(row.native_first, row.native_last, row.tag_first, row.tag_last)
-    times = (row.given, row.given_at, row.started_given, row.started_at)
-    return Takeover(row.place, row.tag, row.state, ranges, row.counter, *times)
-
-
-def key_of(place: str) -> ColumnClause[Any]:
-    schema, name, part = place.rsplit(".", 2)
-    return table(name, column(part), schema=schema).c[part]
-
-
-def greatest_of_tag(connection: Connection, place: str, ranges: Ranges) -> int:
-    """By the end of the index: however many rows there are, one is read."""
-    key = key_of(place)
-    return connection.scalar(select(func.max(key)).where(key.between(ranges.tag_first, ranges.tag_last))) or 0
-
-
-def note(connection: Connection, dialect: Dialect, found: Takeover, given: int, now_ms: int) -> None:
-    """Remember when the counter was seen to move."""
-    changed = update(rows_of_takeovers).where(KEPT.place == found.place, KEPT.given == found.given)
-    connection.execute(changed.values(given=given, given_at=now_ms))
-
-
 def start(connection: Connection, dialect: Dialect, status: Status, tag: str, ranges: Ranges) -> None:
-    module, facts = native(dialect), status.facts
-    if module is takeover_mysql:
-        takeover_mysql.carry_out_start(connection, facts, ranges)
-        given = ranges.native_first - 1
-        with dialect.transaction(connection):
-            begin(connection, dialect, status, tag, ranges, given)
-        return
-    with dialect.transaction(connection):
-        for statement in module.start(facts, ranges):
-            connection.exec_driver_sql(statement)
-        now = module.fetch_facts(connection, *facts.place.rsplit(".", 2), "")
-        if now.reached > ranges.native_last:
-            raise passed(facts, now.reached)
-        begin(connection, dialect, status, tag, ranges, now.given)
-
-
-def meanwhile(place: str) -> InvalidSetting:
-    return InvalidSetting(f"the takeover of {place} was changed meanwhile; see: allocator takeover status")
-
-
-def begin(connection: Connection, dialect: Dialect, status: Status, tag: str, ranges: Ranges, given: int) -> None:
-    """Write tag and row."""
-    place_tag(connection, dialect, tag, ranges, status.takeover)
-    values = {"tag": tag, "state": "started", **ranges._asdict(), "counter": status.facts.counter}
-    values |= {"given": given, "given_at": status.now_ms, "started_given": given, "started_at": status.now_ms}
-    if status.takeover:
-        write(connection, status.takeover, values)
-    elif fetch(connection, status.facts.place):
-        raise meanwhile(status.facts.place)
-    else:
-        connection.execute(insert(rows_of_takeovers).values(place=status.facts.place, **values))
-
-
-def place_tag(connection: Connection, dialect: Dialect, name: str, ranges: Ranges, mine: Takeover | None) -> None:
-    """Let the tag give the ids of its range, and no others; in a transaction, which an error ends."""
-    found = segments.fetch(connection, dialect, name)
-    low = max(ranges.tag_first - 1, found.max_value if found else 0)
-    step = found.step if found else DEFAULT_STEP
-    max_step = max_step_for(max(1, ranges.tag_last - low), step, DEFAULT_MAX_STEP)
-    if found is None:
-        done = segments.create(connection, dialect, Tag(name, low, step, max_step, ranges.tag_last))
-    else:
-        changes = {"max_step": max_step, "id_limit": ranges.tag_last, "max_value": low}
-        done = segments.change(connection, dialect, name, changes)
-    now = segments.fetch(connection, dialect, name)  # the row is locked: what a claim took meanwhile is in it
-    if not done or now is None:
-        raise InvalidSetting(f"tag {name!r} was changed meanwhile; look at it with: allocator tags show {name}")
-    if why := tag_refusal(now, mine):
-        raise InvalidSetting(why)
+    """Give the column its two ranges. Raises `InvalidSetting` where the counter has passed its own."""
+    native(dialect).carry_out_start(connection, dialect, status, tag, ranges)
 
 
 def finish(connection: Connection, dialect: Dialect, status: Status, found: Takeover, idle: float) -> None:
-    module, facts = native(dialect), status.facts
-    statements: Sequence[str] = module.finish(facts, found)
-    if why := still_writes(found, facts.given, status.now_ms, idle):
+    """Leave the ids to the tag alone. Raises `InvalidSetting` where the counter has moved within `idle` seconds."""
+    if why := still_writes(found, status.facts.given, status.now_ms, idle):
         raise InvalidSetting(why)
-    if module is takeover_mysql:
-        run_each(connection, statements)  # from here on nobody writes the old way
-        given = module.fetch_facts(connection, *facts.place.rsplit(".", 2), "").reached
-        ranges = Ranges(found.ranges.native_first, given, given + 1, facts.limit)
-        with dialect.transaction(connection):
-            place_tag(connection, dialect, found.tag, ranges, found)
-            change(connection, found, "finished", ranges)
-        return
-    with dialect.transaction(connection):
-        run_each(connection, statements[:1])
-        given = module.fetch_facts(connection, *facts.place.rsplit(".", 2), found.counter).given
-        if why := still_writes(found, given, status.now_ms, idle):
-            raise InvalidSetting(why)
-        run_each(connection, statements[1:])
-        change(connection, found, "finished", found.ranges)
+    native(dialect).carry_out_finish(connection, dialect, status, found, idle)
 
 
 def back(connection: Connection, dialect: Dialect, status: Status, found: Takeover, ranges: Ranges) -> None:
-    module, facts = native(dialect), status.facts
-    statements = module.back(facts, found, ranges)
-    if module is takeover_mysql:
-        if found.state == "finished":
-            with dialect.transaction(connection):
-                place_tag(connection, dialect, found.tag, ranges, found)
-                change(connection, found, "going back", ranges)
-            found = replace(found, state="going back")
-        run_each(connection, statements)
-        with dialect.transaction(connection):
-            change(connection, found, "given back", ranges)
-        return
-    with dialect.transaction(connection):
-        run_each(connection, statements)
-        place_tag(connection, dialect, found.tag, ranges, found)
-        change(connection, found, "given back", ranges)
-
-
-def run_each(connection: Connection, statements: Sequence[str]) -> None:
-    for statement in statements:
-        connection.exec_driver_sql(statement)
-
-
-def change(connection: Connection, found: Takeover, state: State, ranges: Ranges) -> None:
-    write(connection, found, {"state": state, **ranges._asdict()})
-
-
-def write(connection: Connection, found: Takeover, values: Mapping[str, object]) -> None:
-    """Change the row, if no other command has done so."""
-    same = (KEPT.place == found.place, KEPT.tag == found.tag, KEPT.state == found.state)
-    if connection.execute(update(rows_of_takeovers).where(*same).values(**values)).rowcount != 1:
-        raise meanwhile(found.place)
+    """Give the ids back to the counter; the tag keeps what its writers need meanwhile."""
+    native(dialect).carry_out_back(connection, dialect, status, found, ranges)

@@ -13,8 +13,10 @@ from hashlib import sha256
 
 from sqlalchemy import Connection, text
 
+from allocator.database.dialect import Dialect
 from allocator.database.doctor_queries.integer_keys import BY_INDEX, prepare
 from allocator.database.grants import quoted
+from allocator.database.takeover_rows import Status, begin, change, parts_of, place_tag, run_each
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
 from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Remedy, Takeover, Trigger, passed
@@ -77,7 +79,7 @@ NEXT = "SELECT auto_increment FROM information_schema.tables WHERE table_schema 
 WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 
 
-def fetch_facts(connection: Connection, schema: str, table: str, column: str, counter: str) -> ColumnFacts:
+def fetch_facts(connection: Connection, schema: str, table: str, column: str, counter: str = "") -> ColumnFacts:
     prepare(connection, BY_INDEX["mysql"])
     asked = {"schema": schema or None, "table": table, "column": column}
     found = connection.execute(text(COLUMN), asked).mappings().first()
@@ -144,8 +146,15 @@ def start(facts: ColumnFacts, ranges: Ranges) -> Sequence[str]:
     return [PATIENCE, f"LOCK TABLES {facts.quoted[0]} WRITE", raised(facts, ranges.native_first), UNLOCK]
 
 
-def carry_out_start(connection: Connection, facts: ColumnFacts, ranges: Ranges) -> None:
-    """Raises `InvalidSetting` where the counter, while nobody writes, has come to the ids of the tag."""
+def carry_out_start(connection: Connection, dialect: Dialect, status: Status, tag: str, ranges: Ranges) -> None:
+    """Raise the counter, and then let the tag give the ids below."""
+    raise_counter(connection, status.facts, ranges)
+    with dialect.transaction(connection):
+        begin(connection, dialect, status, tag, ranges, ranges.native_first - 1)
+
+
+def raise_counter(connection: Connection, facts: ColumnFacts, ranges: Ranges) -> None:
+    """Raise it while nobody writes. Raises `InvalidSetting` where it has come to the ids of the tag."""
     patience, lock, alter, unlock = start(facts, ranges)
     connection.exec_driver_sql(patience)
     connection.exec_driver_sql(lock)
@@ -169,10 +178,36 @@ def finish(facts: ColumnFacts, takeover: Takeover) -> Sequence[str]:
     return [PATIENCE, f"DROP TRIGGER IF EXISTS {database}.{name}", made]
 
 
+def carry_out_finish(connection: Connection, dialect: Dialect, status: Status, takeover: Takeover, idle: float) -> None:
+    """Refuse inserts without an id, and then let the tag give all ids above the rows."""
+    facts = status.facts
+    run_each(connection, finish(facts, takeover))  # from here on nobody writes the old way
+    given = fetch_facts(connection, *parts_of(facts.place)).reached
+    ranges = Ranges(takeover.ranges.native_first, given, given + 1, facts.limit)
+    with dialect.transaction(connection):
+        place_tag(connection, dialect, takeover.tag, ranges, takeover)
+        change(connection, takeover, "finished", ranges)
+
+
 def back(facts: ColumnFacts, takeover: Takeover, ranges: Ranges) -> Sequence[str]:
     name = f"{facts.quoted[0].rpartition('.')[0]}.{quoted(trigger_of(facts.place))}"
     above = [raised(facts, ranges.native_first)] * (takeover.state in {"finished", "going back"})
     return [PATIENCE, *above, f"DROP TRIGGER IF EXISTS {name}"]
+
+
+def carry_out_back(
+    connection: Connection, dialect: Dialect, status: Status, takeover: Takeover, ranges: Ranges
+) -> None:
+    """Limit the tag before AUTO_INCREMENT is raised above it. The state "going back" says that this is done."""
+    statements = back(status.facts, takeover, ranges)
+    if takeover.state == "finished":
+        with dialect.transaction(connection):
+            place_tag(connection, dialect, takeover.tag, ranges, takeover)
+            change(connection, takeover, "going back", ranges)
+        takeover = replace(takeover, state="going back")
+    run_each(connection, statements)
+    with dialect.transaction(connection):
+        change(connection, takeover, "given back", ranges)
 
 
 def raised(facts: ColumnFacts, first: int) -> str:

@@ -8,10 +8,12 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, RowMapping, text
 
+from allocator.database.dialect import Dialect
 from allocator.database.doctor_queries.integer_keys import WHOLE
+from allocator.database.takeover_rows import Status, begin, change, parts_of, place_tag, run_each
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
-from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Remedy, Takeover, Trigger
+from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Remedy, Takeover, Trigger, passed, still_writes
 from allocator.schemes.checks import MAX_ID
 
 IDENTITY = "identity"
@@ -70,7 +72,7 @@ END, FIND = "SELECT pg_terminate_backend({})", "SELECT * FROM pg_stat_activity W
 PLAIN = re.compile(r"nextval\('[^']*'::regclass\)")
 
 
-def fetch_facts(connection: Connection, schema: str, table: str, column: str, counter: str) -> ColumnFacts:
+def fetch_facts(connection: Connection, schema: str, table: str, column: str, counter: str = "") -> ColumnFacts:
     """counter: of an earlier takeover; it is there still after the default is gone."""
     name = ".".join(quoted(part) for part in (schema, table) if part)
     found = connection.execute(text(COLUMN), {"name": name, "column": column}).mappings().first()
@@ -154,10 +156,33 @@ def start(facts: ColumnFacts, ranges: Ranges) -> Sequence[str]:
     return [PATIENCE, *allow, f"ALTER SEQUENCE {facts.sequence} MAXVALUE {ranges.native_last}"]
 
 
+def carry_out_start(connection: Connection, dialect: Dialect, status: Status, tag: str, ranges: Ranges) -> None:
+    """Raises `InvalidSetting` where the counter has passed its range before it was locked."""
+    facts = status.facts
+    with dialect.transaction(connection):
+        run_each(connection, start(facts, ranges))
+        now = fetch_facts(connection, *parts_of(facts.place))
+        if now.reached > ranges.native_last:
+            raise passed(facts, now.reached)
+        begin(connection, dialect, status, tag, ranges, now.given)
+
+
 def finish(facts: ColumnFacts, takeover: Takeover) -> Sequence[str]:
     table, column = facts.quoted
     what = "DROP IDENTITY IF EXISTS" if takeover.counter == IDENTITY else "DROP DEFAULT"
     return [PATIENCE, f"ALTER TABLE {table} ALTER COLUMN {column} {what}"]
+
+
+def carry_out_finish(connection: Connection, dialect: Dialect, status: Status, takeover: Takeover, idle: float) -> None:
+    """Drop the default, unless a writer has used the counter since."""
+    patience, *statements = finish(status.facts, takeover)
+    with dialect.transaction(connection):
+        connection.exec_driver_sql(patience)
+        given = fetch_facts(connection, *parts_of(status.facts.place), takeover.counter).given
+        if why := still_writes(takeover, given, status.now_ms, idle):
+            raise InvalidSetting(why)
+        run_each(connection, statements)
+        change(connection, takeover, "finished", takeover.ranges)
 
 
 def back(facts: ColumnFacts, takeover: Takeover, ranges: Ranges) -> Sequence[str]:
@@ -170,6 +195,16 @@ def back(facts: ColumnFacts, takeover: Takeover, ranges: Ranges) -> Sequence[str
     default = [f"ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT nextval('{words}'::regclass)"]
     raised = f"ALTER SEQUENCE {facts.sequence} AS {facts.type} NO MAXVALUE RESTART WITH {first}"
     return [PATIENCE, *default * (takeover.state == "finished"), raised]
+
+
+def carry_out_back(
+    connection: Connection, dialect: Dialect, status: Status, takeover: Takeover, ranges: Ranges
+) -> None:
+    """Restart the counter above all ids, and limit the tag below it."""
+    with dialect.transaction(connection):
+        run_each(connection, back(status.facts, takeover, ranges))
+        place_tag(connection, dialect, takeover.tag, ranges, takeover)
+        change(connection, takeover, "given back", ranges)
 
 
 def quoted(name: str) -> str:
