@@ -23,7 +23,6 @@ P = TypeVar("P", bound=Placed)
 
 KEPT = rows_of_bindings.c
 GIVEN_BACK = "given back"
-POSTGRESQL, SEEK = "postgresql", "SET LOCAL enable_seqscan = off"
 
 COLUMN_OF_FILE = """
 SELECT m.name AS tbl, p.name AS col, p.type AS type, upper(m.sql) LIKE '%AUTOINCREMENT%' AND p.pk = 1 AS counts,
@@ -206,10 +205,10 @@ def stray_row(connection: Connection, binding: Binding, facts: ColumnFacts) -> t
 
 @contextmanager
 def by_index(connection: Connection, dialect: Dialect) -> Iterator[None]:
-    """On PostgreSQL, where a small table would be read faster than its index."""
-    if dialect.name != POSTGRESQL:
+    """Read by index: PostgreSQL would scan a table that its statistics call small."""
+    if not dialect.index_only:
         yield
         return
     with dialect.transaction(connection):
-        connection.exec_driver_sql(SEEK)
+        connection.exec_driver_sql(dialect.index_only)
         yield

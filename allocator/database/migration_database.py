@@ -10,8 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from allocator.database import takeover, takeover_mysql, takeover_postgresql
-from allocator.database.bindings import POSTGRESQL
+from allocator.database import takeover
 from allocator.database.connection import plain
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_held, translate
@@ -51,7 +50,7 @@ class MigrationDatabase(Database):
         )
         self._connection = connection
         autocommit = getattr(connection.connection.dbapi_connection, "autocommit", False)
-        self._is_nested = self.dialect.name == POSTGRESQL and not autocommit
+        self._is_nested = self.dialect.transactional_ddl and not self.dialect.embedded and not autocommit
         if self._is_nested:
             self.dialect = Nested()
 
@@ -73,13 +72,13 @@ class MigrationDatabase(Database):
         connection = self._connection
         if self._is_nested:
             with connection.begin_nested():
-                former = str(connection.exec_driver_sql(takeover_postgresql.FORMER_PATIENCE).scalar())
+                former = str(connection.exec_driver_sql(takeover.native(self.dialect).FORMER_PATIENCE).scalar())
                 yield
                 connection.exec_driver_sql(former)
-        elif self.dialect.embedded or self.dialect.name == POSTGRESQL:
+        elif self.dialect.transactional_ddl:
             yield
         else:
-            former = str(connection.exec_driver_sql(takeover_mysql.FORMER_PATIENCE).scalar())
+            former = str(connection.exec_driver_sql(takeover.native(self.dialect).FORMER_PATIENCE).scalar())
             try:
                 yield
             finally:
