@@ -73,65 +73,78 @@ PLAIN = re.compile(r"nextval\('[^']*'::regclass\)")
 
 
 def fetch_facts(connection: Connection, schema: str, table: str, column: str, counter: str = "") -> ColumnFacts:
-    """counter: of an earlier takeover; it is there still after the default is gone."""
+    """Fetch the facts of a column, and of the sequence that counts for it. Raises `InvalidSetting` for no such column.
+
+    counter: of an earlier takeover; it is there still after the default is gone.
+    """
     name = ".".join(quoted(part) for part in (schema, table) if part)
     found = connection.execute(text(COLUMN), {"name": name, "column": column}).mappings().first()
     if found is None:
         raise InvalidSetting(f"there is no table with a column {table}.{column}".replace("..", "."))
-    where = {
-        "relid": found["relid"],
-        "attnum": found["attnum"],
-        "known": None if counter == IDENTITY else counter or None,
-    }
+    known = None if counter == IDENTITY else counter or None
+    where = {"relid": found["relid"], "attnum": found["attnum"], "known": known}
     sequences = connection.execute(text(SEQUENCES), where).mappings().all()
-    triggers = connection.execute(text(TRIGGERS), {"relid": found["relid"]}).all()
-    greatest = None
-    if found["is_whole"] and found["is_indexed"]:
-        greatest = connection.exec_driver_sql(
-            f"SELECT max({found['quoted_column']}) FROM {found['quoted_table']}"
-        ).scalar()
-    obstacles = [f"the rule {rule} on {found['place'].rpartition('.')[0]} rewrites inserts" for rule in found["rules"]]
+    triggers = [Trigger(*row) for row in connection.execute(text(TRIGGERS), {"relid": found["relid"]})]
+    facts = facts_of(found, triggers, fetch_greatest(connection, found))
+    if len(sequences) != 1:
+        return facts
+    (sequence,) = sequences
+    last, called = connection.exec_driver_sql(f"SELECT last_value, is_called FROM {sequence['name']}").one()
+    return with_sequence(facts, found, sequence, last if called else last - sequence["seqincrement"])
+
+
+def fetch_greatest(connection: Connection, found: RowMapping) -> int:
+    """The greatest value, by the end of the index; 0 where there is no index, or no row."""
+    if not found["is_whole"] or not found["is_indexed"]:
+        return 0
+    statement = f"SELECT max({found['quoted_column']}) FROM {found['quoted_table']}"
+    return connection.exec_driver_sql(statement).scalar() or 0
+
+
+def facts_of(found: RowMapping, triggers: Sequence[Trigger], greatest: int) -> ColumnFacts:
+    """The facts of a column without its sequence, from a row of `COLUMN`."""
+    table = found["place"].rpartition(".")[0]
+    obstacles = [f"the rule {rule} on {table} rewrites inserts" for rule in found["rules"]]
     if not found["is_whole"]:
         obstacles.insert(0, f"{found['place']} is {found['type']}, and holds no whole numbers")
-    facts = ColumnFacts(
+    return ColumnFacts(
         found["place"],
         found["type"],
         limit_of(found["type"]),
-        greatest or 0,
+        greatest,
         is_whole=found["is_whole"],
         is_indexed=found["is_indexed"],
         is_key=found["is_key"],
         is_partitioned=found["is_partitioned"],
         is_replica=found["is_replica"],
-        triggers=tuple(Trigger(*row) for row in triggers),
+        triggers=tuple(triggers),
         references=tuple(found["refs"]),
         quoted=(found["quoted_table"], found["quoted_column"]),
         obstacles=tuple(obstacles),
         generates=generator(found),
         remedy=remedy(found),
     )
-    if len(sequences) != 1:
-        return facts
-    (one,), default = sequences, found["default_words"]
-    last, called = connection.exec_driver_sql(f"SELECT last_value, is_called FROM {one['name']}").one()
-    if one["users"] > 1:
-        obstacles.append(f"the sequence {one['name']} also serves another column")
-    if one["seqcycle"]:
-        obstacles.append(
-            f"the sequence {one['name']} begins again at its end; run: ALTER SEQUENCE {one['name']} NO CYCLE"
-        )
+
+
+def with_sequence(facts: ColumnFacts, found: RowMapping, sequence: RowMapping, given: int) -> ColumnFacts:
+    """The facts with those of the sequence, from a row of `SEQUENCES`."""
+    name, default, obstacles = sequence["name"], found["default_words"], []
+    if sequence["users"] > 1:
+        obstacles.append(f"the sequence {name} also serves another column")
+    if sequence["seqcycle"]:
+        obstacles.append(f"the sequence {name} restarts at its end (CYCLE); run: ALTER SEQUENCE {name} NO CYCLE")
     if default and not PLAIN.fullmatch(default):
-        obstacles.append(f"the default of {found['place']} is {default}, and not nextval alone")
+        obstacles.append(f"the default of {facts.place} is {default}, and not nextval alone")
     return replace(
         facts,
-        counter=IDENTITY if found["is_identity"] else one["name"],
-        given=last if called else last - one["seqincrement"],
-        ends=one["seqmax"],
-        increment=one["seqincrement"],
-        cache=one["seqcache"],
-        sequence=one["name"],
+        counter=IDENTITY if found["is_identity"] else name,
+        given=given,
+        ends=sequence["seqmax"],
+        increment=sequence["seqincrement"],
+        cache=sequence["seqcache"],
+        sequence=name,
         always=found["is_always"],
-        obstacles=tuple(obstacles),
+        obstacles=(*facts.obstacles, *obstacles),
     )
 
 

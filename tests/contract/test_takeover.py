@@ -314,7 +314,7 @@ HOSTILE = {
         ),
         "cycle": (
             ["CREATE TABLE t (id BIGSERIAL PRIMARY KEY)", "ALTER SEQUENCE t_id_seq CYCLE"],
-            "begins again at its end",
+            "restarts at its end",
         ),
         "shared": (
             [
