@@ -44,7 +44,7 @@ def numbers() -> None:
 def list_numbers(name: str, url: str) -> None:
     """Print the newest number of each scope and period.
 
-    Also the columns that numbers are bound to. With NAME, those of that name alone.
+    Below, print the columns that numbers are bound to. NAME limits both to one name.
     """
     from allocator.database.verbs.number_columns import fetch_counters
 
@@ -67,8 +67,8 @@ def check_period(context: click.Context, parameter: click.Parameter, given: str)
 @numbers.command("set")
 @click.argument("name")
 @click.argument("n", type=int)
-@click.option("--scope", default="", help="Whose numbers these are.")
-@click.option("--period", default="", callback=check_period, help="As 2026, 2026-03 or 2026-03-14, where they restart.")
+@click.option("--scope", default="", help="Scope of the numbers, such as a tenant.")
+@click.option("--period", default="", callback=check_period, help="Period of the numbers: 2026, 2026-03 or 2026-03-14.")
 @database_options
 def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
     """Continue the numbers of NAME after N, the newest that is in use. They are never lowered.
@@ -98,7 +98,7 @@ def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
 
 
 def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
-    """In a period of another kind, or without one, the counter would be one that nobody draws from."""
+    """Refuse a period that the existing counters do not have: nobody would draw from that counter."""
     if not counters or len(period) in {len(one.period) for one in counters}:
         return
     newest = max(one.period for one in counters)
@@ -109,19 +109,20 @@ def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
 
 
 column_options = options(
-    click.option("--name", help="The name of the Numbers that the column holds."),
-    click.option("--format", help="Their format.  [default: {n}]"),
-    click.option("--reset", type=click.Choice(list(RESETS)), help="When they restart; else as the counters say."),
-    click.option("--start", type=int, help="The first number of each scope and period.  [default: 1]"),
-    click.option("--timezone", help="Of the dates in --period-column.  [default: UTC]"),
-    click.option("--scope-column", metavar="C", help="The column of the scope, unless the format holds it."),
-    click.option("--period-column", metavar="C", help="That of the date or year, unless the format holds it."),
+    click.option("--name", help="Name of the numbers in the column."),
+    click.option("--format", help="Format of the numbers.  [default: {n}]"),
+    click.option("--reset", type=click.Choice(list(RESETS)), help="When the numbers restart; else as the counters do."),
+    click.option("--start", type=int, help="First number of each scope and period.  [default: 1]"),
+    click.option("--timezone", help="Time zone of the dates in --period-column.  [default: UTC]"),
+    click.option("--scope-column", metavar="C", help="Column with the scope, unless the format holds it."),
+    click.option("--period-column", metavar="C", help="Column with the date or year, unless the format holds it."),
     click.option("--order-column", metavar="C", help="Report numbers out of the order of this column."),
 )
-"""What a column holds; passes the fields of a `NumberBinding`, None for what is not given."""
+"""Options that describe a column; they pass the fields of a `NumberBinding`, None for what is not given."""
 
 
 def settle(known: NumberBinding, given: dict[str, Any]) -> NumberBinding:
+    """The binding with the options that were given. Raises `UsageError` without a name."""
     made = replace(known, **{name: value for name, value in given.items() if value is not None})
     if not made.name:
         raise click.UsageError("give --name, or bind the column first: allocator numbers bind TABLE.COLUMN --name NAME")
@@ -135,8 +136,8 @@ def settle(known: NumberBinding, given: dict[str, Any]) -> NumberBinding:
 def bind_column(column: str, url: str, **given: Any) -> None:
     """Bind numbers to TABLE.COLUMN, which holds them.
 
-    The doctor then looks whether a counter is below the column, and will give numbers again. The audit of the column
-    needs no options.
+    From then on the doctor reports a counter that is below the column and would issue its numbers again. The audit of
+    the column needs no options.
 
     \b
         allocator numbers bind invoices.number --name invoice
@@ -179,14 +180,14 @@ def audit_column(column: str, url: str, **given: Any) -> None:
     """Find what is wrong with the numbers in TABLE.COLUMN. Changes nothing.
 
     \b
-    gap         given to no row, and not void
+    gap         in no row, and not void
     duplicate   in two rows
     disorder    below the number of the row before (with --order-column)
-    ahead       above the counter, which will give it again
+    ahead       above the counter, which will issue it again
     unreadable  not a number of this format, scope and period
 
-    TABLE may be a view. Rows without a number are left out. The exit code is 1 when something was found. A column that
-    is bound needs no options; those that are given override the binding.
+    TABLE may be a view. Rows without a number are skipped. The exit code is 1 when something is wrong. A bound column
+    needs no options; options override the binding.
 
     \b
     Example:
@@ -218,7 +219,7 @@ def audit_column(column: str, url: str, **given: Any) -> None:
 
 
 def fetch_bindings(database: Database, name: str = "") -> Sequence[NumberBinding]:
-    """None before revision 0013."""
+    """The bindings of a name or of all; none where the schema is older than revision 0013."""
     from allocator.database.number_bindings import fetch_all
 
     with suppress(SchemaOutOfDate):
@@ -227,7 +228,7 @@ def fetch_bindings(database: Database, name: str = "") -> Sequence[NumberBinding
 
 
 class Outcome(NamedTuple):
-    """The first findings, how many there are of each kind, and how many rows were read."""
+    """Result of an audit: the first findings, the count of each kind, and the count of rows."""
 
     found: list[Found]
     kinds: Counter[str]
@@ -235,6 +236,7 @@ class Outcome(NamedTuple):
 
 
 def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcome:
+    """Audit the rows, with a progress bar on a terminal."""
     counters = {Group(one.scope, one.period): one.n for one in read.counters}
     void = ((Group(one.scope, one.period), one.n) for one in read.void)
     first: list[Found] = []
@@ -272,7 +274,7 @@ def sentence_of(one: Found) -> str:
         case "disorder":
             return f"{one.first} comes after {one.last}"
         case "ahead":
-            return f"the counter has not reached {span} and will give that again; allocator numbers set raises it"
+            return f"the counter has not reached {span} and will issue it again; raise it with: allocator numbers set"
         case "unreadable":
             return one.text
 

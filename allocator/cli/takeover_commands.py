@@ -33,7 +33,7 @@ from allocator.rules.takeover_ranges import (
 from allocator.schemes.checks import check_tag
 
 PATIENCE = 60.0
-"""Seconds to try for the locks. Each try is short, so that writers hardly wait."""
+"""Seconds of retries for the locks. Each try is short, so that writers hardly wait."""
 
 dry_option = click.option("--dry-run", "dry", is_flag=True, help="Print the plan, and change nothing.")
 change_options = options(dry_option, yes_option, database_options)
@@ -48,19 +48,20 @@ def parse_seconds(context: click.Context, parameter: click.Parameter, given: str
 
 @click.group()
 def takeover() -> None:
-    """Take over a column with ids of its own, while it is written."""
+    """Let a tag take over a column that has its own counter, while writers use it."""
 
 
 @takeover.command("start")
 @click.argument("place", metavar="TABLE.COLUMN")
-@click.option("--tag", required=True, help="Tag that gives the new ids; created if it is missing.")
-@option("--for", "seconds", default="7d", callback=parse_seconds, help="Time for both ways to write.")
-@option("--watch", default=60.0, help="Seconds over which the rate is measured.")
+@click.option("--tag", required=True, help="Tag that issues the new ids; created if it is missing.")
+@option("--for", "seconds", default="7d", callback=parse_seconds, help="How long both counter and tag issue ids.")
+@option("--watch", default=60.0, help="Seconds over which to measure the rate.")
 @change_options
 def start(place: str, tag: str, seconds: float, watch: float, dry: bool, sure: bool, url: str) -> None:
     """Give TABLE.COLUMN a second range of ids: a tag's.
 
-    From then on writers that insert the ids of the tag, and writers that insert none, can work side by side.
+    From then on two kinds of writers can work side by side: those that insert ids of the tag, and those that leave the
+    id to the database.
 
     \b
         allocator takeover start orders.id --tag order
@@ -93,9 +94,9 @@ def start(place: str, tag: str, seconds: float, watch: float, dry: bool, sure: b
 @click.argument("place", metavar="TABLE.COLUMN")
 @database_options
 def status(place: str, url: str) -> None:
-    """Print both ranges, and the proof that they cannot meet.
+    """Print both ranges, and why they cannot overlap.
 
-    Exit code 1 if they could.
+    The exit code is 1 if they can.
     """
     with opened(url) as database:
         status = fetch_on_primary(database, place)
@@ -107,10 +108,10 @@ def status(place: str, url: str) -> None:
 
 @takeover.command("finish")
 @click.argument("place", metavar="TABLE.COLUMN")
-@option("--idle", default="10m", callback=parse_seconds, help="Time without a write of the old way.")
+@option("--idle", default="10m", callback=parse_seconds, help="How long the counter must have stood still.")
 @change_options
 def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
-    """End the old way: an insert without an id fails.
+    """End the old way: an INSERT without an id fails.
 
     Refuses while the column's own counter moves.
     """
@@ -132,12 +133,12 @@ def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
 
 @takeover.command("back")
 @click.argument("place", metavar="TABLE.COLUMN")
-@option("--for", "seconds", default="7d", callback=parse_seconds, help="Time until the tag may end.")
+@option("--for", "seconds", default="7d", callback=parse_seconds, help="How long the tag keeps ids for its writers.")
 @change_options
 def back(place: str, seconds: float, dry: bool, sure: bool, url: str) -> None:
     """Give TABLE.COLUMN back to its own counter.
 
-    The counter goes on above every id of the tag, which ends.
+    The counter continues above all ids of the tag, which ends.
     """
     with opened(url) as database:
         status = fetch_on_primary(database, place)
@@ -164,6 +165,7 @@ def opened(url: str) -> Iterator[Database]:
 
 
 def fetch_on_primary(database: Database, place: str) -> Status:
+    """Raises `InvalidSetting` on a replica."""
     status = database.run(work.fetch_status, place)
     if status.facts.is_replica:  # where an administrator may write all the same
         raise InvalidSetting(REPLICA)
@@ -179,7 +181,7 @@ def settled(
     dry: bool,
     sure: bool,
 ) -> bool:
-    """Print the plan; whether to carry it out."""
+    """Print the plan, and return whether to carry it out."""
     lines = [*about, *(lines_of(ranges, tag) if ranges else ()), *(f"  {one};" for one in statements)]
     if dry:
         given = ranges_to_json(ranges) if ranges else {}
@@ -191,7 +193,7 @@ def settled(
 
 
 def report(status: Status, done: str) -> bool:
-    """Print ranges, rows, and the proof that the ranges cannot meet; whether it holds."""
+    """Print the ranges, the ids issued, and the problems; return whether there are none."""
     found, given, now_ms = status.known, status.facts.given, status.now_ms
     wrong = problems(found, status.tag, status.facts, status.greatest)
     days = lower_range_ends_in(found, status.tag, given, now_ms) if found.state != "finished" else None
@@ -210,7 +212,7 @@ def report(status: Status, done: str) -> bool:
     }
     lines = [f"{found.place}: {done or found.state}", *lines_of(found.ranges, found.tag)]
     if found.state != "finished":
-        moved = "moved since the last look" if still == 0 else f"has stood still for {still:,.0f} seconds"
+        moved = "moved since the last check" if still == 0 else f"has stood still for {still:,.0f} seconds"
         lines.append(f"ids issued since the start, at most: {of_counter:,} the old way, {of_tag:,} by the tag")
         lines.append(f"the counter is at {given:,}, and {moved}")
     if days is not None:

@@ -1,4 +1,7 @@
-"""Tags bound to columns: the rows that say so, and what is read of a column by catalogue and index alone."""
+"""Tags bound to columns: the rows of `allocator_binding`, and facts about a column.
+
+Facts come from the catalog and an index alone: no table is scanned.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ WHERE m.type = 'table' AND lower(m.name) = lower(:table) AND lower(p.name) = low
 
 
 def fetch_all(connection: Connection, dialect: Dialect, tag: str = "") -> Sequence[Binding]:
-    """The bindings of a tag or of all, by place: those of the table, and takeovers that were not given back."""
+    """Fetch the bindings of a tag or of all, sorted by place. A takeover that was not given back is one too."""
     kept = select(rows_of_bindings).where(KEPT.tag == tag if tag else KEPT.tag != "")
     found = {row.place: Binding(*row) for row in connection.execute(kept)}
     for place in connection.scalars(select(rows_of_takeovers.c.place)).all():
@@ -47,7 +50,7 @@ def fetch_all(connection: Connection, dialect: Dialect, tag: str = "") -> Sequen
 
 
 def bind(connection: Connection, dialect: Dialect, words: str, name: str) -> Binding:
-    """Bind a tag to table.column or schema.table.column. Done before, it changes nothing.
+    """Bind a tag to table.column or schema.table.column, and return the binding. A repeated call changes nothing.
 
     Raises `UnknownTag` and `InvalidSetting`.
     """
@@ -77,6 +80,7 @@ def bind(connection: Connection, dialect: Dialect, words: str, name: str) -> Bin
 
 
 def check(facts: ColumnFacts) -> None:
+    """Raise `InvalidSetting` for a column without whole numbers, or without an index that finds the greatest."""
     if not facts.is_whole:
         raise InvalidSetting(f"{facts.place} is {facts.type}, and holds no whole numbers")
     if not facts.is_indexed:
@@ -87,9 +91,9 @@ def check(facts: ColumnFacts) -> None:
 
 
 def unbind(connection: Connection, dialect: Dialect, words: str) -> Binding:
-    """End a binding, named by its place or the end of it. Raises `InvalidSetting`.
+    """End the binding that is named by its place or the end of it, and return it. Raises `InvalidSetting`.
 
-    A takeover is a binding too, and stays while its column is there.
+    The binding of a takeover ends only if its column is gone.
     """
     one = the_one(fetch_all(connection, dialect), words, "no tag is")
     if one.takeover and find_facts(connection, dialect, one.place) is not None:
@@ -101,7 +105,7 @@ def unbind(connection: Connection, dialect: Dialect, words: str) -> Binding:
 
 
 def the_one(found: Iterable[P], words: str, none: str) -> P:
-    """The binding that is named by its place or the end of it."""
+    """The binding that is named by its place or the end of it. Raises `InvalidSetting` for none, or for several."""
     split_column(words)
     named = [one for one in found if one.is_named(words)]
     if not named:
@@ -112,15 +116,15 @@ def the_one(found: Iterable[P], words: str, none: str) -> P:
 
 
 def forget(connection: Connection, dialect: Dialect, tag: str) -> None:
-    """End the bindings of a tag that was deleted."""
+    """Delete the bindings of a tag that was deleted."""
     connection.execute(delete(rows_of_bindings).where(KEPT.tag == tag))
 
 
-# -- what is read
+# -- facts
 
 
 def fetch_facts(connection: Connection, dialect: Dialect, schema: str, name: str, part: str) -> ColumnFacts:
-    """Raises `InvalidSetting` where there is no such column."""
+    """Fetch the facts of a column. Raises `InvalidSetting` if there is no such column."""
     if dialect.embedded:
         return fetch_facts_of_file(connection, name, part)
     module = takeover.native(dialect)
@@ -129,7 +133,7 @@ def fetch_facts(connection: Connection, dialect: Dialect, schema: str, name: str
 
 
 def find_facts(connection: Connection, dialect: Dialect, place: str) -> ColumnFacts | None:
-    """None for a column that is not there any more."""
+    """Fetch the facts of a column; None if it is gone."""
     try:
         return fetch_facts(connection, dialect, *takeover_rows.parts_of(place))
     except InvalidSetting:
@@ -137,7 +141,10 @@ def find_facts(connection: Connection, dialect: Dialect, place: str) -> ColumnFa
 
 
 def fetch_facts_of_file(connection: Connection, name: str, part: str) -> ColumnFacts:
-    """A key without AUTOINCREMENT follows the rows, whoever chose their ids: it counts as no generator."""
+    """Fetch the facts of a column of SQLite.
+
+    Only AUTOINCREMENT is a generator: other keys continue after the greatest row, whoever wrote it.
+    """
     found = connection.execute(text(COLUMN_OF_FILE), {"table": name, "column": part}).mappings().first()
     if found is None:
         raise InvalidSetting(f"there is no table with a column {name}.{part}")
@@ -160,9 +167,9 @@ def fetch_facts_of_file(connection: Connection, name: str, part: str) -> ColumnF
 
 
 def read(connection: Connection, dialect: Dialect, binding: Binding) -> Bound:
-    """The column first and then the tag, which only rises: a claim and an INSERT in between are no alarm.
+    """Read a bound column, and then its tag, for the doctor. Raises `InvalidSetting` for a column without an index.
 
-    Raises `InvalidSetting` for a column that only a scan could tell about.
+    The tag only rises. Read in this order, a claim and an INSERT in between raise no alarm.
     """
     with by_index(connection, dialect):
         facts = find_facts(connection, dialect, binding.place)
@@ -190,7 +197,10 @@ def read(connection: Connection, dialect: Dialect, binding: Binding) -> Bound:
 
 
 def stray_row(connection: Connection, binding: Binding, facts: ColumnFacts) -> tuple[int, int]:
-    """The greatest row below the tag's ids that may be neither its own nor the counter's, and above which it is."""
+    """The greatest row that neither tag nor counter can have issued, and the id above which it was searched.
+
+    The row is 0 if there is none.
+    """
     taken = binding.takeover
     low, below = binding.greatest, binding.tag_first
     if taken:

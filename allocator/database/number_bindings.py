@@ -1,4 +1,7 @@
-"""Numbers bound to columns: the rows that say so, and which of the next numbers rows have, by index alone."""
+"""Numbers bound to columns: the rows of `allocator_number_binding`, and the rows with one of the next numbers.
+
+An index finds these rows: no table is scanned.
+"""
 
 from __future__ import annotations
 
@@ -35,25 +38,25 @@ from allocator.schemes.numbering import NumberRule, first_day
 
 KEPT = number_binding.c
 SPECIAL = ("_where", "_using", "_prefix")
-"""Ends of the options of a partial index, and of one that is no tree."""
+"""Suffixes of the options of a partial index, and of an index that is no tree."""
 COUNTERS = 1_000
-"""Of each binding at most so many counters are compared with the column."""
+"""Counters of a binding that are compared with its column at most."""
 BATCH = 20
 """Counters of one query."""
 ROWS = 100_000
-"""After so many rows of a binding no further counter is compared: days of many years may have the same bare numbers."""
+"""Rows of a binding after which no more counters are compared: days of many years may have the same bare numbers."""
 
 
 def fetch_all(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[NumberBinding]:
-    """The bindings of a name or of all, by place."""
+    """Fetch the bindings of a name or of all, sorted by place."""
     wanted = select(number_binding).where(KEPT.name == name if name else KEPT.name != "").order_by(KEPT.place)
     return [NumberBinding(*row) for row in connection.execute(wanted)]
 
 
 def bind(connection: Connection, dialect: Dialect, wanted: NumberBinding, zone: tzinfo) -> BoundNumbers:
-    """Bind numbers to the column that `wanted.place` names, and look at both. Done before, it changes nothing.
+    """Bind numbers to the column that `wanted.place` names, and return what the doctor reads of both.
 
-    Raises `InvalidSetting`.
+    A repeated call changes nothing. Raises `InvalidSetting`.
     """
     table, part = split_column(wanted.place)
     schema, _, bare = table.rpartition(".")
@@ -73,17 +76,17 @@ def bind(connection: Connection, dialect: Dialect, wanted: NumberBinding, zone: 
 
 
 def unbind(connection: Connection, dialect: Dialect, words: str) -> NumberBinding:
-    """End a binding, named by its place or the end of it. Raises `InvalidSetting`."""
+    """End the binding that is named by its place or the end of it, and return it. Raises `InvalidSetting`."""
     one = the_one(fetch_all(connection, dialect), words, "no numbers are")
     connection.execute(delete(number_binding).where(KEPT.place == one.place))
     return one
 
 
-# -- what is read
+# -- what the doctor reads
 
 
 def read(connection: Connection, dialect: Dialect, binding: NumberBinding, zone: tzinfo) -> BoundNumbers:
-    """Raises `InvalidSetting` for a column that only a scan could tell about, or whose next texts nobody can tell."""
+    """Read a bound column and its counters. Raises `InvalidSetting` without an index, or if the format needs a date."""
     with by_index(connection, dialect):
         if find_facts(connection, dialect, binding.place) is None:
             return BoundNumbers(binding, is_there=False)
@@ -102,7 +105,7 @@ def read(connection: Connection, dialect: Dialect, binding: NumberBinding, zone:
 
 @dataclass(frozen=True, slots=True)
 class NumberColumn:
-    """A column whose rows are found by number, and by scope and year where columns hold these."""
+    """A column of numbers, searched by number, and by scope and year where columns hold these."""
 
     connection: Connection
     rule: NumberRule
@@ -123,14 +126,16 @@ class NumberColumn:
         return seen, compared
 
     def taken(self, group: Group, numbers: range) -> set[int]:
+        """The numbers of this range that rows of the group have."""
         return {n for found, n in self.rows([(group, numbers)]) if found == group and n in numbers}
 
     def any_number(self) -> str:
+        """A number of the column as text; "" if it holds none."""
         row = self.connection.execute(self.source.rows().limit(1)).first()
         return "" if row is None or isinstance(read_row(self.rule, self.zone, *row), Found) else str(row[0])
 
     def rows(self, asked: Sequence[tuple[Group, range]]) -> list[tuple[Group, int]]:
-        """Those with some of these numbers, as the audit reads them; they may be of other groups too."""
+        """The rows with these numbers, read as the audit reads them. Some may belong to other groups."""
         wanted = [
             self.source.rows().where(*where) for group, numbers in asked if (where := self.conditions(group, numbers))
         ]
@@ -139,7 +144,7 @@ class NumberColumn:
         return [one for one in read if not isinstance(one, Found)]
 
     def conditions(self, group: Group, numbers: range) -> list[ColumnElement[bool]]:
-        """Each compares with values, so that an index finds the rows. Empty where the column cannot hold the scope."""
+        """The WHERE conditions, each a comparison with values, for the index. Empty if no row can have this scope."""
         source = self.source
         kind: TypeEngine[Any] = String() if source.is_text else BigInteger()
         values: list[Any] = written(self.rule, group, numbers) if source.is_text else list(numbers)
@@ -165,6 +170,7 @@ def value_of(kind: TypeEngine[Any], scope: str) -> object:
 
 
 def column_of(connection: Connection, binding: NumberBinding, rule: NumberRule, zone: tzinfo) -> NumberColumn:
+    """Raises `InvalidSetting` where an index or a column is missing, or the format does not fit the column."""
     table, part = split_column(binding.place)
     schema, _, bare = table.rpartition(".")
     kinds = kinds_of(connection, bare, schema)
@@ -189,7 +195,7 @@ def column_of(connection: Connection, binding: NumberBinding, rule: NumberRule, 
 
 
 def indexes(connection: Connection, table: str, schema: str) -> Iterator[list[str]]:
-    """The columns of each index that finds any row by its first ones."""
+    """The columns of each index that covers all rows, in order."""
     inspector = inspector_of(connection)
     found = [
         one["column_names"]

@@ -29,27 +29,28 @@ if TYPE_CHECKING:
     from allocator.database.store import Database
 
 FILE = (
-    "a column of SQLite is not taken over while it is written: one process writes at a time there, so stop the writers "
-    "for a moment and run: allocator tags create TAG --start-after-column TABLE.COLUMN"
+    "a tag cannot take over a column of SQLite while writers use it; stop them for a moment and run: allocator tags "
+    "create TAG --start-after-column TABLE.COLUMN"
 )
 
 NATIVE: Mapping[str, ModuleType] = {"postgresql": takeover_postgresql, "mysql": takeover_mysql}
 """By the name of the dialect: each has the same functions."""
 
 LOCKED = (
-    "{table} is held by a transaction that has not ended{holder}; waited {waited:.0f} seconds, and nothing was "
-    "changed; end it ({end}), or run this again later"
+    "an open transaction{holder} holds a lock on {table}; waited {waited:.0f} seconds, and changed nothing; end it "
+    "({end}), or run this again later"
 )
 
 
 def native(dialect: Dialect) -> ModuleType:
-    """The module of this database."""
+    """The module with the statements of this database. Raises `InvalidSetting` on SQLite."""
     if dialect.embedded:
         raise InvalidSetting(FILE)
     return NATIVE[dialect.name]
 
 
 def check_alone(database: Database) -> None:
+    """Raise `InvalidSetting` if the database is one of several shards."""
     if (shard := database.fetch_shard()) and len(shard.members) > 1:
         raise InvalidSetting("this database is one of several shards; a takeover needs a database of its own")
 
@@ -67,7 +68,7 @@ def carry_out(database: Runner, verb: Callable[..., None], status: Status, *rest
 
 def locked(connection: Connection, dialect: Dialect, facts: ColumnFacts, waited: float) -> DatabaseUnavailable:
     module, row = native(dialect), None
-    with suppress(SQLAlchemyError):  # this user may not read who it is
+    with suppress(SQLAlchemyError):  # this user may not read which session it is
         asked = {"table": facts.quoted[0], "sequence": facts.sequence or None}
         row = connection.execute(text(module.HOLDER), asked).first()
     holder = f" ({holder_in_words(row)})" if row else ""
@@ -76,7 +77,10 @@ def locked(connection: Connection, dialect: Dialect, facts: ColumnFacts, waited:
 
 
 def fetch_status(connection: Connection, dialect: Dialect, words: str, tag: str = "") -> Status:
-    """words: table.column or schema.table.column. tag: by default that of the takeover."""
+    """Fetch the column, its takeover and the tag. Raises `InvalidSetting` if there is no such column.
+
+    words: table.column or schema.table.column. tag: by default that of the takeover.
+    """
     module, (place, part) = native(dialect), split_column(words)
     schema, _, name = place.rpartition(".")
     facts: ColumnFacts = module.fetch_facts(connection, schema, name, part)

@@ -1,7 +1,7 @@
-"""A live column of MySQL or MariaDB: the tag gets what is below, and AUTO_INCREMENT goes on above it.
+"""Takeover of a column of MySQL or MariaDB: the tag gets the lower range, and AUTO_INCREMENT continues above it.
 
-AUTO_INCREMENT follows the greatest id that anybody inserts, so it cannot be held below the ids of a tag. It never
-follows a smaller one. To raise it, and to make or drop a trigger, changes no row.
+AUTO_INCREMENT follows the greatest id that anybody inserts, so it cannot be kept below the ids of a tag. It never
+follows a smaller one. Raising it, or creating or dropping a trigger, changes no row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMER_PATIENCE = (
     "SELECT CONCAT('SET SESSION lock_wait_timeout = ', @@lock_wait_timeout, "
     "', innodb_lock_wait_timeout = ', @@innodb_lock_wait_timeout)"
 )
-"""Returns the statement that a caller's session goes on with."""
+"""A query that returns the statement to restore the timeouts of the caller's session."""
 UNLOCK = "UNLOCK TABLES"
 
 COLUMN = """
@@ -72,14 +72,18 @@ JOIN performance_schema.threads t ON t.thread_id = l.owner_thread_id
 WHERE l.object_type = 'TABLE' AND CONCAT('`', l.object_schema, '`.`', l.object_name, '`') = :table
   AND l.lock_status = 'GRANTED' AND t.processlist_id <> CONNECTION_ID() ORDER BY t.processlist_time DESC LIMIT 1
 """
-"""MariaDB answers it where performance_schema is on, which is not the default."""
+"""MariaDB answers it only if performance_schema is on, which is not the default."""
 END, FIND = "KILL {}", "SHOW FULL PROCESSLIST"
-"""How to end the session that holds a table, and to find it where it is not named."""
+"""Statements to end the session that holds a lock, and to find it if its number is not known."""
 NEXT = "SELECT auto_increment FROM information_schema.tables WHERE table_schema = :db AND table_name = :tbl"
 WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 
 
 def fetch_facts(connection: Connection, schema: str, table: str, column: str, counter: str = "") -> ColumnFacts:
+    """Fetch the facts of a column. Raises `InvalidSetting` if there is no such column.
+
+    counter: not used; AUTO_INCREMENT belongs to the column.
+    """
     prepare(connection, BY_INDEX["mysql"])
     asked = {"schema": schema or None, "table": table, "column": column}
     found = connection.execute(text(COLUMN), asked).mappings().first()
@@ -90,7 +94,7 @@ def fetch_facts(connection: Connection, schema: str, table: str, column: str, co
     if found["word"] not in WHOLE:
         obstacles.append(f"{place} is {found['type']}, and holds no whole numbers")
     if found["engine"] != "InnoDB":
-        obstacles.append(f"{db}.{tbl} is kept by {found['engine']}; this works on InnoDB alone")
+        obstacles.append(f"{db}.{tbl} has the engine {found['engine']}; a takeover needs InnoDB")
     if connection.execute(text(CLUSTER)).all():
         obstacles.append(f"this server is a node of a cluster, where each node has its own {COUNTER}")
     if "MariaDB" not in found["version"] and int(found["version"].partition(".")[0]) < 8:
@@ -125,7 +129,7 @@ def fetch_facts(connection: Connection, schema: str, table: str, column: str, co
 
 
 def remedy(names: tuple[str, str], kind: str, counts: bool) -> Remedy:
-    """MySQL takes no AUTO_INCREMENT away from a column that a foreign key references, and says so."""
+    """The statements for the user. MySQL refuses `drop` on a column that a foreign key references."""
     table, column = names
     altered = f"ALTER TABLE {table} MODIFY {column}"
     wide = "BIGINT UNSIGNED" if "unsigned" in kind.lower() else "BIGINT"
@@ -136,13 +140,13 @@ def remedy(names: tuple[str, str], kind: str, counts: bool) -> Remedy:
 
 
 def is_refused(connection: Connection, place: str) -> bool:
-    """Whether the trigger of a finished takeover is there, or this user could not see it."""
+    """Whether the trigger of a finished takeover exists, or this user lacks the right to see it."""
     asked = {"db": place.rsplit(".", 2)[0], "ours": trigger_of(place)}
     return bool(connection.scalar(text(OURS), asked))
 
 
 def start(facts: ColumnFacts, ranges: Ranges) -> Sequence[str]:
-    """Nobody writes between LOCK and UNLOCK, so the counter that is read there is exact."""
+    """The statements of `start`. Nobody writes between LOCK and UNLOCK, so the counter read there is exact."""
     return [PATIENCE, f"LOCK TABLES {facts.quoted[0]} WRITE", raised(facts, ranges.native_first), UNLOCK]
 
 
@@ -170,6 +174,7 @@ def raise_counter(connection: Connection, facts: ColumnFacts, ranges: Ranges) ->
 
 
 def finish(facts: ColumnFacts, takeover: Takeover) -> Sequence[str]:
+    """The statements of `finish`: a trigger refuses an INSERT without an id."""
     (table, column), name = facts.quoted, quoted(trigger_of(facts.place))
     words = f"{facts.table.rpartition('.')[2]}.{facts.column} takes its ids from tag {takeover.tag}"[:128]
     body = f"IF COALESCE(NEW.{column}, 0) = 0 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = {literal(words)}; END IF"
@@ -190,6 +195,7 @@ def carry_out_finish(connection: Connection, dialect: Dialect, status: Status, t
 
 
 def back(facts: ColumnFacts, takeover: Takeover, ranges: Ranges) -> Sequence[str]:
+    """The statements of `back`."""
     name = f"{facts.quoted[0].rpartition('.')[0]}.{quoted(trigger_of(facts.place))}"
     above = [raised(facts, ranges.native_first)] * (takeover.state in {"finished", "going back"})
     return [PATIENCE, *above, f"DROP TRIGGER IF EXISTS {name}"]
@@ -211,11 +217,12 @@ def carry_out_back(
 
 
 def raised(facts: ColumnFacts, first: int) -> str:
+    """The statement that raises AUTO_INCREMENT without a copy of the table."""
     return f"ALTER TABLE {facts.quoted[0]} AUTO_INCREMENT = {first}, ALGORITHM = INPLACE, LOCK = NONE"
 
 
 def trigger_of(place: str) -> str:
-    """The trigger that refuses inserts without an id; the names of tables may be too long for its own."""
+    """The name of the trigger that refuses an INSERT without an id; hashed, as names of tables may be too long."""
     return f"allocator_takeover_{sha256(place.encode()).hexdigest()[:16]}"
 
 

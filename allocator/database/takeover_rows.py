@@ -19,9 +19,9 @@ KEPT = rows_of_takeovers.c
 
 
 class Status(NamedTuple):
-    """All that a command decides on.
+    """What a takeover command decides on.
 
-    greatest: of the rows in the tag's range. now_ms: the clock of the database.
+    greatest: the greatest row in the tag's range. now_ms: the database's clock.
     """
 
     facts: ColumnFacts
@@ -38,6 +38,7 @@ class Status(NamedTuple):
 
 
 def fetch(connection: Connection, place: str) -> Takeover | None:
+    """Fetch the takeover of a column; None if there was none."""
     row = connection.execute(select(rows_of_takeovers).where(KEPT.place == place)).first()
     if row is None:
         return None
@@ -53,18 +54,19 @@ def parts_of(place: str) -> tuple[str, str, str]:
 
 
 def key_of(place: str) -> ColumnClause[Any]:
+    """The column, for a statement."""
     schema, name, part = parts_of(place)
     return table(name, column(part), schema=schema).c[part]
 
 
 def greatest_of_tag(connection: Connection, place: str, ranges: Ranges) -> int:
-    """By the end of the index: however many rows there are, one is read."""
+    """The greatest row in the tag's range; 0 for none. Reads one row, at the end of the index."""
     key = key_of(place)
     return connection.scalar(select(func.max(key)).where(key.between(ranges.tag_first, ranges.tag_last))) or 0
 
 
 def note(connection: Connection, dialect: Dialect, found: Takeover, given: int, now_ms: int) -> None:
-    """Remember when the counter was seen to move."""
+    """Write down that the counter has moved, unless another command has done so."""
     changed = update(rows_of_takeovers).where(KEPT.place == found.place, KEPT.given == found.given)
     connection.execute(changed.values(given=given, given_at=now_ms))
 
@@ -74,7 +76,7 @@ def meanwhile(place: str) -> InvalidSetting:
 
 
 def begin(connection: Connection, dialect: Dialect, status: Status, tag: str, ranges: Ranges, given: int) -> None:
-    """Write tag and row."""
+    """Write the tag and the row of a takeover that starts. Raises `InvalidSetting` if it has changed meanwhile."""
     place_tag(connection, dialect, tag, ranges, status.takeover)
     values = {"tag": tag, "state": "started", **ranges._asdict(), "counter": status.facts.counter}
     values |= {"given": given, "given_at": status.now_ms, "started_given": given, "started_at": status.now_ms}
@@ -87,7 +89,7 @@ def begin(connection: Connection, dialect: Dialect, status: Status, tag: str, ra
 
 
 def place_tag(connection: Connection, dialect: Dialect, name: str, ranges: Ranges, mine: Takeover | None) -> None:
-    """Let the tag give the ids of its range, and no others; in a transaction, which an error ends."""
+    """Limit the tag to its range; create it if it is missing. Raises `InvalidSetting`, which ends the transaction."""
     found = segments.fetch(connection, dialect, name)
     low = max(ranges.tag_first - 1, found.max_value if found else 0)
     step = found.step if found else DEFAULT_STEP
@@ -99,7 +101,7 @@ def place_tag(connection: Connection, dialect: Dialect, name: str, ranges: Range
         done = segments.change(connection, dialect, name, changes)
     now = segments.fetch(connection, dialect, name)  # the row is locked: what a claim took meanwhile is in it
     if not done or now is None:
-        raise InvalidSetting(f"tag {name!r} was changed meanwhile; look at it with: allocator tags show {name}")
+        raise InvalidSetting(f"tag {name!r} was changed meanwhile; see: allocator tags show {name}")
     if why := tag_refusal(now, mine):
         raise InvalidSetting(why)
 
@@ -114,7 +116,7 @@ def change(connection: Connection, found: Takeover, state: State, ranges: Ranges
 
 
 def write(connection: Connection, found: Takeover, values: Mapping[str, object]) -> None:
-    """Change the row, if no other command has done so."""
+    """Change the row. Raises `InvalidSetting` if another command has changed it meanwhile."""
     same = (KEPT.place == found.place, KEPT.tag == found.tag, KEPT.state == found.state)
     if connection.execute(update(rows_of_takeovers).where(*same).values(**values)).rowcount != 1:
         raise meanwhile(found.place)

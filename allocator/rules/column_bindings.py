@@ -1,4 +1,4 @@
-"""A tag that is bound to a column: what the doctor says of the two."""
+"""Findings of the doctor on a tag that is bound to a column."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ HELD = ("started", "going back")
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What is bound to a column."""
+    """A binding to the column at `place`: schema.table.column."""
 
     place: str
 
     def is_named(self, words: str) -> bool:
-        """Whether `words` are the place or the end of it, as orders.id is of public.orders.id."""
+        """Whether `words` are the place or the end of it: orders.id names public.orders.id."""
         return f".{self.place}".endswith(f".{words}")
 
 
@@ -47,13 +47,13 @@ class Binding(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What was read of a bound column, and then of its tag.
+    """A binding, with its column and its tag as they were read for the doctor.
 
-    facts: None for a column that is not there.
-    greatest: of the rows that should be the tag's: of the column, or of the tag's range while it is taken over.
-    smallest: of the column; None without rows.
-    stray: the greatest row above `stray_above` that is below the tag's ids and not the counter's; 0 for none.
-    is_refused: a trigger refuses what the column's counter gives.
+    facts: None if the column is gone.
+    greatest: the greatest id among the tag's rows: in the column, or in the tag's range during a takeover.
+    smallest: the smallest id in the column; None without rows.
+    stray: the greatest row above `stray_above` that neither tag nor counter can have issued; 0 for none.
+    is_refused: a trigger refuses an INSERT without an id.
     """
 
     binding: Binding
@@ -74,7 +74,7 @@ class Bound:
 
 
 def findings(bound: Bound, now_ms: int, today: date) -> list[Finding]:
-    """What is wrong with a bound column, a finding for each rule that is broken."""
+    """A finding for each rule that a bound column breaks."""
     if bound.facts is None:
         return [gone(bound.binding, f"tag {bound.binding.tag!r} is", "tags")]
     if bound.tag is None:
@@ -103,7 +103,7 @@ def without_tag(bound: Bound) -> Finding:
     return Finding(
         "bound-tag-gone",
         DANGER if after else NOTE,
-        f"{binding.place} is bound to tag {binding.tag!r}, which is gone: its first use would make it again, from 1",
+        f"{binding.place} is bound to tag {binding.tag!r}, which is gone: its first use would create it, starting at 1",
         f"allocator tags create {binding.tag} --start-after {after}{limit}",
     )
 
@@ -142,6 +142,7 @@ def of_ids(bound: Bound, tag: Tag, facts: ColumnFacts) -> Iterator[Finding]:
 
 
 def ending(bound: Bound, tag: Tag, facts: ColumnFacts, now_ms: int, today: date) -> Finding | None:
+    """A finding if a column of less than 64 bits is nearly full, or ends soon at the tag's rate."""
     if not facts.remedy.widen:
         return None
     key = KeyColumn(facts.table, facts.column, facts.type, facts.limit, max(tag.max_value, facts.reached))
@@ -164,7 +165,7 @@ def rate(binding: Binding, tag: Tag, now_ms: int) -> float | None:
 
 
 def of_rows(bound: Bound, facts: ColumnFacts) -> Iterator[Finding]:
-    """Rows that the tag cannot have issued, and what else gives rows their ids."""
+    """Findings on rows that the tag cannot have issued, and on a second generator of ids."""
     tag, takeover = bound.binding.tag, bound.binding.takeover
     if bound.stray:
         yield Finding(
@@ -193,7 +194,7 @@ def of_rows(bound: Bound, facts: ColumnFacts) -> Iterator[Finding]:
 
 
 def loose_takeover(bound: Bound, tag: Tag, facts: ColumnFacts) -> Finding | None:
-    """What `allocator takeover status` finds wrong, apart from what has a finding of its own."""
+    """The first problem that `allocator takeover status` reports, unless another finding covers it."""
     takeover = bound.binding.takeover
     found = problems(takeover, tag, facts, bound.greatest) if takeover else []
     if not found:

@@ -249,7 +249,7 @@ def test_a_counter_that_overtakes_the_start_is_refused(fresh, kind):
         status = database.run(takeover.fetch_status, "t.id", "order")
         ranges = plan(status.facts, 0, 60)
         execute(fresh, f"INSERT INTO t (id) VALUES ({ranges.tag_first})")
-        with pytest.raises(InvalidSetting, match=f"came to {ranges.tag_first:,} while this command ran"):
+        with pytest.raises(InvalidSetting, match=f"reached {ranges.tag_first:,} while this command ran"):
             database.run(takeover.start, status, "order", ranges)
 
     assert values(fresh, "SELECT tag FROM allocator_segment") == []
@@ -352,7 +352,7 @@ HOSTILE = {
             ["CREATE TABLE t (id SMALLINT AUTO_INCREMENT PRIMARY KEY) AUTO_INCREMENT = 30001"],
             "2,767 values are left",
         ),
-        "engine": ([f"CREATE TABLE t ({PLAIN['mysql']}) ENGINE = MyISAM"], "kept by MyISAM"),
+        "engine": ([f"CREATE TABLE t ({PLAIN['mysql']}) ENGINE = MyISAM"], "has the engine MyISAM"),
         "text": (["CREATE TABLE t (id VARCHAR(9) PRIMARY KEY)"], "holds no whole numbers"),
         "missing": ([], "there is no table with a column t.id"),
     },
@@ -409,7 +409,7 @@ def test_what_looks_hostile_and_is_done(fresh, kind, case):
 def test_a_file_is_refused(kind, fresh):
     execute(fresh, "CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT)")
 
-    assert "a column of SQLite is not taken over while it is written" in start(fresh, "t.id", code=1)
+    assert "a tag cannot take over a column of SQLite while writers use it" in start(fresh, "t.id", code=1)
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -475,8 +475,9 @@ def test_a_table_that_a_transaction_holds_says_who_holds_it(fresh, kind, monkeyp
         refused = start(fresh, "t.id", code=1)
     engine.dispose()
 
-    assert "t is held by a transaction that has not ended" in refused
-    assert "and nothing was changed; end it (" in refused
+    assert "an open transaction" in refused
+    assert ".t; waited " in refused
+    assert ", and changed nothing; end it (" in refused
     assert f"(session {session}, of user" in refused or (kind == "mariadb" and "SHOW FULL PROCESSLIST" in refused)
     assert start(fresh, "t.id")["state"] == "started"
 

@@ -207,13 +207,13 @@ def test_what_was_issued_since_the_start_is_told_by_the_counters():
 
 def test_a_finished_takeover_has_no_counter_to_look_at():
     assert problems(replace(STARTED, state="finished"), TAG, replace(BELOW, counter=""), NO_ROWS) == []
-    assert "an insert without an id fails" in proof(replace(STARTED, state="finished"))
+    assert "an INSERT without an id fails" in proof(replace(STARTED, state="finished"))
 
 
 def test_the_proof_names_where_each_ends():
     assert "fails above 1,005,010, and tag 'order' began at 1,005,011" in proof(STARTED)
     above = replace(STARTED, ranges=Ranges(11, BIGINT, 1, 10))
-    assert "tag 'order' ends at 10, and the counter went on at 11" in proof(above)
+    assert "tag 'order' ends at 10, and the counter continued at 11" in proof(above)
 
 
 def test_the_end_of_the_lower_range_by_its_rate():
