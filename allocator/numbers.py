@@ -1,4 +1,4 @@
-"""Numbers without gaps, for people: drawn in the transaction that writes their row, and taken back with it."""
+"""Numbers without gaps, for people: drawn in the transaction that writes their row, and rolled back with it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from allocator.schemes.numbering import (
 )
 
 Scope = object
-"""A str, int or UUID; all else is refused."""
+"""A str, int or UUID; other types are refused."""
 At = date | datetime | None
 
 NO_DAY = date.min
-"""For numbers that no date is in: the clock is not asked."""
+"""The date of numbers that no date is in, so that the clock is not read."""
 
 
 class Numbers:
@@ -42,18 +42,18 @@ class Numbers:
 
     name: what is numbered, as "invoice": 1 to 64 of the characters A-Z a-z 0-9 _ . : -
     format: how a number is written: any text with `{n}`, or `{n:05}` for at least five digits, and with `{year}`,
-        `{month}`, `{day}` and `{scope}` where they are wanted. No two numbers of a scope may look the same: what
-        `reset` names must be in it, unless it is a bare `{n}`.
-    reset: "never", "year", "month" or "day": in each of these the numbers begin at `start` again.
+        `{month}`, `{day}` and `{scope}` if wanted. No two numbers of a scope may have the same text: the format must
+        hold the field that `reset` names, unless it is a bare `{n}`.
+    reset: "never", "year", "month" or "day": in each of these the numbers restart at `start`.
     start: the first number, 1 to 2**63 - 1.
-    wait: seconds, 0 to 86400, to wait for another transaction that has drawn in the same scope; 0 for at once or not at
-        all. MySQL counts in whole seconds. None leaves it to the database: its own timeout, or none.
+    wait: seconds, 0 to 86400, to wait for another transaction that has drawn in the same scope; 0 does not wait. MySQL
+        rounds up to whole seconds. None keeps the timeout of the database.
     timezone: of the dates, as "Europe/Berlin" or a tzinfo; UTC by default.
     clock: where the time in seconds since 1970 comes from.
 
-    A number belongs to the caller's transaction: a ROLLBACK takes it back, also that of a savepoint, and whoever comes
-    next gets it. Until the transaction ends nobody else gets a number of the same scope, so draw it last.
-    An instance keeps nothing but these settings: make one for the whole process, in any thread.
+    A number belongs to the caller's transaction: a ROLLBACK, also to a savepoint, returns it, and the next caller gets
+    it. Until the transaction ends, other callers of the same scope wait, so draw the number last.
+    An instance holds only these settings: make one for the whole process; it is thread-safe.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class Numbers:
         session: a `Session` or `Connection` of SQLAlchemy; with asyncio, `await session.run_sync(numbers.next, scope)`;
             or `django.db.connection`, inside of `atomic`.
         scope: whose numbers these are: a tenant, a shop, a journal; text as of a tag, an int or a UUID.
-        at: a date, or a datetime with a tzinfo, that is booked; now by default.
+        at: the date of the number, or a datetime with a tzinfo; now by default.
         count: 1 to 10000.
 
-        Raises `InvalidDatabase` outside of a transaction, `NumberBusy` and `NumberConflict` where the whole transaction
-        is to be run again, `Exhausted` above 2**63 - 1, `SchemaOutOfDate` where the table is missing, and
+        Raises `InvalidDatabase` outside of a transaction, `NumberBusy` or `NumberConflict` if the caller should retry
+        the whole transaction, `Exhausted` above 2**63 - 1, `SchemaOutOfDate` if the table is missing, and
         `DatabaseRefused` on a replica.
         """
         many = 1 if count is None else check_whole("count", count, 1, MAX_COUNT, InvalidCount)
@@ -102,17 +102,16 @@ class Numbers:
         return [self.rule.number(n, row["scope"], row["period"], day) for n in range(last - many + 1, last + 1)]
 
     def peek(self, session: Any, scope: Scope = "", at: At = None) -> Number | None:
-        """The newest number, as this transaction sees it; None before the first. Another may be given at any time."""
+        """The newest number that this transaction sees; None before the first. Others may draw at any time."""
         caller, day = caller_of(session), self._day(at)
         row = self._row(scope, day)
         last = rows.fetch_last(caller, row)
         return None if last is None else self.rule.number(last, row["scope"], row["period"], day)
 
     def set(self, session: Any, n: int, *, scope: Scope = "", at: At = None) -> Number:
-        """Go on after `n`, where numbers were given by other means before; part of the caller's transaction.
+        """Continue after `n`, the newest number that another system issued; part of the caller's transaction.
 
-        n: the newest number that is in use, 1 to 2**63 - 1. Raises `InvalidArgument` where a greater one was given
-        here: it would be given again.
+        n: 1 to 2**63 - 1. Raises `InvalidArgument` if the counter is above it: it would repeat numbers.
         """
         check_whole("n", n, 1, MAX_NUMBER)
         caller, day = caller_of(session), self._day(at)
@@ -120,15 +119,15 @@ class Numbers:
         last = rows.raise_to(caller, row, n)
         if last > n:
             raise InvalidArgument(
-                f"{place(**row)} is at {last} already: set back to {n}, it would give {n + 1} to {last} again"
+                f"{place(**row)} is at {last} already; lowered to {n}, it would issue {n + 1} to {last} again"
             )
         return self.rule.number(n, row["scope"], row["period"], day)
 
     def void(self, session: Any, number: Number, reason: str) -> bool:
-        """Keep a row that says why a number is not used, so that an auditor finds every one.
+        """Write down why a number is not used, so that an auditor can account for every number.
 
         number: as `next` or `parse` returned it. reason: 1 to 255 characters.
-        True if it was not void before; the first reason stays. Raises `InvalidId` for a number that was not given.
+        Returns False if it was void before; the first reason stays. Raises `InvalidId` for a number not yet issued.
         """
         caller = caller_of(session)
         if not isinstance(number, Number):
@@ -138,13 +137,15 @@ class Numbers:
         row = Row(name=self.rule.name, scope=number.scope, period=number.period)
         last = rows.fetch_last(caller, row)
         if last is None or number.n > last:
-            raise InvalidId(f"{number.text} was not given: the newest number of {place(**row)} is {last or 'none yet'}")
+            raise InvalidId(
+                f"{number.text} was not issued: the newest number of {place(**row)} is {last or 'none yet'}"
+            )
         return rows.void(caller, row, number, reason)
 
     def parse(self, text: str, scope: Scope = "", period: str = "") -> Number:
-        """The number that a text names; scope and period are needed where the format does not hold them.
+        """Parse a text. Pass scope and period if the format does not hold them.
 
-        Raises `InvalidId` where the text is not exactly what the format writes.
+        Raises `InvalidId` unless the text is exactly what the format writes.
         """
         return self.rule.parse(text, "" if scope == "" else self.rule.check_scope(scope), period)
 
@@ -156,7 +157,7 @@ class Numbers:
         """
         return NumberDefault(self, scope, at)
 
-    # -- the row that counts, and what it came to
+    # -- the row of the counter
 
     def _day(self, at: At) -> date:
         if at is not None:
@@ -202,7 +203,7 @@ class NumberDefault:
 
 
 def caller_of(given: Any) -> Caller:
-    # `django.db.connection` finds the connection of this thread anew at each look: one is enough.
+    # `django.db.connection` finds the connection of this thread at each access: once is enough.
     operations = getattr(given, "ops", None)
     return Borrowed(given) if operations is None else DjangoCaller(operations.connection)
 

@@ -18,8 +18,8 @@ from allocator.rules.days_left import DAY
 from allocator.rules.key_columns import FULL, SOON, Outlook, outlooks
 
 
-class Earlier(NamedTuple):
-    """An earlier look: the greatest values, by database and column; None if all columns were empty."""
+class EarlierRun(NamedTuple):
+    """When it ran, and the greatest values by database and column; None if all columns were empty."""
 
     at: datetime
     greatest: Mapping[str, Mapping[str, int]] | None
@@ -28,8 +28,8 @@ class Earlier(NamedTuple):
 def show_columns(urls: Sequence[str], schema: str | None, since: str | None) -> None:
     """Print the keys, the worst first, and exit with 1 if one needs attention."""
     require_files(*urls)
-    earlier, now = earlier_look(since) if since else None, datetime.now(UTC)
-    looks: dict[str, list[Outlook]] = {}
+    earlier, now = read_earlier(since) if since else None, datetime.now(UTC)
+    by_database: dict[str, list[Outlook]] = {}
     for url in urls:
         address = address_of(url)
         keys = read_keys(address, schema)
@@ -37,23 +37,26 @@ def show_columns(urls: Sequence[str], schema: str | None, since: str | None) -> 
             raise InvalidSetting(f"no table of a schema {schema!a:.80} has an integer key in {address.shown}")
         before = earlier.greatest.get(address.shown, {}) if earlier and earlier.greatest is not None else None
         days = (now - earlier.at).total_seconds() / DAY if earlier else None
-        looks[address.shown] = outlooks(keys, before, days, now.date())
-    show(to_json(looks, now), "\n\n".join(text_of(where, found, now.date()) for where, found in looks.items()))
-    if any(one.needs_attention(now.date()) for found in looks.values() for one in found):
+        by_database[address.shown] = outlooks(keys, before, days, now.date())
+    show(
+        to_json(by_database, now),
+        "\n\n".join(text_of(where, found, now.date()) for where, found in by_database.items()),
+    )
+    if any(one.needs_attention(now.date()) for found in by_database.values() for one in found):
         sys.exit(REFUSED)
 
 
-def earlier_look(since: str) -> Earlier:
+def read_earlier(since: str) -> EarlierRun:
     """The file that an earlier --json was written to, or a date on which all tables were empty."""
     path = Path(since)
     if path.is_file():
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
+            output = json.loads(path.read_text(encoding="utf-8"))
             found = {
                 where: {one["column"]: int(one["greatest"]) for one in columns if one["greatest"] is not None}
-                for where, columns in told["databases"].items()
+                for where, columns in output["databases"].items()
             }
-            return Earlier(datetime.fromisoformat(told["at"]), found)
+            return EarlierRun(datetime.fromisoformat(output["at"]), found)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidSetting(f"{path} does not hold the output of: allocator doctor --columns --json") from error
     try:
@@ -63,13 +66,13 @@ def earlier_look(since: str) -> Earlier:
         raise InvalidSetting(words) from None
     if at >= datetime.now(UTC):
         raise InvalidSetting(f"--since must be a date in the past, got {since}")
-    return Earlier(at, None)
+    return EarlierRun(at, None)
 
 
-def to_json(looks: Mapping[str, Sequence[Outlook]], now: datetime) -> dict[str, Any]:
+def to_json(by_database: Mapping[str, Sequence[Outlook]], now: datetime) -> dict[str, Any]:
     return {
         "at": now.isoformat(timespec="seconds"),
-        "databases": {where: [one_to_json(one, now.date()) for one in found] for where, found in looks.items()},
+        "databases": {where: [one_to_json(one, now.date()) for one in found] for where, found in by_database.items()},
     }
 
 
@@ -98,14 +101,14 @@ def text_of(where: str, found: Sequence[Outlook], today: date) -> str:
     rows = [HEADINGS, *(row_of(one, today) for one in found)]
     unread = sum(one.key.greatest is None for one in found)
     needing = sum(one.needs_attention(today) for one in found) - unread
-    told = f"keys: {len(found)}; over {100 * FULL:.0f} % full, or ending within {SOON} days: {needing}"
+    summary = f"keys: {len(found)}; over {100 * FULL:.0f} % full, or ending within {SOON} days: {needing}"
     if needing:
-        told += "; to widen a key while it is written, see docs/widening.md"
+        summary += "; to widen a key while it is written, see docs/widening.md"
     if unread:
-        told += f"; not read, since this user lacks SELECT: {unread}"
+        summary += f"; not read, since this user lacks SELECT: {unread}"
     if all(one.a_day is None for one in found):
-        told += "; --since adds rates and dates"
-    return f"{where}\n{table(rows, numbers={3, 4, 5})}\n{told}"
+        summary += "; --since adds rates and dates"
+    return f"{where}\n{table(rows, numbers={3, 4, 5})}\n{summary}"
 
 
 def row_of(one: Outlook, today: date) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def numbers() -> None:
 def list_numbers(name: str, url: str) -> None:
     """Print the newest number of each scope and period.
 
-    Also the columns that numbers are bound to. With NAME, those of that name alone.
+    Below, print the columns that numbers are bound to. NAME limits both to one name.
     """
     from allocator.database.verbs.number_columns import fetch_counters
 
@@ -53,9 +53,9 @@ def list_numbers(name: str, url: str) -> None:
         found, bound = database.run(fetch_counters, name), fetch_bindings(database, name)
     rows = [(one.name, one.scope, one.period, str(one.n)) for one in found]
     places = [[one.place for one in bound if one.name == row[0]] for row in rows]
-    told = [dict(zip(HEADINGS, row, strict=True), bound_to=at) for row, at in zip(rows, places, strict=True)]
+    shown = [dict(zip(HEADINGS, row, strict=True), bound_to=at) for row, at in zip(rows, places, strict=True)]
     lines = [f"{one.name} is bound to {one.place}" for one in bound]
-    show(told, "\n".join([table([HEADINGS, *rows], numbers={3}), *lines]))
+    show(shown, "\n".join([table([HEADINGS, *rows], numbers={3}), *lines]))
 
 
 def check_period(context: click.Context, parameter: click.Parameter, given: str) -> str:
@@ -67,8 +67,8 @@ def check_period(context: click.Context, parameter: click.Parameter, given: str)
 @numbers.command("set")
 @click.argument("name")
 @click.argument("n", type=int)
-@click.option("--scope", default="", help="Whose numbers these are.")
-@click.option("--period", default="", callback=check_period, help="As 2026, 2026-03 or 2026-03-14, where they restart.")
+@click.option("--scope", default="", help="Scope of the numbers, such as a tenant.")
+@click.option("--period", default="", callback=check_period, help="Period of the numbers: 2026, 2026-03 or 2026-03-14.")
 @database_options
 def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
     """Continue the numbers of NAME after N, the newest that is in use. They are never lowered.
@@ -93,12 +93,12 @@ def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
     with open_database(url) as database:
         check_restart(name, period, database.run(fetch_counters, name))
         database.run(raise_counter)
-    told = {"name": name, "scope": scope, "period": period, "newest": str(n)}
-    show(told, f"the next number of {place(name, scope, period)} is {n + 1}")
+    row = {"name": name, "scope": scope, "period": period, "newest": str(n)}
+    show(row, f"the next number of {place(name, scope, period)} is {n + 1}")
 
 
 def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
-    """In a period of another kind, or without one, the counter would be one that nobody draws from."""
+    """Refuse a period that the existing counters do not have: nobody would draw from that counter."""
     if not counters or len(period) in {len(one.period) for one in counters}:
         return
     newest = max(one.period for one in counters)
@@ -109,19 +109,20 @@ def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
 
 
 column_options = options(
-    click.option("--name", help="The name of the Numbers that the column holds."),
-    click.option("--format", help="Their format.  [default: {n}]"),
-    click.option("--reset", type=click.Choice(list(RESETS)), help="When they restart; else as the counters say."),
-    click.option("--start", type=int, help="The first number of each scope and period.  [default: 1]"),
-    click.option("--timezone", help="Of the dates in --period-column.  [default: UTC]"),
-    click.option("--scope-column", metavar="C", help="The column of the scope, unless the format holds it."),
-    click.option("--period-column", metavar="C", help="That of the date or year, unless the format holds it."),
+    click.option("--name", help="Name of the numbers in the column."),
+    click.option("--format", help="Format of the numbers.  [default: {n}]"),
+    click.option("--reset", type=click.Choice(list(RESETS)), help="When the numbers restart; else as the counters do."),
+    click.option("--start", type=int, help="First number of each scope and period.  [default: 1]"),
+    click.option("--timezone", help="Time zone of the dates in --period-column.  [default: UTC]"),
+    click.option("--scope-column", metavar="C", help="Column with the scope, unless the format holds it."),
+    click.option("--period-column", metavar="C", help="Column with the date or year, unless the format holds it."),
     click.option("--order-column", metavar="C", help="Report numbers out of the order of this column."),
 )
-"""What a column holds; passes the fields of a `NumberBinding`, None for what is not given."""
+"""Options that describe a column; they pass the fields of a `NumberBinding`, None for what is not given."""
 
 
 def settle(known: NumberBinding, given: dict[str, Any]) -> NumberBinding:
+    """The binding with the options that were given. Raises `UsageError` without a name."""
     made = replace(known, **{name: value for name, value in given.items() if value is not None})
     if not made.name:
         raise click.UsageError("give --name, or bind the column first: allocator numbers bind TABLE.COLUMN --name NAME")
@@ -135,8 +136,8 @@ def settle(known: NumberBinding, given: dict[str, Any]) -> NumberBinding:
 def bind_column(column: str, url: str, **given: Any) -> None:
     """Bind numbers to TABLE.COLUMN, which holds them.
 
-    The doctor then looks whether a counter is below the column, and will give numbers again. The audit of the column
-    needs no options.
+    From then on the doctor reports a counter that is below the column and would issue its numbers again. The audit of
+    the column needs no options.
 
     \b
         allocator numbers bind invoices.number --name invoice
@@ -177,14 +178,14 @@ def audit_column(column: str, url: str, **given: Any) -> None:
     """Find what is wrong with the numbers in TABLE.COLUMN. Changes nothing.
 
     \b
-    gap         given to no row, and not void
+    gap         in no row, and not void
     duplicate   in two rows
     disorder    below the number of the row before (with --order-column)
-    ahead       above the counter, which will give it again
+    ahead       above the counter, which will issue it again
     unreadable  not a number of this format, scope and period
 
-    TABLE may be a view. Rows without a number are left out. The exit code is 1 when something was found. A column that
-    is bound needs no options; those that are given override the binding.
+    TABLE may be a view. Rows without a number are skipped. The exit code is 1 when something is wrong. A bound column
+    needs no options; options override the binding.
 
     \b
     Example:
@@ -200,14 +201,14 @@ def audit_column(column: str, url: str, **given: Any) -> None:
     require_files(url)
     with open_database(url) as database:
         bound = [one for one in fetch_bindings(database) if one.is_named(column)]
-        told = settle(the_one(bound, column, "") if bound else NumberBinding(column), given)
-        counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, told.name)]
-    rule, zone = told.rule(counters, given["reset"] or ""), zone_of(told.timezone)
-    columns = (told.scope_column, told.period_column, told.order_column)
-    source = Source(*split_column(told.place), *columns, is_text=not rule.format.is_bare)
+        binding = settle(the_one(bound, column, "") if bound else NumberBinding(column), given)
+        counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, binding.name)]
+    rule, zone = binding.rule(counters, given["reset"] or ""), zone_of(binding.timezone)
+    columns = (binding.scope_column, binding.period_column, binding.order_column)
+    source = Source(*split_column(binding.place), *columns, is_text=not rule.format.is_bare)
 
     def judge(read: Read) -> Outcome:
-        return judged(rule, zone, read, in_order=bool(told.order_column))
+        return judged(rule, zone, read, in_order=bool(binding.order_column))
 
     outcome = read_column(address_of(url), source, rule.name, judge)
     show(to_json(outcome), text_of(rule.name, outcome))
@@ -216,7 +217,7 @@ def audit_column(column: str, url: str, **given: Any) -> None:
 
 
 def fetch_bindings(database: Database, name: str = "") -> Sequence[NumberBinding]:
-    """None before revision 0013."""
+    """The bindings of a name or of all; none where the schema is older than revision 0013."""
     from allocator.database.number_bindings import fetch_all
 
     with suppress(SchemaOutOfDate):
@@ -225,7 +226,7 @@ def fetch_bindings(database: Database, name: str = "") -> Sequence[NumberBinding
 
 
 class Outcome(NamedTuple):
-    """The first findings, how many there are of each kind, and how many rows were read."""
+    """Result of an audit: the first findings, the count of each kind, and the count of rows."""
 
     found: list[Found]
     kinds: Counter[str]
@@ -233,6 +234,7 @@ class Outcome(NamedTuple):
 
 
 def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcome:
+    """Audit the rows, with a progress bar on a terminal."""
     counters = {Group(one.scope, one.period): one.n for one in read.counters}
     void = ((Group(one.scope, one.period), one.n) for one in read.void)
     first: list[Found] = []
@@ -251,9 +253,9 @@ def text_of(name: str, outcome: Outcome) -> str:
     lines = [line_of(name, one) for one in outcome.found]
     if more := outcome.kinds.total() - len(lines):
         lines.append(f"... and {more} more")
-    told = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.kinds.items())) or "nothing was found"
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.kinds.items())) or "nothing was found"
     rows = "1 row" if outcome.rows == 1 else f"{outcome.rows} rows"
-    return "\n".join([*lines, f"{rows}: {told}"])
+    return "\n".join([*lines, f"{rows}: {kinds}"])
 
 
 def line_of(name: str, one: Found) -> str:
@@ -270,7 +272,7 @@ def sentence_of(one: Found) -> str:
         case "disorder":
             return f"{one.first} comes after {one.last}"
         case "ahead":
-            return f"the counter has not reached {span} and will give that again; allocator numbers set raises it"
+            return f"the counter has not reached {span} and will issue it again; raise it with: allocator numbers set"
         case "unreadable":
             return one.text
 

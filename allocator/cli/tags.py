@@ -192,7 +192,7 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
 def bind_tag(tag: str, place: str, urls: tuple[str, ...]) -> None:
     """Bind TAG to TABLE.COLUMN, which gets its ids.
 
-    The doctor then looks at both: whether the tag is above the column, the column is wide enough, and all rows are the
+    From then on the doctor checks both: the tag is above the column, the column is wide enough, and all rows are the
     tag's.
 
     \b

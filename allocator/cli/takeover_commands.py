@@ -12,7 +12,7 @@ from allocator.cli.options import database_options, open_database, option, optio
 from allocator.cli.output import REFUSED, confirm, show, yes_option
 from allocator.database import takeover as work
 from allocator.database.store import Database
-from allocator.database.takeover import Seen
+from allocator.database.takeover_rows import Status, note
 from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import (
     REPLICA,
@@ -33,7 +33,7 @@ from allocator.rules.takeover_ranges import (
 from allocator.schemes.checks import check_tag
 
 PATIENCE = 60.0
-"""Seconds to try for the locks. Each try is short, so that writers hardly wait."""
+"""Seconds of retries for the locks. Each try is short, so that writers hardly wait."""
 
 dry_option = click.option("--dry-run", "dry", is_flag=True, help="Print the plan, and change nothing.")
 change_options = options(dry_option, yes_option, database_options)
@@ -48,19 +48,20 @@ def parse_seconds(context: click.Context, parameter: click.Parameter, given: str
 
 @click.group()
 def takeover() -> None:
-    """Take over a column with ids of its own, while it is written."""
+    """Let a tag take over a column that has its own counter, while writers use it."""
 
 
 @takeover.command("start")
 @click.argument("place", metavar="TABLE.COLUMN")
-@click.option("--tag", required=True, help="Tag that gives the new ids; created if it is missing.")
-@option("--for", "seconds", default="7d", callback=parse_seconds, help="Time for both ways to write.")
-@option("--watch", default=60.0, help="Seconds over which the rate is measured.")
+@click.option("--tag", required=True, help="Tag that issues the new ids; created if it is missing.")
+@option("--for", "seconds", default="7d", callback=parse_seconds, help="How long both counter and tag issue ids.")
+@option("--watch", default=60.0, help="Seconds over which to measure the rate.")
 @change_options
 def start(place: str, tag: str, seconds: float, watch: float, dry: bool, sure: bool, url: str) -> None:
     """Give TABLE.COLUMN a second range of ids: a tag's.
 
-    From then on writers that insert the ids of the tag, and writers that insert none, can work side by side.
+    From then on two kinds of writers can work side by side: those that insert ids of the tag, and those that leave the
+    id to the database.
 
     \b
         allocator takeover start orders.id --tag order
@@ -69,88 +70,88 @@ def start(place: str, tag: str, seconds: float, watch: float, dry: bool, sure: b
     """
     check_tag(tag)
     with opened(url) as database:
-        seen = database.run(work.see, place, tag)
-        if is_begun(seen.takeover, seen.looked, seen.tag, tag):
-            report(seen, "started before")
+        status = database.run(work.fetch_status, place, tag)
+        if is_begun(status.takeover, status.facts, status.tag, tag):
+            report(status, "started before")
             return
         work.check_alone(database)
-        before = seen.looked.given
+        before = status.facts.given
         if watch > 0:
             click.echo(f"measuring the rate for {watch:g} seconds", err=True)
             time.sleep(watch)
-            seen = database.run(work.see, place, tag)
-        per_day = a_day(before, seen.looked.given, watch)
-        ranges = plan(seen.looked, per_day, seconds)
-        statements = work.native(database.dialect).start(seen.looked, ranges)
+            status = database.run(work.fetch_status, place, tag)
+        per_day = a_day(before, status.facts.given, watch)
+        ranges = plan(status.facts, per_day, seconds)
+        statements = work.native(database.dialect).start(status.facts, ranges)
         rate = f", and gets {per_day:,.0f} ids a day" if watch > 0 else ""
-        about = [f"{seen.looked.place} ({seen.looked.type}) is at {seen.looked.reached:,}{rate}"]
-        if settled(seen, tag, [*about, *notes(seen.looked)], ranges, statements, dry, sure):
-            work.carry_out(database, work.start, seen, tag, ranges)
-            report(database.run(work.see, place), "started")
+        about = [f"{status.facts.place} ({status.facts.type}) is at {status.facts.reached:,}{rate}"]
+        if settled(status, tag, [*about, *notes(status.facts)], ranges, statements, dry, sure):
+            work.carry_out(database, work.start, status, tag, ranges)
+            report(database.run(work.fetch_status, place), "started")
 
 
 @takeover.command("status")
 @click.argument("place", metavar="TABLE.COLUMN")
 @database_options
 def status(place: str, url: str) -> None:
-    """Print both ranges, and the proof that they cannot meet.
+    """Print both ranges, and why they cannot overlap.
 
-    Exit code 1 if they could.
+    The exit code is 1 if they can.
     """
     with opened(url) as database:
-        seen = look(database, place)
-        is_sound = report(seen, "")
-        database.run(work.note, seen.known, seen.looked.given, seen.now_ms)
+        status = fetch_on_primary(database, place)
+        is_sound = report(status, "")
+        database.run(note, status.known, status.facts.given, status.now_ms)
     if not is_sound:
         click.get_current_context().exit(REFUSED)
 
 
 @takeover.command("finish")
 @click.argument("place", metavar="TABLE.COLUMN")
-@option("--idle", default="10m", callback=parse_seconds, help="Time without a write of the old way.")
+@option("--idle", default="10m", callback=parse_seconds, help="How long the counter must have stood still.")
 @change_options
 def finish(place: str, idle: float, dry: bool, sure: bool, url: str) -> None:
-    """End the old way: an insert without an id fails.
+    """End the old way: an INSERT without an id fails.
 
     Refuses while the column's own counter moves.
     """
     with opened(url) as database:
-        seen = look(database, place)
-        found = seen.known
+        status = fetch_on_primary(database, place)
+        found = status.known
         if is_finished(found):
-            report(seen, "finished before")
+            report(status, "finished before")
             return
-        database.run(work.note, found, seen.looked.given, seen.now_ms)
-        if why := still_writes(found, seen.looked.given, seen.now_ms, idle):
+        database.run(note, found, status.facts.given, status.now_ms)
+        if why := still_writes(found, status.facts.given, status.now_ms, idle):
             raise InvalidSetting(why)
-        statements = work.native(database.dialect).finish(seen.looked, found)
-        about = [f"the counter of {found.place} ends at {seen.looked.given:,}"]
-        if settled(seen, found.tag, about, None, statements, dry, sure):
-            work.carry_out(database, work.finish, seen, found, idle)
-            report(database.run(work.see, place), "finished")
+        statements = work.native(database.dialect).finish(status.facts, found)
+        about = [f"the counter of {found.place} ends at {status.facts.given:,}"]
+        if settled(status, found.tag, about, None, statements, dry, sure):
+            work.carry_out(database, work.finish, status, found, idle)
+            report(database.run(work.fetch_status, place), "finished")
 
 
 @takeover.command("back")
 @click.argument("place", metavar="TABLE.COLUMN")
-@option("--for", "seconds", default="7d", callback=parse_seconds, help="Time until the tag may end.")
+@option("--for", "seconds", default="7d", callback=parse_seconds, help="How long the tag keeps ids for its writers.")
 @change_options
 def back(place: str, seconds: float, dry: bool, sure: bool, url: str) -> None:
     """Give TABLE.COLUMN back to its own counter.
 
-    The counter goes on above every id of the tag, which ends.
+    The counter continues above all ids of the tag, which ends.
     """
     with opened(url) as database:
-        seen = look(database, place)
-        found = seen.known
+        status = fetch_on_primary(database, place)
+        found = status.known
         if found.state == "given back":
-            report(seen, "given back before")
+            report(status, "given back before")
             return
-        ranges = ranges_after(found, seen.tag, seen.looked, seconds, seen.now_ms)
-        statements = work.native(database.dialect).back(seen.looked, found, ranges)
+        ranges = ranges_after(found, status.tag, status.facts, seconds, status.now_ms)
+        statements = work.native(database.dialect).back(status.facts, found, ranges)
         about = [f"{found.place} goes back to its own counter, and tag {found.tag!r} ends"]
-        if settled(seen, found.tag, about, ranges, statements, dry, sure):
-            work.carry_out(database, work.back, seen, found, ranges)
-            report(database.run(work.see, place), "given back")
+        if settled(status, found.tag, about, ranges, statements, dry, sure):
+            work.carry_out(database, work.back, status, found, ranges)
+            report(database.run(work.fetch_status, place), "given back")
 
 
 # -- what the commands share
@@ -163,40 +164,47 @@ def opened(url: str) -> Iterator[Database]:
         yield database
 
 
-def look(database: Database, place: str) -> Seen:
-    seen = database.run(work.see, place)
-    if seen.looked.is_replica:  # where an administrator may write all the same
+def fetch_on_primary(database: Database, place: str) -> Status:
+    """Raises `InvalidSetting` on a replica."""
+    status = database.run(work.fetch_status, place)
+    if status.facts.is_replica:  # where an administrator may write all the same
         raise InvalidSetting(REPLICA)
-    return seen
+    return status
 
 
 def settled(
-    seen: Seen, tag: str, about: Sequence[str], ranges: Ranges | None, statements: Sequence[str], dry: bool, sure: bool
+    status: Status,
+    tag: str,
+    about: Sequence[str],
+    ranges: Ranges | None,
+    statements: Sequence[str],
+    dry: bool,
+    sure: bool,
 ) -> bool:
-    """Print the plan; whether to carry it out."""
+    """Print the plan, and return whether to carry it out."""
     lines = [*about, *(lines_of(ranges, tag) if ranges else ()), *(f"  {one};" for one in statements)]
     if dry:
         given = ranges_to_json(ranges) if ranges else {}
-        show({"column": seen.looked.place, "tag": tag, **given, "statements": list(statements)}, "\n".join(lines))
+        show({"column": status.facts.place, "tag": tag, **given, "statements": list(statements)}, "\n".join(lines))
         return False
     click.echo("\n".join(lines), err=True)
-    confirm(f"{seen.looked.place} will be changed", sure)
+    confirm(f"{status.facts.place} will be changed", sure)
     return True
 
 
-def report(seen: Seen, done: str) -> bool:
-    """Print ranges, rows, and the proof that the ranges cannot meet; whether it holds."""
-    found = seen.known
-    wrong = problems(found, seen.tag, seen.looked, seen.greatest)
-    days = lower_range_ends_in(found, seen.tag, seen.looked.given, seen.now_ms) if found.state != "finished" else None
-    still = (seen.now_ms - found.given_at) / 1000 if seen.looked.given == found.given else 0.0
-    of_counter, of_tag = issued(found, seen.tag, seen.looked.given)
+def report(status: Status, done: str) -> bool:
+    """Print the ranges, the ids issued, and the problems; return whether there are none."""
+    found, given, now_ms = status.known, status.facts.given, status.now_ms
+    wrong = problems(found, status.tag, status.facts, status.greatest)
+    days = lower_range_ends_in(found, status.tag, given, now_ms) if found.state != "finished" else None
+    still = (now_ms - found.given_at) / 1000 if given == found.given else 0.0
+    of_counter, of_tag = issued(found, status.tag, given)
     about = {
         "column": found.place,
         "tag": found.tag,
         "state": found.state,
         **ranges_to_json(found.ranges),
-        "counter": str(seen.looked.given),
+        "counter": str(given),
         "counter_still_for": round(still, 3),
         "issued": {"counter": str(of_counter), "tag": str(of_tag)},
         "days_left": days,
@@ -204,9 +212,9 @@ def report(seen: Seen, done: str) -> bool:
     }
     lines = [f"{found.place}: {done or found.state}", *lines_of(found.ranges, found.tag)]
     if found.state != "finished":
-        moved = "moved since the last look" if still == 0 else f"has stood still for {still:,.0f} seconds"
+        moved = "moved since the last check" if still == 0 else f"has stood still for {still:,.0f} seconds"
         lines.append(f"ids issued since the start, at most: {of_counter:,} the old way, {of_tag:,} by the tag")
-        lines.append(f"the counter is at {seen.looked.given:,}, and {moved}")
+        lines.append(f"the counter is at {given:,}, and {moved}")
     if days is not None:
         lines.append(f"the lower range ends in {days:,.1f} days at this rate")
     lines += [f"error: {one}" for one in wrong] or [f"no id comes twice: {proof(found)}"]

@@ -1,4 +1,7 @@
-"""Tags bound to columns: the rows that say so, and what is read of a column by catalogue and index alone."""
+"""Tags bound to columns: the rows of `allocator_binding`, and facts about a column.
+
+Facts come from the catalog and an index alone: no table is scanned.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnClause, Connection, column, delete, func, literal_column, select, table, text
 
-from allocator.database import takeover, takeover_mysql
+from allocator.database import takeover, takeover_mysql, takeover_rows
 from allocator.database.dialect import Dialect
 from allocator.database.tables import binding as rows_of_bindings
 from allocator.database.tables import takeover as rows_of_takeovers
 from allocator.database.verbs import segments
 from allocator.errors import InvalidSetting
 from allocator.rules.column_bindings import HELD, Binding, Bound, Placed
-from allocator.rules.takeover_ranges import Looked, Remedy
+from allocator.rules.takeover_ranges import ColumnFacts, Remedy
 from allocator.schemes.checks import MAX_ID, check_tag, split_column
 from allocator.schemes.tag import unknown
 
@@ -23,7 +26,6 @@ P = TypeVar("P", bound=Placed)
 
 KEPT = rows_of_bindings.c
 GIVEN_BACK = "given back"
-POSTGRESQL, SEEK = "postgresql", "SET LOCAL enable_seqscan = off"
 
 COLUMN_OF_FILE = """
 SELECT m.name AS tbl, p.name AS col, p.type AS type, upper(m.sql) LIKE '%AUTOINCREMENT%' AND p.pk = 1 AS counts,
@@ -36,11 +38,11 @@ WHERE m.type = 'table' AND lower(m.name) = lower(:table) AND lower(p.name) = low
 
 
 def fetch_all(connection: Connection, dialect: Dialect, tag: str = "") -> Sequence[Binding]:
-    """The bindings of a tag or of all, by place: those of the table, and takeovers that were not given back."""
+    """Fetch the bindings of a tag or of all, sorted by place. A takeover that was not given back is one too."""
     kept = select(rows_of_bindings).where(KEPT.tag == tag if tag else KEPT.tag != "")
     found = {row.place: Binding(*row) for row in connection.execute(kept)}
     for place in connection.scalars(select(rows_of_takeovers.c.place)).all():
-        row = takeover.fetch(connection, place)
+        row = takeover_rows.fetch(connection, place)
         if row is not None and row.state != GIVEN_BACK and tag in {"", row.tag}:
             first = row.ranges.tag_first
             found[place] = Binding(place, row.tag, row.started_given, first, 0, row.started_at, row)
@@ -48,52 +50,53 @@ def fetch_all(connection: Connection, dialect: Dialect, tag: str = "") -> Sequen
 
 
 def bind(connection: Connection, dialect: Dialect, words: str, name: str) -> Binding:
-    """Bind a tag to table.column or schema.table.column. Done before, it changes nothing.
+    """Bind a tag to table.column or schema.table.column, and return the binding. A repeated call changes nothing.
 
     Raises `UnknownTag` and `InvalidSetting`.
     """
     place, part = split_column(words)
     schema, _, bare = place.rpartition(".")
-    looked = look(connection, dialect, schema, bare, part)
-    check(looked)
-    known = next((one for one in fetch_all(connection, dialect) if one.place == looked.place), None)
+    facts = fetch_facts(connection, dialect, schema, bare, part)
+    check(facts)
+    known = next((one for one in fetch_all(connection, dialect) if one.place == facts.place), None)
     if known is not None:
         if known.tag == name:
             return known
         end = "takeover back" if known.takeover else "tags unbind"
         raise InvalidSetting(
-            f"{looked.place} is bound to tag {known.tag!r} already; first run: allocator {end} {looked.place}"
+            f"{facts.place} is bound to tag {known.tag!r} already; first run: allocator {end} {facts.place}"
         )
     tag = segments.fetch(connection, dialect, check_tag(name))
     if tag is None:
         raise unknown(name)
     now = int(connection.scalar(select(literal_column(dialect.clock))) or 0)
-    if looked.greatest > looked.limit:  # a BIGINT UNSIGNED
-        raise InvalidSetting(f"{looked.place} is at {looked.greatest:,}, and no tag gives ids above {looked.limit:,}")
-    first = min(max(looked.greatest, 0 if tag.claimed_at else tag.max_value) + 1, MAX_ID)
-    made = Binding(looked.place, name, looked.greatest, first, tag.max_value - tag.skipped, now)
+    if facts.greatest > facts.limit:  # a BIGINT UNSIGNED
+        raise InvalidSetting(f"{facts.place} is at {facts.greatest:,}, and no tag gives ids above {facts.limit:,}")
+    first = min(max(facts.greatest, 0 if tag.claimed_at else tag.max_value) + 1, MAX_ID)
+    made = Binding(facts.place, name, facts.greatest, first, tag.max_value - tag.skipped, now)
     values = {part.name: getattr(made, part.name) for part in KEPT}
     connection.execute(dialect.insert_missing(rows_of_bindings).values(**values))
     return made
 
 
-def check(looked: Looked) -> None:
-    if not looked.is_whole:
-        raise InvalidSetting(f"{looked.place} is {looked.type}, and holds no whole numbers")
-    if not looked.is_indexed:
+def check(facts: ColumnFacts) -> None:
+    """Raise `InvalidSetting` for a column without whole numbers, or without an index that finds the greatest."""
+    if not facts.is_whole:
+        raise InvalidSetting(f"{facts.place} is {facts.type}, and holds no whole numbers")
+    if not facts.is_indexed:
         raise InvalidSetting(
-            f"no index begins with {looked.place}, so only a scan of the table could tell its greatest value; make an "
+            f"no index begins with {facts.place}, so only a scan of the table could tell its greatest value; make an "
             "index first"
         )
 
 
 def unbind(connection: Connection, dialect: Dialect, words: str) -> Binding:
-    """End a binding, named by its place or the end of it. Raises `InvalidSetting`.
+    """End the binding that is named by its place or the end of it, and return it. Raises `InvalidSetting`.
 
-    A takeover is a binding too, and stays while its column is there.
+    The binding of a takeover ends only if its column is gone.
     """
     one = the_one(fetch_all(connection, dialect), words, "no tag is")
-    if one.takeover and look_again(connection, dialect, one.place) is not None:
+    if one.takeover and find_facts(connection, dialect, one.place) is not None:
         raise InvalidSetting(f"{one.place} is bound by its takeover; first run: allocator takeover back {one.place}")
     connection.execute(delete(rows_of_bindings).where(KEPT.place == one.place))
     if one.takeover:
@@ -102,7 +105,7 @@ def unbind(connection: Connection, dialect: Dialect, words: str) -> Binding:
 
 
 def the_one(found: Iterable[P], words: str, none: str) -> P:
-    """The binding that is named by its place or the end of it."""
+    """The binding that is named by its place or the end of it. Raises `InvalidSetting` for none, or for several."""
     split_column(words)
     named = [one for one in found if one.is_named(words)]
     if not named:
@@ -113,32 +116,35 @@ def the_one(found: Iterable[P], words: str, none: str) -> P:
 
 
 def forget(connection: Connection, dialect: Dialect, tag: str) -> None:
-    """End the bindings of a tag that was deleted."""
+    """Delete the bindings of a tag that was deleted."""
     connection.execute(delete(rows_of_bindings).where(KEPT.tag == tag))
 
 
-# -- what is read
+# -- facts
 
 
-def look(connection: Connection, dialect: Dialect, schema: str, name: str, part: str) -> Looked:
-    """Raises `InvalidSetting` where there is no such column."""
+def fetch_facts(connection: Connection, dialect: Dialect, schema: str, name: str, part: str) -> ColumnFacts:
+    """Fetch the facts of a column. Raises `InvalidSetting` if there is no such column."""
     if dialect.embedded:
-        return look_in_file(connection, name, part)
+        return fetch_facts_of_file(connection, name, part)
     module = takeover.native(dialect)
-    looked: Looked = module.look(connection, schema, name, part, "")
-    return looked
+    facts: ColumnFacts = module.fetch_facts(connection, schema, name, part)
+    return facts
 
 
-def look_again(connection: Connection, dialect: Dialect, place: str) -> Looked | None:
-    """None for a column that is not there any more."""
+def find_facts(connection: Connection, dialect: Dialect, place: str) -> ColumnFacts | None:
+    """Fetch the facts of a column; None if it is gone."""
     try:
-        return look(connection, dialect, *place.rsplit(".", 2))
+        return fetch_facts(connection, dialect, *takeover_rows.parts_of(place))
     except InvalidSetting:
         return None
 
 
-def look_in_file(connection: Connection, name: str, part: str) -> Looked:
-    """A key without AUTOINCREMENT follows the rows, whoever chose their ids: it counts as no generator."""
+def fetch_facts_of_file(connection: Connection, name: str, part: str) -> ColumnFacts:
+    """Fetch the facts of a column of SQLite.
+
+    Only AUTOINCREMENT is a generator: other keys continue after the greatest row, whoever wrote it.
+    """
     found = connection.execute(text(COLUMN_OF_FILE), {"table": name, "column": part}).mappings().first()
     if found is None:
         raise InvalidSetting(f"there is no table with a column {name}.{part}")
@@ -148,7 +154,7 @@ def look_in_file(connection: Connection, name: str, part: str) -> Looked:
     if is_whole and found["is_indexed"]:
         greatest = connection.scalar(select(func.max(key)).select_from(table(found["tbl"]))) or 0
     written = select(text("*")).select_from(table(found["tbl"])).where(text(f"{key} BETWEEN {{low}} AND {{high}}"))
-    return Looked(
+    return ColumnFacts(
         f"main.{found['tbl']}.{found['col']}",
         found["type"],
         MAX_ID,
@@ -161,55 +167,58 @@ def look_in_file(connection: Connection, name: str, part: str) -> Looked:
 
 
 def read(connection: Connection, dialect: Dialect, binding: Binding) -> Bound:
-    """The column first and then the tag, which only rises: a claim and an INSERT in between are no alarm.
+    """Read a bound column, and then its tag, for the doctor. Raises `InvalidSetting` for a column without an index.
 
-    Raises `InvalidSetting` for a column that only a scan could tell about.
+    The tag only rises. Read in this order, a claim and an INSERT in between raise no alarm.
     """
     with by_index(connection, dialect):
-        looked = look_again(connection, dialect, binding.place)
-        if looked is None:
+        facts = find_facts(connection, dialect, binding.place)
+        if facts is None:
             return Bound(binding)
-        check(looked)
-        taken, key = binding.takeover, takeover.key_of(looked.place)
-        greatest = takeover.greatest_of_tag(connection, looked.place, taken.ranges) if taken else looked.greatest
+        check(facts)
+        taken, key = binding.takeover, takeover_rows.key_of(facts.place)
+        greatest = takeover_rows.greatest_of_tag(connection, facts.place, taken.ranges) if taken else facts.greatest
         smallest = connection.scalar(select(func.min(key)))
-        stray, above = stray_row(connection, binding, looked)
+        stray, above = stray_row(connection, binding, facts)
         if stray > above and taken:  # the counter may have moved in between
-            looked = look_again(connection, dialect, binding.place) or looked
-            _, above = stray_row(connection, binding, looked)
-        has_trigger = taken is not None and not looked.below
+            facts = find_facts(connection, dialect, binding.place) or facts
+            _, above = stray_row(connection, binding, facts)
+        has_trigger = taken is not None and not facts.below
         return Bound(
             binding,
-            looked,
+            facts,
             segments.fetch(connection, dialect, binding.tag),
             greatest,
             smallest,
             stray if stray > above else 0,
             above,
-            has_trigger and takeover_mysql.is_refused(connection, looked.place),
+            has_trigger and takeover_mysql.is_refused(connection, facts.place),
         )
 
 
-def stray_row(connection: Connection, binding: Binding, looked: Looked) -> tuple[int, int]:
-    """The greatest row below the tag's ids that may be neither its own nor the counter's, and above which it is."""
+def stray_row(connection: Connection, binding: Binding, facts: ColumnFacts) -> tuple[int, int]:
+    """The greatest row that neither tag nor counter can have issued, and the id above which it was searched.
+
+    The row is 0 if there is none.
+    """
     taken = binding.takeover
     low, below = binding.greatest, binding.tag_first
     if taken:
-        if not looked.below:  # the counter follows whatever row is inserted there
+        if not facts.below:  # the counter follows whatever row is inserted there
             return 0, 0
-        low = looked.given if taken.state in HELD and looked.counter else taken.given
+        low = facts.given if taken.state in HELD and facts.counter else taken.given
         below = taken.ranges.native_last + 1
-    key = takeover.key_of(looked.place)
+    key = takeover_rows.key_of(facts.place)
     found = connection.scalar(select(func.max(key)).where(key > low, key < below)) if low + 1 < below else None
     return found or 0, low
 
 
 @contextmanager
 def by_index(connection: Connection, dialect: Dialect) -> Iterator[None]:
-    """On PostgreSQL, where a small table would be read faster than its index."""
-    if dialect.name != POSTGRESQL:
+    """Read by index: PostgreSQL would scan a table that its statistics call small."""
+    if not dialect.index_only:
         yield
         return
     with dialect.transaction(connection):
-        connection.exec_driver_sql(SEEK)
+        connection.exec_driver_sql(dialect.index_only)
         yield

@@ -70,7 +70,7 @@ class Runner:
         A retry must burn what the first run claimed: a lost connection may hide a commit.
         """
         self._check_there()
-        began, pause, looked = monotonic(), CONTENDED_PAUSE, False
+        began, pause, was_asked = monotonic(), CONTENDED_PAUSE, False
         for attempt in count():
             try:
                 return self._run_once(verb, *args, **kwargs)
@@ -79,8 +79,8 @@ class Runner:
                 if is_contended(error, self.dialect) and passed + pause < self.timeout:
                     sleep(pause)
                     pause = min(2 * pause, MAX_CONTENDED_PAUSE)
-                elif not looked and self._identity_was_refused(error):
-                    looked = True
+                elif not was_asked and self._identity_was_refused(error):
+                    was_asked = True
                 # A connection lost at once was stale in the pool. One lost later means that the server is in trouble.
                 elif attempt or not is_stale(error) or passed > self.timeout / 2:
                     raise translate(error, self.dialect, self.address.shown, passed) from error

@@ -72,6 +72,11 @@ class Dialect:
     ownership: ClassVar[str] = ""
     """A query: does this user own the table of tickets? Empty where changing its numbering needs no owner."""
 
+    transactional_ddl: ClassVar[bool] = True
+    """A change of a table is a part of the transaction; without, it commits what came before."""
+    index_only: ClassVar[str] = ""
+    """A statement for a transaction that reads by index; empty where small tables are read so anyway."""
+
     begin: ClassVar[str] = "BEGIN"
     clock: ClassVar[str]
     """An SQL expression for the milliseconds since 1970."""

@@ -3,7 +3,7 @@ schema."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from sqlalchemy import Connection, text
@@ -49,7 +49,7 @@ def rights_for(database: Database, role: str) -> Rights:
     if database.dialect.embedded:
         note = f"-- a file has no users: let that of the service alone write {database.address.shown} and its folder"
         return Rights([note], [], [])
-    rights = postgresql if database.dialect.name == "postgresql" else mysql
+    rights = RIGHTS[database.dialect.name]
     return database.run(lambda connection, _: rights(connection, role))
 
 
@@ -125,3 +125,6 @@ def user(name: str) -> str:
     """Quote `name` or `name@host`; without a host, any host."""
     account, _, host = name.partition("@")
     return "@".join("'" + part.replace("\\", "\\\\").replace("'", "''") + "'" for part in (account, host or "%"))
+
+
+RIGHTS: Mapping[str, Callable[[Connection, str], Rights]] = {"postgresql": postgresql, "mysql": mysql}

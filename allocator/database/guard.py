@@ -94,42 +94,68 @@ END"""
 IS_THERE = " WHEN EXISTS (SELECT 1 FROM allocator_segment WHERE tag = NEW.tag)"
 """On SQLite REPLACE deletes the row without firing the DELETE trigger, and inserts another."""
 
-TRIGGERS: Mapping[str, tuple[Trigger, ...]] = {
-    "postgresql": (
-        postgresql("allocator_guard_rows", "UPDATE OR DELETE", "ROW", BEFORE_ROW),
-        postgresql("allocator_guard_truncate", "TRUNCATE", "STATEMENT", BEFORE_TRUNCATE),
+
+class Guard(NamedTuple):
+    """The guard of one database.
+
+    query: what the catalog says of the triggers on the table. function: the statements that create anew what the
+    triggers call. on: what DROP TRIGGER needs after the name. delimiter: what the database's client needs after a
+    body.
+    """
+
+    triggers: tuple[Trigger, ...]
+    query: str
+    function: tuple[str, ...] = ()
+    on: str = ""
+    delimiter: str = ""
+
+
+GUARDS: Mapping[str, Guard] = {
+    "postgresql": Guard(
+        (
+            postgresql("allocator_guard_rows", "UPDATE OR DELETE", "ROW", BEFORE_ROW),
+            postgresql("allocator_guard_truncate", "TRUNCATE", "STATEMENT", BEFORE_TRUNCATE),
+        ),
+        TRIGGERS_OF_POSTGRESQL,
+        ("DROP FUNCTION IF EXISTS allocator_guard()", FUNCTION),
+        on=" ON allocator_segment",
     ),
-    "mysql": (
-        mysql("allocator_guard_update", "UPDATE", UPDATED),
-        mysql("allocator_guard_delete", "DELETE", signal(DELETE)),
+    "mysql": Guard(
+        (
+            mysql("allocator_guard_update", "UPDATE", UPDATED),
+            mysql("allocator_guard_delete", "DELETE", signal(DELETE)),
+        ),
+        TRIGGERS_OF_MYSQL,
+        delimiter="//",
     ),
-    "sqlite": (
-        sqlite("allocator_guard_fall", "UPDATE", " WHEN NEW.max_value < OLD.max_value", FALL),
-        sqlite("allocator_guard_rename", "UPDATE", " WHEN NEW.tag IS NOT OLD.tag", RENAME),
-        sqlite("allocator_guard_delete", "DELETE", "", DELETE),
-        sqlite("allocator_guard_replace", "INSERT", IS_THERE, REPLACED),
+    "sqlite": Guard(
+        (
+            sqlite("allocator_guard_fall", "UPDATE", " WHEN NEW.max_value < OLD.max_value", FALL),
+            sqlite("allocator_guard_rename", "UPDATE", " WHEN NEW.tag IS NOT OLD.tag", RENAME),
+            sqlite("allocator_guard_delete", "DELETE", "", DELETE),
+            sqlite("allocator_guard_replace", "INSERT", IS_THERE, REPLACED),
+        ),
+        TRIGGERS_OF_SQLITE,
     ),
 }
-ASKED = {"postgresql": TRIGGERS_OF_POSTGRESQL, "mysql": TRIGGERS_OF_MYSQL, "sqlite": TRIGGERS_OF_SQLITE}
+"""By the name of the dialect."""
 
 
 def statements(dialect: Dialect) -> list[str]:
     """The statements that create the guard anew; those that begin with DROP remove it."""
-    triggers, on = TRIGGERS[dialect.name], " ON allocator_segment" if dialect.name == "postgresql" else ""
-    gone = [f"DROP TRIGGER IF EXISTS {one.name}{on}" for one in triggers]
-    made = [one.made for one in triggers]
-    if on:
-        return [*gone, "DROP FUNCTION IF EXISTS allocator_guard()", FUNCTION, *made]
-    return [*gone, *made]
+    guard = GUARDS[dialect.name]
+    dropped = [f"DROP TRIGGER IF EXISTS {one.name}{guard.on}" for one in guard.triggers]
+    return [*dropped, *guard.function, *(one.made for one in guard.triggers)]
 
 
 def script(dialect: Dialect) -> str:
     """The statements for the database's own client; MySQL's needs another delimiter around a body."""
-    if dialect.name != "mysql":
+    end = GUARDS[dialect.name].delimiter
+    if not end:
         return "\n".join(f"{one};" for one in statements(dialect))
     dropped = [f"{one};" for one in statements(dialect) if one.startswith("DROP")]
-    made = [f"{one.made}//" for one in TRIGGERS[dialect.name]]
-    return "\n".join([*dropped, "DELIMITER //", *made, "DELIMITER ;"])
+    made = [f"{one.made}{end}" for one in GUARDS[dialect.name].triggers]
+    return "\n".join([*dropped, f"DELIMITER {end}", *made, "DELIMITER ;"])
 
 
 def strangers(connection: Connection, dialect: Dialect, table_name: str) -> list[str]:
@@ -137,6 +163,7 @@ def strangers(connection: Connection, dialect: Dialect, table_name: str) -> list
     found = dialect.triggers(connection, table_name)
     if not found or table_name != segment.name:
         return found
-    ours = {one.name: one.described for one in TRIGGERS[dialect.name]}
-    found_as = {row[0]: tuple(map(squeezed, row[1:])) for row in connection.execute(text(ASKED[dialect.name]))}
+    guard = GUARDS[dialect.name]
+    ours = {one.name: one.described for one in guard.triggers}
+    found_as = {row[0]: tuple(map(squeezed, row[1:])) for row in connection.execute(text(guard.query))}
     return [name for name in found if name not in ours or found_as.get(name) != ours[name]]

@@ -10,8 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from allocator.database import takeover, takeover_mysql, takeover_postgresql
-from allocator.database.bindings import POSTGRESQL
+from allocator.database import takeover
 from allocator.database.connection import plain
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_held, translate
@@ -51,7 +50,7 @@ class MigrationDatabase(Database):
         )
         self._connection = connection
         autocommit = getattr(connection.connection.dbapi_connection, "autocommit", False)
-        self._is_nested = self.dialect.name == POSTGRESQL and not autocommit
+        self._is_nested = self.dialect.transactional_ddl and not self.dialect.embedded and not autocommit
         if self._is_nested:
             self.dialect = Nested()
 
@@ -73,13 +72,13 @@ class MigrationDatabase(Database):
         connection = self._connection
         if self._is_nested:
             with connection.begin_nested():
-                former = str(connection.exec_driver_sql(takeover_postgresql.FORMER_PATIENCE).scalar())
+                former = str(connection.exec_driver_sql(takeover.native(self.dialect).FORMER_PATIENCE).scalar())
                 yield
                 connection.exec_driver_sql(former)
-        elif self.dialect.embedded or self.dialect.name == POSTGRESQL:
+        elif self.dialect.transactional_ddl:
             yield
         else:
-            former = str(connection.exec_driver_sql(takeover_mysql.FORMER_PATIENCE).scalar())
+            former = str(connection.exec_driver_sql(takeover.native(self.dialect).FORMER_PATIENCE).scalar())
             try:
                 yield
             finally:
@@ -92,16 +91,16 @@ class MigrationDatabase(Database):
 
 def take_over(database: Database, action: str, words: str, tag: str, seconds: float, idle: float) -> None:
     """Start, finish or give back, without a look at the rate. Done before, it changes nothing."""
-    seen = database.run(takeover.see, words, tag)
-    if seen.looked.is_replica:
+    status = database.run(takeover.fetch_status, words, tag)
+    if status.facts.is_replica:
         raise InvalidSetting(REPLICA)
     if action == "start":
-        if not is_begun(seen.takeover, seen.looked, seen.tag, tag):
+        if not is_begun(status.takeover, status.facts, status.tag, tag):
             takeover.check_alone(database)
-            takeover.carry_out(database, takeover.start, seen, tag, plan(seen.looked, 0.0, seconds))
+            takeover.carry_out(database, takeover.start, status, tag, plan(status.facts, 0.0, seconds))
     elif action == "finish":
-        if not is_finished(seen.known):
-            takeover.carry_out(database, takeover.finish, seen, seen.known, idle)
-    elif seen.known.state != "given back":
-        ranges = ranges_after(seen.known, seen.tag, seen.looked, seconds, seen.now_ms)
-        takeover.carry_out(database, takeover.back, seen, seen.known, ranges)
+        if not is_finished(status.known):
+            takeover.carry_out(database, takeover.finish, status, status.known, idle)
+    elif status.known.state != "given back":
+        ranges = ranges_after(status.known, status.tag, status.facts, seconds, status.now_ms)
+        takeover.carry_out(database, takeover.back, status, status.known, ranges)

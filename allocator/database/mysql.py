@@ -91,8 +91,8 @@ class MySQL(Dialect):
     name = "mysql"
     default_driver = "pymysql"
     extra = "mysql"
-    needs_name = True
-    locks_what_it_reads = True
+    needs_name = locks_what_it_reads = True
+    transactional_ddl = False
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = CLOCK
     trigger_names = (

@@ -1,4 +1,7 @@
-"""Numbers bound to columns: the rows that say so, and which of the next numbers rows have, by index alone."""
+"""Numbers bound to columns: the rows of `allocator_number_binding`, and the rows with one of the next numbers.
+
+An index finds these rows: no table is scanned.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, Connection, Integer, String, column, delete, select, union_all
 from sqlalchemy.types import NullType, TypeEngine
 
-from allocator.database.bindings import by_index, look, look_again, the_one
+from allocator.database.bindings import by_index, fetch_facts, find_facts, the_one
 from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
 from allocator.database.tables import number_binding
@@ -35,29 +38,29 @@ from allocator.schemes.numbering import NumberRule, first_day
 
 KEPT = number_binding.c
 SPECIAL = ("_where", "_using", "_prefix")
-"""Ends of the options of a partial index, and of one that is no tree."""
+"""Suffixes of the options of a partial index, and of an index that is no tree."""
 COUNTERS = 1_000
-"""Of each binding at most so many counters are compared with the column."""
+"""Counters of a binding that are compared with its column at most."""
 BATCH = 20
 """Counters of one query."""
 ROWS = 100_000
-"""After so many rows of a binding no further counter is compared: days of many years may have the same bare numbers."""
+"""Rows of a binding after which no more counters are compared: days of many years may have the same bare numbers."""
 
 
 def fetch_all(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[NumberBinding]:
-    """The bindings of a name or of all, by place."""
+    """Fetch the bindings of a name or of all, sorted by place."""
     wanted = select(number_binding).where(KEPT.name == name if name else KEPT.name != "").order_by(KEPT.place)
     return [NumberBinding(*row) for row in connection.execute(wanted)]
 
 
 def bind(connection: Connection, dialect: Dialect, wanted: NumberBinding, zone: tzinfo) -> BoundNumbers:
-    """Bind numbers to the column that `wanted.place` names, and look at both. Done before, it changes nothing.
+    """Bind numbers to the column that `wanted.place` names, and return what the doctor reads of both.
 
-    Raises `InvalidSetting`.
+    A repeated call changes nothing. Raises `InvalidSetting`.
     """
     table, part = split_column(wanted.place)
     schema, _, bare = table.rpartition(".")
-    place = look(connection, dialect, schema, bare, part).place
+    place = fetch_facts(connection, dialect, schema, bare, part).place
     counters, _ = fetch_newest(connection, wanted.name, COUNTERS)
     made = replace(wanted, place=place, reset=wanted.rule(counters, wanted.reset).reset)
     known = next((one for one in fetch_all(connection, dialect) if one.place == place), made)
@@ -73,36 +76,36 @@ def bind(connection: Connection, dialect: Dialect, wanted: NumberBinding, zone: 
 
 
 def unbind(connection: Connection, dialect: Dialect, words: str) -> NumberBinding:
-    """End a binding, named by its place or the end of it. Raises `InvalidSetting`."""
+    """End the binding that is named by its place or the end of it, and return it. Raises `InvalidSetting`."""
     one = the_one(fetch_all(connection, dialect), words, "no numbers are")
     connection.execute(delete(number_binding).where(KEPT.place == one.place))
     return one
 
 
-# -- what is read
+# -- what the doctor reads
 
 
 def read(connection: Connection, dialect: Dialect, binding: NumberBinding, zone: tzinfo) -> BoundNumbers:
-    """Raises `InvalidSetting` for a column that only a scan could tell about, or whose next texts nobody can tell."""
+    """Read a bound column and its counters. Raises `InvalidSetting` without an index, or if the format needs a date."""
     with by_index(connection, dialect):
-        if look_again(connection, dialect, binding.place) is None:
+        if find_facts(connection, dialect, binding.place) is None:
             return BoundNumbers(binding, is_there=False)
         counters, has_more = fetch_newest(connection, binding.name, COUNTERS)
         held = column_of(connection, binding, binding.rule(counters), zone)
         if not counters:
             return BoundNumbers(binding, orphan=held.any_number())
-        seen, looked_at = held.next_rows(counters)
+        seen, compared = held.next_rows(counters)
         # A number may have been drawn and its row committed in between: then the counter has passed it.
         passed = fetch_newest(connection, binding.name, COUNTERS)[0] if seen else {}
         wrong = sorted({group for group, _ in above(seen, passed)})
         below = {group: (passed[group], newest(passed[group], partial(held.taken, group))) for group in wrong[:SHOWN]}
-        has_more = has_more or looked_at < len(counters)
-        return BoundNumbers(binding, True, below, len(wrong) - len(below), "", looked_at, has_more)
+        has_more = has_more or compared < len(counters)
+        return BoundNumbers(binding, True, below, len(wrong) - len(below), "", compared, has_more)
 
 
 @dataclass(frozen=True, slots=True)
 class NumberColumn:
-    """A column whose rows are found by number, and by scope and year where columns hold these."""
+    """A column of numbers, searched by number, and by scope and year where columns hold these."""
 
     connection: Connection
     rule: NumberRule
@@ -112,25 +115,27 @@ class NumberColumn:
     by_year: bool
 
     def next_rows(self, counters: Mapping[Group, int]) -> tuple[list[tuple[Group, int]], int]:
-        """The rows above their counters that have one of the next numbers of any, and how many were looked at."""
+        """The rows above their counters with one of the next numbers, and how many counters were compared."""
         asked = [(group, following(n)) for group, n in counters.items()]
         seen: list[tuple[Group, int]] = []
-        read = looked_at = 0
-        while looked_at < len(asked) and read < ROWS:
-            found = self.rows(asked[looked_at : looked_at + BATCH])
+        read = compared = 0
+        while compared < len(asked) and read < ROWS:
+            found = self.rows(asked[compared : compared + BATCH])
             seen += above(found, counters)
-            read, looked_at = read + len(found), min(looked_at + BATCH, len(asked))
-        return seen, looked_at
+            read, compared = read + len(found), min(compared + BATCH, len(asked))
+        return seen, compared
 
     def taken(self, group: Group, numbers: range) -> set[int]:
+        """The numbers of this range that rows of the group have."""
         return {n for found, n in self.rows([(group, numbers)]) if found == group and n in numbers}
 
     def any_number(self) -> str:
+        """A number of the column as text; "" if it holds none."""
         row = self.connection.execute(self.source.rows().limit(1)).first()
         return "" if row is None or isinstance(read_row(self.rule, self.zone, *row), Found) else str(row[0])
 
     def rows(self, asked: Sequence[tuple[Group, range]]) -> list[tuple[Group, int]]:
-        """Those with some of these numbers, as the audit reads them; they may be of other groups too."""
+        """The rows with these numbers, read as the audit reads them. Some may belong to other groups."""
         wanted = [
             self.source.rows().where(*where) for group, numbers in asked if (where := self.conditions(group, numbers))
         ]
@@ -139,7 +144,7 @@ class NumberColumn:
         return [one for one in read if not isinstance(one, Found)]
 
     def conditions(self, group: Group, numbers: range) -> list[ColumnElement[bool]]:
-        """Each compares with values, so that an index finds the rows. Empty where the column cannot hold the scope."""
+        """The WHERE conditions, each a comparison with values, for the index. Empty if no row can have this scope."""
         source = self.source
         kind: TypeEngine[Any] = String() if source.is_text else BigInteger()
         values: list[Any] = written(self.rule, group, numbers) if source.is_text else list(numbers)
@@ -165,6 +170,7 @@ def value_of(kind: TypeEngine[Any], scope: str) -> object:
 
 
 def column_of(connection: Connection, binding: NumberBinding, rule: NumberRule, zone: tzinfo) -> NumberColumn:
+    """Raises `InvalidSetting` where an index or a column is missing, or the format does not fit the column."""
     table, part = split_column(binding.place)
     schema, _, bare = table.rpartition(".")
     kinds = kinds_of(connection, bare, schema)
@@ -189,7 +195,7 @@ def column_of(connection: Connection, binding: NumberBinding, rule: NumberRule, 
 
 
 def indexes(connection: Connection, table: str, schema: str) -> Iterator[list[str]]:
-    """The columns of each index that finds any row by its first ones."""
+    """The columns of each index that covers all rows, in order."""
     inspector = inspector_of(connection)
     found = [
         one["column_names"]

@@ -1,8 +1,8 @@
-"""What differs between the databases where a number is drawn in the caller's transaction.
+"""What differs between the databases when a number is drawn in the caller's transaction.
 
-One statement raises the row of a name, scope and period, or makes it, and says what it came to. The row stays locked
-until the caller's transaction ends. How long a statement may wait for that is a setting of the session or
-transaction, which is the caller's: it is put back after the statement.
+One statement inserts or raises the row of a name, scope and period, and returns its new number. The row stays locked
+until the caller's transaction ends. The lock timeout is a setting of the caller's session or transaction: it is
+restored after the statement.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ VOID = (
 )
 
 Parameters = Mapping[str, object]
-"""Name, scope and period of a row. Numbers stand in the statements: asyncpg would send small ones as narrower."""
+"""Name, scope and period of a row. Numbers are in the text: asyncpg would send small ones as a narrower type."""
 
 
 class NumberDialect:
-    """SQLite and PostgreSQL say the same; the verbs are in `verbs/numbers.py`."""
+    """The statements of SQLite and PostgreSQL; the verbs are in `verbs/numbers.py`."""
 
     draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {RAISE} RETURNING n"
-    """Its first word is INSERT: Python's sqlite3 begins the transaction of a row then, and not for WITH."""
+    """It begins with INSERT: Python's sqlite3 opens a transaction for INSERT, and not for WITH."""
     raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {RAISE_TO} RETURNING n"
     voids = f"INSERT {VOID} ON CONFLICT DO NOTHING"
     holder = ""
-    """A query for the session that holds the row."""
+    """A query for the session that holds the row; empty for none."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
 
     def commits_each(self, connection: Any, driver_connection: Any) -> bool:
-        """Whether the driver commits each statement, and has not been told to begin a transaction."""
+        """Whether the driver is in autocommit, and no transaction is open."""
         return getattr(connection, "autocommit", False) is True and not self.dialect.leaves_open(driver_connection)
 
     def lastrowid(self, result: Any) -> int:
         return 0
 
     def draw(self, caller: Caller, row: Parameters, first: int, count: int, wait: float | None) -> int | None:
-        """Raise the row by `count`, or make it with `first`: the number that it came to.
+        """Raise the row by `count`, or insert it with `first`, and return its new number.
 
-        wait: seconds to wait for a lock; None for as long as the database has a statement wait.
-        Where fewer numbers are left it is None, or an error of the database.
+        None, or an error of the database, if fewer numbers are left.
+        wait: seconds to wait for a lock; None for the database's own timeout.
         """
         if wait is not None:
             return self.draw_soon(caller, row, first, count, wait)
@@ -70,19 +70,19 @@ class NumberDialect:
         raise NotImplementedError
 
     def raise_to(self, caller: Caller, row: Parameters, n: int) -> int:
-        """At least `n`: the number that the row came to."""
+        """Raise the row to at least `n`, and return its new number."""
         found = first_of(caller.fetch(self.raises.format(n=n), row))
         assert found is not None
         return found
 
     def fetch_holder(self, caller: Caller, row: Parameters) -> str:
-        """Who holds the row; empty where the database does not tell."""
+        """The session that holds the row; empty if the database does not tell."""
         rows = caller.fetch(self.holder, row) if self.holder else ()
         return holder_in_words(rows[0]) if rows else ""
 
 
 HOLDER = ("session", "of user", "from", "application")
-"""What a holder's query returns, in words."""
+"""Labels of the columns that a query for the holder returns."""
 
 
 def holder_in_words(row: Sequence[Any]) -> str:
@@ -123,7 +123,7 @@ class PostgreSQLNumbers(NumberDialect):
         f"FROM waiting WHERE now IS NOT NULL {RAISE} "
         "RETURNING n, set_config('lock_timeout', (SELECT before FROM waiting), true)"
     )
-    """The setting is the transaction's, and is put back by the statement itself, or by the savepoint before it."""
+    """Sets the timeout of the transaction, and restores it; after an error, the savepoint does."""
     holder = (
         "SELECT CASE WHEN has_it OR drawing = 1 THEN CAST(pid AS text) "
         "ELSE pid || ', the oldest of ' || drawing || ' that draw' END, usename, client_addr, application_name FROM "
@@ -134,7 +134,7 @@ class PostgreSQLNumbers(NumberDialect):
         "AND l.relation = CAST('allocator_number' AS regclass) "
         "WHERE datname = current_database() AND a.pid <> pg_backend_pid()) s ORDER BY has_it DESC, xact_start LIMIT 1"
     )
-    """The row names its transaction, unless it is new, or was drawn in a savepoint, as with a time to wait."""
+    """The row names its transaction, unless it is new or was drawn in a savepoint, as with `wait`."""
 
     def draw_soon(self, caller: Caller, row: Parameters, first: int, count: int, wait: float) -> int | None:
         milliseconds = {"wait": f"{max(1, ceil(1000 * wait))}ms"}  # 0 would be for ever
@@ -148,7 +148,7 @@ class PostgreSQLNumbers(NumberDialect):
 
 @contextmanager
 def savepoint(caller: Caller) -> Iterator[None]:
-    """An error in here leaves the caller's transaction alive, which would be lost on PostgreSQL."""
+    """Keep the caller's transaction alive after an error, which would end it on PostgreSQL."""
     caller.run("SAVEPOINT allocator_number", {})
     try:
         yield
@@ -161,7 +161,7 @@ def savepoint(caller: Caller) -> Iterator[None]:
 
 
 class MySQLNumbers(NumberDialect):
-    """MySQL has no RETURNING: the number comes as LAST_INSERT_ID, in the answer to the statement itself."""
+    """MySQL has no RETURNING: the number is the LAST_INSERT_ID in the response to the statement."""
 
     draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {DUPLICATE} LAST_INSERT_ID(n + {{count}})"
     raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {DUPLICATE} GREATEST(n, {{n}})"
@@ -204,11 +204,11 @@ class MySQLNumbers(NumberDialect):
             yield
         except BaseException:
             with suppress(SQLAlchemyError):  # the first error says why
-                self.put_back(caller)
+                self.restore_timeout(caller)
             raise
-        self.put_back(caller)
+        self.restore_timeout(caller)
 
-    def put_back(self, caller: Caller) -> None:
+    def restore_timeout(self, caller: Caller) -> None:
         caller.run("SET innodb_lock_wait_timeout = @allocator_wait", {})
 
 

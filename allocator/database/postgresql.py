@@ -69,6 +69,7 @@ class PostgreSQL(Dialect):
     default_driver = "psycopg"
     extra = "postgres"
     looks_first = True
+    index_only = "SET LOCAL enable_seqscan = off"
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"  # whatever the role's default is
     replace_ticket, count_ticket = REPLACE, COUNT
     ownership = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"

@@ -72,14 +72,14 @@ class Registry(Runner):
 
         If the tables do not fit, inspect them for the reason. An embedded database makes and upgrades its tables.
         """
-        for was_looked_at in (False, True):
+        for was_checked in (False, True):
             try:
                 found = self.run(start.fetch, name, with_nodes, with_workers, self._has_revision)
                 if not self._schema_seen and self._has_revision and found.revision not in SERVING:
                     raise schema.unlike(found.revision, self.address.shown)
             except (SchemaDamaged, SchemaOutOfDate):
                 # The tables were just found sound: there are two revisions, or two servers answer in turn.
-                if was_looked_at:
+                if was_checked:
                     raise
                 self._is_sound = False  # another process may have changed the tables since they were looked at
                 self.check_sound()

@@ -121,10 +121,10 @@ def check_sound(connection: Connection, dialect: Dialect, where: str) -> bool:
 
 def all_damages(connection: Connection) -> list[str]:
     inspector = inspector_of(connection)
-    return [sentence for expected in looked_at(inspector) for sentence in damages(inspector, expected)]
+    return [sentence for expected in tables_to_check(inspector) for sentence in damages(inspector, expected)]
 
 
-def looked_at(inspector: Inspector) -> list[Table]:
+def tables_to_check(inspector: Inspector) -> list[Table]:
     """The tables of ids, and of those beside them the ones that are there."""
     return [*FOR_IDS, *(expected for expected in BESIDE if inspector.has_table(expected.name))]
 

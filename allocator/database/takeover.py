@@ -1,4 +1,4 @@
-"""Take over a live column: look at it, start, finish, and go back.
+"""Take over a live column: fetch its status, start, finish, and go back.
 
 Every step can be done again. On PostgreSQL a step is one transaction. MySQL and MariaDB commit each change of a table:
 there the counter moves first, which only leaves a gap, and then tag and row are written in one transaction.
@@ -6,13 +6,12 @@ there the counter moves first, which only leaves a gap, and then tag and row are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnClause, Connection, column, func, insert, literal_column, select, table, text, update
+from sqlalchemy import Connection, literal_column, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database import takeover_mysql, takeover_postgresql
@@ -20,227 +19,94 @@ from allocator.database.connection import Runner
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_held
 from allocator.database.number_dialects import holder_in_words
-from allocator.database.tables import takeover as rows_of_takeovers
+from allocator.database.takeover_rows import Status, fetch, greatest_of_tag
 from allocator.database.verbs import segments
 from allocator.errors import DatabaseUnavailable, InvalidSetting
-from allocator.rules.column_limit import max_step_for
-from allocator.rules.takeover_ranges import Looked, Ranges, State, Takeover, passed, still_writes, tag_refusal
+from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Takeover, still_writes
 from allocator.schemes.checks import split_column
-from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
 if TYPE_CHECKING:
     from allocator.database.store import Database
 
-KEPT = rows_of_takeovers.c
 FILE = (
-    "a column of SQLite is not taken over while it is written: one process writes at a time there, so stop the writers "
-    "for a moment and run: allocator tags create TAG --start-after-column TABLE.COLUMN"
+    "a tag cannot take over a column of SQLite while writers use it; stop them for a moment and run: allocator tags "
+    "create TAG --start-after-column TABLE.COLUMN"
 )
+
+NATIVE: Mapping[str, ModuleType] = {"postgresql": takeover_postgresql, "mysql": takeover_mysql}
+"""By the name of the dialect: each has the same functions."""
 
 LOCKED = (
-    "{table} is held by a transaction that has not ended{holder}; waited {waited:.0f} seconds, and nothing was "
-    "changed; end it ({end}), or run this again later"
+    "an open transaction{holder} holds a lock on {table}; waited {waited:.0f} seconds, and changed nothing; end it "
+    "({end}), or run this again later"
 )
-
-
-class Seen(NamedTuple):
-    """All that a command decides on.
-
-    greatest: of the rows in the tag's range. now_ms: the clock of the database.
-    """
-
-    looked: Looked
-    takeover: Takeover | None
-    tag: Tag | None
-    greatest: int
-    now_ms: int
-
-    @property
-    def known(self) -> Takeover:
-        if self.takeover is None:
-            raise InvalidSetting(f"no takeover of {self.looked.place} was started; run: allocator takeover start")
-        return self.takeover
 
 
 def native(dialect: Dialect) -> ModuleType:
-    """The module of this database."""
+    """The module with the statements of this database. Raises `InvalidSetting` on SQLite."""
     if dialect.embedded:
         raise InvalidSetting(FILE)
-    return takeover_postgresql if dialect.name == "postgresql" else takeover_mysql
+    return NATIVE[dialect.name]
 
 
 def check_alone(database: Database) -> None:
+    """Raise `InvalidSetting` if the database is one of several shards."""
     if (shard := database.fetch_shard()) and len(shard.members) > 1:
         raise InvalidSetting("this database is one of several shards; a takeover needs a database of its own")
 
 
-def carry_out(database: Runner, verb: Callable[..., None], seen: Seen, *rest: object) -> None:
-    """Run `start`, `finish` or `back`. A lock that is not had says who holds it."""
+def carry_out(database: Runner, verb: Callable[..., None], status: Status, *rest: object) -> None:
+    """Run `start`, `finish` or `back`. The error of a lock timeout names the session that holds the lock."""
     try:
-        database.run(verb, seen, *rest)
+        database.run(verb, status, *rest)
     except DatabaseUnavailable as error:
         cause = error.__cause__
         if isinstance(cause, SQLAlchemyError) and is_held(cause, database.dialect):
-            raise database.run(locked, seen.looked, database.timeout) from cause
+            raise database.run(locked, status.facts, database.timeout) from cause
         raise
 
 
-def locked(connection: Connection, dialect: Dialect, looked: Looked, waited: float) -> DatabaseUnavailable:
+def locked(connection: Connection, dialect: Dialect, facts: ColumnFacts, waited: float) -> DatabaseUnavailable:
     module, row = native(dialect), None
-    with suppress(SQLAlchemyError):  # this user may not read who it is
-        asked = {"table": looked.quoted[0], "sequence": looked.sequence or None}
+    with suppress(SQLAlchemyError):  # this user may not read which session it is
+        asked = {"table": facts.quoted[0], "sequence": facts.sequence or None}
         row = connection.execute(text(module.HOLDER), asked).first()
     holder = f" ({holder_in_words(row)})" if row else ""
     end = module.END.format(row[0]) if row else module.FIND
-    return DatabaseUnavailable(LOCKED.format(table=looked.table, holder=holder, waited=waited, end=end))
+    return DatabaseUnavailable(LOCKED.format(table=facts.table, holder=holder, waited=waited, end=end))
 
 
-def see(connection: Connection, dialect: Dialect, words: str, tag: str = "") -> Seen:
-    """words: table.column or schema.table.column. tag: by default that of the takeover."""
+def fetch_status(connection: Connection, dialect: Dialect, words: str, tag: str = "") -> Status:
+    """Fetch the column, its takeover and the tag. Raises `InvalidSetting` if there is no such column.
+
+    words: table.column or schema.table.column. tag: by default that of the takeover.
+    """
     module, (place, part) = native(dialect), split_column(words)
     schema, _, name = place.rpartition(".")
-    looked: Looked = module.look(connection, schema, name, part, "")
-    found = fetch(connection, looked.place)
-    if found and not looked.counter:
-        looked = module.look(connection, schema, name, part, found.counter)
+    facts: ColumnFacts = module.fetch_facts(connection, schema, name, part)
+    found = fetch(connection, facts.place)
+    if found and not facts.counter:
+        facts = module.fetch_facts(connection, schema, name, part, found.counter)
     wanted = tag or (found.tag if found else "")
     now = int(connection.scalar(select(literal_column(dialect.clock))) or 0)
     # Before the tag is read: a writer may claim and insert in between.
-    greatest = greatest_of_tag(connection, looked.place, found.ranges) if found else 0
+    greatest = greatest_of_tag(connection, facts.place, found.ranges) if found else 0
     row = segments.fetch(connection, dialect, wanted) if wanted else None
-    return Seen(looked, found, row, greatest, now)
+    return Status(facts, found, row, greatest, now)
 
 
-def fetch(connection: Connection, place: str) -> Takeover | None:
-    row = connection.execute(select(rows_of_takeovers).where(KEPT.place == place)).first()
-    if row is None:
-        return None
-    ranges = Ranges(row.native_first, row.native_last, row.tag_first, row.tag_last)
-    times = (row.given, row.given_at, row.started_given, row.started_at)
-    return Takeover(row.place, row.tag, row.state, ranges, row.counter, *times)
+def start(connection: Connection, dialect: Dialect, status: Status, tag: str, ranges: Ranges) -> None:
+    """Give the column its two ranges. Raises `InvalidSetting` where the counter has passed its own."""
+    native(dialect).carry_out_start(connection, dialect, status, tag, ranges)
 
 
-def key_of(place: str) -> ColumnClause[Any]:
-    schema, name, part = place.rsplit(".", 2)
-    return table(name, column(part), schema=schema).c[part]
-
-
-def greatest_of_tag(connection: Connection, place: str, ranges: Ranges) -> int:
-    """By the end of the index: however many rows there are, one is read."""
-    key = key_of(place)
-    return connection.scalar(select(func.max(key)).where(key.between(ranges.tag_first, ranges.tag_last))) or 0
-
-
-def note(connection: Connection, dialect: Dialect, found: Takeover, given: int, now_ms: int) -> None:
-    """Remember when the counter was seen to move."""
-    changed = update(rows_of_takeovers).where(KEPT.place == found.place, KEPT.given == found.given)
-    connection.execute(changed.values(given=given, given_at=now_ms))
-
-
-def start(connection: Connection, dialect: Dialect, seen: Seen, tag: str, ranges: Ranges) -> None:
-    module, looked = native(dialect), seen.looked
-    if module is takeover_mysql:
-        takeover_mysql.carry_out_start(connection, looked, ranges)
-        given = ranges.native_first - 1
-        with dialect.transaction(connection):
-            begin(connection, dialect, seen, tag, ranges, given)
-        return
-    with dialect.transaction(connection):
-        for statement in module.start(looked, ranges):
-            connection.exec_driver_sql(statement)
-        now = module.look(connection, *looked.place.rsplit(".", 2), "")
-        if now.reached > ranges.native_last:
-            raise passed(looked, now.reached)
-        begin(connection, dialect, seen, tag, ranges, now.given)
-
-
-def meanwhile(place: str) -> InvalidSetting:
-    return InvalidSetting(f"the takeover of {place} was changed meanwhile; see: allocator takeover status")
-
-
-def begin(connection: Connection, dialect: Dialect, seen: Seen, tag: str, ranges: Ranges, given: int) -> None:
-    """Write tag and row."""
-    place_tag(connection, dialect, tag, ranges, seen.takeover)
-    values = {"tag": tag, "state": "started", **ranges._asdict(), "counter": seen.looked.counter}
-    values |= {"given": given, "given_at": seen.now_ms, "started_given": given, "started_at": seen.now_ms}
-    if seen.takeover:
-        write(connection, seen.takeover, values)
-    elif fetch(connection, seen.looked.place):
-        raise meanwhile(seen.looked.place)
-    else:
-        connection.execute(insert(rows_of_takeovers).values(place=seen.looked.place, **values))
-
-
-def place_tag(connection: Connection, dialect: Dialect, name: str, ranges: Ranges, mine: Takeover | None) -> None:
-    """Let the tag give the ids of its range, and no others; in a transaction, which an error ends."""
-    found = segments.fetch(connection, dialect, name)
-    low = max(ranges.tag_first - 1, found.max_value if found else 0)
-    step = found.step if found else DEFAULT_STEP
-    max_step = max_step_for(max(1, ranges.tag_last - low), step, DEFAULT_MAX_STEP)
-    if found is None:
-        done = segments.create(connection, dialect, Tag(name, low, step, max_step, ranges.tag_last))
-    else:
-        changes = {"max_step": max_step, "id_limit": ranges.tag_last, "max_value": low}
-        done = segments.change(connection, dialect, name, changes)
-    now = segments.fetch(connection, dialect, name)  # the row is locked: what a claim took meanwhile is in it
-    if not done or now is None:
-        raise InvalidSetting(f"tag {name!r} was changed meanwhile; look at it with: allocator tags show {name}")
-    if why := tag_refusal(now, mine):
+def finish(connection: Connection, dialect: Dialect, status: Status, found: Takeover, idle: float) -> None:
+    """Leave the ids to the tag alone. Raises `InvalidSetting` where the counter has moved within `idle` seconds."""
+    if why := still_writes(found, status.facts.given, status.now_ms, idle):
         raise InvalidSetting(why)
+    native(dialect).carry_out_finish(connection, dialect, status, found, idle)
 
 
-def finish(connection: Connection, dialect: Dialect, seen: Seen, found: Takeover, idle: float) -> None:
-    module, looked = native(dialect), seen.looked
-    statements: Sequence[str] = module.finish(looked, found)
-    if why := still_writes(found, looked.given, seen.now_ms, idle):
-        raise InvalidSetting(why)
-    if module is takeover_mysql:
-        run_each(connection, statements)  # from here on nobody writes the old way
-        given = module.look(connection, *looked.place.rsplit(".", 2), "").reached
-        ranges = Ranges(found.ranges.native_first, given, given + 1, looked.limit)
-        with dialect.transaction(connection):
-            place_tag(connection, dialect, found.tag, ranges, found)
-            change(connection, found, "finished", ranges)
-        return
-    with dialect.transaction(connection):
-        run_each(connection, statements[:1])
-        given = module.look(connection, *looked.place.rsplit(".", 2), found.counter).given
-        if why := still_writes(found, given, seen.now_ms, idle):
-            raise InvalidSetting(why)
-        run_each(connection, statements[1:])
-        change(connection, found, "finished", found.ranges)
-
-
-def back(connection: Connection, dialect: Dialect, seen: Seen, found: Takeover, ranges: Ranges) -> None:
-    module, looked = native(dialect), seen.looked
-    statements = module.back(looked, found, ranges)
-    if module is takeover_mysql:
-        if found.state == "finished":
-            with dialect.transaction(connection):
-                place_tag(connection, dialect, found.tag, ranges, found)
-                change(connection, found, "going back", ranges)
-            found = replace(found, state="going back")
-        run_each(connection, statements)
-        with dialect.transaction(connection):
-            change(connection, found, "given back", ranges)
-        return
-    with dialect.transaction(connection):
-        run_each(connection, statements)
-        place_tag(connection, dialect, found.tag, ranges, found)
-        change(connection, found, "given back", ranges)
-
-
-def run_each(connection: Connection, statements: Sequence[str]) -> None:
-    for statement in statements:
-        connection.exec_driver_sql(statement)
-
-
-def change(connection: Connection, found: Takeover, state: State, ranges: Ranges) -> None:
-    write(connection, found, {"state": state, **ranges._asdict()})
-
-
-def write(connection: Connection, found: Takeover, values: Mapping[str, object]) -> None:
-    """Change the row, if no other command has done so."""
-    same = (KEPT.place == found.place, KEPT.tag == found.tag, KEPT.state == found.state)
-    if connection.execute(update(rows_of_takeovers).where(*same).values(**values)).rowcount != 1:
-        raise meanwhile(found.place)
+def back(connection: Connection, dialect: Dialect, status: Status, found: Takeover, ranges: Ranges) -> None:
+    """Give the ids back to the counter; the tag keeps what its writers need meanwhile."""
+    native(dialect).carry_out_back(connection, dialect, status, found, ranges)

@@ -1,7 +1,7 @@
-"""A live column of MySQL or MariaDB: the tag gets what is below, and AUTO_INCREMENT goes on above it.
+"""Takeover of a column of MySQL or MariaDB: the tag gets the lower range, and AUTO_INCREMENT continues above it.
 
-AUTO_INCREMENT follows the greatest id that anybody inserts, so it cannot be held below the ids of a tag. It never
-follows a smaller one. To raise it, and to make or drop a trigger, changes no row.
+AUTO_INCREMENT follows the greatest id that anybody inserts, so it cannot be kept below the ids of a tag. It never
+follows a smaller one. Raising it, or creating or dropping a trigger, changes no row.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from hashlib import sha256
 
 from sqlalchemy import Connection, text
 
+from allocator.database.dialect import Dialect
 from allocator.database.doctor_queries.integer_keys import BY_INDEX, prepare
 from allocator.database.grants import quoted
+from allocator.database.takeover_rows import Status, begin, change, parts_of, place_tag, run_each
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
-from allocator.rules.takeover_ranges import Looked, Ranges, Remedy, Takeover, Trigger, passed
+from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Remedy, Takeover, Trigger, passed
 from allocator.schemes.checks import MAX_ID
 
 COUNTER = "AUTO_INCREMENT"
@@ -27,7 +29,7 @@ FORMER_PATIENCE = (
     "SELECT CONCAT('SET SESSION lock_wait_timeout = ', @@lock_wait_timeout, "
     "', innodb_lock_wait_timeout = ', @@innodb_lock_wait_timeout)"
 )
-"""Returns the statement that a caller's session goes on with."""
+"""A query that returns the statement to restore the timeouts of the caller's session."""
 UNLOCK = "UNLOCK TABLES"
 
 COLUMN = """
@@ -70,14 +72,18 @@ JOIN performance_schema.threads t ON t.thread_id = l.owner_thread_id
 WHERE l.object_type = 'TABLE' AND CONCAT('`', l.object_schema, '`.`', l.object_name, '`') = :table
   AND l.lock_status = 'GRANTED' AND t.processlist_id <> CONNECTION_ID() ORDER BY t.processlist_time DESC LIMIT 1
 """
-"""MariaDB answers it where performance_schema is on, which is not the default."""
+"""MariaDB answers it only if performance_schema is on, which is not the default."""
 END, FIND = "KILL {}", "SHOW FULL PROCESSLIST"
-"""How to end the session that holds a table, and to find it where it is not named."""
+"""Statements to end the session that holds a lock, and to find it if its number is not known."""
 NEXT = "SELECT auto_increment FROM information_schema.tables WHERE table_schema = :db AND table_name = :tbl"
 WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 
 
-def look(connection: Connection, schema: str, table: str, column: str, counter: str) -> Looked:
+def fetch_facts(connection: Connection, schema: str, table: str, column: str, counter: str = "") -> ColumnFacts:
+    """Fetch the facts of a column. Raises `InvalidSetting` if there is no such column.
+
+    counter: not used; AUTO_INCREMENT belongs to the column.
+    """
     prepare(connection, BY_INDEX["mysql"])
     asked = {"schema": schema or None, "table": table, "column": column}
     found = connection.execute(text(COLUMN), asked).mappings().first()
@@ -88,7 +94,7 @@ def look(connection: Connection, schema: str, table: str, column: str, counter: 
     if found["word"] not in WHOLE:
         obstacles.append(f"{place} is {found['type']}, and holds no whole numbers")
     if found["engine"] != "InnoDB":
-        obstacles.append(f"{db}.{tbl} is kept by {found['engine']}; this works on InnoDB alone")
+        obstacles.append(f"{db}.{tbl} has the engine {found['engine']}; a takeover needs InnoDB")
     if connection.execute(text(CLUSTER)).all():
         obstacles.append(f"this server is a node of a cluster, where each node has its own {COUNTER}")
     if "MariaDB" not in found["version"] and int(found["version"].partition(".")[0]) < 8:
@@ -98,7 +104,7 @@ def look(connection: Connection, schema: str, table: str, column: str, counter: 
     if found["word"] in WHOLE and found["is_indexed"]:
         greatest = connection.exec_driver_sql(f"SELECT MAX({quoted_names[1]}) FROM {quoted_names[0]}").scalar()
     names = {"db": db, "tbl": tbl, "col": col, "ours": trigger_of(place)}
-    looked = Looked(
+    facts = ColumnFacts(
         place,
         found["type"],
         limit_of(found["type"]),
@@ -117,13 +123,13 @@ def look(connection: Connection, schema: str, table: str, column: str, counter: 
         remedy=remedy(quoted_names, found["type"], bool(found["counts"])),
     )
     if not found["counts"]:
-        return looked
+        return facts
     limit = limit_of(found["type"])
-    return replace(looked, counter=COUNTER, given=int(found["next"] or 1) - 1, ends=limit)
+    return replace(facts, counter=COUNTER, given=int(found["next"] or 1) - 1, ends=limit)
 
 
 def remedy(names: tuple[str, str], kind: str, counts: bool) -> Remedy:
-    """MySQL takes no AUTO_INCREMENT away from a column that a foreign key references, and says so."""
+    """The statements for the user. MySQL refuses `drop` on a column that a foreign key references."""
     table, column = names
     altered = f"ALTER TABLE {table} MODIFY {column}"
     wide = "BIGINT UNSIGNED" if "unsigned" in kind.lower() else "BIGINT"
@@ -134,53 +140,89 @@ def remedy(names: tuple[str, str], kind: str, counts: bool) -> Remedy:
 
 
 def is_refused(connection: Connection, place: str) -> bool:
-    """Whether the trigger of a finished takeover is there, or this user could not see it."""
+    """Whether the trigger of a finished takeover exists, or this user lacks the right to see it."""
     asked = {"db": place.rsplit(".", 2)[0], "ours": trigger_of(place)}
     return bool(connection.scalar(text(OURS), asked))
 
 
-def start(looked: Looked, ranges: Ranges) -> Sequence[str]:
-    """Nobody writes between LOCK and UNLOCK, so the counter that is read there is exact."""
-    return [PATIENCE, f"LOCK TABLES {looked.quoted[0]} WRITE", raised(looked, ranges.native_first), UNLOCK]
+def start(facts: ColumnFacts, ranges: Ranges) -> Sequence[str]:
+    """The statements of `start`. Nobody writes between LOCK and UNLOCK, so the counter read there is exact."""
+    return [PATIENCE, f"LOCK TABLES {facts.quoted[0]} WRITE", raised(facts, ranges.native_first), UNLOCK]
 
 
-def carry_out_start(connection: Connection, looked: Looked, ranges: Ranges) -> None:
-    """Raises `InvalidSetting` where the counter, while nobody writes, has come to the ids of the tag."""
-    patience, lock, alter, unlock = start(looked, ranges)
+def carry_out_start(connection: Connection, dialect: Dialect, status: Status, tag: str, ranges: Ranges) -> None:
+    """Raise the counter, and then let the tag give the ids below."""
+    raise_counter(connection, status.facts, ranges)
+    with dialect.transaction(connection):
+        begin(connection, dialect, status, tag, ranges, ranges.native_first - 1)
+
+
+def raise_counter(connection: Connection, facts: ColumnFacts, ranges: Ranges) -> None:
+    """Raise it while nobody writes. Raises `InvalidSetting` where it has come to the ids of the tag."""
+    patience, lock, alter, unlock = start(facts, ranges)
     connection.exec_driver_sql(patience)
     connection.exec_driver_sql(lock)
     try:
-        database, table, _ = looked.place.rsplit(".", 2)
+        database, table, _ = facts.place.rsplit(".", 2)
         given = int(connection.scalar(text(NEXT), {"db": database, "tbl": table}) or 1) - 1
         if given >= ranges.tag_first:
-            raise passed(looked, given)
+            raise passed(facts, given)
         connection.exec_driver_sql(alter)
     finally:
         if not connection.invalidated:  # as after Ctrl-C: then the lock went with the session
             connection.exec_driver_sql(unlock)
 
 
-def finish(looked: Looked, takeover: Takeover) -> Sequence[str]:
-    (table, column), name = looked.quoted, quoted(trigger_of(looked.place))
-    words = f"{looked.table.rpartition('.')[2]}.{looked.column} takes its ids from tag {takeover.tag}"[:128]
+def finish(facts: ColumnFacts, takeover: Takeover) -> Sequence[str]:
+    """The statements of `finish`: a trigger refuses an INSERT without an id."""
+    (table, column), name = facts.quoted, quoted(trigger_of(facts.place))
+    words = f"{facts.table.rpartition('.')[2]}.{facts.column} takes its ids from tag {takeover.tag}"[:128]
     body = f"IF COALESCE(NEW.{column}, 0) = 0 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = {literal(words)}; END IF"
     database = table.rpartition(".")[0]
     made = f"CREATE TRIGGER {database}.{name} BEFORE INSERT ON {table} FOR EACH ROW {body}"
     return [PATIENCE, f"DROP TRIGGER IF EXISTS {database}.{name}", made]
 
 
-def back(looked: Looked, takeover: Takeover, ranges: Ranges) -> Sequence[str]:
-    name = f"{looked.quoted[0].rpartition('.')[0]}.{quoted(trigger_of(looked.place))}"
-    above = [raised(looked, ranges.native_first)] * (takeover.state in {"finished", "going back"})
+def carry_out_finish(connection: Connection, dialect: Dialect, status: Status, takeover: Takeover, idle: float) -> None:
+    """Refuse inserts without an id, and then let the tag give all ids above the rows."""
+    facts = status.facts
+    run_each(connection, finish(facts, takeover))  # from here on nobody writes the old way
+    given = fetch_facts(connection, *parts_of(facts.place)).reached
+    ranges = Ranges(takeover.ranges.native_first, given, given + 1, facts.limit)
+    with dialect.transaction(connection):
+        place_tag(connection, dialect, takeover.tag, ranges, takeover)
+        change(connection, takeover, "finished", ranges)
+
+
+def back(facts: ColumnFacts, takeover: Takeover, ranges: Ranges) -> Sequence[str]:
+    """The statements of `back`."""
+    name = f"{facts.quoted[0].rpartition('.')[0]}.{quoted(trigger_of(facts.place))}"
+    above = [raised(facts, ranges.native_first)] * (takeover.state in {"finished", "going back"})
     return [PATIENCE, *above, f"DROP TRIGGER IF EXISTS {name}"]
 
 
-def raised(looked: Looked, first: int) -> str:
-    return f"ALTER TABLE {looked.quoted[0]} AUTO_INCREMENT = {first}, ALGORITHM = INPLACE, LOCK = NONE"
+def carry_out_back(
+    connection: Connection, dialect: Dialect, status: Status, takeover: Takeover, ranges: Ranges
+) -> None:
+    """Limit the tag before AUTO_INCREMENT is raised above it. The state "going back" says that this is done."""
+    statements = back(status.facts, takeover, ranges)
+    if takeover.state == "finished":
+        with dialect.transaction(connection):
+            place_tag(connection, dialect, takeover.tag, ranges, takeover)
+            change(connection, takeover, "going back", ranges)
+        takeover = replace(takeover, state="going back")
+    run_each(connection, statements)
+    with dialect.transaction(connection):
+        change(connection, takeover, "given back", ranges)
+
+
+def raised(facts: ColumnFacts, first: int) -> str:
+    """The statement that raises AUTO_INCREMENT without a copy of the table."""
+    return f"ALTER TABLE {facts.quoted[0]} AUTO_INCREMENT = {first}, ALGORITHM = INPLACE, LOCK = NONE"
 
 
 def trigger_of(place: str) -> str:
-    """The trigger that refuses inserts without an id; the names of tables may be too long for its own."""
+    """The name of the trigger that refuses an INSERT without an id; hashed, as names of tables may be too long."""
     return f"allocator_takeover_{sha256(place.encode()).hexdigest()[:16]}"
 
 

@@ -231,7 +231,7 @@ class Opening:
         fleet, statement = self._fleet or DEFAULT_FLEET, self._statement or REPLACE
         numbering = Numbering(ours.offset, len(members))
         fresh = Shard(fleet, ours.key, "", statement, 1, numbering, revision, members)
-        one.database.run(shards.add, fresh)
+        one.database.run(shards.add, fresh, one.where)
 
 
 def server_of(database: Database, start: Start) -> str:

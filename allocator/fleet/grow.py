@@ -65,7 +65,7 @@ class Growth(Discovery):
         if same:
             raise ShardMisconfigured(f"{seen.where} is {same[0]} under another URL, or a copy of its server")
         fresh = Shard(lead.fleet, token_hex(16), "", lead.statement, JOINING, Numbering(0, 0), BEGUN, ())
-        newcomer.run(shards.add, fresh)
+        newcomer.run(shards.add, fresh, seen.where)
         return fresh.key
 
     def leave_out(self, lost: Iterable[Database]) -> None:

@@ -7,6 +7,7 @@ response are skipped.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -77,10 +78,21 @@ def address_of(text: str) -> str:
     except ValueError:
         usable = False
     if not usable or parts.query or parts.fragment:
-        raise InvalidDatabase("an address looks like https://ids.example.org or http://localhost:8000, without a query")
+        raise InvalidDatabase(
+            "an address looks like https://ids.example.org or http://localhost:8000, without a query, got "
+            f"{without_secrets(text)!a:.80}"
+        )
     if parts.username is not None or parts.password is not None:
-        raise InvalidDatabase("the address of a service may not hold a user or password; pass the token as token=")
+        raise InvalidDatabase(
+            f"the address of a service may not hold a user or password; pass {without_secrets(text)!a:.80}, and the "
+            "token as token="
+        )
     return text.rstrip("/")
+
+
+def without_secrets(text: str) -> str:
+    """An address without what stands before the last `@`, and without its query."""
+    return re.sub(r"//.*@", "//", text, flags=re.DOTALL).partition("?")[0].partition("#")[0]
 
 
 def socket_of(text: str) -> str:
@@ -134,7 +146,8 @@ class Servers:
                 break
             try:
                 seconds = left / (len(order) - tried)
-                result = convert(read, self._send(number, method, target, body, headers or {}, seconds))
+                answer = self._send(number, method, target, body, headers or {}, seconds)
+                result = convert(self._addresses[number], read, answer)
             except (DatabaseUnavailable, DatabaseRefused) as failure:
                 error = failure
                 continue
@@ -219,12 +232,14 @@ def content_of(response: BaseHTTPResponse) -> bytes:
     return bytes(content)
 
 
-def convert(read: Callable[[Any], T], value: Any) -> T:
+def convert(server: str, read: Callable[[Any], T], value: Any) -> T:
     """Call `read`, and refuse a response of another kind of server."""
     try:
         return read(value)
     except (InvalidArgument, AttributeError, KeyError, TypeError) as error:
-        raise DatabaseRefused(f"not a response of allocator serve: {printable(error)}") from error
+        raise DatabaseRefused(
+            f"{server}: not a response of allocator serve: {printable(error)}; check the address"
+        ) from error
 
 
 def parse(server: str, status: int, content: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""A column that is bound to numbers without gaps: what the doctor says of its counters."""
+"""Findings of the doctor on numbers without gaps that are bound to a column."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from allocator.schemes.number_audit import Group, reset_of
 from allocator.schemes.numbering import DIGITS, MAX_NUMBER, RESETS, NumberFormat, NumberRule, first_day, place
 
 NEXT = 10
-"""Of each counter so many of the next numbers are looked up: a single one may be missing in the column."""
+"""Next numbers of each counter that are looked up: a single one may be missing in the column."""
 MOST = 1_000
-"""Numbers of one query on the way to the newest row."""
+"""Numbers in one query of the search for the newest row."""
 ROUNDS = 100
-"""Queries on that way."""
+"""Queries of that search at most."""
 SHOWN = 10
 """Counters with a finding of their own; the others are counted."""
 
@@ -26,7 +26,7 @@ SHOWN = 10
 class NumberBinding(Placed):
     """A row of `allocator_number_binding`: the `Numbers` that a column holds, and the columns beside it.
 
-    reset: what is so before the first number; then the periods of the counters tell. "": not known.
+    reset: used until there is a counter, whose period tells when the numbers restart; "" if not known.
     """
 
     name: str = ""
@@ -39,9 +39,12 @@ class NumberBinding(Placed):
     order_column: str = ""
 
     def rule(self, counters: Collection[Group], reset: str = "") -> NumberRule:
-        """reset: overrides what the counters tell. Raises `InvalidSetting` where rows would be of the wrong group."""
-        told: Any = reset or (reset_of(one.period for one in counters) if counters else self.reset or "never")
-        made = NumberRule(self.name, NumberFormat(self.format), told, self.start)
+        """The rule of the numbers. Raises `InvalidSetting` if rows would be counted in the wrong group.
+
+        reset: overrides the reset that the counters tell.
+        """
+        resets: Any = reset or (reset_of(one.period for one in counters) if counters else self.reset or "never")
+        made = NumberRule(self.name, NumberFormat(self.format), resets, self.start)
         if made.reset != "never" and made.format.is_bare and not self.period_column:
             raise InvalidSetting(
                 f"the numbers of {self.name!r} restart each {made.reset}: give --period-column, or a --format that has "
@@ -56,11 +59,11 @@ class NumberBinding(Placed):
 
 @dataclass(frozen=True, slots=True)
 class BoundNumbers:
-    """What was read of a bound column and of its counters.
+    """A binding, with its column and its counters as they were read for the doctor.
 
-    below: the counters that are below the column, and the newest number that a row has. more: how many others are.
-    orphan: a number in the column while there is no counter at all; "" for none.
-    looked_at: how many counters, the newest periods first; is_partial: there are more.
+    below: counters below the column: the number of each, and the newest number in a row. more: the count of others.
+    orphan: a number in the column although no counter exists; "" for none.
+    compared: the count of counters that were compared, newest periods first. is_partial: there are more.
     """
 
     binding: NumberBinding
@@ -68,12 +71,12 @@ class BoundNumbers:
     below: Mapping[Group, tuple[int, int]] = field(default_factory=dict)
     more: int = 0
     orphan: str = ""
-    looked_at: int = 0
+    compared: int = 0
     is_partial: bool = False
 
 
 def check_foretold(rule: NumberRule) -> None:
-    """Raise `InvalidSetting` where a period does not tell the text of its next number."""
+    """Raise `InvalidSetting` if the text of the next number depends on a date within its period."""
     unknown = [name for name in DIGITS if name in rule.format.fields and name not in RESETS[rule.reset]]
     if unknown:
         when = "never restart" if rule.reset == "never" else f"restart each {rule.reset}"
@@ -84,21 +87,22 @@ def check_foretold(rule: NumberRule) -> None:
 
 
 def following(n: int, count: int = NEXT) -> range:
+    """The next numbers after `n`."""
     return range(n + 1, min(n + count, MAX_NUMBER) + 1)
 
 
 def written(rule: NumberRule, group: Group, numbers: Iterable[int]) -> list[str]:
-    """Numbers of a group as they stand in the column."""
+    """Numbers of a group as the column holds them: as text."""
     return [rule.format.write(n, first_day(group.period), group.scope) for n in numbers]
 
 
 def above(rows: Iterable[tuple[Group, int]], counters: Mapping[Group, int]) -> list[tuple[Group, int]]:
-    """THE RULE: a counter gives what is above it, so no row may have one of those numbers."""
+    """THE RULE: a counter issues the numbers above it, so no row may have one. Returns the rows that break it."""
     return [(group, n) for group, n in rows if group in counters and n > counters[group]]
 
 
 def newest(n: int, taken: Callable[[range], Collection[int]]) -> int:
-    """The newest number that a row has, by the first stretch above `n` of which no row has any.
+    """The newest number in a row, found by searching upwards from `n` to the first range without a row.
 
     taken: which numbers of a range are in rows.
     """
@@ -112,6 +116,7 @@ def newest(n: int, taken: Callable[[range], Collection[int]]) -> int:
 
 
 def findings(bound: BoundNumbers) -> list[Finding]:
+    """A finding for each rule that the bound column breaks."""
     binding = bound.binding
     audit = f"allocator numbers audit {binding.place}"
     if not bound.is_there:
@@ -141,7 +146,7 @@ def findings(bound: BoundNumbers) -> list[Finding]:
             Finding(
                 "counters-not-looked-at",
                 NOTE,
-                f"{binding.name!r} has more than the {bound.looked_at:,} counters that were compared with "
+                f"{binding.name!r} has more than the {bound.compared:,} counters that were compared with "
                 f"{binding.place}, those of the newest periods",
                 f"to compare all: {audit}",
             )
@@ -154,7 +159,7 @@ def counter_below(binding: NumberBinding, group: Group, counter: int, row: int) 
     return Finding(
         "counter-below-column",
         DANGER,
-        f"{place(binding.name, *group)} is at {counter}, and {binding.place} holds numbers up to {row}: it will give "
-        "numbers that rows have already",
+        f"{place(binding.name, *group)} is at {counter}, and {binding.place} holds numbers up to {row}: it will "
+        "issue numbers that rows have already",
         f"allocator numbers set {binding.name} {row}{scope}{period}",
     )

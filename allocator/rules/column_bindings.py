@@ -1,4 +1,4 @@
-"""A tag that is bound to a column: what the doctor says of the two."""
+"""Findings of the doctor on a tag that is bound to a column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import date
 from allocator.rules.days_left import AT_LEAST
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding
 from allocator.rules.key_columns import KeyColumn, at_rate
-from allocator.rules.takeover_ranges import Looked, Takeover, a_day, problems
+from allocator.rules.takeover_ranges import ColumnFacts, Takeover, a_day, problems
 from allocator.schemes.checks import MAX_ID
 from allocator.schemes.residues import ALL
 from allocator.schemes.tag import Tag
@@ -20,12 +20,12 @@ HELD = ("started", "going back")
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What is bound to a column."""
+    """A binding to the column at `place`: schema.table.column."""
 
     place: str
 
     def is_named(self, words: str) -> bool:
-        """Whether `words` are the place or the end of it, as orders.id is of public.orders.id."""
+        """Whether `words` are the place or the end of it: orders.id names public.orders.id."""
         return f".{self.place}".endswith(f".{words}")
 
 
@@ -47,17 +47,17 @@ class Binding(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What was read of a bound column, and then of its tag.
+    """A binding, with its column and its tag as they were read for the doctor.
 
-    looked: None for a column that is not there.
-    greatest: of the rows that should be the tag's: of the column, or of the tag's range while it is taken over.
-    smallest: of the column; None without rows.
-    stray: the greatest row above `stray_above` that is below the tag's ids and not the counter's; 0 for none.
-    is_refused: a trigger refuses what the column's counter gives.
+    facts: None if the column is gone.
+    greatest: the greatest id among the tag's rows: in the column, or in the tag's range during a takeover.
+    smallest: the smallest id in the column; None without rows.
+    stray: the greatest row above `stray_above` that neither tag nor counter can have issued; 0 for none.
+    is_refused: a trigger refuses an INSERT without an id.
     """
 
     binding: Binding
-    looked: Looked | None = None
+    facts: ColumnFacts | None = None
     tag: Tag | None = None
     greatest: int = 0
     smallest: int | None = None
@@ -68,23 +68,23 @@ class Bound:
     @property
     def last(self) -> int:
         """The greatest id that the tag may issue for this column."""
-        of_column = self.looked.limit if self.looked else MAX_ID
+        of_column = self.facts.limit if self.facts else MAX_ID
         takeover = self.binding.takeover
         return min(of_column, takeover.ranges.tag_last) if takeover else of_column
 
 
 def findings(bound: Bound, now_ms: int, today: date) -> list[Finding]:
-    """What is wrong with a bound column, a finding for each rule that is broken."""
-    if bound.looked is None:
+    """A finding for each rule that a bound column breaks."""
+    if bound.facts is None:
         return [gone(bound.binding, f"tag {bound.binding.tag!r} is", "tags")]
     if bound.tag is None:
         return [without_tag(bound)]
     if bound.tag.lane != ALL:
         return [of_fleet(bound.binding)]
-    of_tag = list(of_ids(bound, bound.tag, bound.looked))
-    loose = None if of_tag else loose_takeover(bound, bound.tag, bound.looked)
-    end = ending(bound, bound.tag, bound.looked, now_ms, today)
-    return [*of_tag, *(one for one in (loose, end) if one), *of_rows(bound, bound.looked)]
+    of_tag = list(of_ids(bound, bound.tag, bound.facts))
+    loose = None if of_tag else loose_takeover(bound, bound.tag, bound.facts)
+    end = ending(bound, bound.tag, bound.facts, now_ms, today)
+    return [*of_tag, *(one for one in (loose, end) if one), *of_rows(bound, bound.facts)]
 
 
 def gone(binding: Placed, what: str, group: str) -> Finding:
@@ -103,7 +103,7 @@ def without_tag(bound: Bound) -> Finding:
     return Finding(
         "bound-tag-gone",
         DANGER if after else NOTE,
-        f"{binding.place} is bound to tag {binding.tag!r}, which is gone: its first use would make it again, from 1",
+        f"{binding.place} is bound to tag {binding.tag!r}, which is gone: its first use would create it, starting at 1",
         f"allocator tags create {binding.tag} --start-after {after}{limit}",
     )
 
@@ -118,7 +118,7 @@ def of_fleet(binding: Binding) -> Finding:
     )
 
 
-def of_ids(bound: Bound, tag: Tag, looked: Looked) -> Iterator[Finding]:
+def of_ids(bound: Bound, tag: Tag, facts: ColumnFacts) -> Iterator[Finding]:
     """THE RULE: a tag below its column will issue ids that are rows already; one above it, ids that do not fit."""
     if bound.greatest > tag.max_value:
         limit = f" --limit {bound.last}" if bound.greatest > tag.limit else ""
@@ -130,21 +130,22 @@ def of_ids(bound: Bound, tag: Tag, looked: Looked) -> Iterator[Finding]:
             f"allocator tags set {tag.name} --start-after {bound.greatest}{limit}",
         )
     if tag.limit > bound.last:
-        taken = bound.last < looked.limit
-        ends = "the range of its takeover" if taken else f"{looked.place} ({looked.type})"
+        taken = bound.last < facts.limit
+        ends = "the range of its takeover" if taken else f"{facts.place} ({facts.type})"
         set_limit = f"allocator tags set {tag.name} --limit {bound.last}"
         yield Finding(
             "tag-limit-above-column",
             DANGER if taken else OUTAGE,
             f"tag {tag.name!r} may go to {tag.limit:,}, and {ends} ends at {bound.last:,}",
-            set_limit if tag.max_value <= bound.last or not looked.remedy.widen else looked.remedy.widen,
+            set_limit if tag.max_value <= bound.last or not facts.remedy.widen else facts.remedy.widen,
         )
 
 
-def ending(bound: Bound, tag: Tag, looked: Looked, now_ms: int, today: date) -> Finding | None:
-    if not looked.remedy.widen:
+def ending(bound: Bound, tag: Tag, facts: ColumnFacts, now_ms: int, today: date) -> Finding | None:
+    """A finding if a column of less than 64 bits is nearly full, or ends soon at the tag's rate."""
+    if not facts.remedy.widen:
         return None
-    key = KeyColumn(looked.table, looked.column, looked.type, looked.limit, max(tag.max_value, looked.reached))
+    key = KeyColumn(facts.table, facts.column, facts.type, facts.limit, max(tag.max_value, facts.reached))
     outlook = at_rate(key, rate(bound.binding, tag, now_ms), today)
     if not outlook.needs_attention(today):
         return None
@@ -152,8 +153,8 @@ def ending(bound: Bound, tag: Tag, looked: Looked, now_ms: int, today: date) -> 
     return Finding(
         "bound-column-ends",
         OUTAGE,
-        f"{looked.place} ({looked.type}) is {100 * key.used:.0f} % full, at {key.greatest:,} of {key.limit:,}{when}",
-        f"this copies the table, so plan it: {looked.remedy.widen}",
+        f"{facts.place} ({facts.type}) is {100 * key.used:.0f} % full, at {key.greatest:,} of {key.limit:,}{when}",
+        f"this copies the table, so plan it: {facts.remedy.widen}",
     )
 
 
@@ -163,39 +164,39 @@ def rate(binding: Binding, tag: Tag, now_ms: int) -> float | None:
     return a_day(binding.issued, tag.max_value - tag.skipped, seconds) if seconds >= AT_LEAST else None
 
 
-def of_rows(bound: Bound, looked: Looked) -> Iterator[Finding]:
-    """Rows that the tag cannot have issued, and what else gives rows their ids."""
+def of_rows(bound: Bound, facts: ColumnFacts) -> Iterator[Finding]:
+    """Findings on rows that the tag cannot have issued, and on a second generator of ids."""
     tag, takeover = bound.binding.tag, bound.binding.takeover
     if bound.stray:
         yield Finding(
             "rows-not-of-the-tag",
             DANGER,
-            f"{looked.place} holds {bound.stray:,}, which tag {tag!r} cannot have issued: something else writes ids, "
+            f"{facts.place} holds {bound.stray:,}, which tag {tag!r} cannot have issued: something else writes ids, "
             "and may come to those of the tag",
-            f"find out what wrote it: {looked.remedy.find.format(low=bound.stray_above + 1, high=bound.stray)}",
+            f"find out what wrote it: {facts.remedy.find.format(low=bound.stray_above + 1, high=bound.stray)}",
         )
     if bound.smallest is not None and bound.smallest <= 0:
         yield Finding(
             "rows-below-1",
             NOTE,
-            f"{looked.place} holds {bound.smallest:,}, and no tag issues ids below 1",
-            f"find out what wrote it: {looked.remedy.find.format(low=bound.smallest, high=0)}",
+            f"{facts.place} holds {bound.smallest:,}, and no tag issues ids below 1",
+            f"find out what wrote it: {facts.remedy.find.format(low=bound.smallest, high=0)}",
         )
     is_held = takeover is not None and takeover.state in HELD
-    if looked.generates and not bound.is_refused and not is_held:
+    if facts.generates and not bound.is_refused and not is_held:
         yield Finding(
             "second-generator",
-            DANGER if looked.remedy.drop else NOTE,
-            f"{looked.place} also gets ids from {looked.generates}: an INSERT without an id takes one that tag {tag!r} "
+            DANGER if facts.remedy.drop else NOTE,
+            f"{facts.place} also gets ids from {facts.generates}: an INSERT without an id takes one that tag {tag!r} "
             "may issue",
-            looked.remedy.drop or "name an id in each INSERT",
+            facts.remedy.drop or "name an id in each INSERT",
         )
 
 
-def loose_takeover(bound: Bound, tag: Tag, looked: Looked) -> Finding | None:
-    """What `allocator takeover status` finds wrong, apart from what has a finding of its own."""
+def loose_takeover(bound: Bound, tag: Tag, facts: ColumnFacts) -> Finding | None:
+    """The first problem that `allocator takeover status` reports, unless another finding covers it."""
     takeover = bound.binding.takeover
-    found = problems(takeover, tag, looked, bound.greatest) if takeover else []
+    found = problems(takeover, tag, facts, bound.greatest) if takeover else []
     if not found:
         return None
-    return Finding("takeover-not-held", DANGER, found[0], f"allocator takeover back {looked.place}")
+    return Finding("takeover-not-held", DANGER, found[0], f"allocator takeover back {facts.place}")

@@ -1,4 +1,4 @@
-"""Integer keys of the host's own tables: how much of each is used, and when it ends."""
+"""Integer keys of the host's own tables: the used share of each, and the date when it is used up."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 FULL = 0.8
-"""From this share on a key needs attention, whatever its rate: widening one takes planning."""
+"""A key needs attention from this share on, whatever its rate: widening takes planning."""
 SOON = 365
 """Days. A key that ends earlier needs attention."""
 YEARS = 1000 * 365
-"""Days. What ends later has no date."""
+"""Days. A key that ends later has no date."""
 
 
 class KeyColumn(NamedTuple):
@@ -19,7 +19,7 @@ class KeyColumn(NamedTuple):
 
     type: in the database's words.
     limit: the greatest value that it can hold, and that its sequence gives.
-    greatest: the greatest value so far, given or stored; None if this user may not read it.
+    greatest: the greatest value so far, issued or stored; None if this user may not read it.
     references: the referenced table and column; empty for a primary key.
     by_sequence: whether its sequence ends before the column does.
     """
@@ -54,7 +54,7 @@ class KeyColumn(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """A column, and its end at the rate so far; None without a rate, or if that is over a thousand years away."""
+    """A key, its rate, and the date when it is used up; None without a rate, or after a thousand years."""
 
     key: KeyColumn
     a_day: float | None
@@ -68,15 +68,16 @@ class Outlook(NamedTuple):
 def outlooks(
     keys: Iterable[KeyColumn], before: Mapping[str, int] | None, days: float | None, today: date
 ) -> list[Outlook]:
-    """The worst first: what is over, then by the date of the end, then by the used share.
+    """The outlook of each key, the worst first: used up, then by date, then by used share.
 
-    before: the greatest values by name, `days` ago; None if all were 0 then, and `days` None without an earlier look.
+    before: the greatest values by name, `days` ago; None if all were 0 then, and `days` None without an earlier run.
     """
     found = [outlook(key, before, days, today) for key in keys]
     return sorted(found, key=lambda one: (one.key.used < 1, one.ends or date.max, -one.key.used, one.key.name))
 
 
 def outlook(key: KeyColumn, before: Mapping[str, int] | None, days: float | None, today: date) -> Outlook:
+    """The outlook of a key, at the rate since the earlier run."""
     known = 0 if before is None else before.get(key.name)
     if not days or known is None or key.greatest is None:
         return Outlook(key, None, None)
@@ -84,6 +85,6 @@ def outlook(key: KeyColumn, before: Mapping[str, int] | None, days: float | None
 
 
 def at_rate(key: KeyColumn, a_day: float | None, today: date) -> Outlook:
-    """a_day: values a day; None if that is not known."""
+    """The outlook of a key at a rate of `a_day` values a day; None if it is not known."""
     left = (key.limit - (key.greatest or 0)) / a_day if a_day else YEARS
     return Outlook(key, a_day, today + timedelta(max(0, int(left))) if left < YEARS else None)

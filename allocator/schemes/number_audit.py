@@ -3,11 +3,11 @@
 gap         numbers from `start` to the newest one that no row has, and that are not void
 duplicate   a number that another row has too
 disorder    a number below that of the row before, where the rows come in the order of a column
-ahead       numbers above the counter, which will give them again
+ahead       numbers above the counter, which will issue them again
 unreadable  a value that is no number of the format, scope and period
 
-The rows may come in any order. What is kept is one entry for each run of numbers without a gap: a few for each scope
-and period where rows are sorted, and never one for each row.
+The rows may come in any order. Memory holds one entry for each run of numbers without a gap: a few for each scope and
+period if the rows are sorted, and never one for each row.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ Kind = Literal["gap", "duplicate", "disorder", "ahead", "unreadable"]
 
 
 class Group(NamedTuple):
-    """Whose numbers count up together."""
+    """The scope and period that share one counter."""
 
     scope: str = ""
     period: str = ""
 
 
 class Found(NamedTuple):
-    """What is wrong. first, last: the numbers; of a disorder, this one and the one before; 0 where unreadable."""
+    """A finding of the audit.
+
+    first, last: the numbers; for a disorder, this one and the one before; 0 if unreadable.
+    """
 
     kind: Kind
     group: Group
@@ -50,7 +53,7 @@ class Runs:
         self.ends: list[int] = []
 
     def add(self, n: int) -> bool:
-        """False where it was there."""
+        """Add a number; False if it was there."""
         place = bisect_right(self.starts, n)
         if place and n <= self.ends[place - 1]:
             return False
@@ -73,7 +76,7 @@ class Runs:
         return self.ends[-1] if self.ends else 0
 
     def gaps(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """What is missing between two numbers."""
+        """First and last number of each gap between two numbers."""
         for start, end in zip(self.starts, self.ends, strict=True):
             if first < start and first <= last:
                 yield first, min(start - 1, last)
@@ -90,7 +93,7 @@ def audit(
     start: int = 1,
     in_order: bool = False,
 ) -> Iterator[Found]:
-    """Judge rows against the counters of their groups; what was found already is passed on.
+    """Audit rows against the counters of their groups. A row that is a `Found` already is yielded as it is.
 
     start: the first number of each group. in_order: the rows come in the order of events.
     """
@@ -108,7 +111,7 @@ def audit(
 
 
 def each_row(rows: Iterable[tuple[Group, int] | Found], groups: dict[Group, Runs], in_order: bool) -> Iterator[Found]:
-    """Take each row into the numbers of its group."""
+    """Add each row to the numbers of its group; yield duplicates and disorder."""
     before: dict[Group, int] = {}
     for row in rows:
         if isinstance(row, Found):
@@ -123,7 +126,7 @@ def each_row(rows: Iterable[tuple[Group, int] | Found], groups: dict[Group, Runs
 
 
 def read_row(rule: NumberRule, zone: tzinfo, value: object, scope: object, at: object) -> tuple[Group, int] | Found:
-    """A row as its database returns it; `scope` and `at` are None where no column holds them."""
+    """The group and number of a row, or why it is unreadable. `scope` and `at`: None if no column holds them."""
     group = Group("" if scope is None else str(scope))
     try:
         period = period_of(rule, zone, at)
@@ -139,7 +142,7 @@ def read_row(rule: NumberRule, zone: tzinfo, value: object, scope: object, at: o
 
 
 def period_of(rule: NumberRule, zone: tzinfo, at: object) -> str:
-    """By a date, a datetime, an ISO text or a whole year; a datetime without a time zone counts by its own date."""
+    """The period of a date, a datetime, an ISO text or a year. A datetime without a time zone keeps its own date."""
     length = LENGTHS[rule.reset]
     if at is None or not length:
         return ""

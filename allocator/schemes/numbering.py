@@ -1,12 +1,12 @@
-"""Numbers without gaps: how one is written, how its text is read back, and when they begin again.
+"""Numbers without gaps: how one is written and parsed, and when they restart.
 
 format   "INV-{year}-{n:05}": any text with {n}, and {year} {month} {day} {scope}, each once; {{ and }} are braces
-reset    never, year, month or day: in each period the numbers begin at `start` again
+reset    never, year, month or day: in each period the numbers restart at `start`
 period   "", "2026", "2026-03" or "2026-03-14": the part of a date that `reset` names
 scope    "", or as a tag; each scope has numbers of its own
 n        1 to 2**63 - 1
 
-No two numbers of a scope have the same text, and a text says which number it is: formats that could not are refused.
+No two numbers of a scope have the same text, and each text names one number; other formats are refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESETS: Mapping[Reset, tuple[str, ...]] = {
 """The fields of a date that name a period."""
 
 LENGTHS: Mapping[Reset, int] = {"never": 0, "year": 4, "month": 7, "day": 10}
-"""Of a period as text, which is the beginning of a date."""
+"""Length of a period as text: a prefix of an ISO date."""
 
 MAX_NUMBER = MAX_ID
 MAX_COUNT = 10_000
@@ -43,7 +43,7 @@ MAX_REASON = 255
 
 DIGITS = {"year": 4, "month": 2, "day": 2}
 PADDED = {f"{{{name}}}": f"{{{name}:0{digits}}}" for name, digits in DIGITS.items()}
-"""The fields of a date, as `str.format` fills them up."""
+"""The fields of a date, padded with zeros for `str.format`."""
 FIELDS = ("n", "year", "month", "day", "scope")
 PATTERNS = {
     "n": "[0-9]{1,19}",
@@ -55,11 +55,11 @@ PIECE = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<field>\w+)(?::0(?P<width>[1-9][0
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number, as it was given: `str()` is its text.
+    """A number that was issued; `str()` is its text.
 
     n: 1 to 2**63 - 1.
     text: what people see, as `INV-2026-00001`.
-    scope: "" where there is but one.
+    scope: "" if there is only one.
     period: "", or the year, month or day in which it is counted, as `2026`, `2026-03` or `2026-03-14`.
     """
 
@@ -74,14 +74,14 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Of a format: a text, or a field."""
+    """Part of a format: either literal text or the name of a field."""
 
     text: str = ""
     field: str = ""
 
 
 class NumberFormat:
-    """A format, taken apart once. Raises `InvalidSetting` where two numbers could look the same."""
+    """A parsed format. Raises `InvalidSetting` if two numbers could have the same text."""
 
     def __init__(self, template: object) -> None:
         if not isinstance(template, str) or not 1 <= len(template) <= MAX_FORMAT or not template.isprintable():
@@ -103,7 +103,7 @@ class NumberFormat:
         return f"NumberFormat({self.template!r})"
 
     def _has_a_mark(self) -> bool:
-        """Without one, a scope that ends or begins with digits would run into the number."""
+        """Whether text separates the scope from the number: a scope may begin or end with digits."""
         first, last = sorted(place for place, piece in enumerate(self.pieces) if piece.field in {"n", "scope"})
         between = "".join(piece.text for piece in self.pieces[first:last])
         return any(not character.isdecimal() for character in between)
@@ -115,7 +115,7 @@ class NumberFormat:
 
     @property
     def is_bare(self) -> bool:
-        """Nothing but the number: what tells periods apart stands elsewhere, as in a column of its own."""
+        """Whether the format is only the number; scope and period are in other columns then."""
         return len(self.pieces) == 1
 
     def write(self, n: int, day: date, scope: str) -> str:
@@ -124,7 +124,7 @@ class NumberFormat:
         return self._written.format(n=n, year=day.year, month=day.month, day=day.day, scope=scope)
 
     def read(self, text: object) -> dict[str, str]:
-        """The fields of a text, exactly as `write` makes it. Raises `InvalidId`."""
+        """The fields of a text. Raises `InvalidId` unless `write` makes exactly this text of them."""
         match = self.pattern.fullmatch(text) if isinstance(text, str) else None
         if match:
             found = match.groupdict()
@@ -135,6 +135,7 @@ class NumberFormat:
 
 
 def pieces_of(template: str) -> Iterator[Piece]:
+    """Parse a format. Raises `InvalidSetting` for an unknown field or a single brace."""
     place = 0
     while place < len(template):
         match = PIECE.match(template, place)
@@ -154,12 +155,12 @@ def pieces_of(template: str) -> Iterator[Piece]:
 
 
 def day_in(fields: Mapping[str, str]) -> date:
-    """A day with these fields of its date; raises `InvalidId` where there is none, as on 30 February."""
+    """A date with these fields. Raises `InvalidId` if there is none, as for 30 February."""
     try:
         return date(int(fields.get("year", 2000)), int(fields.get("month", 1)), int(fields.get("day", 1)))
     except ValueError:
-        told = "-".join(fields[name] for name in DIGITS if name in fields)
-        raise InvalidId(f"there is no date {told}") from None
+        text = "-".join(fields[name] for name in DIGITS if name in fields)
+        raise InvalidId(f"there is no date {text}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +183,8 @@ class NumberRule:
         missing = [name for name in RESETS[self.reset] if name not in self.format.fields]
         if missing and not self.format.is_bare:
             raise InvalidSetting(
-                f"the numbers begin again each {self.reset}, so the format must hold {{{missing[0]}}}, or the same "
-                f"text would come again; got {self.format.template!r}. A bare '{{n}}' is for a table that has a column "
+                f"the numbers restart each {self.reset}, so the format must hold {{{missing[0]}}}, or the same text "
+                f"would repeat; got {self.format.template!r}. A bare '{{n}}' is for a table that has a column "
                 "for the date"
             )
 
@@ -192,7 +193,7 @@ class NumberRule:
 
     @property
     def has_dates(self) -> bool:
-        """Whether the day matters, to a period or to a text."""
+        """Whether the period or the text depends on the date."""
         return self.reset != "never" or not self.format.fields.isdisjoint(DIGITS)
 
     def number(self, n: int, scope: str, period: str, day: date) -> Number:
@@ -211,7 +212,7 @@ class NumberRule:
         return Number(int(found["n"]), text, scope, period)
 
     def check_scope(self, scope: object) -> str:
-        """A scope as text: an int and a UUID are taken too. Raises `InvalidTag`."""
+        """Convert a scope to text; an int or a UUID is accepted too. Raises `InvalidTag`."""
         if type(scope) is str and TAG.fullmatch(scope):
             return scope
         if isinstance(scope, UUID) or type(scope) is int:
@@ -226,28 +227,32 @@ class NumberRule:
 
 
 def agreed(what: str, text: str, given: str, found: str) -> str:
+    """The scope or period that the text or the caller names. Raises `InvalidId` if they differ."""
     if given and found and given != found:
-        raise InvalidId(f"{quoted(text)} is of the {what} {found!r}, and {given!r} was named")
+        raise InvalidId(f"{quoted(text)} is of the {what} {found!r}, not of {given!r}")
     return found or given
 
 
 def place(name: str, scope: str, period: str) -> str:
-    """Which row is meant, in a message."""
+    """Name, scope and period of a counter, for a message."""
     of_scope = f" of scope {scope!r}" if scope else ""
     return f"{name!r}{of_scope}{f' in {period}' if period else ''}"
 
 
 def out_of_numbers(where: str) -> Exhausted:
-    return Exhausted(f"fewer numbers of {where} are left below {MAX_NUMBER} than were asked for")
+    return Exhausted(f"fewer numbers of {where} are left below {MAX_NUMBER} than were requested")
 
 
 def first_day(period: str) -> date:
-    """Raises ValueError where there is no such date."""
+    """The first day of a period. Raises ValueError if there is no such date."""
     return date.fromisoformat(period + "2000-01-01"[len(period) :])
 
 
 def day_of(at: object, zone: tzinfo) -> date:
-    """The date by which a number is counted: that of a moment in a time zone, or the date that is given."""
+    """The date that decides the period of a number; a datetime is converted to the time zone.
+
+    Raises `InvalidArgument` for a datetime without a time zone.
+    """
     if isinstance(at, datetime):
         if at.tzinfo is None or at.utcoffset() is None:
             raise InvalidArgument(f"at={quoted(at)} has no time zone; give a date, or a datetime with a tzinfo")

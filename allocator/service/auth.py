@@ -39,6 +39,7 @@ NONE_EXISTS = (
     "no token exists; create one with: allocator tokens create NAME; or serve only this machine, without tokens, "
     "with: allocator serve --open"
 )
+NOT_READ = "the service has not read its tokens yet; retry"
 HOW = "send it as Authorization: Bearer allocator_SECRET (clients: token= or ALLOCATOR_TOKEN)"
 
 RARE_RATE, RARE_BURST = 1.0, 20
@@ -128,7 +129,7 @@ class Book:
         self._anonymous: Grant | None = None
         self._lock = asyncio.Lock()
         self._tried_at = -REFRESH
-        self.failure: AllocatorError | None = DatabaseUnavailable("the service has not read its tokens yet")
+        self.failure: AllocatorError | None = DatabaseUnavailable(NOT_READ)
         self.loaded = False
 
     def quick(self, headers: Mapping[bytes, bytes]) -> Grant | None:
@@ -163,7 +164,7 @@ class Book:
             await self._read_since(monotonic())
             grant = self.quick(headers)
         if grant is None and not self.loaded:
-            raise DatabaseUnavailable("the service could not read its tokens yet")
+            raise DatabaseUnavailable(NOT_READ)
         if grant is None:
             needs_token = self._were_made or self._open
             raise Unauthorized(f"this request needs a valid token; {HOW}" if needs_token else NONE_EXISTS)

@@ -420,7 +420,7 @@ def test_an_answer_that_hangs_on_one_that_was_refused_does_not_blame_the_url(tmp
     database.close()
 
     assert (connections.found, connections.mend) == (
-        "cannot check the connections: max_connections is not known",
+        "cannot check the connections: max_connections could not be read",
         "GRANT x TO watcher",
     )
     assert clock.mend == ANOTHER

@@ -389,7 +389,7 @@ def test_a_single_database_without_a_row_says_who_writes_it(service):
         pytest.raises(AllocatorError, match="may not write allocator_shard.*upgrade"),
     ):
         ids.ticket("case")
-    database.run(shard_rows.add, row)
+    database.run(shard_rows.add, row, database.address.shown)
     database.close()
 
 

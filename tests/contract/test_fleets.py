@@ -57,7 +57,7 @@ def test_a_database_that_becomes_a_shard_while_it_is_looked_at_is_one(fresh, mon
 
         def late(connection, dialect):
             monkeypatch.setattr(shard_rows, "has_ids", is_used)
-            shard_rows.add(connection, dialect, fleet)
+            shard_rows.add(connection, dialect, fleet, database.address.shown)
             return True
 
         monkeypatch.setattr(shard_rows, "has_ids", late)

@@ -166,7 +166,7 @@ def test_a_segment_that_was_not_asked_for_is_refused_and_the_next_server_asked(a
     whole = {"tag": "order", "start": "1", "stop": "51", "step": "1"}
     with always({"tag": "order", **answer}) as hostile, always(whole) as good:
         assert asking(hostile.address, good.address).claim_segment("order", 50, {}, exact=True) == range(1, 51)
-        with pytest.raises(DatabaseRefused, match="not a response of allocator serve"):
+        with pytest.raises(DatabaseRefused, match=rf"{hostile.address}: not a response of allocator serve"):
             asking(hostile.address).claim_segment("order", 50, {}, exact=True)
 
 

@@ -147,7 +147,7 @@ def test_a_counter_below_its_column_is_raised_by_the_remedy(shop):
     ]
     assert one.severity is DANGER
     assert one.found == (
-        f"'invoice' of scope 'a' in 2026 is at 3, and {place} holds numbers up to 13: it will give numbers that rows "
+        f"'invoice' of scope 'a' in 2026 is at 3, and {place} holds numbers up to 13: it will issue numbers that rows "
         "have already"
     )
     mend(shop)

@@ -292,7 +292,7 @@ def test_peek_and_set(shop):
         assert invoices.peek(connection, at=MARCH).text == "INV-2026-00041"
         assert invoices.set(connection, 41, at=MARCH).n == 41
         with pytest.raises(
-            InvalidArgument, match="'invoice' in 2026 is at 41 already: set back to 40, it would give 41"
+            InvalidArgument, match="'invoice' in 2026 is at 41 already; lowered to 40, it would issue 41"
         ):
             invoices.set(connection, 40, at=MARCH)
         assert invoices.next(connection, at=MARCH).n == 42
@@ -310,7 +310,7 @@ def test_a_void_number_keeps_its_reason(shop):
         drawn = invoices.next(connection, "tenant-7", at=MARCH)
         assert invoices.void(connection, drawn, "printed twice")
         assert not invoices.void(connection, invoices.parse(drawn.text, "tenant-7"), "another reason")
-        with pytest.raises(InvalidId, match="INV-2026-00002 was not given: the newest number .* in 2026 is 1"):
+        with pytest.raises(InvalidId, match="INV-2026-00002 was not issued: the newest number .* in 2026 is 1"):
             invoices.void(connection, invoices.parse("INV-2026-00002", "tenant-7"), "too early")
         with pytest.raises(InvalidId, match="none yet"):
             invoices.void(connection, invoices.parse("INV-2026-00001", "tenant-8"), "of nobody")

@@ -246,11 +246,11 @@ def test_a_counter_that_overtakes_the_start_is_refused(fresh, kind):
     """Between the look and the lock it came into the range that was planned for the tag."""
     execute(fresh, f"CREATE TABLE t ({PLAIN[kind]})")
     with opened(fresh) as database:
-        seen = database.run(takeover.see, "t.id", "order")
-        ranges = plan(seen.looked, 0, 60)
+        status = database.run(takeover.fetch_status, "t.id", "order")
+        ranges = plan(status.facts, 0, 60)
         execute(fresh, f"INSERT INTO t (id) VALUES ({ranges.tag_first})")
-        with pytest.raises(InvalidSetting, match=f"came to {ranges.tag_first:,} while this command ran"):
-            database.run(takeover.start, seen, "order", ranges)
+        with pytest.raises(InvalidSetting, match=f"reached {ranges.tag_first:,} while this command ran"):
+            database.run(takeover.start, status, "order", ranges)
 
     assert values(fresh, "SELECT tag FROM allocator_segment") == []
     if kind == "postgres":
@@ -261,16 +261,16 @@ def test_a_counter_that_overtakes_the_start_is_refused(fresh, kind):
 def test_of_two_commands_at_once_one_is_refused(fresh, kind):
     execute(fresh, f"CREATE TABLE t ({PLAIN[kind]})")
     with opened(fresh) as database:
-        seen = database.run(takeover.see, "t.id", "order")
-        first = plan(seen.looked, 0, 60)
-        database.run(takeover.start, seen, "order", first)
-        before = database.run(takeover.see, "t.id")
+        status = database.run(takeover.fetch_status, "t.id", "order")
+        first = plan(status.facts, 0, 60)
+        database.run(takeover.start, status, "order", first)
+        before = database.run(takeover.fetch_status, "t.id")
         for tag in ("order", "other"):
-            second = plan(seen.looked, 10_000_000, 7 * 86_400)
+            second = plan(status.facts, 10_000_000, 7 * 86_400)
             with pytest.raises(InvalidSetting, match="changed meanwhile|while this command ran"):
-                database.run(takeover.start, seen, tag, second)
-        after = database.run(takeover.see, "t.id")
-        assert (after.takeover, after.tag, after.looked) == (before.takeover, before.tag, before.looked)
+                database.run(takeover.start, status, tag, second)
+        after = database.run(takeover.fetch_status, "t.id")
+        assert (after.takeover, after.tag, after.facts) == (before.takeover, before.tag, before.facts)
         database.run(takeover.back, after, after.takeover, second._replace(tag_first=first.tag_first))
         with pytest.raises(InvalidSetting, match="was changed meanwhile"):
             database.run(takeover.back, after, after.takeover, second._replace(tag_first=first.tag_first))
@@ -314,7 +314,7 @@ HOSTILE = {
         ),
         "cycle": (
             ["CREATE TABLE t (id BIGSERIAL PRIMARY KEY)", "ALTER SEQUENCE t_id_seq CYCLE"],
-            "begins again at its end",
+            "restarts at its end",
         ),
         "shared": (
             [
@@ -352,7 +352,7 @@ HOSTILE = {
             ["CREATE TABLE t (id SMALLINT AUTO_INCREMENT PRIMARY KEY) AUTO_INCREMENT = 30001"],
             "2,767 values are left",
         ),
-        "engine": ([f"CREATE TABLE t ({PLAIN['mysql']}) ENGINE = MyISAM"], "kept by MyISAM"),
+        "engine": ([f"CREATE TABLE t ({PLAIN['mysql']}) ENGINE = MyISAM"], "has the engine MyISAM"),
         "text": (["CREATE TABLE t (id VARCHAR(9) PRIMARY KEY)"], "holds no whole numbers"),
         "missing": ([], "there is no table with a column t.id"),
     },
@@ -409,7 +409,7 @@ def test_what_looks_hostile_and_is_done(fresh, kind, case):
 def test_a_file_is_refused(kind, fresh):
     execute(fresh, "CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT)")
 
-    assert "a column of SQLite is not taken over while it is written" in start(fresh, "t.id", code=1)
+    assert "a tag cannot take over a column of SQLite while writers use it" in start(fresh, "t.id", code=1)
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -475,8 +475,9 @@ def test_a_table_that_a_transaction_holds_says_who_holds_it(fresh, kind, monkeyp
         refused = start(fresh, "t.id", code=1)
     engine.dispose()
 
-    assert "t is held by a transaction that has not ended" in refused
-    assert "and nothing was changed; end it (" in refused
+    assert "an open transaction" in refused
+    assert ".t; waited " in refused
+    assert ", and changed nothing; end it (" in refused
     assert f"(session {session}, of user" in refused or (kind == "mariadb" and "SHOW FULL PROCESSLIST" in refused)
     assert start(fresh, "t.id")["state"] == "started"
 
@@ -519,6 +520,6 @@ def test_a_replica_is_refused(kind, fresh, monkeypatch):
     execute(fresh, f"CREATE TABLE t ({PLAIN['mysql']})")
     monkeypatch.setattr(takeover_mysql, "COLUMN", takeover_mysql.COLUMN.replace("@@global.read_only", "1"))
     with opened(fresh) as database:
-        looked = database.run(lambda connection, _: takeover_mysql.look(connection, "", "t", "id", ""))
+        facts = database.run(lambda connection, _: takeover_mysql.fetch_facts(connection, "", "t", "id", ""))
 
-    assert refusal(looked) == "this server is a read-only replica; use the primary"
+    assert refusal(facts) == "this server is a read-only replica; use the primary"

@@ -18,14 +18,14 @@ Ask = Callable[[Connection, Facts], Mapping[str, Any]]
 """Takes a connection and the known facts; returns more facts."""
 
 
-ANOTHER = "ask as a user that may look at it"
+ANOTHER = "run the doctor as a user with the right to read it"
 
 
 class Known(Facts):
     """Known facts. A missing one means that an earlier question was refused."""
 
     def __missing__(self, name: str) -> NoReturn:
-        raise DatabaseRefused(f"{name} is not known")
+        raise DatabaseRefused(f"{name} could not be read")
 
 
 class Question(NamedTuple):

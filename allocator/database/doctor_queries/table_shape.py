@@ -37,7 +37,7 @@ def of_tables(connection: Connection, dialect: Dialect) -> list[Finding]:
     """Check the tables, all of which exist."""
     inspector = inspector_of(connection)
     return [
-        *(finding for table in schema.looked_at(inspector) for finding in of_shape(inspector, table)),
+        *(finding for table in schema.tables_to_check(inspector) for finding in of_shape(inspector, table)),
         *of_triggers(connection, dialect),
         *of_checks(inspector),
     ]
@@ -61,7 +61,7 @@ def of_triggers(connection: Connection, dialect: Dialect) -> Iterable[Finding]:
 
 
 def of_checks(inspector: Inspector) -> Iterable[Finding]:
-    for table in schema.looked_at(inspector):
+    for table in schema.tables_to_check(inspector):
         present = {str(check["name"]) for check in inspector.get_check_constraints(table.name)}
         for check in sorted((one for one in table.constraints if isinstance(one, CheckConstraint)), key=str):
             if check.name not in present:

@@ -22,7 +22,7 @@ LIMITED = {"postgresql", "mysql", "mariadb"}
 
 
 def read(connection: Connection, dialect: Dialect, table_name: str, column_name: str) -> tuple[object, str, int]:
-    """The greatest value (None for an empty table), the type, and the greatest id the type can hold."""
+    """Read the greatest value (None for an empty table), the type, and the greatest id that the type can hold."""
     schema, _, bare = table_name.rpartition(".")
     source = table(bare, column(column_name), schema=schema or None)
     try:

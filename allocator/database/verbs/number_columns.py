@@ -1,4 +1,4 @@
-"""The counters of numbers without gaps, and the rows of a host's own table that hold such numbers. All is only read."""
+"""Read the counters of numbers without gaps, and the rows of a host's own table that hold such numbers."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Counter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A column that holds numbers, and the columns beside it; "" for one that is not there.
+    """A column that holds numbers, and the columns beside it; "" for none.
 
-    order: the column that says which row came first. is_text: the numbers are text, in which 10 is before 9.
+    order: the column that tells the order of the rows. is_text: the numbers are text, in which 10 is before 9.
     """
 
     table: str
@@ -63,13 +63,13 @@ class Source:
         return self._rows(func.count())
 
     def select(self) -> Select[Any]:
-        """Number, scope and period of each row that has a number; sorted, so that each follows the one before."""
+        """Select number, scope and period of each row with a number, sorted by scope, order and number."""
         n: ColumnElement[Any] = column(self.column)
         by: list[ColumnElement[Any]] = [column(name) for name in (self.scope, self.order) if name]
         return self.rows().order_by(*by, *([func.length(n)] if self.is_text else []), n)
 
     def rows(self) -> Select[Any]:
-        """As `select`, in no order."""
+        """As `select`, unsorted."""
         beside = [column(name) if name else null() for name in (self.scope, self.period)]
         return self._rows(column(self.column), *beside)
 
@@ -79,7 +79,7 @@ class Source:
 
 
 class Read(NamedTuple):
-    """All at one moment, for as long as it is looked at."""
+    """A snapshot of a column and its counters; `rows` can be read while the connection is open."""
 
     counters: Sequence[Counter]
     void: Sequence[Counter]
@@ -88,11 +88,12 @@ class Read(NamedTuple):
 
 
 def fetch_counters(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[Counter]:
+    """Fetch the counters of a name or of all, sorted."""
     return counters_in(connection, number, name)
 
 
 def fetch_newest(connection: Connection, name: str, limit: int) -> tuple[dict[Group, int], bool]:
-    """The counters of the newest periods, and whether there are more."""
+    """Fetch the counters of the newest periods, and whether there are more."""
     key = (number.c.scope, number.c.period, number.c.n)
     wanted = select(*key).where(number.c.name == name).order_by(number.c.period.desc(), number.c.scope)
     found = connection.execute(wanted.limit(limit + 1)).all()
@@ -100,19 +101,19 @@ def fetch_newest(connection: Connection, name: str, limit: int) -> tuple[dict[Gr
 
 
 def count_counters(connection: Connection, dialect: Dialect, words: str) -> int:
-    """How many a search finds."""
+    """The count of counters that match a search."""
     return connection.scalar(select(func.count()).select_from(number).where(found_by(words))) or 0
 
 
 def fetch_page(connection: Connection, dialect: Dialect, words: str, skipped: int, limit: int) -> Sequence[Counter]:
-    """Some of those that a search finds, in order."""
+    """Fetch a page of the counters that match a search, sorted."""
     key = (number.c.name, number.c.scope, number.c.period)
     wanted = select(*key, number.c.n).where(found_by(words)).order_by(*key).offset(skipped).limit(limit)
     return [Counter(*row) for row in connection.execute(wanted)]
 
 
 def found_by(words: str) -> ColumnElement[bool]:
-    """Name, scope or period contain the words, or match them if they hold a `*`; ignores case."""
+    """A condition: name, scope or period contain the words, or match them if they hold a `*`; ignores case."""
     wanted = words.strip().lower().replace("/", "//").replace("%", "/%").replace("_", "/_")
     pattern = wanted.replace("*", "%") if "*" in wanted else f"%{wanted}%"
     searched = (number.c.name, number.c.scope, number.c.period)
@@ -120,16 +121,16 @@ def found_by(words: str) -> ColumnElement[bool]:
 
 
 def counters_in(connection: Connection, source: Any, name: str) -> Sequence[Counter]:
-    """All, or those of a name."""
+    """Fetch the rows of a name or of all, sorted."""
     key = (source.c.name, source.c.scope, source.c.period, source.c.n)
     wanted = select(*key).where(source.c.name == name) if name else select(*key)
     return [Counter(*row) for row in connection.execute(wanted.order_by(*key))]
 
 
 def read_column(address: Address, source: Source, name: str, judge: Callable[[Read], T]) -> T:
-    """What `judge` makes of a column and its counters, in one snapshot: numbers that are drawn meanwhile are not there.
+    """Read a column and its counters in one snapshot, and return what `judge` makes of them.
 
-    On an engine of its own that waits for long. Raises what the database's errors mean.
+    Uses an engine of its own with a long timeout. Raises the error that the database's error means.
     """
     engine = engine_for(address)
     try:

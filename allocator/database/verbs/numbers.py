@@ -1,7 +1,7 @@
 """The rows of `allocator_number` and `allocator_number_void`, in the transaction of a caller.
 
-A row is raised by one statement and stays locked until that transaction ends: its ROLLBACK takes the number back, and
-nobody was given a later one meanwhile. That is why there are no gaps, and why one writer at a time has a scope.
+One statement raises a row, which stays locked until that transaction ends. A ROLLBACK returns the number, and nobody
+has drawn a later one meanwhile. So there are no gaps, and a scope has one writer at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PEEK = f"SELECT n FROM allocator_number WHERE {KEY}"
 
 
 class Row(TypedDict):
-    """Which row is meant."""
+    """The key of a row of `allocator_number`."""
 
     name: str
     scope: str
@@ -32,7 +32,7 @@ class Row(TypedDict):
 
 
 def draw(caller: Caller, row: Row, count: int, start: int, wait: float | None) -> int:
-    """Raise the row by `count`: the last of the numbers that are the caller's now. Raises `Exhausted`."""
+    """Raise the row by `count`, and return the last number drawn. Raises `Exhausted`."""
     first, last = start - 1 + count, None
     if first <= MAX_NUMBER:
         last = translated(caller, row, lambda: caller.numbers.draw(caller, row, first, count, wait))
@@ -42,18 +42,18 @@ def draw(caller: Caller, row: Row, count: int, start: int, wait: float | None) -
 
 
 def fetch_last(caller: Caller, row: Row) -> int | None:
-    """The newest number, as this transaction sees it; None before the first one."""
+    """The newest number that this transaction sees; None before the first one."""
     rows = translated(caller, row, lambda: caller.fetch(PEEK, row))
     return int(rows[0][0]) if rows else None
 
 
 def raise_to(caller: Caller, row: Row, n: int) -> int:
-    """Raise the newest number to `n` unless it is greater: what it is now."""
+    """Raise the newest number to `n` unless it is greater, and return it."""
     return translated(caller, row, lambda: caller.numbers.raise_to(caller, row, n))
 
 
 def void(caller: Caller, row: Row, number: Number, reason: str) -> bool:
-    """Keep that a number is void; False where that is kept already."""
+    """Write down that a number is void; False if that was done before."""
     statement = caller.numbers.voids.format(n=number.n)
     parameters = {**row, "written": number.text, "reason": reason}
     return translated(caller, row, lambda: caller.run(statement, parameters)).rowcount == 1

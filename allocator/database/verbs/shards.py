@@ -47,7 +47,7 @@ def begin_alone(connection: Connection, dialect: Dialect, url: str) -> None:
     if fetch(connection, dialect) or tickets.has_any(connection, dialect) or connection.scalar(outgrown):
         return
     ours = Member(token_hex(16), 1, url)
-    add(connection, dialect, Shard(DEFAULT_FLEET, ours.key, "", REPLACE, 1, Numbering(1, 1), ALONE, (ours,)))
+    add(connection, dialect, Shard(DEFAULT_FLEET, ours.key, "", REPLACE, 1, Numbering(1, 1), ALONE, (ours,)), url)
 
 
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
@@ -57,8 +57,11 @@ def has_ids(connection: Connection, dialect: Dialect) -> bool:
     return tickets.has_any(connection, dialect) or any(connection.scalar(select(exists(other))) for other in others)
 
 
-def add(connection: Connection, dialect: Dialect, fresh: Shard) -> None:
-    """Make the row and set the numbering of tickets; no change if there is a row in use."""
+def add(connection: Connection, dialect: Dialect, fresh: Shard, where: str) -> None:
+    """Make the row and set the numbering of tickets; no change if there is a row in use.
+
+    where: the URL, for a message.
+    """
     with dialect.transaction(connection):
         dialect.lock_shard(connection)
         now = fetch(connection, dialect)
@@ -66,7 +69,7 @@ def add(connection: Connection, dialect: Dialect, fresh: Shard) -> None:
         if now is not None and (fresh.is_alone or fetch_member(connection, dialect, alone) is not None):
             return
         if not alone and has_ids(connection, dialect):
-            raise ShardMisconfigured("it has given ids of its own meanwhile; empty its tables, and begin again")
+            raise ShardMisconfigured(f"{where} has issued ids of its own meanwhile; empty its tables, and retry")
         here: ColumnElement[str] = literal_column("''" if alone else dialect.server(connection))
         write = insert(shard) if now is None else update(shard)
         connection.execute(write.values({**columns_of(fresh), "id": 1, "server": here}))

@@ -23,7 +23,7 @@ from starlette.responses import Response
 
 from allocator.errors import AccessDenied, DatabaseUnavailable, InvalidSetting
 from allocator.rules.token import ADMINISTER, ANONYMOUS, DRAW, READ, Token
-from allocator.service.auth import EVERYTHING, Book, Grant, is_bearer, is_here, mark
+from allocator.service.auth import EVERYTHING, NOT_READ, Book, Grant, is_bearer, is_here, mark
 from allocator.service.console.rendering import Pages, redirect
 from allocator.service.dispatch import body_within, headers_of
 from allocator.service.parameters import MAX_FORM
@@ -129,7 +129,7 @@ class SignIn:
     async def _of_session(self, session: str) -> Grant | None:
         digest = self._sessions.digest(session)
         if digest is not None and not self._book.loaded:
-            raise DatabaseUnavailable("the service could not read its tokens yet")
+            raise DatabaseUnavailable(NOT_READ)
         return await self._book.of_digest(digest) if digest else None
 
     async def form(self, request: Request) -> tuple[User, dict[str, str]]:

@@ -120,7 +120,7 @@ class MemoryShard:
     def tickets_fetch_last(self, connection: None) -> int:
         return self.counter
 
-    def shards_add(self, connection: None, fresh: Shard) -> None:
+    def shards_add(self, connection: None, fresh: Shard, where: str) -> None:
         if self.shards_fetch_member(None) is None:
             self.row = replace(fresh, server=self.server)
 

@@ -52,5 +52,5 @@ def copy_row(source: str, target: str) -> None:
     row = one.run(shard_rows.fetch)
     assert row is not None
     execute(target, "DELETE FROM allocator_shard")
-    two.run(shard_rows.add, row)
+    two.run(shard_rows.add, row, two.address.shown)
     one.close(), two.close()

@@ -25,7 +25,7 @@ from allocator.schemes.numbering import MAX_NUMBER, NumberFormat, NumberRule
 PLACE = "public.invoice.number"
 A, B = Group("a", "2026"), Group("b", "2026")
 BINDING = NumberBinding(PLACE, "invoice", "INV-{year}-{n:03}", "year", scope_column="tenant")
-SOUND = BoundNumbers(BINDING, looked_at=2)
+SOUND = BoundNumbers(BINDING, compared=2)
 
 
 def judged(bound: BoundNumbers) -> list[tuple[str, str, str]]:

@@ -9,7 +9,7 @@ import pytest
 
 from allocator.rules.column_bindings import Binding, Bound, findings, rate
 from allocator.rules.days_left import DAY
-from allocator.rules.takeover_ranges import Looked, Ranges, Remedy, Takeover
+from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Remedy, Takeover
 from allocator.schemes.residues import Lane
 from allocator.schemes.tag import Tag
 
@@ -19,7 +19,7 @@ BOUND_AT = 1_000_000_000_000
 NOW = BOUND_AT + int(10 * DAY * 1000)
 REMEDY = Remedy("drop it", "widen it", "from {low} to {high}")
 
-WIDE = Looked("public.orders.id", "bigint", BIGINT, 5_000, remedy=REMEDY._replace(widen=""))
+WIDE = ColumnFacts("public.orders.id", "bigint", BIGINT, 5_000, remedy=REMEDY._replace(widen=""))
 NARROW = replace(WIDE, type="integer", limit=INT, remedy=REMEDY)
 BINDING = Binding("public.orders.id", "order", 41, 1_001, 0, BOUND_AT)
 TAG = Tag("order", 6_000, skipped=1_000, claimed_at=1)
@@ -45,7 +45,7 @@ def test_nothing_is_wrong_with_rows_of_the_tag_and_older_ones():
 
 def test_nothing_is_wrong_with_a_column_that_is_taken_over():
     assert judged(TAKEN_OVER) == []
-    assert judged(replace(TAKEN_OVER, binding=FINISHED, looked=replace(HELD, counter="", generates=""))) == []
+    assert judged(replace(TAKEN_OVER, binding=FINISHED, facts=replace(HELD, counter="", generates=""))) == []
 
 
 def changed(bound: Bound, **tag: int) -> Bound:
@@ -54,7 +54,7 @@ def changed(bound: Bound, **tag: int) -> Bound:
 
 WRONG = {
     "the column is gone": (
-        replace(SOUND, looked=None),
+        replace(SOUND, facts=None),
         ("bound-column-gone", "note", "allocator tags unbind public.orders.id"),
     ),
     "the tag is gone": (
@@ -62,7 +62,7 @@ WRONG = {
         ("bound-tag-gone", "danger", "allocator tags create order --start-after 5000"),
     ),
     "the tag of a narrow column is gone": (
-        replace(SOUND, tag=None, looked=NARROW),
+        replace(SOUND, tag=None, facts=NARROW),
         ("bound-tag-gone", "danger", f"allocator tags create order --start-after 5000 --limit {INT}"),
     ),
     "the tag of an empty column is gone": (
@@ -90,7 +90,7 @@ WRONG = {
         ("tag-below-column", "danger", "allocator tags set order --start-after 1002001"),
     ),
     "the limit is above the type": (
-        replace(SOUND, looked=NARROW),
+        replace(SOUND, facts=NARROW),
         ("tag-limit-above-column", "outage", f"allocator tags set order --limit {INT}"),
     ),
     "the limit is above the range": (
@@ -108,11 +108,11 @@ WRONG = {
         ("rows-below-1", "note", "find out what wrote it: from -9 to 0"),
     ),
     "a second generator": (
-        replace(SOUND, looked=replace(WIDE, generates="identity")),
+        replace(SOUND, facts=replace(WIDE, generates="identity")),
         ("second-generator", "danger", "drop it"),
     ),
     "one that cannot be dropped": (
-        replace(SOUND, looked=replace(WIDE, generates="AUTOINCREMENT", remedy=Remedy())),
+        replace(SOUND, facts=replace(WIDE, generates="AUTOINCREMENT", remedy=Remedy())),
         ("second-generator", "note", "name an id in each INSERT"),
     ),
     "a second generator after a takeover": (
@@ -120,7 +120,7 @@ WRONG = {
         ("second-generator", "danger", "drop it"),
     ),
     "a counter that was let loose": (
-        replace(TAKEN_OVER, looked=replace(HELD, ends=BIGINT)),
+        replace(TAKEN_OVER, facts=replace(HELD, ends=BIGINT)),
         ("takeover-not-held", "danger", "allocator takeover back public.orders.id"),
     ),
     "a tag that was set back below its range": (
@@ -142,7 +142,7 @@ def test_a_trigger_that_refuses_is_no_second_generator():
 
 
 def test_a_narrow_column_that_is_past_its_end_is_widened():
-    assert judged(replace(changed(SOUND, max_value=INT + 1), looked=NARROW)) == [
+    assert judged(replace(changed(SOUND, max_value=INT + 1), facts=NARROW)) == [
         ("tag-limit-above-column", "outage", "widen it"),
         ("bound-column-ends", "outage", "this copies the table, so plan it: widen it"),
     ]
@@ -150,7 +150,7 @@ def test_a_narrow_column_that_is_past_its_end_is_widened():
 
 # -- when it ends
 
-SLOW = replace(changed(SOUND, limit=INT), looked=NARROW)
+SLOW = replace(changed(SOUND, limit=INT), facts=NARROW)
 
 
 def test_the_rate_is_that_of_the_ids_issued_since_it_was_bound():
@@ -178,7 +178,7 @@ def test_a_narrow_column_that_ends_within_a_year_says_when():
 
 
 def test_a_narrow_column_that_is_nearly_full_is_told_without_a_rate():
-    full = replace(SLOW, looked=replace(NARROW, greatest=1_800_000_000), binding=replace(BINDING, bound_at=NOW))
+    full = replace(SLOW, facts=replace(NARROW, greatest=1_800_000_000), binding=replace(BINDING, bound_at=NOW))
     (finding,) = findings(changed(full, max_value=1_800_000_000), NOW, TODAY)
 
     assert finding.found == "public.orders.id (integer) is 84 % full, at 1,800,000,000 of 2,147,483,647"

@@ -9,7 +9,7 @@ import pytest
 from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import (
     DAY,
-    Looked,
+    ColumnFacts,
     Ranges,
     Takeover,
     Trigger,
@@ -32,7 +32,7 @@ from allocator.schemes.tag import Tag
 BIGINT, INT, SMALLINT = 2**63 - 1, 2**31 - 1, 2**15 - 1
 WEEK = 7 * DAY
 
-BELOW = Looked("public.orders.id", "bigint", BIGINT, 5_000, "orders_id_seq", 5_010, BIGINT)
+BELOW = ColumnFacts("public.orders.id", "bigint", BIGINT, 5_000, "orders_id_seq", 5_010, BIGINT)
 ABOVE = replace(BELOW, place="shop.orders.id", counter="AUTO_INCREMENT", below=False)
 RANGES = Ranges(5_011, 1_005_010, 1_005_011, BIGINT)
 STARTED = Takeover("public.orders.id", "order", "started", RANGES, "orders_id_seq", 5_010, 1_000, 5_010, 1_000)
@@ -66,10 +66,10 @@ def test_above_the_tag_begins_past_what_is_given_while_the_command_runs():
     assert not found.native_is_below
 
 
-@pytest.mark.parametrize("looked", [BELOW, ABOVE])
+@pytest.mark.parametrize("facts", [BELOW, ABOVE])
 @pytest.mark.parametrize(("limit", "greatest", "per_day"), [(SMALLINT, 0, 0), (INT, 2_000_000_000, 1_000_000)])
-def test_in_a_narrow_column_both_ranges_fit(looked, limit, greatest, per_day):
-    found = plan(replace(looked, limit=limit, given=greatest, greatest=greatest), per_day, WEEK)
+def test_in_a_narrow_column_both_ranges_fit(facts, limit, greatest, per_day):
+    found = plan(replace(facts, limit=limit, given=greatest, greatest=greatest), per_day, WEEK)
     sizes = (found.native_last - found.native_first + 1, found.tag_last - found.tag_first + 1)
 
     assert not found.meet
@@ -79,13 +79,13 @@ def test_in_a_narrow_column_both_ranges_fit(looked, limit, greatest, per_day):
     assert min(found.native_first, found.tag_first) > greatest
 
 
-@pytest.mark.parametrize("looked", [BELOW, ABOVE])
+@pytest.mark.parametrize("facts", [BELOW, ABOVE])
 @pytest.mark.parametrize(
     ("limit", "greatest", "per_day"),
     [(127, 0, 0), (SMALLINT, 32_000, 0), (INT, 2_140_000_000, 1_000_000), (INT, INT, 0)],
 )
-def test_a_column_that_is_too_small_is_refused_with_its_numbers(looked, limit, greatest, per_day):
-    narrow = replace(looked, type="narrow", limit=limit, given=greatest, greatest=greatest)
+def test_a_column_that_is_too_small_is_refused_with_its_numbers(facts, limit, greatest, per_day):
+    narrow = replace(facts, type="narrow", limit=limit, given=greatest, greatest=greatest)
 
     with pytest.raises(InvalidSetting, match=f"ends at {limit:,}, and {limit - greatest:,} values are left: too few"):
         plan(narrow, per_day, WEEK)
@@ -112,11 +112,11 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_taken_over_is_refused_with_one_sentence(case):
-    looked, sentence = REFUSED[case]
+    facts, sentence = REFUSED[case]
 
-    assert sentence in refusal(looked)
-    with pytest.raises(InvalidSetting, match=refusal(looked).partition("(")[0]):
-        plan(looked, 0, WEEK)
+    assert sentence in refusal(facts)
+    with pytest.raises(InvalidSetting, match=refusal(facts).partition("(")[0]):
+        plan(facts, 0, WEEK)
 
 
 @pytest.mark.parametrize(
@@ -193,11 +193,11 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_would_let_the_ranges_meet_is_said(case):
-    takeover, tag, looked, greatest, sentence = WRONG[case]
+    takeover, tag, facts, greatest, sentence = WRONG[case]
     if case != "counter released":
-        looked = replace(looked, ends=min(looked.ends, takeover.ranges.native_last))
+        facts = replace(facts, ends=min(facts.ends, takeover.ranges.native_last))
 
-    assert [sentence in one for one in problems(takeover, tag, looked, greatest)] == [True]
+    assert [sentence in one for one in problems(takeover, tag, facts, greatest)] == [True]
 
 
 def test_what_was_issued_since_the_start_is_told_by_the_counters():
@@ -207,13 +207,13 @@ def test_what_was_issued_since_the_start_is_told_by_the_counters():
 
 def test_a_finished_takeover_has_no_counter_to_look_at():
     assert problems(replace(STARTED, state="finished"), TAG, replace(BELOW, counter=""), NO_ROWS) == []
-    assert "an insert without an id fails" in proof(replace(STARTED, state="finished"))
+    assert "an INSERT without an id fails" in proof(replace(STARTED, state="finished"))
 
 
 def test_the_proof_names_where_each_ends():
     assert "fails above 1,005,010, and tag 'order' began at 1,005,011" in proof(STARTED)
     above = replace(STARTED, ranges=Ranges(11, BIGINT, 1, 10))
-    assert "tag 'order' ends at 10, and the counter went on at 11" in proof(above)
+    assert "tag 'order' ends at 10, and the counter continued at 11" in proof(above)
 
 
 def test_the_end_of_the_lower_range_by_its_rate():

@@ -143,7 +143,7 @@ def test_a_format_must_hold_the_period_or_texts_would_come_again(reset, missing)
 
     assert rule(whole + "{n}", reset).reset == reset
     assert rule("{n:04}", reset).reset == reset
-    with pytest.raises(InvalidSetting, match=f"begin again each {reset}, so the format must hold {{{missing}}}"):
+    with pytest.raises(InvalidSetting, match=f"restart each {reset}, so the format must hold {{{missing}}}"):
         rule(whole.replace(f"{{{missing}}}-", "") + "no. {n}", reset)
 
 
@@ -175,9 +175,9 @@ def test_a_text_says_scope_and_period_or_they_are_given():
     assert yearly.parse("a-2026-7") == Number(7, "a-2026-7", "a", "2026")
     assert yearly.parse("a-2026-7", scope="a", period="2026").n == 7
     assert bare.parse("7", scope="a", period="2026") == Number(7, "7", "a", "2026")
-    with pytest.raises(InvalidId, match="is of the scope 'a', and 'b' was named"):
+    with pytest.raises(InvalidId, match="is of the scope 'a', not of 'b'"):
         yearly.parse("a-2026-7", scope="b")
-    with pytest.raises(InvalidId, match="is of the period '2026', and '2027' was named"):
+    with pytest.raises(InvalidId, match="is of the period '2026', not of '2027'"):
         yearly.parse("a-2026-7", period="2027")
 
 
