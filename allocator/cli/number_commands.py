@@ -14,7 +14,7 @@ import click
 
 from allocator.cli.options import database_options, open_database, options, require_files
 from allocator.cli.output import REFUSED, show, table, wants_json
-from allocator.errors import SchemaOutOfDate
+from allocator.errors import DatabaseRefused, InvalidSetting, SchemaOutOfDate
 from allocator.rules.bound_numbers import NumberBinding, findings
 from allocator.schemes.checks import split_column
 from allocator.schemes.number_audit import Found, Group, audit, is_period, read_row, reset_of
@@ -204,7 +204,10 @@ def audit_column(column: str, url: str, **given: Any) -> None:
         bound = [one for one in fetch_bindings(database) if one.is_named(column)]
         told = settle(the_one(bound, column, "") if bound else NumberBinding(column), given)
         counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, told.name)]
-    rule, zone = told.rule(counters, given["reset"] or ""), zone_of(told.timezone)
+    try:
+        rule, zone = told.rule(counters, given["reset"] or ""), zone_of(told.timezone)
+    except InvalidSetting as error:  # exit code 1 would say that something was found
+        raise click.UsageError(str(error)) from error
     columns = (told.scope_column, told.period_column, told.order_column)
     source = Source(*split_column(told.place), *columns, is_text=not rule.format.is_bare)
 
@@ -218,10 +221,10 @@ def audit_column(column: str, url: str, **given: Any) -> None:
 
 
 def fetch_bindings(database: Database, name: str = "") -> Sequence[NumberBinding]:
-    """None before revision 0013."""
+    """None before revision 0013, or where the role may not read the table that it added."""
     from allocator.database.number_bindings import fetch_all
 
-    with suppress(SchemaOutOfDate):
+    with suppress(SchemaOutOfDate, DatabaseRefused):
         return database.run(fetch_all, name)
     return ()
 
