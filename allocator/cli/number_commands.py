@@ -17,7 +17,7 @@ from allocator.cli.output import REFUSED, show, table, wants_json
 from allocator.errors import DatabaseRefused, InvalidSetting, SchemaOutOfDate
 from allocator.rules.bound_numbers import NumberBinding, findings
 from allocator.schemes.checks import split_column
-from allocator.schemes.number_audit import Found, Group, audit, is_period, read_row, reset_of
+from allocator.schemes.number_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
 from allocator.schemes.numbering import RESETS, NumberRule, first_day, place
 
 if TYPE_CHECKING:
@@ -239,12 +239,13 @@ class Outcome(NamedTuple):
 
 def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcome:
     counters = {Group(one.scope, one.period): one.n for one in read.counters}
+    scopes = scopes_of(counters)
     void = ((Group(one.scope, one.period), one.n) for one in read.void)
     first: list[Found] = []
     kinds: Counter[str] = Counter()
     shows = not wants_json() and sys.stderr.isatty()
     with click.progressbar(read.rows, read.total, "reading", file=sys.stderr, hidden=not shows) as rows:
-        read_rows = (read_row(rule, zone, *row) for row in rows)
+        read_rows = (read_row(rule, zone, *row, scopes=scopes) for row in rows)
         for one in audit(read_rows, counters, void, start=rule.start, in_order=in_order):
             kinds[one.kind] += 1
             if len(first) < SHOWN:

@@ -9,7 +9,6 @@ from datetime import tzinfo
 from functools import partial
 from itertools import product, takewhile
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
@@ -46,7 +45,7 @@ from allocator.rules.bound_numbers import (
     written,
 )
 from allocator.schemes.checks import MAX_ID, split_column
-from allocator.schemes.number_audit import Found, Group, read_row
+from allocator.schemes.number_audit import Found, Group, read_row, scopes_of, uuid_of
 from allocator.schemes.numbering import NumberRule, first_day
 
 KEPT = number_binding.c
@@ -63,7 +62,6 @@ DECIMALS = 18
 SAMPLE = 100
 """Rows of which one must be readable, to say that a column without counters holds numbers."""
 IS_WHOLE = re.compile("-?[0-9]{1,20}")
-IS_UUID = re.compile("[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(?:\\1[0-9a-fA-F]{4}){2}\\1[0-9a-fA-F]{12}")
 
 
 def fetch_all(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[NumberBinding]:
@@ -151,13 +149,10 @@ class NumberColumn:
     def any_number(self) -> str:
         """The first one among some rows: others may be older than the format."""
         found = self.connection.execute(self.source.rows().limit(SAMPLE))
-        return next((str(row[0]) for row in found if not isinstance(self.read(*row), Found)), "")
+        return next((str(row[0]) for row in found if not isinstance(self.read(row), Found)), "")
 
-    def read(self, value: object, scope: object, at: object) -> tuple[Group, int] | Found:
-        """A row as the audit reads it, in the scope of the counter that its UUID belongs to."""
-        if scope is not None and self.source.scope:
-            scope = counted(str(scope), self.scopes)
-        return read_row(self.rule, self.zone, value, scope, at)
+    def read(self, row: Sequence[Any]) -> tuple[Group, int] | Found:
+        return read_row(self.rule, self.zone, *row, scopes=self.scopes)
 
     def rows(self, asked: Sequence[tuple[Group, range]]) -> list[tuple[Group, int]]:
         """Those with some of these numbers, as the audit reads them; they may be of other groups too."""
@@ -167,7 +162,7 @@ class NumberColumn:
             for where in product(self.having(group, numbers), *self.beside(group))
         ]
         found = self.connection.execute(union_all(*wanted)).all() if wanted else ()
-        read = (self.read(*row) for row in found)
+        read = (self.read(row) for row in found)
         return [one for one in read if not isinstance(one, Found)]
 
     def having(self, group: Group, numbers: range) -> list[ColumnElement[bool]]:
@@ -209,22 +204,6 @@ def values_of(kind: TypeEngine[Any], scope: str) -> list[object]:
 def spellings(scope: str) -> list[str]:
     known = uuid_of(scope)
     return [scope] if known is None else list(dict.fromkeys([scope, str(known), known.hex]))
-
-
-def uuid_of(scope: str) -> UUID | None:
-    """Only of 32 digits, with or without dashes."""
-    return UUID(scope) if IS_UUID.fullmatch(scope) else None
-
-
-def counted(scope: str, scopes: Mapping[str, str]) -> str:
-    """The scope of the counter that has the same UUID; without one, the scope itself."""
-    return scopes.get(scope) or scopes.get(str(uuid_of(scope) or scope), scope)
-
-
-def scopes_of(counters: Iterable[Group]) -> dict[str, str]:
-    """The scopes of counters by their own text, and by their UUID where none has that text."""
-    own = {one.scope: one.scope for one in counters}
-    return {str(uuid_of(scope) or scope): scope for scope in own} | own
 
 
 def check_scope(connection: Connection, place: str, kind: TypeEngine[Any]) -> None:

@@ -271,6 +271,8 @@ def test_a_uuid_is_the_same_with_dashes_and_without(shop, how, scope):
     (one,) = found(shop)
 
     assert one.mend == f"allocator numbers set case 2 --scope {scope}"
+    told = run(shop, "audit", "paper.n", code=1)["findings"]
+    assert [(one["kind"], one["first"]) for one in told if one["scope"] == scope] == [("gap", "1"), ("ahead", "2")]
 
 
 @pytest.mark.parametrize("none", ["", None])
