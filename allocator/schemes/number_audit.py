@@ -133,8 +133,12 @@ def uuid_of(scope: str) -> UUID | None:
 
 
 def counted(scope: str, scopes: Mapping[str, str]) -> str:
-    """The scope of the counter that has the same UUID; without one, the scope itself."""
-    return scopes.get(scope) or scopes.get(str(uuid_of(scope) or scope), scope)
+    """The scope of the counter that has the same UUID; without one, the scope itself.
+
+    PostgreSQL fills a CHAR with spaces, which no scope has.
+    """
+    bare = scope.rstrip(" ")
+    return scopes.get(bare) or scopes.get(str(uuid_of(bare) or bare), scope)
 
 
 def scopes_of(counters: Iterable[Group]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from itertools import count
 from typing import Any
@@ -237,6 +238,22 @@ def test_a_scope_may_be_a_uuid(shop):
     assert one.mend == f"allocator numbers set case 2 --scope {tenant}"
 
 
+@contextmanager
+def noted(pattern: str) -> Iterator[list[tuple[str, Any]]]:
+    """The statements that a pattern finds, and their parameters."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
+        if re.search(pattern, statement):
+            asked.append((statement, parameters))
+
+    event.listen(Engine, "after_cursor_execute", note)
+    try:
+        yield asked
+    finally:
+        event.remove(Engine, "after_cursor_execute", note)
+
+
 DASHED = "8f0e7f5c-9a52-4f8e-9a4e-0a4f3b1f2c11"
 SPELLED = {
     "with dashes": (String(36), DASHED),
@@ -298,6 +315,26 @@ def test_a_scope_may_be_an_enum(shop):
     (one,) = found(shop)
 
     assert one.mend == "allocator numbers set case 2 --scope Blue"
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+@pytest.mark.parametrize(
+    ("type_of", "scope"),
+    [(Enum("red", "Blue", name="colour"), "Blue"), (Uuid(), DASHED), (CHAR(64), "acme"), (BigInteger, "7")],
+    ids=["enum", "uuid", "char", "bigint"],
+)
+def test_postgresql_finds_a_scope_by_its_index(shop, type_of, scope):
+    holds = UUID(scope) if scope == DASHED else int(scope) if scope == "7" else scope
+    paper_of(shop, type_of, (holds, 2))
+    with shop.begin() as connection:
+        cases.next(connection, scope)
+    run(shop, *BIND_PAPER)
+    with noted(r"FROM \S*paper\S* ?\s*WHERE") as asked:
+        (one,) = found(shop)
+
+    assert one.mend == f"allocator numbers set case 2 --scope {scope}"
+    for statement in asked:
+        assert re.search(r"Index Cond: \(.*tenant = ", plan_of(shop, *statement)), asked
 
 
 def test_whole_numbers_hold_no_scope_beyond_them(shop):
@@ -569,17 +606,8 @@ def test_no_table_is_scanned(kind, shop):
     for n in range(30):
         draw(shop, f"t{n}", 3)
     run(shop, *BIND)
-    asked: list[tuple[str, Any]] = []
-
-    def note(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
-        if re.search(r"FROM \S*invoice\S* ?\s*WHERE", statement):
-            asked.append((statement, parameters))
-
-    event.listen(Engine, "after_cursor_execute", note)
-    try:
+    with noted(r"FROM \S*invoice\S* ?\s*WHERE") as asked:
         assert found(shop) == []
-    finally:
-        event.remove(Engine, "after_cursor_execute", note)
 
     assert len(asked) == 2, asked
     plans = "\n".join(plan_of(shop, *one) for one in asked)
