@@ -14,10 +14,10 @@ import click
 
 from allocator.cli.options import database_options, open_database, options, require_files
 from allocator.cli.output import REFUSED, show, table, wants_json
-from allocator.errors import SchemaOutOfDate
+from allocator.errors import DatabaseRefused, InvalidSetting, SchemaOutOfDate
 from allocator.rules.bound_numbers import NumberBinding, findings
 from allocator.schemes.checks import split_column
-from allocator.schemes.number_audit import Found, Group, audit, is_period, read_row, reset_of
+from allocator.schemes.number_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
 from allocator.schemes.numbering import RESETS, NumberRule, first_day, place
 
 if TYPE_CHECKING:
@@ -203,7 +203,10 @@ def audit_column(column: str, url: str, **given: Any) -> None:
         bound = [one for one in fetch_bindings(database) if one.is_named(column)]
         binding = settle(the_one(bound, column, "") if bound else NumberBinding(column), given)
         counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, binding.name)]
-    rule, zone = binding.rule(counters, given["reset"] or ""), zone_of(binding.timezone)
+    try:
+        rule, zone = binding.rule(counters, given["reset"] or ""), zone_of(binding.timezone)
+    except InvalidSetting as error:  # exit code 1 would say that something was found
+        raise click.UsageError(str(error)) from error
     columns = (binding.scope_column, binding.period_column, binding.order_column)
     source = Source(*split_column(binding.place), *columns, is_text=not rule.format.is_bare)
 
@@ -217,10 +220,10 @@ def audit_column(column: str, url: str, **given: Any) -> None:
 
 
 def fetch_bindings(database: Database, name: str = "") -> Sequence[NumberBinding]:
-    """The bindings of a name or of all; none where the schema is older than revision 0013."""
+    """The bindings of a name or of all; none before revision 0013, or where the role may not read their table."""
     from allocator.database.number_bindings import fetch_all
 
-    with suppress(SchemaOutOfDate):
+    with suppress(SchemaOutOfDate, DatabaseRefused):
         return database.run(fetch_all, name)
     return ()
 
@@ -236,12 +239,13 @@ class Outcome(NamedTuple):
 def judged(rule: NumberRule, zone: tzinfo, read: Read, in_order: bool) -> Outcome:
     """Audit the rows, with a progress bar on a terminal."""
     counters = {Group(one.scope, one.period): one.n for one in read.counters}
+    scopes = scopes_of(counters)
     void = ((Group(one.scope, one.period), one.n) for one in read.void)
     first: list[Found] = []
     kinds: Counter[str] = Counter()
     shows = not wants_json() and sys.stderr.isatty()
     with click.progressbar(read.rows, read.total, "reading", file=sys.stderr, hidden=not shows) as rows:
-        read_rows = (read_row(rule, zone, *row) for row in rows)
+        read_rows = (read_row(rule, zone, *row, scopes=scopes) for row in rows)
         for one in audit(read_rows, counters, void, start=rule.start, in_order=in_order):
             kinds[one.kind] += 1
             if len(first) < SHOWN:

@@ -5,14 +5,29 @@ An index finds these rows: no table is scanned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import partial
-from itertools import takewhile
+from itertools import product, takewhile
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Integer, String, column, delete, select, union_all
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Enum,
+    Integer,
+    Numeric,
+    String,
+    Uuid,
+    bindparam,
+    column,
+    delete,
+    select,
+    union_all,
+)
 from sqlalchemy.types import NullType, TypeEngine
 
 from allocator.database.bindings import by_index, fetch_facts, find_facts, the_one
@@ -32,8 +47,8 @@ from allocator.rules.bound_numbers import (
     newest,
     written,
 )
-from allocator.schemes.checks import split_column
-from allocator.schemes.number_audit import Found, Group, read_row
+from allocator.schemes.checks import MAX_ID, split_column
+from allocator.schemes.number_audit import Found, Group, read_row, scopes_of, uuid_of
 from allocator.schemes.numbering import NumberRule, first_day
 
 KEPT = number_binding.c
@@ -45,6 +60,11 @@ BATCH = 20
 """Counters of one query."""
 ROWS = 100_000
 """Rows of a binding after which no more counters are compared: days of many years may have the same bare numbers."""
+DECIMALS = 18
+"""Digits of a NUMERIC whose numbers all fit in 64 bits."""
+SAMPLE = 100
+"""Rows of which one must be readable, to say that a column without counters holds numbers."""
+IS_WHOLE = re.compile("-?[0-9]{1,20}")
 
 
 def fetch_all(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[NumberBinding]:
@@ -91,7 +111,7 @@ def read(connection: Connection, dialect: Dialect, binding: NumberBinding, zone:
         if find_facts(connection, dialect, binding.place) is None:
             return BoundNumbers(binding, is_there=False)
         counters, has_more = fetch_newest(connection, binding.name, COUNTERS)
-        held = column_of(connection, binding, binding.rule(counters), zone)
+        held = column_of(connection, binding, binding.rule(counters), zone, counters)
         if not counters:
             return BoundNumbers(binding, orphan=held.any_number())
         seen, compared = held.next_rows(counters)
@@ -113,6 +133,7 @@ class NumberColumn:
     source: Source
     scope_kind: TypeEngine[Any]
     by_year: bool
+    scopes: Mapping[str, str]
 
     def next_rows(self, counters: Mapping[Group, int]) -> tuple[list[tuple[Group, int]], int]:
         """The rows above their counters with one of the next numbers, and how many counters were compared."""
@@ -130,46 +151,83 @@ class NumberColumn:
         return {n for found, n in self.rows([(group, numbers)]) if found == group and n in numbers}
 
     def any_number(self) -> str:
-        """A number of the column as text; "" if it holds none."""
-        row = self.connection.execute(self.source.rows().limit(1)).first()
-        return "" if row is None or isinstance(read_row(self.rule, self.zone, *row), Found) else str(row[0])
+        """A number of the column as text, of some rows: others may be older than the format. "" for none."""
+        found = self.connection.execute(self.source.rows().limit(SAMPLE))
+        return next((str(row[0]) for row in found if not isinstance(self.read(row), Found)), "")
+
+    def read(self, row: Sequence[Any]) -> tuple[Group, int] | Found:
+        return read_row(self.rule, self.zone, *row, scopes=self.scopes)
 
     def rows(self, asked: Sequence[tuple[Group, range]]) -> list[tuple[Group, int]]:
         """The rows with these numbers, read as the audit reads them. Some may belong to other groups."""
         wanted = [
-            self.source.rows().where(*where) for group, numbers in asked if (where := self.conditions(group, numbers))
+            self.source.rows().where(*where)
+            for group, numbers in asked
+            for where in product(self.having(group, numbers), *self.beside(group))
         ]
         found = self.connection.execute(union_all(*wanted)).all() if wanted else ()
-        read = (read_row(self.rule, self.zone, *row) for row in found)
+        read = (self.read(row) for row in found)
         return [one for one in read if not isinstance(one, Found)]
 
-    def conditions(self, group: Group, numbers: range) -> list[ColumnElement[bool]]:
-        """The WHERE conditions, each a comparison with values, for the index. Empty if no row can have this scope."""
-        source = self.source
-        kind: TypeEngine[Any] = String() if source.is_text else BigInteger()
-        values: list[Any] = written(self.rule, group, numbers) if source.is_text else list(numbers)
-        found: list[ColumnElement[bool]] = [column(source.column, kind).in_(values)]
-        if source.scope:
-            scope = value_of(self.scope_kind, group.scope)
-            if scope is None and group.scope:
-                return []
-            found.append(column(source.scope) == scope)  # None becomes IS NULL
+    def having(self, group: Group, numbers: range) -> list[ColumnElement[bool]]:
+        kind: TypeEngine[Any] = String() if self.source.is_text else BigInteger()
+        values: list[Any] = written(self.rule, group, numbers) if self.source.is_text else list(numbers)
+        return [column(self.source.column, kind).in_(values)]
+
+    def beside(self, group: Group) -> Iterator[list[ColumnElement[bool]]]:
+        """Of each column beside it what a row of the group may have there: one comparison for one index range.
+
+        Empty where the column cannot hold the scope.
+        """
+        if self.source.scope:
+            yield [is_value(self.source.scope, one) for one in values_of(self.scope_kind, group.scope)]
         if self.by_year:
-            found.append(column(source.period) == first_day(group.period).year)
-        return found
+            yield [column(self.source.period) == first_day(group.period).year]
 
 
-def value_of(kind: TypeEngine[Any], scope: str) -> object:
-    """A scope as its column holds it: text, a number or a UUID; None where it cannot."""
-    if isinstance(kind, NullType):  # a column of SQLite without a type
-        return scope or None
-    try:
-        return kind.python_type(scope) if scope else None
-    except (ValueError, TypeError, ArithmeticError, NotImplementedError):
-        return None
+def is_value(name: str, value: object) -> ColumnElement[bool]:
+    """PostgreSQL takes a parameter without a type as its column's: so also an enum, and CHAR by its index."""
+    return column(name).is_(None) if value is None else column(name) == bindparam(None, value, type_=NullType())
 
 
-def column_of(connection: Connection, binding: NumberBinding, rule: NumberRule, zone: tzinfo) -> NumberColumn:
+def values_of(kind: TypeEngine[Any], scope: str) -> list[object]:
+    """A scope as its column may hold it. A UUID as text has dashes or none; the empty scope is NULL or ''."""
+    empty: list[object] = [] if scope else [None]
+    if isinstance(kind, Enum):
+        return [*empty, scope] if scope in kind.enums else empty
+    if isinstance(kind, String | NullType):
+        return [*empty, *spellings(scope)]
+    if isinstance(kind, Uuid):
+        known = uuid_of(scope)
+        return [*empty, *([] if known is None else [str(known)])]
+    greatest = 2 * MAX_ID + 1 if getattr(kind, "unsigned", False) else MAX_ID
+    is_held = IS_WHOLE.fullmatch(scope) and -MAX_ID - 1 <= int(scope) <= greatest
+    return [*empty, *([int(scope)] if is_held else [])]
+
+
+def spellings(scope: str) -> list[str]:
+    known = uuid_of(scope)
+    return [scope] if known is None else list(dict.fromkeys([scope, str(known), known.hex]))
+
+
+def check_scope(connection: Connection, place: str, kind: TypeEngine[Any]) -> None:
+    """Raise `InvalidSetting` for a type that scopes cannot be compared with."""
+    # A column of SQLite may have no type.
+    known = NullType if connection.dialect.name == "sqlite" else Integer
+    is_whole = isinstance(kind, Numeric) and kind.scale == 0 and (kind.precision or 99) <= DECIMALS
+    if not is_whole and not isinstance(kind, String | Integer | Uuid | known):
+        raise InvalidSetting(
+            f"{place} is {words_of(connection, kind)}: scopes are compared with text, whole numbers and UUIDs alone"
+        )
+
+
+def words_of(connection: Connection, kind: TypeEngine[Any]) -> str:
+    return "of a type that is not known" if isinstance(kind, NullType) else kind.compile(connection.dialect)
+
+
+def column_of(
+    connection: Connection, binding: NumberBinding, rule: NumberRule, zone: tzinfo, counters: Iterable[Group]
+) -> NumberColumn:
     """Raises `InvalidSetting` where an index or a column is missing, or the format does not fit the column."""
     table, part = split_column(binding.place)
     schema, _, bare = table.rpartition(".")
@@ -178,6 +236,8 @@ def column_of(connection: Connection, binding: NumberBinding, rule: NumberRule, 
     for name in (binding.scope_column, binding.period_column):
         if name and name.lower() not in kinds:
             raise InvalidSetting(f"there is no table with a column {table}.{name}")
+    if scope:
+        check_scope(connection, f"{table}.{binding.scope_column}", kinds[scope])
     is_text = isinstance(kinds[part.lower()], String)
     if not is_text and not rule.format.is_bare:
         raise InvalidSetting(f"{binding.place} is no text, and the format is {rule.format.template!r}")
@@ -191,7 +251,7 @@ def column_of(connection: Connection, binding: NumberBinding, rule: NumberRule, 
             "number is in it; make an index first"
         )
     source = Source(table, part, binding.scope_column, binding.period_column, is_text=is_text)
-    return NumberColumn(connection, rule, zone, source, kinds.get(scope, NullType()), by_year)
+    return NumberColumn(connection, rule, zone, source, kinds.get(scope, NullType()), by_year, scopes_of(counters))
 
 
 def indexes(connection: Connection, table: str, schema: str) -> Iterator[list[str]]:

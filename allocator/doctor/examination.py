@@ -19,6 +19,7 @@ from allocator.doctor.sqlite_rules import RULES as SQLITE
 from allocator.errors import AllocatorError
 from allocator.numbers import zone_of
 from allocator.rules import bound_numbers
+from allocator.rules.bound_numbers import BoundNumbers, NumberBinding
 from allocator.rules.column_bindings import Bound
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rules, judge, unchecked
 from allocator.rules.fleet import Shard
@@ -101,7 +102,7 @@ def examine_tables(database: Database, done: Examination) -> None:
     for kept in attempt(database, done, "the bindings of numbers", mend, number_bindings.fetch_all) or ():
         subject = f"{kept.place}, to which numbers {kept.name!r} are bound"
         mend_one = f"let the role read it, or run: allocator numbers unbind {kept.place}"
-        if read := attempt(database, done, subject, mend_one, number_bindings.read, kept, zone_of(kept.timezone)):
+        if read := attempt(database, done, subject, mend_one, read_numbers, kept):
             done.findings += bound_numbers.findings(read)
 
 
@@ -118,6 +119,11 @@ def attempt(
 
 def shape(connection: Connection, dialect: Dialect, done: Examination) -> None:
     done.findings += of_tables(connection, dialect)
+
+
+def read_numbers(connection: Connection, dialect: Dialect, kept: NumberBinding) -> BoundNumbers:
+    """Raises `InvalidSetting`, also where this machine lacks the time zone."""
+    return number_bindings.read(connection, dialect, kept, zone_of(kept.timezone))
 
 
 def rows(connection: Connection, dialect: Dialect, done: Examination) -> None:

@@ -12,15 +12,20 @@ period if the rows are sorted, and never one for each row.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, tzinfo
+from types import MappingProxyType
 from typing import Literal, NamedTuple
+from uuid import UUID
 
 from allocator.errors import InvalidId
 from allocator.schemes.checks import quoted
 from allocator.schemes.numbering import LENGTHS, MAX_NUMBER, NumberRule, Reset, first_day
 
+IS_UUID = re.compile("[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(?:\\1[0-9a-fA-F]{4}){2}\\1[0-9a-fA-F]{12}")
+NONE: Mapping[str, str] = MappingProxyType({})
 Kind = Literal["gap", "duplicate", "disorder", "ahead", "unreadable"]
 
 
@@ -125,9 +130,34 @@ def each_row(rows: Iterable[tuple[Group, int] | Found], groups: dict[Group, Runs
         before[group] = n
 
 
-def read_row(rule: NumberRule, zone: tzinfo, value: object, scope: object, at: object) -> tuple[Group, int] | Found:
-    """The group and number of a row, or why it is unreadable. `scope` and `at`: None if no column holds them."""
-    group = Group("" if scope is None else str(scope))
+def uuid_of(scope: str) -> UUID | None:
+    """Only of 32 digits, with or without dashes."""
+    return UUID(scope) if IS_UUID.fullmatch(scope) else None
+
+
+def counted(scope: str, scopes: Mapping[str, str]) -> str:
+    """The scope of the counter that has the same UUID; without one, the scope itself.
+
+    PostgreSQL fills a CHAR with spaces, which no scope has.
+    """
+    bare = scope.rstrip(" ")
+    return scopes.get(bare) or scopes.get(str(uuid_of(bare) or bare), scope)
+
+
+def scopes_of(counters: Iterable[Group]) -> dict[str, str]:
+    """The scopes of counters by their own text, and by their UUID where none has that text."""
+    own = {one.scope: one.scope for one in counters}
+    return {str(uuid_of(scope) or scope): scope for scope in own} | own
+
+
+def read_row(
+    rule: NumberRule, zone: tzinfo, value: object, scope: object, at: object, *, scopes: Mapping[str, str] = NONE
+) -> tuple[Group, int] | Found:
+    """The group and number of a row, or why it is unreadable. `scope` and `at`: None if no column holds them.
+
+    scopes: those of the counters, as `scopes_of` returns them.
+    """
+    group = Group("" if scope is None else counted(str(scope), scopes))
     try:
         period = period_of(rule, zone, at)
         if isinstance(value, str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from itertools import count
 from typing import Any
@@ -13,11 +14,13 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import (
+    CHAR,
     BigInteger,
     Column,
     Date,
     DateTime,
     Engine,
+    Enum,
     Index,
     Integer,
     MetaData,
@@ -27,12 +30,14 @@ from sqlalchemy import (
     create_engine,
     event,
     insert,
+    update,
 )
 from support.servers.administrator import execute, values
 
 from allocator import Numbers
 from allocator.cli import main
 from allocator.database import number_bindings
+from allocator.database.tables import number_binding
 from allocator.doctor import DANGER, Finding, examine
 
 OURS = {"counter-below-column", "bound-counter-gone", "bound-column-gone", "counters-not-looked-at", "not-looked-at"}
@@ -231,6 +236,173 @@ def test_a_scope_may_be_a_uuid(shop):
     (one,) = found(shop)
 
     assert one.mend == f"allocator numbers set case 2 --scope {tenant}"
+
+
+@contextmanager
+def noted(pattern: str) -> Iterator[list[tuple[str, Any]]]:
+    """The statements that a pattern finds, and their parameters."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
+        if re.search(pattern, statement):
+            asked.append((statement, parameters))
+
+    event.listen(Engine, "after_cursor_execute", note)
+    try:
+        yield asked
+    finally:
+        event.remove(Engine, "after_cursor_execute", note)
+
+
+DASHED = "8f0e7f5c-9a52-4f8e-9a4e-0a4f3b1f2c11"
+SPELLED = {
+    "with dashes": (String(36), DASHED),
+    "without dashes": (CHAR(32), DASHED.replace("-", "")),
+    "as SQLAlchemy has it": (Uuid(), UUID(DASHED)),
+}
+
+
+def paper_of(shop: Engine, kind: Any, *rows: tuple[object, int], **options: Any) -> Table:
+    """Documents whose scope is in a column of a type."""
+    key = Column("n", Integer, primary_key=True, autoincrement=False)
+    made = Table("paper", MetaData(), Column("tenant", kind, **options), key, Index("by_scope", "tenant", "n"))
+    made.metadata.create_all(shop)
+    with shop.begin() as connection:
+        for tenant, n in rows:
+            connection.execute(insert(made).values(tenant=tenant, n=n))
+    return made
+
+
+BIND_PAPER = ("bind", "paper.n", "--name", "case", "--scope-column", "tenant")
+
+
+@pytest.mark.parametrize("how", SPELLED)
+@pytest.mark.parametrize("scope", [DASHED, DASHED.replace("-", ""), DASHED.upper()])
+def test_a_uuid_is_the_same_with_dashes_and_without(shop, how, scope):
+    kind, holds = SPELLED[how]
+    paper_of(shop, kind, (holds, 2))
+    with shop.begin() as connection:
+        cases.next(connection, scope)
+        cases.next(connection, "no-uuid")
+    run(shop, *BIND_PAPER)
+    (one,) = found(shop)
+
+    assert one.mend == f"allocator numbers set case 2 --scope {scope}"
+    told = run(shop, "audit", "paper.n", code=1)["findings"]
+    assert [(one["kind"], one["first"]) for one in told if one["scope"] == scope] == [("gap", "1"), ("ahead", "2")]
+
+
+@pytest.mark.parametrize("none", ["", None])
+def test_the_empty_scope_may_be_an_empty_text(shop, none):
+    paper_of(shop, String(64), (none, 2), server_default="", nullable=none is None)
+    with shop.begin() as connection:
+        cases.next(connection)
+    run(shop, *BIND_PAPER)
+    (one,) = found(shop)
+
+    assert one.mend == "allocator numbers set case 2"
+    mend(shop)
+    assert found(shop) == []
+
+
+def test_a_scope_may_be_an_enum(shop):
+    """A counter of a scope that it does not have is no row's, and no error."""
+    paper_of(shop, Enum("red", "Blue", name="colour"), ("Blue", 2), ("red", 1))
+    with shop.begin() as connection:
+        for scope in ("red", "Blue", "green", ""):
+            cases.next(connection, scope)
+    run(shop, *BIND_PAPER)
+    (one,) = found(shop)
+
+    assert one.mend == "allocator numbers set case 2 --scope Blue"
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+@pytest.mark.parametrize(
+    ("type_of", "scope"),
+    [(Enum("red", "Blue", name="colour"), "Blue"), (Uuid(), DASHED), (CHAR(64), "acme"), (BigInteger, "7")],
+    ids=["enum", "uuid", "char", "bigint"],
+)
+def test_postgresql_finds_a_scope_by_its_index(shop, type_of, scope):
+    holds = UUID(scope) if scope == DASHED else int(scope) if scope == "7" else scope
+    paper_of(shop, type_of, (holds, 2))
+    with shop.begin() as connection:
+        cases.next(connection, scope)
+    run(shop, *BIND_PAPER)
+    with noted(r"FROM \S*paper\S* ?\s*WHERE") as asked:
+        (one,) = found(shop)
+
+    assert one.mend == f"allocator numbers set case 2 --scope {scope}"
+    for statement in asked:
+        assert re.search(r"Index Cond: \(.*tenant = ", plan_of(shop, *statement)), asked
+
+
+def test_whole_numbers_hold_no_scope_beyond_them(shop):
+    paper_of(shop, Integer, (7, 2))
+    with shop.begin() as connection:
+        for scope in ("7", "9" * 12, "9" * 30, "none", ""):
+            cases.next(connection, scope)
+    run(shop, *BIND_PAPER)
+    (one,) = found(shop)
+
+    assert one.mend == "allocator numbers set case 2 --scope 7"
+
+
+def test_scopes_that_differ_in_case_are_two(kind, shop):
+    """Also where the column's collation ignores case, and its index finds the rows of both."""
+    collation = "utf8mb4_general_ci" if kind in ("mysql", "mariadb") else None
+    rows = (("Acme", 2), ("acme", 12))
+    paper_of(shop, String(64, collation), *rows)
+    with shop.begin() as connection:
+        cases.set(connection, 11, scope="Acme")
+        cases.set(connection, 11, scope="acme")
+    run(shop, *BIND_PAPER)
+    (one,) = found(shop)
+
+    assert one.mend == "allocator numbers set case 12 --scope acme"
+
+
+UNKNOWN = [("sqlite", "BINARY(16)"), ("postgres", "INET"), ("postgres", "NUMERIC(9,2)"), ("postgres", "BYTEA")]
+UNKNOWN += [("mysql", "BINARY(16)"), ("mariadb", "BINARY(16)"), ("mariadb", "INET6"), ("sqlite", "NUMERIC(9,2)")]
+
+
+@pytest.mark.parametrize(("kind", "type_name"), UNKNOWN)
+def test_a_scope_that_cannot_be_compared_is_told(shop, type_name):
+    execute(url_of(shop), f"CREATE TABLE paper (tenant {type_name}, n INTEGER NOT NULL, UNIQUE (tenant, n))")
+    with shop.begin() as connection:
+        cases.next(connection, "a")
+
+    assert "scopes are compared with text, whole numbers and UUIDs alone" in run(shop, *BIND_PAPER, code=1)
+    with shop.begin() as connection:
+        place = run(shop, *BIND)["place"].replace("invoice.number", "paper.n")
+        kept = {"place": place, "name": "case", "format": "{n}", "scope_column": "tenant"}
+        connection.execute(update(number_binding).values(kept))
+    (one,) = found(shop)
+    assert one.name == "not-looked-at"
+    assert "scopes are compared with text, whole numbers and UUIDs alone" in one.found
+
+
+def test_a_time_zone_that_this_machine_lacks_is_told(shop):
+    draw(shop, "a")
+    place = run(shop, *BIND)["place"]
+    execute(url_of(shop), "UPDATE allocator_number_binding SET timezone = 'Mars/Olympus'")
+    (one,) = found(shop)
+
+    assert one.name == "not-looked-at"
+    assert place in one.found
+    assert "Mars/Olympus" in one.found
+
+
+def test_a_row_of_an_older_format_does_not_hide_that_the_counter_is_gone(shop):
+    write(shop, "a", "2019/1", "2019/2")
+    write(shop, "b", "2019/1")
+    draw(shop, "c", 1)
+    run(shop, *BIND)
+    execute(url_of(shop), "DELETE FROM allocator_number")
+    (one,) = found(shop)
+
+    assert one.name == "bound-counter-gone"
+    assert "holds 'INV-2026-001'" in one.found
 
 
 def test_a_counter_that_is_gone_is_found_and_set_by_the_audit(shop):
@@ -434,17 +606,8 @@ def test_no_table_is_scanned(kind, shop):
     for n in range(30):
         draw(shop, f"t{n}", 3)
     run(shop, *BIND)
-    asked: list[tuple[str, Any]] = []
-
-    def note(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
-        if re.search(r"FROM \S*invoice\S* ?\s*WHERE", statement):
-            asked.append((statement, parameters))
-
-    event.listen(Engine, "after_cursor_execute", note)
-    try:
+    with noted(r"FROM \S*invoice\S* ?\s*WHERE") as asked:
         assert found(shop) == []
-    finally:
-        event.remove(Engine, "after_cursor_execute", note)
 
     assert len(asked) == 2, asked
     plans = "\n".join(plan_of(shop, *one) for one in asked)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.schemes.number_audit import Found, Group, Runs, audit, is_period, read_row
+from allocator.schemes.number_audit import Found, Group, Runs, audit, counted, is_period, read_row, scopes_of
 from allocator.schemes.numbering import NumberFormat, NumberRule
 
 ALL = Group()
@@ -27,6 +27,29 @@ def judged(
     """Of one group."""
     counters = {ALL: max(numbers) if counter is None else counter}
     return list(audit(((ALL, n) for n in numbers), counters, ((ALL, n) for n in void), **options))  # type: ignore[arg-type]
+
+
+UUIDS = ("8f0e7f5c-9a52-4f8e-9a4e-0a4f3b1f2c11", "8f0e7f5c9a524f8e9a4e0a4f3b1f2c11")
+
+
+@pytest.mark.parametrize(
+    ("scope", "counters", "expected"),
+    [
+        (UUIDS[0], UUIDS[:1], UUIDS[0]),
+        (UUIDS[1], UUIDS[:1], UUIDS[0]),
+        (UUIDS[0], UUIDS[1:], UUIDS[1]),
+        (UUIDS[0].upper(), UUIDS[1:], UUIDS[1]),
+        (UUIDS[1], UUIDS, UUIDS[1]),
+        (UUIDS[0], UUIDS, UUIDS[0]),
+        (UUIDS[1], (), UUIDS[1]),
+        ("acme", ("Acme", "None"), "acme"),
+        ("acme   ", ("acme",), "acme"),
+        ("", ("None", UUIDS[0]), ""),
+        (UUIDS[0][:-1], UUIDS, UUIDS[0][:-1]),
+    ],
+)
+def test_a_row_is_of_the_counter_with_its_scope_or_with_its_uuid(scope, counters, expected):
+    assert counted(scope, scopes_of(Group(one) for one in counters)) == expected
 
 
 def test_numbers_without_a_gap_are_sound():
