@@ -1,4 +1,4 @@
-"""The segment scheme, also known as MaxValue: a row holds the greatest id claimed; ids are served from memory.
+"""The segment scheme (MaxValue) and its refill rule: a row holds the greatest id claimed; ids are served from memory.
 
 Rules of this file:
 

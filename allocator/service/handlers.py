@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_hex
-from typing import Any
-
-from starlette.responses import Response
+from typing import TYPE_CHECKING, Any
 
 from allocator.errors import InvalidSetting, MaxValueWentBack
 from allocator.generators.inspect_id import inspect_id
@@ -25,15 +22,21 @@ from allocator.remote.wire import (
 from allocator.rules.node_failover import most_ahead
 from allocator.rules.token import DRAW, READ
 from allocator.schemes.checks import check_tag
-from allocator.schemes.layout import Layout
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 from allocator.schemes.worker_lease import BITS, NumberClaim, NumberLease
 from allocator.service.dispatch import Call, json_response
 from allocator.service.log_config import caller_of
 from allocator.service.problems import ClientIsAhead, HttpRefusal
 from allocator.service.sequences import Pages, Sequences, page_of, ticket_types
-from allocator.service.sources import Source, Sources
-from allocator.service_allocator import ServiceAllocator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.responses import Response
+
+    from allocator.schemes.layout import Layout
+    from allocator.service.sources import Source, Sources
+    from allocator.service_allocator import ServiceAllocator
 
 MAX_READY = 10_000
 """Paths per token that the hot path serves; further ones go through the framework."""

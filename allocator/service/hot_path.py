@@ -6,14 +6,18 @@ an unknown token, and a token whose rate limit is reached.
 
 from __future__ import annotations
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorError
 from allocator.schemes.checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant, mark
 from allocator.service.problems import HttpRefusal, Refusals, request_name
-from allocator.service.sources import Source
 from allocator.telemetry.trace_context import incoming
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from allocator.service.sources import Source
 
 Headers = dict[bytes, bytes]
 Pairs = list[tuple[bytes, bytes]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -13,7 +12,6 @@ from ipaddress import ip_address
 from logging.config import dictConfig
 from pathlib import Path
 from secrets import token_bytes
-from socket import socket
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -26,6 +24,9 @@ from allocator.service.settings import FIGURES, STOPPING, ServeSettings
 from allocator.service.tokens import Tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from socket import socket
+
     import uvicorn
 
 log = logging.getLogger("allocator.service")

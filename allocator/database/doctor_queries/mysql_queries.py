@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING, Any
 
 from allocator.database.doctor_queries.asking import (
     Facts,
@@ -22,6 +19,11 @@ from allocator.database.doctor_queries.asking import (
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.grants import user
 from allocator.database.tables import metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
 
 VARIABLES = (
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING
 
-from allocator.database.dialect import Blind, Dialect
-from allocator.rules.failover import Here
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from allocator.database.dialect import Blind, Dialect
+    from allocator.rules.failover import Here
 
 
 def fetch_identity(connection: Connection, dialect: Dialect) -> str:

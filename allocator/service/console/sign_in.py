@@ -10,16 +10,14 @@ only bearer tokens, and it ends when the token is revoked. docs/console.md lists
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from secrets import token_urlsafe
 from time import time
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from itsdangerous import BadSignature, Signer, TimestampSigner
-from starlette.requests import Request
-from starlette.responses import Response
 
 from allocator.errors import AccessDenied, DatabaseUnavailable, InvalidSetting
 from allocator.rules.token import ADMINISTER, ANONYMOUS, DRAW, READ, Token
@@ -28,6 +26,12 @@ from allocator.service.console.rendering import Pages, redirect
 from allocator.service.dispatch import body_within, headers_of
 from allocator.service.parameters import MAX_FORM
 from allocator.service.problems import Unauthorized
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
 
 LIFETIME = 8 * 3600
 """Seconds of a session; activity does not extend it."""
