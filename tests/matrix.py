@@ -23,7 +23,7 @@ SQLALCHEMY = {"2.0 oldest": "sqlalchemy==2.0.41", "2.0": "sqlalchemy==2.0.58", N
 OLDER = [line for line in SQLALCHEMY if line != NEWEST]
 FOLDER = Path(".venv-matrix")
 AT_ONCE = 2
-GROUPS = ("--group", "test", "--group", "apps", "hatchling")
+GROUPS = ("--group", "test", "--group", "apps", "hatchling", "hatch-fancy-pypi-readme")
 TENTH = (
     "tests/unit/test_laws.py::test_import_allocator_is_cheap",
     "tests/unit/testing/test_memory.py",

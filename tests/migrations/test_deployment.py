@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -56,6 +57,15 @@ def test_a_dba_can_have_the_statements(dialect):
 
     assert "CREATE TABLE allocator_segment" in sql
     assert "INSERT INTO allocator_schema_version" in sql
+
+
+def test_the_page_of_a_registry_has_no_dead_link(wheel):
+    with zipfile.ZipFile(wheel) as opened:
+        (name,) = (one for one in opened.namelist() if one.endswith("/METADATA"))
+        page = opened.read(name).decode().partition("\n\n")[2]
+
+    assert "Integer ids for Python backends" in page
+    assert [target for target in re.findall(r"\]\(([^)]*)\)", page) if not target.startswith("https://")] == []
 
 
 def test_the_wheel_holds_the_migrations_and_the_types(wheel):
