@@ -155,7 +155,9 @@ class AsyncAllocator(Uncopyable):
         self._owned = not isinstance(database, Allocator)
         if isinstance(database, Allocator):
             if settings:
-                raise InvalidSetting(f"a shared Allocator takes no settings, got {', '.join(settings)}")
+                raise InvalidSetting(
+                    f"a shared Allocator has its settings already; pass {', '.join(settings)} to it where it is created"
+                )
             self._allocator = database
         else:
             self._allocator = Allocator(database, **settings)

@@ -223,7 +223,8 @@ def the_only(tags: Tags) -> Database:
         raise InvalidSetting("a service binds no tags; pass the URL of its database as --url")
     if len(databases) > 1 or databases[0].has_siblings():
         raise InvalidSetting(
-            "a tag of several shards cannot be bound: no shard alone can tell which rows of a column are the tag's"
+            "a tag of several shards cannot be bound: the column holds ids of all shards, and each shard knows "
+            "only its own"
         )
     return databases[0]
 

@@ -14,8 +14,8 @@ from allocator.database.number_dialects import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
 
 COMMITS_EACH = (
-    "numbers are drawn inside of a transaction, and this connection commits each statement by itself (AUTOCOMMIT): a "
-    "number would stay given where its row is not written; use a Session, or engine.begin()"
+    "draw numbers inside a transaction; this connection commits each statement by itself (AUTOCOMMIT), and a number "
+    "stays used even if its row is never written; use a Session, or engine.begin()"
 )
 
 

@@ -46,8 +46,8 @@ class DjangoCaller:
     def __init__(self, connection: Any) -> None:
         if not connection.in_atomic_block:
             raise InvalidDatabase(
-                "numbers are drawn inside of transaction.atomic(): outside of it Django commits each statement by "
-                "itself, and a number would stay given where its row is not written"
+                "draw numbers inside transaction.atomic(); otherwise Django commits each statement by itself, and a "
+                "number stays used even if its row is never written"
             )
         self.connection = connection
         vendor = connection.vendor

@@ -247,8 +247,8 @@ def column_of(
     compared = {*needed, scope, *[period] * by_year}
     if not any(set(needed) <= set(takewhile(compared.__contains__, one)) for one in indexes(connection, bare, schema)):
         raise InvalidSetting(
-            f"no index begins with {table}.{' and '.join(needed)}, so only a scan of the table could tell whether a "
-            "number is in it; make an index first"
+            f"no index of {table} begins with ({', '.join(needed)}), so only a scan of the table could tell whether a "
+            f"number is in it; create one: CREATE INDEX NAME ON {table} ({', '.join(needed)})"
         )
     source = Source(table, part, binding.scope_column, binding.period_column, is_text=is_text)
     return NumberColumn(connection, rule, zone, source, kinds.get(scope, NullType()), by_year, scopes_of(counters))

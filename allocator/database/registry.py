@@ -132,7 +132,7 @@ class Registry(Runner):
                 return found
             skip = NOTHING if here.same else skipped(here.at)
             self.run(failover.move, found, fresh, skip if is_alone else skip._replace(tickets=0))
-        raise DatabaseUnavailable("the database moves from server to server, or answers from several; try again")
+        raise DatabaseUnavailable("the database keeps failing over, or several servers answer in turn; retry")
 
     def begin_above(self, value: int) -> None:
         """Let tags that are made on first use begin above `value`, as on the other shards of the fleet."""
@@ -154,7 +154,7 @@ class Registry(Runner):
             number = self.run(nodes.register, *identity(), our_version(), now)
             if self.failover() == state:  # else the number may be below those of the server that was read
                 return nodes.check_new(number, start.last_node)
-        raise DatabaseUnavailable("the database moved from server to server while a node was registered; try again")
+        raise DatabaseUnavailable("the database failed over to another server while a node was registered; retry")
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         """Lease a worker until a later moment, or renew `claim.lease`; raises `LeaseLost` if another process has it."""

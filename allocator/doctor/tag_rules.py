@@ -27,11 +27,14 @@ def of_tags(tags: Sequence[Tag], lane: Lane) -> Iterator[Finding]:
     """Check the tags of one database, which should all have `lane`."""
     broken = [tag for tag in tags if is_broken(tag)]
     if broken:
+        repeats = any(type(tag.max_value) is not int or tag.limit > MAX_ID for tag in broken)
         yield Finding(
             "tag-changed-by-hand",
-            DANGER if any(type(tag.max_value) is not int or tag.limit > MAX_ID for tag in broken) else OUTAGE,
-            f"rows of allocator_segment are inconsistent: {few(map(contradiction, broken))}",
-            "correct them with: allocator tags set TAG --start-after N --limit N --step N --max-step N",
+            DANGER if repeats else OUTAGE,
+            f"rows of allocator_segment are inconsistent, and {'ids may repeat' if repeats else 'ids may stop'}: "
+            f"{few(map(contradiction, broken))}",
+            "correct them, with --start-after not below any id in use: "
+            "allocator tags set TAG --start-after N --limit N --step N --max-step N",
         )
     sound = [tag for tag in tags if tag not in broken]
     yield from of_lanes(sound, lane)
@@ -106,7 +109,7 @@ def of_gaps(tags: Sequence[Tag], elsewhere: Container[str], has_standby: bool) -
         yield Finding(
             "failover-gap-near-limit",
             OUTAGE,
-            f"after a failover, tags would stop, with too few ids left to skip: {few(narrow)}",
+            f"too few ids are left for the skip at a failover, after which a tag would issue none: {few(narrow)}",
             "raise the limit (allocator tags set TAG --limit N), or lower --max-step or a fixed --failover-gap",
         )
 
@@ -136,7 +139,7 @@ def of_workers(workers: Sequence[Worker], now: float) -> Iterator[Finding]:
         yield Finding(
             "worker-formats-differ",
             OUTAGE,
-            f"workers are leased for different formats: {shown}",
+            f"workers are leased for different formats, so no process can lease another: {shown}",
             "use the same SnowflakeSettings in all processes; if no id of the other format is in use, stop them "
             "all and empty allocator_worker",
         )
@@ -191,7 +194,7 @@ def of_clocks(ahead: float, lease: float) -> Iterator[Finding]:
         yield Finding(
             "clocks-differ",
             OUTAGE if apart > lease else NOTE,
-            f"this machine's clock is {apart:.0f} s {'ahead of' if ahead > 0 else 'behind'} the database's: snowflakes "
-            "and meteors contain a wrong time, and free workers may look leased",
+            f"this machine's clock is {apart:.0f} s {'ahead of' if ahead > 0 else 'behind'} the database's: the time "
+            "in snowflakes and meteors may be wrong, and workers whose lease has ended may count as leased",
             "synchronize both with the same NTP servers (check with chronyc tracking, timedatectl)",
         )

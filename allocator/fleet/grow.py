@@ -83,8 +83,8 @@ class Growth(Discovery):
             member = lost[named[url].key] = named[url]
             if any(one.key == member.key and one.offset == LEAD for row in rows for one in row.members):
                 raise ShardMisconfigured(
-                    f"{database.address.shown} is shard {LEAD}, which alone numbers nodes, leases workers and keeps "
-                    "tokens, so the fleet cannot do without it; restore its newest backup, then: allocator shards trust"
+                    f"cannot remove {database.address.shown}: it is shard {LEAD}, which alone numbers nodes, leases "
+                    "workers and keeps tokens; restore its newest backup, then run: allocator shards trust"
                 )
             seen = look(database).row
             if seen and seen.key == member.key and not any(newer_place(seen, row) for row in rows):
@@ -149,8 +149,9 @@ class Growth(Discovery):
         missing = [member.url for member in coming if member.key not in found]
         if missing:
             raise ShardMisconfigured(
-                f"{missing[0]} is not the database that was added; restore its row of allocator_shard, or start again: "
-                "allocator shards grow --take-back"
+                f"{missing[0]} lacks the row of allocator_shard that it got when it was added: the database was "
+                "replaced or emptied. Restore the row, or undo the growth and begin again: allocator shards "
+                "grow --take-back"
             )
         for member in coming:
             found[member.key].database.run(shards.check_owner)

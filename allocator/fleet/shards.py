@@ -241,7 +241,7 @@ class Shards:
                 error = DatabaseUnavailable(f"{member.url} was not reached yet")
                 self.handles.append(Handle(self.rotation.add(error, monotonic()), database))
         for url in unusable.keys() - self._unusable.keys():
-            log.warning("the fleet has a shard that cannot be used from here: %s", unusable[url])
+            log.warning("this process cannot use a shard of the fleet; ids come from the others: %s", unusable[url])
         self._unusable |= unusable
 
     # -- the databases

@@ -184,8 +184,8 @@ class Sequence(Supply):
         if tag.limit > self._column.limit:
             limit, name = self._column.limit, self._column.name
             log.warning(
-                "tag %r has the limit %d, but %s holds ids only up to %d: INSERT will fail above; lower the "
-                "limit: allocator tags set %s --limit %d",
+                "tag %r has the limit %d, but %s holds ids only up to %d: INSERTs above that will fail; "
+                "lower the limit: allocator tags set %s --limit %d",
                 *(self.tag, tag.limit, name, limit, self.tag, limit),
             )
 

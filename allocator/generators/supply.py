@@ -302,7 +302,7 @@ class Supply(Uncopyable):
         elif isinstance(error, LeaseLost):
             log.warning("%s: its worker cannot be used any more; leasing another: %s", self._name(), error)
         elif error is not None and in_advance and not self._failing:
-            log.warning("%s: a claim failed; ids come from memory until it is empty: %s", self._name(), error)
+            log.warning("%s: a claim failed; ids come from memory while they last: %s", self._name(), error)
 
     # -- waiting and ending
 

@@ -134,7 +134,10 @@ class Service:
         def read(answer: Any) -> range:
             segment = segment_from_json(answer, name)
             if len(segment) > size or (exact and len(segment) != size):
-                raise InvalidSetting(f"requested {size} ids, got {len(segment)}")
+                raise InvalidSetting(
+                    f"requested {size} ids, got {len(segment)}, and used none of them; retry, or use the same "
+                    "version of client and service"
+                )
             low = mark(seen, lane_of(segment))
             if segment[0] <= low or is_outgrown(lane_of(segment), seen):
                 raise damaged(name, f"a claim of {size} ids above {low} returned {segment}")
@@ -177,7 +180,9 @@ class Service:
         except InvalidArgument as refused:
             if claim.lease is None:
                 raise
-            raise LeaseLost(f"worker {claim.lease.number} was not renewed: {refused}") from refused
+            raise LeaseLost(
+                f"worker {claim.lease.number} was not renewed, and is not used any more: {refused}"
+            ) from refused
 
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         host = "".join(one if " " <= one <= "~" else "?" for one in claim.host[:255]) or "unknown"
@@ -244,7 +249,7 @@ class Service:
 def tag_named(name: str, value: Any) -> Tag:
     tag = tag_from_json(value)
     if tag.name != name:
-        raise InvalidSetting(f"expected tag {name!r}, got {tag.name!r}")
+        raise InvalidSetting(f"the answer is for tag {tag.name!r}, not for {name!r}")
     return tag
 
 

@@ -238,7 +238,7 @@ def convert(server: str, read: Callable[[Any], T], value: Any) -> T:
         return read(value)
     except (InvalidArgument, AttributeError, KeyError, TypeError) as error:
         raise DatabaseRefused(
-            f"{server}: not a response of allocator serve: {printable(error)}; check the address"
+            f"{server}: not a response of allocator serve: {printable(error)}; check the URL, and any proxy"
         ) from error
 
 

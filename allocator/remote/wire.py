@@ -46,7 +46,7 @@ def segment_to_json(tag: str, segment: range) -> dict[str, object]:
 def segment_from_json(value: Mapping[str, Any], tag: str) -> range:
     """Raises `InvalidSetting` unless this is a segment of the tag."""
     if value.get("tag") != tag:
-        raise InvalidSetting(f"expected tag {tag!r}, got {value.get('tag')!a:.80}")
+        raise InvalidSetting(f"the answer is for tag {value.get('tag')!a:.80}, not for {tag!r}")
     start = whole("start", value.get("start"), 1)
     stop = whole("stop", value.get("stop"), start + 1, MAX_ID + MAX_STEP)
     segment = range(start, stop, whole("step", value.get("step"), 1, MAX_SHARDS))

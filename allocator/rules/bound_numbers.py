@@ -81,8 +81,9 @@ def check_foretold(rule: NumberRule) -> None:
     if unknown:
         when = "never restart" if rule.reset == "never" else f"restart each {rule.reset}"
         raise InvalidSetting(
-            f"the numbers of {rule.name!r} {when}, and their format {rule.format.template!r} has {{{unknown[0]}}}: no "
-            "text can be looked up before its date is known; if they restart otherwise, give --reset"
+            f"the numbers of {rule.name!r} {when}, and their format {rule.format.template!r} has {{{unknown[0]}}}: the "
+            "text of a number then depends on the day it is drawn, so the column cannot be searched for it; if they "
+            "restart more often, add --reset year, month or day"
         )
 
 
@@ -146,8 +147,8 @@ def findings(bound: BoundNumbers) -> list[Finding]:
             Finding(
                 "counters-not-looked-at",
                 NOTE,
-                f"{binding.name!r} has more than the {bound.compared:,} counters that were compared with "
-                f"{binding.place}, those of the newest periods",
+                f"compared only {bound.compared:,} counters of {binding.name!r} with {binding.place}, those of the "
+                "newest periods; there are more",
                 f"to compare all: {audit}",
             )
         )

@@ -136,7 +136,8 @@ def of_ids(bound: Bound, tag: Tag, facts: ColumnFacts) -> Iterator[Finding]:
         yield Finding(
             "tag-limit-above-column",
             DANGER if taken else OUTAGE,
-            f"tag {tag.name!r} may go to {tag.limit:,}, and {ends} ends at {bound.last:,}",
+            f"tag {tag.name!r} has the limit {tag.limit:,}, but {ends} ends at {bound.last:,}: above that, "
+            f"{'ids may repeat' if taken else 'INSERTs will fail'}",
             set_limit if tag.max_value <= bound.last or not facts.remedy.widen else facts.remedy.widen,
         )
 

@@ -158,8 +158,8 @@ def check_alone(where: str, shard: Shard, fleet: str | None) -> None:
     listed = [member for member in shard.members if member.key == shard.key]
     if not listed or listed[0].offset != shard.numbering.offset or len(shard.members) != shard.numbering.step:
         raise ShardMisconfigured(
-            f"{where} has the row of shard {shard.numbering.offset} of {shard.numbering.step}, but it lists the "
-            f"shards {described(shard.members)}; restore allocator_shard, which was changed by hand"
+            f"the row of allocator_shard in {where} says shard {shard.numbering.offset} of {shard.numbering.step}, "
+            f"but lists the shards {described(shard.members)}: it was changed by hand; restore it from a backup"
         )
 
 

@@ -173,7 +173,8 @@ def trusted(shard: Shard, floor: int) -> Shard:
     ceiling = shard.numbering.ceiling
     if ceiling is not None and floor >= ceiling:
         raise ShardMisconfigured(
-            f"the fleet is growing, and this shard ends at {ceiling}; finish with: allocator shards grow"
+            f"cannot continue at {floor}: until the growth of the fleet is finished, this shard may issue only ids "
+            f"below {ceiling}; finish with: allocator shards grow"
         )
     fresh = checked_floor(max(floor, shard.numbering.floor), shard.numbering.step)
     return next_revision(shard, numbering=replace(shard.numbering, floor=fresh))

@@ -105,8 +105,9 @@ def check_complete(remainders: Sequence[int], delta: int, last: int) -> None:
         )
     if len(remainders) < delta:
         raise InvalidSetting(
-            f"the databases have only {len(remainders)} of {delta} remainders; name all databases with --from, or if "
-            f"there are no others create the tag yourself with --start-after {last} or more"
+            f"delta is {delta}, so {delta} databases may issue ids, one for each remainder, but rows of only "
+            f"{len(remainders)} were read; name all databases with --from, or if there are no others, create the tag "
+            f"yourself with --start-after {last} or more"
         )
 
 

@@ -235,7 +235,10 @@ def is_begun(takeover: Takeover | None, facts: ColumnFacts, tag: Tag | None, nam
 def is_finished(takeover: Takeover) -> bool:
     """Whether the takeover is finished already. Raises `InvalidSetting` if there is nothing to finish."""
     if takeover.state not in {"started", "finished"}:
-        raise InvalidSetting(f"{takeover.place} is {takeover.state}, so there is nothing to finish")
+        raise InvalidSetting(
+            f"cannot finish the takeover of {takeover.place}: it is {takeover.state}; only a started takeover can be "
+            "finished"
+        )
     return takeover.state == "finished"
 
 

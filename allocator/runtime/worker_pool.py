@@ -250,7 +250,7 @@ def check_not_ending() -> None:
     """Raise `AllocatorClosed` during interpreter shutdown: threads are gone, and may have left locks taken."""
     if sys.is_finalizing():
         raise AllocatorClosed(
-            "the interpreter is shutting down, so no ids can be drawn; draw them earlier, as in atexit"
+            "no ids can be drawn during interpreter shutdown; draw them earlier, for example in an atexit function"
         )
 
 

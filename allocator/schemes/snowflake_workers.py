@@ -32,8 +32,9 @@ def check_same(workers: Sequence[Worker], layout: Layout, epoch: int) -> None:
         if (worker.layout, worker.epoch) != (str(layout), epoch):
             raise InvalidSetting(
                 f"worker {worker.number} was leased for layout {worker.layout} and epoch {worker.epoch}, but this "
-                f"process uses {layout} and {epoch}; all processes of a database must use the same. To change it while "
-                "no id of the old format is in use: stop all processes and empty allocator_worker"
+                f"process uses {layout} and {epoch}; all processes of a database must use the same. To change the "
+                "format, first make sure that no id of the old one is in use; then stop all processes and delete the "
+                "rows of allocator_worker"
             )
 
 

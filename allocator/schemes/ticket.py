@@ -54,6 +54,7 @@ class Numbering:
         if (ticket - self.offset) % self.step or ticket < self.floor:
             raise ShardMisconfigured(
                 f"ticket {ticket} is not of this shard, which has offset {self.offset}, step {self.step} and floor "
-                f"{self.floor}: the auto-increment was changed by hand; reset it with: allocator shards trust"
+                f"{self.floor}: the auto-increment of its table was changed by hand; to continue above the tickets of "
+                "every shard, run: allocator shards trust"
             )
         return self.ceiling is None or ticket < self.ceiling

@@ -189,7 +189,7 @@ class MemoryAllocator(Allocator):
 
     def __init__(self, database: None = None, **settings: Unpack[Settings]) -> None:
         if database is not None:
-            raise InvalidDatabase("a MemoryAllocator takes no database; pass it to Allocator")
+            raise InvalidDatabase("a MemoryAllocator uses no database; for ids from a database, create an Allocator")
         if names := [name for name in DATABASE_SETTINGS if settings.get(name) is not None]:
             raise InvalidSetting(f"a MemoryAllocator takes no {' or '.join(names)}, since it has no database")
         self._memory = MemoryBackend(check_statement(settings.get("tickets")))

@@ -408,7 +408,9 @@ def test_a_renewal_that_is_refused_for_good_leads_to_another_lease(made):
     with Allocator(made.address) as ids:
         held = lease_of(ids, now)
         made.refuses(422, "InvalidSetting", "now must be within 60 seconds of the service's clock")
-        with pytest.raises(LeaseLost, match="worker 7 was not renewed: now must be within 60 seconds"):
+        with pytest.raises(
+            LeaseLost, match="worker 7 was not renewed, and is not used any more: now must be within 60 seconds"
+        ):
             lease_of(ids, now + 1, held)
         with pytest.raises(InvalidSetting, match="now must be within 60 seconds"):
             lease_of(ids, now + 1)

@@ -114,7 +114,7 @@ def test_a_tag_ends_where_its_column_does(story, kind):
     assert found["said"] == [
         (
             "tag 'older' has the limit 9223372036854775807, but older.id (IntegerField) holds ids only up to 2147483647"
-            ": INSERT will fail above; lower the limit: allocator tags set older --limit 2147483647"
+            ": INSERTs above that will fail; lower the limit: allocator tags set older --limit 2147483647"
         )
     ] * (kind != "sqlite")
 

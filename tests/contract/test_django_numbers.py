@@ -234,7 +234,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, st
 def test_numbers_inside_of_atomic(kind, told):
     found = told(kind, "story")
 
-    assert found.pop("outside").startswith("numbers are drawn inside of transaction.atomic()")
+    assert found.pop("outside").startswith("draw numbers inside transaction.atomic()")
     assert "writer at a time" in found["busy"] or "drawn numbers of 'invoice' of scope 'a' in 2026" in found["busy"]
     assert found.pop("busy")
     assert "run: allocator db upgrade" in found.pop("missing")
@@ -275,5 +275,5 @@ def test_an_atomic_block_gives_its_number_to_the_next_where_it_is_rolled_back(ki
 def test_each_database_counts_by_itself_in_its_own_block(kind, told):
     found = told(kind, "using")
 
-    assert found.pop("in the block of another").startswith("numbers are drawn inside of transaction.atomic()")
+    assert found.pop("in the block of another").startswith("draw numbers inside transaction.atomic()")
     assert found == {"in turn": [1, 1, 2, 2], "from 1000": [1000, 1001]}

@@ -56,7 +56,7 @@ def test_a_sound_fleet(fleet):
             "not other: it issues no tickets",
             "UPDATE allocator_shard SET server = 'other'",
         ),
-        ("shard-contradictory", DANGER, "has the row of shard 2 of 5", "UPDATE allocator_shard SET shard_step = 5"),
+        ("shard-contradictory", DANGER, "says shard 2 of 5", "UPDATE allocator_shard SET shard_step = 5"),
         ("shard-offset-twice", DANGER, "both have offset 1", "UPDATE allocator_shard SET shard_offset = 1"),
         ("shards-of-several-fleets", OUTAGE, "is of 'other'", "UPDATE allocator_shard SET fleet = 'other'"),
         (

@@ -197,11 +197,11 @@ def draw_once_up(ids, seconds: float = 20.0) -> int:
 MISTAKES = {
     "same offset": (
         "UPDATE allocator_shard SET shard_offset = 1",
-        "has the row of shard 1 of 2, but it lists the shards",
+        "says shard 1 of 2, but lists the shards",
     ),
     "step 0": ("UPDATE allocator_shard SET shard_step = 0", "step must be 1 to 1000, got 0"),
     "offset above step": ("UPDATE allocator_shard SET shard_offset = 3", "offset must be 1 to 2, got 3"),
-    "another step": ("UPDATE allocator_shard SET shard_step = 5", "has the row of shard 2 of 5"),
+    "another step": ("UPDATE allocator_shard SET shard_step = 5", "says shard 2 of 5, but lists"),
     "another fleet": (
         "UPDATE allocator_shard SET fleet = 'other'",
         "is a shard of the fleet 'other', not of 'main'",

@@ -566,7 +566,9 @@ def test_all_databases_of_a_type_are_needed(fresh, theirs):
     odd.tinyid_row("alone", 50, 10, 1, 0)
 
     done = import_counters("tinyid", fresh, odd)
-    assert "error: order: the databases have only 1 of 2 remainders; name all databases with --from" in refused(done)
+    said = refused(done)
+    assert "error: order: delta is 2, so 2 databases may issue ids, one for each remainder" in said
+    assert "rows of only 1 were read; name all databases with --from" in said
     assert done.stdout == "alone: the first id is 51 (the last was 50 in tiny_id_info)\n"
     assert "order: 2 rows have the remainder 0" in refused(import_counters("tinyid", fresh, even, even))
     assert imported("tinyid", fresh, odd, even) == {"alone": ("ahead", "50"), "order": ("created", "901")}
@@ -593,7 +595,7 @@ def test_their_tables_are_looked_for_on_every_shard(two, theirs):
     theirs(two[1]).leaf(order=(5001, 10))
     assert imported("leaf", two) == {"order": ("created", "5000")}
     theirs(two[0]).tinyid(2, 0, user=(70, 10))
-    assert "the databases have only 1 of 2 remainders" in refused(import_counters("tinyid", two))
+    assert "delta is 2, so 2 databases may issue ids" in refused(import_counters("tinyid", two))
     theirs(two[1]).tinyid(2, 1, user=(81, 10))
 
     assert imported("tinyid", two) == {"user": ("created", "81")}

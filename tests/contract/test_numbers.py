@@ -187,7 +187,7 @@ def test_sessions_of_every_kind(shop):
 
 
 def test_outside_of_a_transaction_it_is_refused(shop):
-    refusal = "numbers are drawn inside of a transaction, and this connection commits each statement by itself"
+    refusal = "draw numbers inside a transaction; this connection commits each statement by itself"
     with at_level(shop, "AUTOCOMMIT") as connection, pytest.raises(InvalidDatabase, match=refusal):
         plain.next(connection)
     for options in ({"isolation_level": "AUTOCOMMIT"}, {"execution_options": {"isolation_level": "AUTOCOMMIT"}}):

@@ -466,7 +466,7 @@ def test_a_tag_that_goes_on_further_than_its_column_is_told_of_once(engine, ids,
     assert [record.getMessage().replace("(11)", "") for record in caplog.records if record.name == "allocator"] == [
         (
             "tag 'usual' has the limit 9223372036854775807, but usual.id (INTEGER) holds ids only up to 2147483647: "
-            "INSERT will fail above; lower the limit: allocator tags set usual --limit 2147483647"
+            "INSERTs above that will fail; lower the limit: allocator tags set usual --limit 2147483647"
         )
     ]
 

@@ -433,7 +433,7 @@ def test_each_state_takes_the_commands_that_fit(fresh, kind):
     assert re.search(r"is finished; first run: allocator takeover back \S+\.t\.id$", start(fresh, "t.id", code=1))
     run(fresh, "back", "t.id", "--yes")
 
-    assert "is given back, so there is nothing to finish" in run(fresh, "finish", "t.id", "--yes", code=1)
+    assert "it is given back; only a started takeover can be finished" in run(fresh, "finish", "t.id", "--yes", code=1)
     assert start(fresh, "t.id")["state"] == "started"
 
 

@@ -57,7 +57,10 @@ if "daemon" in how:
     time.sleep(0.05)
 """
 
-REFUSED = "AllocatorClosed: the interpreter is shutting down, so no ids can be drawn; draw them earlier, as in atexit"
+REFUSED = (
+    "AllocatorClosed: no ids can be drawn during interpreter shutdown; draw them earlier, for example in an atexit "
+    "function"
+)
 
 
 def ended(tmp_path: Path, *how: str) -> tuple[list[int], list[str]]:

@@ -74,7 +74,7 @@ def fetch(
     if len(rows) != max(1, len({one.number for one in leased})):
         raise damaged(name, f"there are {len(rows)} rows") if tag else damage("a row is there twice")
     if not first.sound:
-        raise damage("a table lacks its primary key, or is kept by an engine without transactions")
+        raise damage("a table lacks its primary key, or on MySQL or MariaDB uses an engine without transactions")
     state = Failover(*(getattr(kept, name) for name in Failover._fields)) if kept else None
     return Start(
         first.revision,

@@ -201,7 +201,7 @@ async def form_of(request: Request) -> dict[str, str]:
     try:
         pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
-        raise InvalidSetting(f"a form may have at most {MAX_FIELDS} fields") from None
+        raise InvalidSetting(f"the request body may have at most {MAX_FIELDS} form fields") from None
     return {name: value.strip() for name, value in pairs}
 
 

@@ -95,5 +95,5 @@ def test_postgresql_keeps_the_transaction_alive_by_a_savepoint(fails, ending):
 
 
 def test_django_outside_of_atomic():
-    with pytest.raises(InvalidDatabase, match="inside of transaction.atomic"):
+    with pytest.raises(InvalidDatabase, match="draw numbers inside transaction.atomic"):
         DjangoCaller(SimpleNamespace(in_atomic_block=False, alias="default", vendor="sqlite"))

@@ -314,7 +314,7 @@ def test_a_growth_in_one_go_needs_no_operator_after_the_turn():
 @pytest.mark.parametrize(
     ("lost", "sentence"),
     [
-        ("db://0", "is shard 1, which alone numbers nodes"),
+        ("db://0", "cannot remove db://0: it is shard 1, which alone numbers nodes"),
         ("db://1", "answers, so it is not lost"),
         ("db://3", "was only being added and gave no ids"),
         ("db://9", "is no shard; there are db://0, db://1, db://2, db://3"),

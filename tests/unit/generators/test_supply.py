@@ -202,7 +202,7 @@ def test_a_failure_nobody_waits_for_is_logged_once(caplog: pytest.LogCaptureFixt
     source.gate.set()
     ended.result(5)
 
-    assert caplog.messages == ["tag 'order': a claim failed; ids come from memory until it is empty: away"]
+    assert caplog.messages == ["tag 'order': a claim failed; ids come from memory while they last: away"]
 
 
 def test_an_unknown_tag_is_refused_until_somebody_makes_it():

@@ -54,14 +54,14 @@ def test_a_fleet_on_its_way_to_the_next_generation_is_sound():
     ("which", "changes", "sentence"),
     [
         (1, {"fleet": "other"}, "db2 is a shard of the fleet 'other', not of 'main'"),
-        (1, {"key": "key1"}, "db2 has the row of shard 2 of 2, but it lists the shards"),
-        (1, {"numbering": Numbering(1, 2)}, "db2 has the row of shard 1 of 2, but it lists"),
+        (1, {"key": "key1"}, "in db2 says shard 2 of 2, but lists the shards"),
+        (1, {"numbering": Numbering(1, 2)}, "in db2 says shard 1 of 2, but lists"),
         (1, {"numbering": Numbering(2, 0)}, "db2: step must be 1 to 1000, got 0"),
         (1, {"numbering": Numbering(3, 2)}, "db2: offset must be 1 to 2, got 3"),
-        (1, {"numbering": Numbering(2, 3)}, "db2 has the row of shard 2 of 3"),
+        (1, {"numbering": Numbering(2, 3)}, "in db2 says shard 2 of 3, but lists"),
         (1, {"generation": 2}, "one is of another fleet or was restored from an old backup"),
         (1, {"statement": "count"}, "one is of another fleet"),
-        (0, {"members": MEMBERS[1:]}, "db1 has the row of shard 1 of 2, but it lists the shards 2: db2, 3: db3"),
+        (0, {"members": MEMBERS[1:]}, "in db1 says shard 1 of 2, but lists the shards 2: db2, 3: db3"),
     ],
 )
 def test_what_does_not_fit_is_named(which, changes, sentence):

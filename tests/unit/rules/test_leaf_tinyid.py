@@ -109,9 +109,12 @@ def test_of_several_databases_the_greatest_counts():
 def test_all_remainders_are_needed():
     assert last(tinyid([tiny(10 * n, 3, n) for n in range(3)])) == 20
     said = message(tinyid([tiny(10, 3, 0), tiny(30, 3, 2)]))
-    assert said.startswith("order: the databases have only 2 of 3 remainders; name all databases with --from")
+    assert said.startswith(
+        "order: delta is 3, so 3 databases may issue ids, one for each remainder, but rows of only 2 were read; name "
+        "all databases with --from"
+    )
     assert "--start-after 30 or more" in said
-    assert "the databases have only 1 of 1000000000000 remainders" in message(tinyid([tiny(10, 10**12, 5)]))
+    assert "delta is 1000000000000, so 1000000000000 databases may issue ids" in message(tinyid([tiny(10, 10**12, 5)]))
 
 
 def test_a_remainder_is_found_once():

@@ -296,7 +296,7 @@ def test_other_settings_are_checked_as_those_of_an_allocator():
         MemoryAllocator(tickets="other")
     with pytest.raises(TypeError):
         MemoryAllocator(nonsense=1)
-    with pytest.raises(InvalidSetting, match="a shared Allocator takes no settings, got step"):
+    with pytest.raises(InvalidSetting, match="a shared Allocator has its settings already; pass step to it"):
         AsyncMemoryAllocator(MemoryAllocator(), step=5)
 
 
