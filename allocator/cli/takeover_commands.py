@@ -48,7 +48,7 @@ def parse_seconds(context: click.Context, parameter: click.Parameter, given: str
 
 @click.group()
 def takeover() -> None:
-    """Let a tag take over a column that has its own counter, while writers use it."""
+    """Let a tag take over a column while writers use it."""
 
 
 @takeover.command("start")

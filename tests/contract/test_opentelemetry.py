@@ -244,8 +244,10 @@ def test_an_older_api_gets_a_histogram_without_buckets():
     assert histogram(Meter()) == ("allocator.claim.duration", "s")
 
 
-def test_the_doctor_knows_an_instrumented_allocator(telemetry, embedded):
-    assert examine(telemetry.of(Allocator(embedded))) == []
+def test_the_doctor_knows_an_instrumented_allocator(telemetry, tmp_path):
+    with telemetry.of(Allocator(f"sqlite:///{tmp_path}/ids.db")) as ids:
+        ids.next_id("order")
+        assert examine(ids) == []
     with pytest.raises(InvalidSetting, match="is a service, but the doctor examines databases"):
         examine(telemetry.of(Allocator("http://127.0.0.1:9")))
 

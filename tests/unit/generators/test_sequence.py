@@ -83,8 +83,10 @@ def test_a_tag_whose_claim_failed_does_not_keep_what_its_caller_was_doing(monkey
     current: ContextVar[Caller] = ContextVar("current")
     if not has_threads:
         monkeypatch.setattr(threading.Thread, "start", refuse_to_start)
-    with Allocator(f"sqlite:///{tmp_path}/ids.db", timeout=0.1) as ids:
-        ids.next_id("order")
+    url = f"sqlite:///{tmp_path}/ids.db"
+    with Allocator(url) as first:
+        first.create_tables()
+    with Allocator(url, timeout=0.1) as ids:
         with closing(sqlite3.connect(f"{tmp_path}/ids.db")) as other:
             other.execute("BEGIN EXCLUSIVE")
             caller = Caller()
