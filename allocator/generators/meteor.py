@@ -12,7 +12,7 @@ from allocator.errors import NotCopyable, Uncopyable
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
-from allocator.runtime.iterators import iterator
+from allocator.runtime.iterators import exhaust, iterator
 from allocator.runtime.worker_pool import Background, check_entry
 from allocator.schemes.layout import Layout
 from allocator.schemes.meteor import (
@@ -93,6 +93,7 @@ class Meteor(Uncopyable):
     def after_fork(self) -> None:
         self._lock = threading.RLock()
         self._forked = True
+        exhaust(self._values)
         self._values = iter(())
 
 

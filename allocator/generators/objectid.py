@@ -12,7 +12,7 @@ from time import sleep, time
 
 from allocator.errors import InvalidId
 from allocator.runtime.forks import catch_up, in_child
-from allocator.runtime.iterators import iterator
+from allocator.runtime.iterators import exhaust, iterator
 from allocator.runtime.worker_pool import is_held_here
 from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
 
@@ -25,17 +25,23 @@ class Generator:
     values: Iterator[bytes]
 
     def __init__(self, process: bytes, counter: int, clock: Callable[[], float] = time) -> None:
-        self._lock = threading.RLock()
         self._clock = clock
+        self.values = iter(())
+        self.renew(process, counter)
+
+    def renew(self, process: bytes, counter: int) -> None:
+        """Start over in a forked child, where a call that the fork interrupted still holds this object."""
+        self._lock = threading.RLock()
         self._blocks = ObjectIdBlocks(process, counter)
         self.end = -1.0
+        exhaust(self.values)
         self.values = iter(())
 
     def refill(self) -> bytes:
         if catch_up():
             return generator.refill()
         if is_held_here(self._lock):
-            return new_generator().refill()  # a signal handler or destructor interrupted this method
+            return Generator(*fresh()).refill()  # a signal handler or destructor interrupted this method
         while True:
             with self._lock:
                 now = self._clock()
@@ -59,17 +65,17 @@ class Generator:
         return first
 
 
-def new_generator() -> Generator:
-    return Generator(urandom(5), int.from_bytes(urandom(3)))
+def fresh() -> tuple[bytes, int]:
+    """Random bytes and a counter for a process."""
+    return urandom(5), int.from_bytes(urandom(3))
 
 
-generator = new_generator()
+generator = Generator(*fresh())
 
 
 def renew() -> None:
     """Give a forked child its own random bytes and counter."""
-    global generator
-    generator = new_generator()
+    generator.renew(*fresh())
 
 
 in_child(renew)

@@ -11,7 +11,7 @@ from allocator.errors import InvalidSetting, NotCopyable, Uncopyable
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
-from allocator.runtime.iterators import iterator
+from allocator.runtime.iterators import exhaust, iterator
 from allocator.runtime.worker_pool import Background, check_entry
 from allocator.schemes.checks import quoted
 from allocator.schemes.formats import blocks_of
@@ -113,6 +113,7 @@ class Snowflake(Uncopyable):
         self._lock = threading.RLock()
         self._forked = True
         self._begin, self._end = NEVER, -NEVER
+        exhaust(self._values)
         self._values = iter(())
 
 

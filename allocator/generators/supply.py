@@ -7,7 +7,6 @@ returns the next id or what to wait for without the lock.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
@@ -28,7 +27,7 @@ from allocator.errors import (
 )
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime import forks
-from allocator.runtime.iterators import LockedIterator, iterator
+from allocator.runtime.iterators import exhaust, iterator
 from allocator.runtime.worker_pool import Background, Waits, check_entry, reentrant_call, wait_for
 from allocator.schemes.retry import RETRY_PAUSE, Pace, Wait
 
@@ -43,7 +42,6 @@ LOST_AFTER = 12
 NO_CONTEXT = Context()
 """Of requests that have ended."""
 
-RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
 UNREAD = object()
 
 
@@ -78,14 +76,6 @@ def unexpected(cause: BaseException) -> AllocatorError:
     error = kind(f"a claim failed with {type(cause).__name__}: {cause}")
     error.__cause__ = cause
     return error
-
-
-def exhaust(values: Iterator[int]) -> None:
-    """Empty a range iterator, which a `for` loop may still hold."""
-    while isinstance(values, LockedIterator):
-        values = values._iterator
-    if isinstance(values, RANGES):
-        values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]
 
 
 class Supply(Uncopyable):

@@ -6,21 +6,28 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from operator import length_hint
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-WITHOUT_GIL = not getattr(sys, "_is_gil_enabled", lambda: True)()
+FREE_THREADED = "free-threading" in sys.version
+"""Whether this build can run without the GIL. `sys._is_gil_enabled` may not decide it: an extension module turns the
+GIL on while it is being imported, perhaps on another thread, and off again."""
+
+RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
 
 
 class LockedIterator(Generic[T]):
-    """A locked iterator: without the GIL, two threads can get the same value from `next` on a range."""
+    """A locked iterator: without the GIL, two threads can get the same value from `next` on a range.
+
+    The lock is reentrant, since a signal handler or destructor may draw while this thread holds it.
+    """
 
     __slots__ = ("_iterator", "_lock")
 
     def __init__(self, values: Iterable[T]) -> None:
         self._iterator = iter(values)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -32,5 +39,24 @@ class LockedIterator(Generic[T]):
     def __length_hint__(self) -> int:
         return length_hint(self._iterator)
 
+    def empty(self) -> None:
+        """Serve nothing more. Takes no lock: in a forked child, a thread that is gone may hold it.
 
-iterator: Callable[[Iterable[T]], Iterator[T]] = LockedIterator if WITHOUT_GIL else iter
+        The values are replaced, since another thread may be advancing them: moved by two threads at once, a range can
+        run past its end.
+        """
+        before, self._iterator = self._iterator, iter(())
+        self._lock = threading.RLock()
+        if isinstance(before, LockedIterator):
+            before.empty()
+
+
+iterator: Callable[[Iterable[T]], Iterator[T]] = LockedIterator if FREE_THREADED else iter
+
+
+def exhaust(values: Iterator[Any]) -> None:
+    """Empty an iterator of ids, which a `for` loop or an interrupted call may still hold."""
+    if isinstance(values, LockedIterator):
+        values.empty()
+    elif isinstance(values, RANGES):
+        values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]

@@ -15,12 +15,14 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
+from threading import Event, Thread
+from typing import Any
 
 import pytest
 from support.memory.database import MemorySource, sequence
 from support.processes.threads import draw_on_threads
 
-from allocator import Allocator, AsyncAllocator
+from allocator import Allocator, AsyncAllocator, Meteor, Snowflake
 from allocator.aio import AsyncSequence
 from allocator.errors import (
     AllocatorClosed,
@@ -33,9 +35,8 @@ from allocator.errors import (
     SchemaOutOfDate,
     UnknownTag,
 )
-from allocator.generators.supply import exhaust
 from allocator.runtime import iterators
-from allocator.runtime.iterators import LockedIterator
+from allocator.runtime.iterators import LockedIterator, exhaust
 from allocator.runtime.worker_pool import THREADS, Background, result_of, wait_for, wait_for_async
 from allocator.schemes.residues import ALL
 from allocator.schemes.tag import Tag
@@ -579,11 +580,71 @@ def test_a_second_handle_made_at_the_same_moment_does_not_hide_the_first():
     ids.close()
 
 
-def test_a_build_without_the_gil_locks_by_default(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+@pytest.mark.parametrize("on", [True, False], ids=["on for an import", "off"])
+def test_a_build_that_can_run_without_the_gil_locks(on: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "version", "3.14.0 free-threading build (main) [GCC 12.2.0]")
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: on, raising=False)
     found = run_path(iterators.__file__)
 
     assert isinstance(found["iterator"](range(3)), found["LockedIterator"])
+
+
+def test_a_handler_may_draw_while_its_thread_holds_the_lock_of_an_iterator():
+    inside: list[int] = []
+    others = LockedIterator(range(10, 20))
+
+    class Handled(LockedIterator[int]):
+        def __next__(self) -> int:
+            with self._lock:
+                inside.append(super().__next__())
+                return super().__next__()
+
+    drawn = Thread(target=lambda: inside.append(next(Handled(others))), daemon=True)
+    drawn.start()
+    drawn.join(10)
+
+    assert inside == [10, 11]
+
+
+def test_emptying_an_iterator_waits_for_no_thread_that_holds_its_lock():
+    """As in a forked child, where the thread is gone."""
+    values = LockedIterator(range(5))
+    holding, done = Event(), Event()
+
+    def hold() -> None:
+        with values._lock:
+            holding.set()
+            done.wait(60)
+
+    thread = Thread(target=hold, daemon=True)
+    thread.start()
+    holding.wait(60)
+    exhaust(values)
+
+    found: list[int] = []
+    reader = Thread(target=lambda: found.extend([*values, -1]), daemon=True)
+    reader.start()
+    reader.join(10)
+    done.set()
+    assert found == [-1]
+
+
+def test_emptying_an_iterator_leaves_alone_what_another_thread_may_be_advancing():
+    raw = iter(range(5))
+    exhaust(LockedIterator(raw))
+
+    assert list(raw) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("kind", "module"), [(Meteor, "meteor"), (Snowflake, "snowflake")])
+def test_what_a_call_holds_that_a_fork_interrupted_is_empty(kind: Any, module: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(f"allocator.generators.{module}.iterator", LockedIterator)
+    made = kind(1)
+    made.next_id()
+    values = made._values
+    made.after_fork()
+
+    assert list(values) == []
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["answered", "unanswered"])

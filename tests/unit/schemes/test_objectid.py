@@ -8,12 +8,14 @@ import pickle
 import subprocess
 import sys
 from datetime import UTC, datetime
+from time import time as clock
 
 import pytest
 from support.processes.threads import draw_on_threads
 
 from allocator import InvalidId, ObjectId
-from allocator.generators.objectid import Generator
+from allocator.generators.objectid import Generator, renew
+from allocator.runtime.iterators import LockedIterator
 from allocator.schemes.objectid import ObjectIdBlocks
 
 TEXT = "4df2dcec2cdcd20936a8b817"
@@ -132,6 +134,28 @@ def test_a_child_is_another_process():
     os.close(reader), os.close(writer)
 
     assert bytes(theirs)[4:9] != bytes(mine)[4:9]
+
+
+def test_a_call_in_which_a_signal_handler_forked_draws_the_childs_ids(monkeypatch):
+    parents = bytes(ObjectId())[4:9]
+
+    def time() -> float:
+        renew()  # what the hook does in the child
+        return clock()
+
+    monkeypatch.setattr("allocator.generators.objectid.time", time)
+
+    assert bytes(ObjectId())[4:9] != parents
+
+
+def test_what_a_call_holds_that_a_fork_interrupted_is_empty(monkeypatch):
+    monkeypatch.setattr("allocator.generators.objectid.iterator", LockedIterator)
+    made = Generator(bytes(5), 0)
+    made.refill()
+    values = made.values
+    made.renew(b"child", 0)
+
+    assert list(values) == []
 
 
 def test_it_is_interchangeable_with_bsons():

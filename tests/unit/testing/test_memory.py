@@ -36,8 +36,7 @@ from allocator import (
     inspect_id,
 )
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.supply import exhaust
-from allocator.runtime.iterators import LockedIterator
+from allocator.runtime.iterators import LockedIterator, exhaust
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
 from allocator.testing.allocators import FailingIterator
 from allocator.testing.memory_backend import MemoryBackend
