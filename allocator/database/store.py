@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from allocator.database.address import host_of, place_of
 from allocator.database.registry import Registry, identity
-from allocator.database.verbs import claims, columns, failover, segments, servers, shards
+from allocator.database.verbs import claims, columns, failover_row, segments, servers, shard_row
 from allocator.database.verbs.claims import MIN_BATCH, Wanted
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, SchemaOutOfDate
 from allocator.rules.claim_log import CLAIMED, SECONDS, sanitize
 from allocator.rules.failover import Crossing, cross, repaired
-from allocator.rules.fleet import Shard
+from allocator.rules.fleet_consistency import Shard
 from allocator.rules.hosts import Hosts, is_named
 from allocator.rules.node_failover import beginning
-from allocator.schemes.residues import ALL, NONE, Lane, Seen, is_outgrown, mark
-from allocator.schemes.segment import Claim
+from allocator.schemes.segment_refill import Claim
+from allocator.schemes.shared.residues import ALL, NONE, Lane, Seen, is_outgrown, mark
 from allocator.schemes.tag import Tag, damaged, settle, unknown
 
 if TYPE_CHECKING:
@@ -114,10 +114,10 @@ class Database(Registry):
     def forget_run(self) -> None:
         """Let every scheme skip ids on its next use, as after a failover."""
         self.check_sound()
-        self.run(failover.end_run)
+        self.run(failover_row.end_run)
         shard = self.fetch_shard()
         if shard and shard.numbering.step > 1:
-            self.run(shards.end_run)
+            self.run(shard_row.end_run)
 
     def cross_all(self) -> None:
         """Move every tag to the current server run, as its next claim would. Raises `ServerReplaced`."""
@@ -185,7 +185,7 @@ class Database(Registry):
         return self.run(columns.read, table, column)
 
     def fetch_shard(self) -> Shard | None:
-        return self.run(shards.fetch)
+        return self.run(shard_row.fetch)
 
     def _log_claim(self, name: str, ids: range) -> None:
         if claims_log.isEnabledFor(logging.DEBUG):

@@ -18,9 +18,9 @@ from allocator.errors import InvalidSetting
 from allocator.remote.client import Service
 from allocator.rules import column_bindings
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, at, in_order, is_healthy
-from allocator.schemes.layout import moment
+from allocator.schemes.formats.bit_layout import moment
 from allocator.schemes.meteor import MeteorSettings
-from allocator.schemes.residues import ALL, Lane
+from allocator.schemes.shared.residues import ALL, Lane
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.telemetry.observed import Observed
 

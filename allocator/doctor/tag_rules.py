@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from allocator.rules.failover import has_room, reach_of
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
-from allocator.schemes.checks import MAX_ID, TAG
-from allocator.schemes.layout import Layout, moment
+from allocator.schemes.formats.bit_layout import Layout, moment
 from allocator.schemes.meteor import METEOR, WARN_FROM, MeteorSettings
-from allocator.schemes.residues import ALL, Lane
+from allocator.schemes.shared.argument_checks import MAX_ID, TAG
+from allocator.schemes.shared.residues import ALL, Lane
 from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings
 from allocator.schemes.snowflake_workers import Worker
 from allocator.schemes.tag import REFUSE, Tag

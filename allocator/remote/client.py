@@ -18,7 +18,7 @@ from allocator.errors import (
     TagExists,
     UnknownTag,
 )
-from allocator.fleet.tags import Tags
+from allocator.fleet.tag_administration import Tags
 from allocator.remote.http import Servers
 from allocator.remote.wire import (
     lease_from_json,
@@ -31,13 +31,13 @@ from allocator.remote.wire import (
 )
 from allocator.rules.column_limit import Column
 from allocator.rules.failover import public_gap
-from allocator.schemes.checks import check_tag
-from allocator.schemes.layout import Layout
-from allocator.schemes.residues import Seen, is_outgrown, lane_of, mark
-from allocator.schemes.segment import Claim
+from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.segment_refill import Claim
+from allocator.schemes.shared.argument_checks import check_tag
+from allocator.schemes.shared.residues import Seen, is_outgrown, lane_of, mark
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, damaged
-from allocator.schemes.worker_lease import MAX_BITS, NumberClaim, NumberLease
+from allocator.schemes.worker_number_lease import MAX_BITS, NumberClaim, NumberLease
 
 PAGE_SIZE = "1000"
 """Tags in one request, the most that a service allows."""

@@ -19,13 +19,13 @@ from typing import Any
 
 from allocator.errors import InvalidSetting
 from allocator.rules.failover import FailoverGap, gap_of, public_gap
-from allocator.schemes.checks import MAX_ID, MAX_STEP, check_tag, check_whole
-from allocator.schemes.readings import Inspection
-from allocator.schemes.residues import Lane, Seen
+from allocator.schemes.formats.id_inspection import Inspection
+from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole
+from allocator.schemes.shared.residues import Lane, Seen
 from allocator.schemes.snowflake import Lease
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import MAX_SHARDS
-from allocator.schemes.worker_lease import NumberLease
+from allocator.schemes.worker_number_lease import NumberLease
 
 MAX_LANES = 100
 NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)

@@ -10,8 +10,8 @@ from allocator.rules.days_left import AT_LEAST
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding
 from allocator.rules.key_columns import KeyColumn, at_rate
 from allocator.rules.takeover_ranges import ColumnFacts, Takeover, a_day, problems
-from allocator.schemes.checks import MAX_ID
-from allocator.schemes.residues import ALL
+from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.residues import ALL
 from allocator.schemes.tag import Tag
 
 HELD = ("started", "going back")

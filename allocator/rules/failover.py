@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from allocator.errors import InvalidSetting, ServerReplaced
-from allocator.schemes.checks import MAX_ID, check_whole, quoted
+from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, quoted
 from allocator.schemes.tag import AUTO, REFUSE, Tag
 
 FailoverGap = int | Literal["auto", "refuse"]

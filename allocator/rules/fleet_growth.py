@@ -27,8 +27,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from allocator.errors import AllocatorError, Exhausted, ShardMisconfigured
-from allocator.rules.fleet import Member, Shard, Target
-from allocator.schemes.checks import MAX_ID, quoted
+from allocator.rules.fleet_consistency import Member, Shard, Target
+from allocator.schemes.shared.argument_checks import MAX_ID, quoted
 from allocator.schemes.ticket import MAX_SHARDS, Numbering
 
 LEAD = 1

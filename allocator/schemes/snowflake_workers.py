@@ -1,4 +1,4 @@
-"""Which worker number of the snowflake layout a process leases. Numbers for other generators: `worker_lease.py`."""
+"""Which worker number of the snowflake layout a process leases. Other generators: `worker_number_lease.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from allocator.errors import AllocatorError, InvalidSetting, NodeIdsExhausted
-from allocator.schemes.layout import Layout, moment
+from allocator.schemes.formats.bit_layout import Layout, moment
 
 CHOICE = 16
 """Candidates to pick from at random, so that processes that start together rarely pick the same one."""

@@ -13,8 +13,8 @@ from allocator.errors import (
     SchemaDamaged,
     UnknownTag,
 )
-from allocator.schemes.checks import MAX_ID, MAX_STEP, check_tag, check_whole
-from allocator.schemes.residues import ALL, Lane, Seen, is_outgrown, mark
+from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole
+from allocator.schemes.shared.residues import ALL, Lane, Seen, is_outgrown, mark
 
 DEFAULT_STEP = 1_000
 DEFAULT_MAX_STEP = 1_000_000

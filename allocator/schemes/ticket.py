@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from allocator.errors import MaxValueWentBack, ShardMisconfigured
-from allocator.schemes.checks import MAX_ID, quoted
+from allocator.schemes.shared.argument_checks import MAX_ID, quoted
 
 MAX_SHARDS = 1000
 

@@ -21,16 +21,16 @@ from allocator.service.auth import Book
 from allocator.service.compat import leaf, tinyid
 from allocator.service.console.views import Console
 from allocator.service.dispatch import Dispatch
+from allocator.service.error_responses import Refusals
 from allocator.service.handlers import Administration, Ids
 from allocator.service.hot_path import Front, with_trace_context
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
 from allocator.service.openapi import document
-from allocator.service.problems import Refusals
-from allocator.service.sequences import Newcomers, Sequences
+from allocator.service.served_tags import Newcomers, Sequences
 from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
 from allocator.service.sources import Sources
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 from allocator.service_allocator import ServiceAllocator
 from allocator.telemetry.observed import timed
 from allocator.telemetry.trace_context import is_in_use

@@ -21,20 +21,20 @@ from allocator.remote.wire import (
 )
 from allocator.rules.node_failover import most_ahead
 from allocator.rules.token import DRAW, READ
-from allocator.schemes.checks import check_tag
+from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
-from allocator.schemes.worker_lease import BITS, NumberClaim, NumberLease
+from allocator.schemes.worker_number_lease import BITS, NumberClaim, NumberLease
 from allocator.service.dispatch import Call, json_response
+from allocator.service.error_responses import ClientIsAhead, HttpRefusal
 from allocator.service.log_config import caller_of
-from allocator.service.problems import ClientIsAhead, HttpRefusal
-from allocator.service.sequences import Pages, Sequences, page_of, ticket_types
+from allocator.service.served_tags import Pages, Sequences, page_of, ticket_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from starlette.responses import Response
 
-    from allocator.schemes.layout import Layout
+    from allocator.schemes.formats.bit_layout import Layout
     from allocator.service.sources import Source, Sources
     from allocator.service_allocator import ServiceAllocator
 

@@ -19,9 +19,9 @@ from allocator.database import mysql, postgresql
 from allocator.database.store import Database
 from allocator.database.verbs import claims as claim_rows
 from allocator.database.verbs import segments
-from allocator.runtime.worker_pool import THREADS
-from allocator.schemes.residues import ALL, Lane
-from allocator.schemes.segment import Claim
+from allocator.runtime.thread_pool import THREADS
+from allocator.schemes.segment_refill import Claim
+from allocator.schemes.shared.residues import ALL, Lane
 from allocator.schemes.tag import Tag
 
 on_servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)

@@ -24,7 +24,7 @@ from allocator import (
 )
 from allocator.remote.client import Service
 from allocator.remote.http import Servers
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Lane
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 
 TIMEOUT = 4.0

@@ -29,7 +29,7 @@ from allocator.database import mysql, schema
 from allocator.database.store import Database
 from allocator.database.verbs import claims, segments
 from allocator.database.verbs.claims import only_row
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Lane
 
 SERVERS = ("postgres", "mysql", "mariadb")
 on_servers = pytest.mark.parametrize("kind", SERVERS, indirect=True)

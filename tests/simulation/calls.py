@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorClosed, AllocatorError
-from allocator.runtime.worker_pool import WAIT_SLICE
+from allocator.runtime.thread_pool import WAIT_SLICE
 from simulation.account import ALONE
 from simulation.scheduler import pause
 from simulation.violation import Violation

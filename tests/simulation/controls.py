@@ -11,9 +11,9 @@ from allocator.database.store import Database
 from allocator.errors import DatabaseUnavailable
 from allocator.generators.supply import Supply
 from allocator.rules import failover
-from allocator.schemes.residues import Lane, Seen
-from allocator.schemes.retry import Pace
-from allocator.schemes.segment import Segments
+from allocator.schemes.segment_refill import Segments
+from allocator.schemes.shared.residues import Lane, Seen
+from allocator.schemes.shared.retry_pace import Pace
 from allocator.schemes.snowflake import LeasedSnowflake, SnowflakeBlocks
 from simulation.clocks import Time
 from simulation.dialect import SEGMENT, Dialect

@@ -11,9 +11,9 @@ from allocator.database.verbs.claims import Wanted
 from allocator.database.verbs.start import Start
 from allocator.errors import AllocatorError
 from allocator.rules.failover import Crossing, Here, plain
-from allocator.rules.fleet import Shard
+from allocator.rules.fleet_consistency import Shard
 from allocator.rules.node_failover import NOTHING, Failover, Skipped
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Lane
 from allocator.schemes.snowflake_workers import Worker
 from allocator.schemes.tag import Tag
 from simulation.fates import Fate
@@ -126,10 +126,12 @@ class SegmentVerbs:
 class FailoverVerbs:
     """What may be forgotten beside claims."""
 
-    def failover_add(self, connection: Connection, fresh: Failover) -> None:
+    def failover_row_add(self, connection: Connection, fresh: Failover) -> None:
         connection.perform(lambda view: self._change(view, None, fresh))
 
-    def failover_move(self, connection: Connection, before: Failover, fresh: Failover, skip: Skipped = NOTHING) -> bool:
+    def failover_row_move(
+        self, connection: Connection, before: Failover, fresh: Failover, skip: Skipped = NOTHING
+    ) -> bool:
         return connection.perform(lambda view: self._change(view, before, fresh, skip.nodes))
 
     @staticmethod
@@ -142,7 +144,9 @@ class FailoverVerbs:
 
 
 class NodeVerbs:
-    def nodes_register(self, connection: Connection, host: str, process: int, version: str, at: datetime) -> int:
+    def node_and_snowflake_rows_register(
+        self, connection: Connection, host: str, process: int, version: str, at: datetime
+    ) -> int:
         return connection.perform(self._register)
 
     @staticmethod
@@ -153,13 +157,13 @@ class NodeVerbs:
         view.put(NODE, "last", number)
         return number
 
-    def nodes_fetch_workers(self, connection: Connection) -> list[Worker]:
+    def node_and_snowflake_rows_fetch_workers(self, connection: Connection) -> list[Worker]:
         return sorted(connection.perform(lambda view: view.all(WORKER)), key=lambda worker: worker.number)
 
-    def nodes_add_worker(self, connection: Connection, fresh: Worker) -> bool:
+    def node_and_snowflake_rows_add_worker(self, connection: Connection, fresh: Worker) -> bool:
         return connection.perform(lambda view: self._write(view, None, fresh))
 
-    def nodes_take_worker(self, connection: Connection, old: Worker, fresh: Worker) -> bool:
+    def node_and_snowflake_rows_take_worker(self, connection: Connection, old: Worker, fresh: Worker) -> bool:
         return connection.perform(lambda view: self._write(view, old, fresh))
 
     @staticmethod
@@ -169,7 +173,9 @@ class NodeVerbs:
         view.put(WORKER, fresh.number, fresh)
         return True
 
-    def nodes_renew_worker(self, connection: Connection, number: int, holder: str, until: int) -> bool:
+    def node_and_snowflake_rows_renew_worker(
+        self, connection: Connection, number: int, holder: str, until: int
+    ) -> bool:
         return connection.perform(lambda view: self._renew(view, number, holder, until))
 
     @staticmethod
@@ -187,11 +193,11 @@ class ShardVerbs:
     def servers_fetch_identity(self, connection: Connection) -> str:
         return connection.perform(lambda view: connection.place.name)
 
-    def shards_fetch(self, connection: Connection) -> Shard | None:
+    def shard_row_fetch(self, connection: Connection) -> Shard | None:
         return connection.perform(lambda view: view.get(SHARD, 1))
 
-    def shards_fetch_member(self, connection: Connection, alone: bool = False) -> Shard | None:
-        return self.shards_fetch(connection)  # no upgrade writes a row here
+    def shard_row_fetch_member(self, connection: Connection, alone: bool = False) -> Shard | None:
+        return self.shard_row_fetch(connection)  # no upgrade writes a row here
 
 
 def imitation(verb: Callable[..., Any]) -> Callable[..., Any]:

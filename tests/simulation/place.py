@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from allocator.rules.fleet import Member, Shard
+from allocator.rules.fleet_consistency import Member, Shard
 from allocator.rules.node_failover import Failover
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Lane
 from allocator.schemes.ticket import Numbering
 from simulation.clocks import BEGIN
 from simulation.dialect import FAILOVER, SEGMENT, SHARD

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from allocator.rules.failover import Crossing
-from allocator.schemes.residues import ALL, Lane
+from allocator.schemes.shared.residues import ALL, Lane
 from allocator.schemes.tag import Tag
 
 

@@ -26,7 +26,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.driver_connection import by_driver
 from allocator.database.tables import segment
 from allocator.rules.failover import Crossing
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Lane
 from allocator.schemes.tag import damaged
 
 RAISED = segment.c.max_value + bindparam("span", type_=BigInteger)

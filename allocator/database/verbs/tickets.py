@@ -16,7 +16,7 @@ from allocator.database.dialect import FLOOR, Dialect
 from allocator.database.driver_connection import by_driver
 from allocator.database.tables import counter, ticket
 from allocator.database.verbs.claims import execute, only_row
-from allocator.rules.fleet import REPLACE, Shard
+from allocator.rules.fleet_consistency import REPLACE, Shard
 from allocator.schemes.ticket import Numbering
 
 FENCE = (

@@ -8,12 +8,12 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from allocator.database.store import Database
-from allocator.database.verbs import nodes, number_columns
+from allocator.database.verbs import node_and_snowflake_rows, number_columns
 from allocator.database.verbs.number_columns import Counter
 from allocator.errors import AllocatorError
 from allocator.fleet.discovery import Discovery, Found
 from allocator.rules.fleet_growth import LEAD
-from allocator.rules.worker_spaces import Space
+from allocator.rules.worker_number_spaces import Space
 from allocator.schemes.meteor import Node
 from allocator.schemes.snowflake_workers import Worker
 from allocator.service.console.rows import PAGE, Page, Query, page_number
@@ -51,7 +51,10 @@ def read_fleet(settings: ServeSettings) -> Fleet:
             lead = next((one.database for one in shards if not one.error and is_lead(one)), None)
             if lead is None:
                 return Fleet(shards, [], [], [])
-            numbered, workers = lead.run(nodes.fetch_newest, NODES), lead.run(nodes.fetch_workers)
+            numbered, workers = (
+                lead.run(node_and_snowflake_rows.fetch_newest, NODES),
+                lead.run(node_and_snowflake_rows.fetch_workers),
+            )
             return Fleet(shards, numbered, workers, spaces_in(lead))
         except AllocatorError as error:
             return Fleet([], [], [], [], error)

@@ -14,7 +14,7 @@ from allocator.service.console.live_rates import LiveRates, Sample
 from allocator.service.console.rows import Page, Query, Row, page_of, row_of, sort_key
 from allocator.service.console.sign_in import User
 from allocator.service.metric_updates import Watch
-from allocator.service.sequences import Sequences
+from allocator.service.served_tags import Sequences
 
 LIFETIME = 3.0
 """Seconds that the list of tags stays in the cache."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
-from allocator.fleet.fleet import Fleet
+from allocator.fleet.fleet_backend import Fleet
 from allocator.fleet.grow import Growth
-from allocator.runtime.worker_pool import Background
-from allocator.schemes.residues import Lane, is_outgrown
+from allocator.runtime.thread_pool import Background
+from allocator.schemes.shared.residues import Lane, is_outgrown
 from support.memory.fleet import MemoryShard
 
 TAGS = ("order", "user", "rare")

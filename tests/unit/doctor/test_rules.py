@@ -13,10 +13,10 @@ from allocator.doctor.mounts import is_networked, mount_of, mounts_of
 from allocator.doctor.sqlite_rules import loses_commits
 from allocator.rules.failover import REFUSE
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, few, in_order, is_healthy, judge, unchecked
-from allocator.schemes.checks import MAX_ID
-from allocator.schemes.layout import Layout
+from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import METEOR, MeteorSettings
-from allocator.schemes.residues import ALL, Lane
+from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.residues import ALL, Lane
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, SnowflakeSettings
 from allocator.schemes.snowflake_workers import Worker
 from allocator.schemes.tag import Tag

@@ -12,21 +12,21 @@ from support.faults.lost_shard import DEEPEST, Killed, LossWorld
 from support.memory.fleet import MemoryShard
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, Exhausted, ShardMisconfigured
-from allocator.fleet.fleet import Fleet
+from allocator.fleet.fleet_backend import Fleet
 from allocator.fleet.grow import Growth
-from allocator.fleet.shards import Handle
+from allocator.fleet.shard_rotation import Handle
 from allocator.rules import fleet_growth as rules
-from allocator.rules.fleet import Member, Shard, Target
-from allocator.runtime.worker_pool import Background
-from allocator.schemes.checks import MAX_ID
-from allocator.schemes.residues import Lane
+from allocator.rules.fleet_consistency import Member, Shard, Target
+from allocator.runtime.thread_pool import Background
+from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.residues import Lane
 from allocator.schemes.ticket import Numbering
 
 
 @pytest.fixture(autouse=True)
 def named_databases(monkeypatch) -> None:
     monkeypatch.setattr("allocator.fleet.discovery.sibling", named)
-    monkeypatch.setattr("allocator.fleet.shards.sibling", named)
+    monkeypatch.setattr("allocator.fleet.shard_rotation.sibling", named)
 
 
 def named(known, url: str):
@@ -208,7 +208,7 @@ def steps() -> int:
     world.nested = DEEPEST
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("allocator.fleet.discovery.sibling", named)
-        patch.setattr("allocator.fleet.shards.sibling", named)
+        patch.setattr("allocator.fleet.shard_rotation.sibling", named)
         world.begin(newcomer=True)
         assert world.grow(without=False) == ""
     return world.acts
@@ -276,7 +276,7 @@ def test_control_without_levelling_ids_of_a_shard_lost_after_the_turn_come_twice
 
 def test_control_a_lost_shard_that_clients_keep_gives_ids_of_others(steps, monkeypatch):
     """The rule broken: one that was left out is used again when it is back."""
-    monkeypatch.setattr("allocator.fleet.shards.newer_place", lambda shard, by: None)
+    monkeypatch.setattr("allocator.fleet.shard_rotation.newer_place", lambda shard, by: None)
 
     assert twice_where_a_shard_is_lost(steps)
 

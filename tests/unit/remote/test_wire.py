@@ -20,7 +20,7 @@ from allocator.remote.wire import (
     tag_to_json,
     whole,
 )
-from allocator.schemes.residues import Lane, merged
+from allocator.schemes.shared.residues import Lane, merged
 from allocator.schemes.snowflake import Lease
 
 MAX_ID = 2**63 - 1

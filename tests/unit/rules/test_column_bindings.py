@@ -10,7 +10,7 @@ import pytest
 from allocator.rules.column_bindings import Binding, Bound, findings, rate
 from allocator.rules.days_left import DAY
 from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Remedy, Takeover
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Lane
 from allocator.schemes.tag import Tag
 
 BIGINT, INT = 2**63 - 1, 2**31 - 1

@@ -28,7 +28,7 @@ from allocator.rules.node_failover import (
     moved,
     skipped,
 )
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Lane
 from allocator.schemes.tag import AUTO, REFUSE
 
 NOW = 1_800_000_000_000

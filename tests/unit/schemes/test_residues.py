@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.schemes.residues import Lane, is_outgrown, mark, without_the_outgrown
+from allocator.schemes.shared.residues import Lane, is_outgrown, mark, without_the_outgrown
 
 lanes = st.integers(1, 5).flatmap(lambda step: st.builds(Lane, st.integers(1, step), st.just(step)))
 seen_ids = st.dictionaries(lanes, st.integers(1, 10**6), min_size=1, max_size=12)

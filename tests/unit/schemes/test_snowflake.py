@@ -13,7 +13,7 @@ from support.processes.threads import draw_on_threads
 from allocator import ClockWentBack, Exhausted, InvalidSetting, Layout, NodeIdsExhausted, Snowflake
 from allocator.errors import DatabaseUnavailable, LeaseLost, NotCopyable
 from allocator.schemes.meteor import METEOR
-from allocator.schemes.retry import Wait
+from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim, LeasedSnowflake
 from allocator.schemes.snowflake_workers import Worker, choose_worker
 

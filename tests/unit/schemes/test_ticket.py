@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.errors import MaxValueWentBack, ShardMisconfigured
-from allocator.schemes.residues import ALL, Lane, lane_of, mark
+from allocator.schemes.shared.residues import ALL, Lane, lane_of, mark
 from allocator.schemes.ticket import Numbering
 
 places = st.integers(1, 50).flatmap(lambda step: st.tuples(st.integers(1, step), st.just(step)))
