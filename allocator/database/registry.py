@@ -38,7 +38,7 @@ from allocator.rules.worker_number_spaces import Space, spaces_of
 from allocator.runtime.clocks import own_clock
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.snowflake import Lease, LeaseClaim
-from allocator.schemes.snowflake_workers import Worker, check_same, choose_worker
+from allocator.schemes.snowflake_workers import SnowflakeWorker, check_same, choose_worker
 from allocator.schemes.worker_number_lease import (
     NumberClaim,
     NumberLease,
@@ -184,7 +184,7 @@ class Registry(Runner):
             chosen = choose_worker(start.workers, layout, epoch, claim.now, randbelow(1 << 16))
             number = chosen if isinstance(chosen, int) else chosen.number
             until = begin + claim.until - claim.now
-            fresh = Worker(number, str(layout), epoch, token_hex(16), until, *identity())
+            fresh = SnowflakeWorker(number, str(layout), epoch, token_hex(16), until, *identity())
             if isinstance(chosen, int):
                 ours = self.run(node_and_snowflake_rows.add_worker, fresh)
             else:

@@ -23,7 +23,7 @@ from allocator.rules.bound_numbers import BoundNumbers, NumberBinding
 from allocator.rules.column_bindings import Bound
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rules, judge, unchecked
 from allocator.rules.fleet_consistency import Shard
-from allocator.schemes.snowflake_workers import Worker
+from allocator.schemes.snowflake_workers import SnowflakeWorker
 from allocator.schemes.tag import REFUSE, Tag
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Examination:
     facts: Facts = field(default_factory=dict)
     complete: bool = False
     tags: list[Tag] = field(default_factory=list)
-    workers: list[Worker] = field(default_factory=list)
+    workers: list[SnowflakeWorker] = field(default_factory=list)
     newest_node: int = 0
     shard: Shard | None = None
     is_member: bool = False

@@ -29,7 +29,7 @@ from allocator.rules.fleet_consistency import (
     described,
     lost,
 )
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 log = logging.getLogger("allocator")
 
@@ -44,7 +44,7 @@ class Opened:
     database: Database
     row: Shard | None = None
     server: str = ""
-    server_numbering: Numbering | None = None
+    server_numbering: ShardNumbering | None = None
     error: AllocatorError | None = None
 
     @property
@@ -229,7 +229,7 @@ class Opening:
     def _write(self, one: Opened, members: tuple[Member, ...], revision: int) -> None:
         ours = next(member for member in members if member.url == one.database.address.public_url)
         fleet, statement = self._fleet or DEFAULT_FLEET, self._statement or REPLACE
-        numbering = Numbering(ours.offset, len(members))
+        numbering = ShardNumbering(ours.offset, len(members))
         fresh = Shard(fleet, ours.key, "", statement, 1, numbering, revision, members)
         one.database.run(shard_row.add, fresh, one.where)
 

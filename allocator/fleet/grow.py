@@ -17,7 +17,7 @@ from allocator.rules import fleet_growth
 from allocator.rules.fleet_consistency import BEGUN, JOINING, Member, Shard, Target, listed, newer_place, places
 from allocator.rules.fleet_growth import HEADROOM, LEAD, Again, TooLow
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 ATTEMPTS = 100
 """How often to retry after a change by another command."""
@@ -64,7 +64,7 @@ class Growth(Discovery):
         same = [one.where for one in found.values() if seen.place and one.place == seen.place]
         if same:
             raise ShardMisconfigured(f"{seen.where} is {same[0]} under another URL, or a copy of its server")
-        fresh = Shard(lead.fleet, token_hex(16), "", lead.statement, JOINING, Numbering(0, 0), BEGUN, ())
+        fresh = Shard(lead.fleet, token_hex(16), "", lead.statement, JOINING, ShardNumbering(0, 0), BEGUN, ())
         newcomer.run(shard_row.add, fresh, seen.where)
         return fresh.key
 

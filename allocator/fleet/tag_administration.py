@@ -13,7 +13,7 @@ from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagE
 from allocator.rules.column_limit import Column, max_step_for
 from allocator.rules.failover import FailoverGap, gap_of
 from allocator.schemes.shared.argument_checks import MAX_ID, check_tag, check_whole, quoted, split_column
-from allocator.schemes.shared.residues import Lane
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import Tag, unknown
 
 if TYPE_CHECKING:
@@ -229,5 +229,5 @@ def merged(rows: Sequence[Tag]) -> Tag:
     highest = max(row.max_value for row in rows)
     limit = max(highest, *(row.limit for row in rows))
     claimed_at = max(row.claimed_at for row in rows)
-    lane = Lane() if rows[1:] else rows[0].lane
-    return replace(rows[0], max_value=highest, limit=limit, claimed_at=claimed_at, lane=lane)
+    residue = Residue() if rows[1:] else rows[0].residue
+    return replace(rows[0], max_value=highest, limit=limit, claimed_at=claimed_at, residue=residue)

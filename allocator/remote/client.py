@@ -34,7 +34,7 @@ from allocator.rules.failover import public_gap
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.argument_checks import check_tag
-from allocator.schemes.shared.residues import Seen, is_outgrown, lane_of, mark
+from allocator.schemes.shared.residues import Seen, is_outgrown, mark, residue_of
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, damaged
 from allocator.schemes.worker_number_lease import MAX_BITS, NumberClaim, NumberLease
@@ -138,8 +138,8 @@ class Service:
                     f"requested {size} ids, got {len(segment)}, and used none of them; retry, or use the same "
                     "version of client and service"
                 )
-            low = mark(seen, lane_of(segment))
-            if segment[0] <= low or is_outgrown(lane_of(segment), seen):
+            low = mark(seen, residue_of(segment))
+            if segment[0] <= low or is_outgrown(residue_of(segment), seen):
                 raise damaged(name, f"a claim of {size} ids above {low} returned {segment}")
             return self._received.add_segment(name, segment)
 

@@ -79,7 +79,7 @@ def findings(bound: Bound, now_ms: int, today: date) -> list[Finding]:
         return [gone(bound.binding, f"tag {bound.binding.tag!r} is", "tags")]
     if bound.tag is None:
         return [without_tag(bound)]
-    if bound.tag.lane != ALL:
+    if bound.tag.residue != ALL:
         return [of_fleet(bound.binding)]
     of_tag = list(of_ids(bound, bound.tag, bound.facts))
     loose = None if of_tag else loose_takeover(bound, bound.tag, bound.facts)

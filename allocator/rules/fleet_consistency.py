@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from allocator.errors import DatabaseUnavailable, ShardMisconfigured
-from allocator.schemes.shared.residues import Lane
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.shared.residues import Residue
+from allocator.schemes.ticket import ShardNumbering
 
 DEFAULT_FLEET = "main"
 REPLACE, COUNT = STATEMENTS = ("replace", "count")
@@ -64,7 +64,7 @@ class Shard:
     server: str
     statement: str
     generation: int
-    numbering: Numbering
+    numbering: ShardNumbering
     revision: int
     members: tuple[Member, ...]
     target: Target | None = None
@@ -79,10 +79,10 @@ class Shard:
         return (self.revision, self.generation, self.numbering.step) == (ALONE, 1, 1) and self.target is None
 
     @property
-    def lane(self) -> Lane:
+    def residue(self) -> Residue:
         """The residues for claims of segments. None (step 0) while the fleet grows: no ceiling limits segments."""
         numbering = self.numbering
-        return Lane(numbering.offset, 0 if numbering.ceiling is not None else numbering.step)
+        return Residue(numbering.offset, 0 if numbering.ceiling is not None else numbering.step)
 
 
 def listed(row: Shard | None) -> tuple[Member, ...]:

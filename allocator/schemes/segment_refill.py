@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, MaxValueWentBack, UnknownTag
-from allocator.schemes.shared.residues import Lane, is_outgrown, lane_of, mark, without_the_outgrown
+from allocator.schemes.shared.residues import Residue, is_outgrown, mark, residue_of, without_the_outgrown
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Pace, Wait
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP
 
@@ -40,10 +40,10 @@ NOTHING = range(0)
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """A request for `size` ids. `seen` is the greatest id known of each lane; the ids must be above it."""
+    """A request for `size` ids. `seen` is the greatest id known of each residue; the ids must be above it."""
 
     size: int
-    seen: Mapping[Lane, int]
+    seen: Mapping[Residue, int]
 
 
 class Segments:
@@ -71,7 +71,7 @@ class Segments:
         self.step, self.max_step = DEFAULT_STEP, DEFAULT_MAX_STEP
         self.runway = runway
         self.pace: Pace[Claim] = Pace(lost_after)
-        self.seen: dict[Lane, int] = {}
+        self.seen: dict[Residue, int] = {}
         self.rate = 0.0
         self.stopped: AllocatorError | None = None
         self._left = self._spare = NOTHING
@@ -143,8 +143,8 @@ class Segments:
         """Record that the claim committed and owns `segment`. If the claim is no longer under way, burn the segment."""
         if not self.pace.succeeded(claim):
             return
-        before = mark(claim.seen, lane_of(segment))
-        if segment[0] <= before or is_outgrown(lane_of(segment), claim.seen):
+        before = mark(claim.seen, residue_of(segment))
+        if segment[0] <= before or is_outgrown(residue_of(segment), claim.seen):
             before = max(claim.seen.values(), default=before)
             self.stop(
                 MaxValueWentBack(
@@ -176,8 +176,8 @@ class Segments:
 
     def record_seen(self, segment: range) -> None:
         """Record the greatest id of a range from the database, served here or not."""
-        lane = lane_of(segment)
-        self.seen[lane] = max(self.seen.get(lane, 0), segment[-1])
+        residue = residue_of(segment)
+        self.seen[residue] = max(self.seen.get(residue, 0), segment[-1])
         self.seen = without_the_outgrown(self.seen)
 
     def stop(self, error: MaxValueWentBack) -> None:

@@ -15,7 +15,7 @@ MAX_SHARDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Numbering:
+class ShardNumbering:
     """The ids of one shard in one generation of its fleet: from `floor`, and below `ceiling` if set."""
 
     offset: int = 1
@@ -23,7 +23,7 @@ class Numbering:
     floor: int = 1
     ceiling: int | None = None
 
-    def checked(self) -> Numbering:
+    def checked(self) -> ShardNumbering:
         for name, value, low, high in (
             ("step", self.step, 1, MAX_SHARDS),
             ("offset", self.offset, 1, self.step),

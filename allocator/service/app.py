@@ -27,7 +27,7 @@ from allocator.service.hot_path import Front, with_trace_context
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
 from allocator.service.openapi import document
-from allocator.service.served_tags import Newcomers, Sequences
+from allocator.service.served_tags import Newcomers, ServedTags
 from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
 from allocator.service.sources import Sources
 from allocator.service.token_administration import Tokens
@@ -47,7 +47,7 @@ def application(settings: ServeSettings) -> ASGIApp:
     tokens = Tokens(ids.databases.lead)
     book = Book(tokens.state, settings.workers, settings.is_open)
     sources, newcomers = Sources(ids), Newcomers(settings.max_tags, settings.timeout)
-    service = Ids(ids, sources, Sequences(ids, sources, settings.create, newcomers))
+    service = Ids(ids, sources, ServedTags(ids, sources, settings.create, newcomers))
     watch = Watch(service, book, figures)
     refusals = Refusals(figures.refused)
     dispatch = Dispatch(book, refusals)

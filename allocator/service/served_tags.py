@@ -30,7 +30,7 @@ MAX_PAGE = 1000
 log = logging.getLogger("allocator.service")
 
 
-class Sequences:
+class ServedTags:
     """`create`: whether the first use of a tag creates it, within the limit of `newcomers`."""
 
     def __init__(self, ids: ServiceAllocator, sources: Sources, create: bool, newcomers: Newcomers) -> None:

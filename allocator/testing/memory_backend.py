@@ -93,7 +93,7 @@ class MemoryBackend:
             assert tag is not None
             last = tag.max_value + size
             rows[name] = replace(tag, max_value=last)
-            return tag.lane.ids(last, size)
+            return tag.residue.ids(last, size)
 
     def tags(self, template: Tag) -> Tags:
         database: Any = self

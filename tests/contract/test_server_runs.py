@@ -37,7 +37,7 @@ from allocator.schemes.shared.residues import ALL
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 from allocator.schemes.tag import AUTO, REFUSE
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 LEAST = 1 << 22
 FORGET = "UPDATE allocator_segment SET server_run = 'elsewhere', max_value = max_value - {0} WHERE tag = '{1}'"
@@ -420,7 +420,7 @@ def test_a_shard_that_is_a_logical_replica_is_trusted_above_the_rows(shards):
     for url in urls:
         set_sequences(url, 1)
         with closing(Database(url)) as database:
-            assert database.run(tickets.greatest_ever, Numbering()) >= max(before) - 1
+            assert database.run(tickets.greatest_ever, ShardNumbering()) >= max(before) - 1
 
 
 def set_sequences(url, number):

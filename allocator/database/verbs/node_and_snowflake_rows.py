@@ -11,7 +11,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.tables import node, worker
 from allocator.errors import MaxValueWentBack
 from allocator.schemes.meteor import Node
-from allocator.schemes.snowflake_workers import Worker
+from allocator.schemes.snowflake_workers import SnowflakeWorker
 
 
 def register(connection: Connection, dialect: Dialect, host: str, process: int, version: str, at: datetime) -> int:
@@ -41,18 +41,18 @@ def fetch_newest(connection: Connection, dialect: Dialect, last: int) -> list[No
     return [as_node(row) for row in rows]
 
 
-def fetch_workers(connection: Connection, dialect: Dialect) -> list[Worker]:
+def fetch_workers(connection: Connection, dialect: Dialect) -> list[SnowflakeWorker]:
     return [as_worker(row) for row in connection.execute(select(worker).order_by(worker.c.number))]
 
 
-def add_worker(connection: Connection, dialect: Dialect, fresh: Worker) -> bool:
+def add_worker(connection: Connection, dialect: Dialect, fresh: SnowflakeWorker) -> bool:
     """Write the first lease of a worker number; False if another process just did."""
     values = columns_of(fresh) | {"host": lasting(connection, dialect, fresh.host[:255])}
     added = dialect.insert_missing(worker).values(values).execution_options(preserve_rowcount=True)
     return connection.execute(added).rowcount == 1
 
 
-def take_worker(connection: Connection, dialect: Dialect, old: Worker, fresh: Worker) -> bool:
+def take_worker(connection: Connection, dialect: Dialect, old: SnowflakeWorker, fresh: SnowflakeWorker) -> bool:
     """Replace a lease that has ended; False if it is not `old` any more."""
     statement = update(worker).where(
         worker.c.number == old.number,
@@ -79,11 +79,11 @@ def as_node(row: Any) -> Node:
     return Node(row.id, row.host, row.process, row.version, row.started_at.replace(tzinfo=UTC))
 
 
-def as_worker(row: Any) -> Worker:
-    return Worker(row.number, row.layout, row.epoch_ms, row.holder, row.until_ms, row.host, row.process)
+def as_worker(row: Any) -> SnowflakeWorker:
+    return SnowflakeWorker(row.number, row.layout, row.epoch_ms, row.holder, row.until_ms, row.host, row.process)
 
 
-def columns_of(fresh: Worker) -> dict[str, object]:
+def columns_of(fresh: SnowflakeWorker) -> dict[str, object]:
     return {
         "number": fresh.number,
         "layout": fresh.layout,

@@ -18,7 +18,7 @@ from allocator.database.verbs import failover_row, segments, tickets
 from allocator.errors import DatabaseRefused, ShardMisconfigured
 from allocator.rules.fleet_consistency import ALONE, BEGUN, DEFAULT_FLEET, REPLACE, Member, Shard, Target
 from allocator.schemes.tag import Tag
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 Decision = Callable[[Shard, int], Shard | None]
 """Takes a shard's row and its greatest ticket; returns the new row, or None for no change."""
@@ -47,7 +47,7 @@ def begin_alone(connection: Connection, dialect: Dialect, url: str) -> None:
     if fetch(connection, dialect) or tickets.has_any(connection, dialect) or connection.scalar(outgrown):
         return
     ours = Member(token_hex(16), 1, url)
-    add(connection, dialect, Shard(DEFAULT_FLEET, ours.key, "", REPLACE, 1, Numbering(1, 1), ALONE, (ours,)), url)
+    add(connection, dialect, Shard(DEFAULT_FLEET, ours.key, "", REPLACE, 1, ShardNumbering(1, 1), ALONE, (ours,)), url)
 
 
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
@@ -114,8 +114,8 @@ def change(
             first = fresh.numbering.following(greatest)
             dialect.number_from(connection, fresh.numbering, first)
             tickets.count_from(connection, fresh.numbering, first)
-        if tags or fresh.lane != now.lane:
-            segments.raise_all(connection, dialect, tags, fresh.lane)
+        if tags or fresh.residue != now.residue:
+            segments.raise_all(connection, dialect, tags, fresh.residue)
         return fresh
 
 
@@ -152,7 +152,7 @@ def as_shard(row: Any) -> Shard:
         row.server,
         row.statement,
         row.generation,
-        Numbering(row.shard_offset, row.shard_step, row.floor, row.ceiling),
+        ShardNumbering(row.shard_offset, row.shard_step, row.floor, row.ceiling),
         row.revision,
         members_of(json.loads(row.members)),
         target_of(row.target),

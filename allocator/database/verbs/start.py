@@ -32,9 +32,9 @@ from allocator.errors import SchemaDamaged
 from allocator.rules.failover import Here
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.node_failover import Failover
-from allocator.schemes.snowflake_workers import Worker
+from allocator.schemes.snowflake_workers import SnowflakeWorker
 from allocator.schemes.tag import Tag, damaged
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 
 class Start(NamedTuple):
@@ -52,9 +52,9 @@ class Start(NamedTuple):
     failover: Failover | None
     here: Here
     server: str | None
-    numbering: Numbering | None
+    numbering: ShardNumbering | None
     last_node: int
-    workers: Sequence[Worker]
+    workers: Sequence[SnowflakeWorker]
 
     @property
     def is_alone(self) -> bool:

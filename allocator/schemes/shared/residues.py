@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Lane(NamedTuple):
+class Residue(NamedTuple):
     """The residue class of one shard. `step` is 0 while the fleet grows: then no claim is possible."""
 
     offset: int = 1
@@ -23,37 +23,37 @@ class Lane(NamedTuple):
         return range(first + (self.offset - first) % self.step, last + 1, self.step)
 
 
-ALL = Lane()
-NONE = Lane(1, 0)
+ALL = Residue()
+NONE = Residue(1, 0)
 
-Seen = Mapping[Lane, int]
-"""The greatest id seen of each lane."""
-
-
-def mark(seen: Seen, lane: Lane) -> int:
-    """The greatest id that a claim in `lane` must exceed. Ids of a smaller fleet count: growth continues above them."""
-    return max((value for known, value in seen.items() if known == lane or known.step < lane.step), default=0)
+Seen = Mapping[Residue, int]
+"""The greatest id seen of each residue."""
 
 
-def is_outgrown(lane: Lane, seen: Seen) -> bool:
-    """Whether ids of a larger fleet were seen: then the row that names this lane is outdated."""
-    return any(known.step > lane.step > 0 for known in seen)
+def mark(seen: Seen, residue: Residue) -> int:
+    """The greatest id that a claim must exceed. Ids of a smaller fleet count: growth continues above them."""
+    return max((value for known, value in seen.items() if known == residue or known.step < residue.step), default=0)
 
 
-def without_the_outgrown(seen: dict[Lane, int]) -> dict[Lane, int]:
-    """Drop the lanes of smaller fleets, except the one with the greatest id."""
-    largest = max(lane.step for lane in seen)
-    outgrown = {lane: value for lane, value in seen.items() if lane.step < largest}
+def is_outgrown(residue: Residue, seen: Seen) -> bool:
+    """Whether ids of a larger fleet were seen: then the row that names this residue is outdated."""
+    return any(known.step > residue.step > 0 for known in seen)
+
+
+def without_the_outgrown(seen: dict[Residue, int]) -> dict[Residue, int]:
+    """Drop the residues of smaller fleets, except the one with the greatest id."""
+    largest = max(residue.step for residue in seen)
+    outgrown = {residue: value for residue, value in seen.items() if residue.step < largest}
     if len(outgrown) < 2:
         return seen
-    greatest = max(outgrown, key=lambda lane: outgrown[lane])
-    return {lane: value for lane, value in seen.items() if lane == greatest or lane.step == largest}
+    greatest = max(outgrown, key=lambda residue: outgrown[residue])
+    return {residue: value for residue, value in seen.items() if residue == greatest or residue.step == largest}
 
 
-def merged(one: Seen, other: Seen) -> dict[Lane, int]:
+def merged(one: Seen, other: Seen) -> dict[Residue, int]:
     """The greatest ids that either process saw."""
-    return {lane: max(one.get(lane, 0), other.get(lane, 0)) for lane in {**one, **other}}
+    return {residue: max(one.get(residue, 0), other.get(residue, 0)) for residue in {**one, **other}}
 
 
-def lane_of(segment: range) -> Lane:
-    return Lane((segment.start - 1) % segment.step + 1, segment.step)
+def residue_of(segment: range) -> Residue:
+    return Residue((segment.start - 1) % segment.step + 1, segment.step)

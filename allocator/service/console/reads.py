@@ -15,7 +15,7 @@ from allocator.fleet.discovery import Discovery, Found
 from allocator.rules.fleet_growth import LEAD
 from allocator.rules.worker_number_spaces import Space
 from allocator.schemes.meteor import Node
-from allocator.schemes.snowflake_workers import Worker
+from allocator.schemes.snowflake_workers import SnowflakeWorker
 from allocator.service.console.rows import PAGE, Page, Query, page_number
 from allocator.service.metric_updates import spaces_in
 from allocator.service.settings import ServeSettings
@@ -34,7 +34,7 @@ class Fleet:
 
     shards: list[Found]
     nodes: list[Node]
-    workers: list[Worker]
+    workers: list[SnowflakeWorker]
     spaces: list[Space]
     error: AllocatorError | None = None
 

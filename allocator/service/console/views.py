@@ -43,7 +43,7 @@ from allocator.service.pages import to_docs
 from allocator.service.parameters import read_fields
 from allocator.service.rate_limits import Gate
 from allocator.service.routes import SETTINGS
-from allocator.service.served_tags import Sequences
+from allocator.service.served_tags import ServedTags
 from allocator.service.settings import ServeSettings
 
 P = ParamSpec("P")
@@ -62,7 +62,7 @@ class Console:
     def __init__(
         self,
         settings: ServeSettings,
-        sequences: Sequences,
+        sequences: ServedTags,
         book: Book,
         watch: Watch,
         metrics: Figures,

@@ -10,7 +10,7 @@ from typing import Any
 from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable
 from allocator.rules.fleet_consistency import BEGUN, Shard
 from allocator.rules.node_failover import Failover
-from allocator.schemes.shared.residues import ALL, Lane
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import Tag
 
 
@@ -144,13 +144,13 @@ class MemoryShard:
         for tag in tags:
             mine = self.rows.get(tag.name, tag)
             self.rows[tag.name] = replace(mine, max_value=max(mine.max_value, tag.max_value))
-        self.rows = {name: replace(tag, lane=self.lane()) for name, tag in self.rows.items()}
+        self.rows = {name: replace(tag, residue=self.residue()) for name, tag in self.rows.items()}
         return self.row
 
-    def lane(self) -> Lane:
+    def residue(self) -> Residue:
         if self.row is None:
             return ALL
-        return Lane(self.row.numbering.offset, 0 if self.row.numbering.ceiling else self.row.numbering.step)
+        return Residue(self.row.numbering.offset, 0 if self.row.numbering.ceiling else self.row.numbering.step)
 
     def fetch_tags(self) -> list[Tag]:
         self.answer()
@@ -170,10 +170,10 @@ class MemoryShard:
         self.counts[kind] = self.counts[kind] + numbering.step if kind in self.counts else numbering.following(0)
         return self.counts[kind]
 
-    def claim(self, name: str, size: int, lane: Lane) -> range | None:
-        """A claim by a process that knows the tag under this lane."""
-        row = self.rows.setdefault(name, Tag(name, self.first_value, lane=self.lane()))
-        if row.lane != lane or not lane.step:
+    def claim(self, name: str, size: int, residue: Residue) -> range | None:
+        """A claim by a process that knows the tag under this residue."""
+        row = self.rows.setdefault(name, Tag(name, self.first_value, residue=self.residue()))
+        if row.residue != residue or not residue.step:
             return None
-        self.rows[name] = replace(row, max_value=row.max_value + size * lane.step)
-        return lane.ids(row.max_value + size * lane.step, size)
+        self.rows[name] = replace(row, max_value=row.max_value + size * residue.step)
+        return residue.ids(row.max_value + size * residue.step, size)

@@ -8,7 +8,7 @@ import pytest
 
 from allocator.errors import DatabaseUnavailable, ShardMisconfigured
 from allocator.rules.fleet_consistency import JOINING, Member, Shard, Target, check_fleet, check_usable
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 MEMBERS = tuple(Member(f"key{offset}", offset, f"db{offset}") for offset in (1, 2, 3))
 
@@ -18,7 +18,7 @@ def fleet(step: int = 2, generation: int = 1) -> list[tuple[str, Shard]]:
     return [
         (
             one.url,
-            Shard("main", one.key, "server", "replace", generation, Numbering(one.offset, step), 1, members),
+            Shard("main", one.key, "server", "replace", generation, ShardNumbering(one.offset, step), 1, members),
         )
         for one in members
     ]
@@ -41,7 +41,7 @@ def test_a_fleet_on_its_way_to_the_next_generation_is_sound():
     target = Target("growth", 2, 1, "replace", MEMBERS, 1000, True)
     old, new = fleet(2), fleet(3, generation=2)
     on_the_way = [(where, replace(row, target=target)) for where, row in old]
-    joining = (new[2][0], replace(new[2][1], generation=JOINING, numbering=Numbering(0, 0), members=()))
+    joining = (new[2][0], replace(new[2][1], generation=JOINING, numbering=ShardNumbering(0, 0), members=()))
 
     check_fleet([*on_the_way, joining])
     check_fleet([on_the_way[0], new[1], joining])
@@ -55,10 +55,10 @@ def test_a_fleet_on_its_way_to_the_next_generation_is_sound():
     [
         (1, {"fleet": "other"}, "db2 is a shard of the fleet 'other', not of 'main'"),
         (1, {"key": "key1"}, "in db2 says shard 2 of 2, but lists the shards"),
-        (1, {"numbering": Numbering(1, 2)}, "in db2 says shard 1 of 2, but lists"),
-        (1, {"numbering": Numbering(2, 0)}, "db2: step must be 1 to 1000, got 0"),
-        (1, {"numbering": Numbering(3, 2)}, "db2: offset must be 1 to 2, got 3"),
-        (1, {"numbering": Numbering(2, 3)}, "in db2 says shard 2 of 3, but lists"),
+        (1, {"numbering": ShardNumbering(1, 2)}, "in db2 says shard 1 of 2, but lists"),
+        (1, {"numbering": ShardNumbering(2, 0)}, "db2: step must be 1 to 1000, got 0"),
+        (1, {"numbering": ShardNumbering(3, 2)}, "db2: offset must be 1 to 2, got 3"),
+        (1, {"numbering": ShardNumbering(2, 3)}, "in db2 says shard 2 of 3, but lists"),
         (1, {"generation": 2}, "one is of another fleet or was restored from an old backup"),
         (1, {"statement": "count"}, "one is of another fleet"),
         (0, {"members": MEMBERS[1:]}, "in db1 says shard 1 of 2, but lists the shards 2: db2, 3: db3"),

@@ -11,7 +11,7 @@ import pytest
 from allocator import Allocator, PublicIds, Snowflake, inspect_id
 from allocator.errors import FleetGrowing, InvalidArgument, InvalidCount, InvalidSetting, InvalidTag, MaxValueWentBack
 from allocator.schemes.shared.argument_checks import check_count, check_reserve, check_seconds, check_tag
-from allocator.schemes.shared.residues import ALL, Lane
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import Tag, settle
 
 
@@ -156,9 +156,9 @@ def test_a_claim_that_lost_a_race_is_tried_again_as_it_was():
 
 def test_a_row_of_a_smaller_fleet_than_was_seen_has_forgotten_ids():
     """As after a restore to before the fleet grew; one that waits while it grows has not."""
-    seen = {ALL: 1010, Lane(1, 2): 1049}
+    seen = {ALL: 1010, Residue(1, 2): 1049}
     with pytest.raises(MaxValueWentBack, match="the fleet has 1 shards again .* ids up to 1049"):
         settle(Tag("order", max_value=5000), "order", 10, seen)
     with pytest.raises(FleetGrowing):
-        settle(Tag("order", max_value=5000, lane=Lane(1, 0)), "order", 10, seen)
-    assert settle(Tag("order", max_value=5000, lane=Lane(2, 3)), "order", 10, seen) == 10
+        settle(Tag("order", max_value=5000, residue=Residue(1, 0)), "order", 10, seen)
+    assert settle(Tag("order", max_value=5000, residue=Residue(2, 3)), "order", 10, seen) == 10

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from allocator.errors import DatabaseUnavailable, Exhausted, MaxValueWentBack, UnknownTag
 from allocator.schemes.segment_refill import Claim, Segments
-from allocator.schemes.shared.residues import ALL, Lane, mark
+from allocator.schemes.shared.residues import ALL, Residue, mark
 from allocator.schemes.shared.retry_pace import Wait
 
 
@@ -108,7 +108,7 @@ def test_a_segment_may_have_a_step():
     core.committed(wanted(core, 0.0), range(2, 302, 3), 0.0)
 
     assert list(range(2, 302, 3)) == drain(core)
-    assert core.seen == {Lane(2, 3): 299}
+    assert core.seen == {Residue(2, 3): 299}
 
 
 def test_a_claim_lasts_the_runway_at_the_rate_seen():
