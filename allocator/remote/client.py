@@ -212,7 +212,7 @@ class Service:
     # -- tags
 
     def tags(self, template: Tag) -> Tags:
-        return ServedTags(self, template)
+        return RemoteTags(self, template)
 
     def read_tag(self, name: str) -> Tag:
         path = f"/v1/sequences/{check_tag(name)}"
@@ -264,7 +264,7 @@ def check_lease(claim: LeaseClaim, lease: Lease) -> Lease:
     return lease
 
 
-class ServedTags(Tags):
+class RemoteTags(Tags):
     """The tags of a service."""
 
     def __init__(self, service: Service, template: Tag) -> None:
