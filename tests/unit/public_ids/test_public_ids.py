@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator import JAVASCRIPT_MAX_ID, InvalidId, InvalidSetting, PublicIds
+from allocator import JAVASCRIPT_MAX_ID, PublicIds
+from allocator.errors import InvalidId, InvalidSetting
 from allocator.schemes.checks import MAX_ID
 from allocator.schemes.encodings import BASE62, SYMBOLS, Base62, Crockford, Digits
 

@@ -7,7 +7,8 @@ from uuid import UUID, uuid1, uuid4
 
 import pytest
 
-from allocator import InvalidId, InvalidSetting, Layout, Meteor, ObjectId, Snowflake, inspect_id
+from allocator import Layout, Meteor, ObjectId, Snowflake, inspect_id
+from allocator.errors import InvalidId, InvalidSetting
 from allocator.schemes.formats import FORMATS
 from allocator.schemes.layout import TICKS
 from allocator.schemes.readings import inspect
