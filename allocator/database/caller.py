@@ -1,4 +1,4 @@
-"""The transaction of a caller, in which numbers without gaps are drawn: borrowed, and left as it was."""
+"""The transaction of a caller, in which numbers without gaps are drawn. It stays open and keeps its settings."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from allocator.schemes.snowflake_workers import Worker, check_same, choose_worke
 from allocator.schemes.worker_lease import NumberClaim, NumberLease, Watch, check_clock, check_moved, choose, lost
 
 ATTEMPTS = 20
-"""How often a number may be lost to another process, or to a failover."""
+"""Tries for a number while other processes take it first, or the database fails over."""
 
 
 def identity() -> tuple[str, int]:
@@ -78,7 +78,7 @@ class Registry(Runner):
                 if not self._schema_seen and self._has_revision and found.revision not in SERVING:
                     raise schema.unlike(found.revision, self.address.shown)
             except (SchemaDamaged, SchemaOutOfDate):
-                # The tables were just found sound: there are two revisions, or two servers answer in turn.
+                # Found sound a moment ago: two servers answer in turn, or the tables have two revisions.
                 if was_checked:
                     raise
                 self._is_sound = False  # another process may have changed the tables since they were looked at
@@ -152,7 +152,7 @@ class Registry(Runner):
             self._check_numbers(start.shard)
             state = self.failover(start)
             number = self.run(nodes.register, *identity(), our_version(), now)
-            if self.failover() == state:  # else the number may be below those of the server that was read
+            if self.failover() == state:  # after a failover in between, the old server may have given this number too
                 return nodes.check_new(number, start.last_node)
         raise DatabaseUnavailable("the database failed over to another server while a node was registered; retry")
 

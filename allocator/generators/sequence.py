@@ -248,7 +248,7 @@ class Sequence(Supply):
             block = self._backend.claim_segment(self.tag, size, seen, exact=exact)
         except AllocatorError as error:
             if isinstance(error, MaxValueWentBack) and others:
-                raise  # of the client's ids; our next claim shows whether it concerns ours
+                raise  # the lost ids are a client's; if ours are lost too, our next claim finds out
             with self._lock:
                 now = monotonic()
                 self._core.refused(error, now)

@@ -308,7 +308,7 @@ def test_an_engine_without_transactions(patient):
         (
             "numbering-behind",
             DANGER,
-            "allocator_ticket goes on with 1, and 50 is in use",
+            "the next number of allocator_ticket is 1, and 50 is in use",
             "INSERT INTO allocator_ticket VALUES (50, 'invoice')",
             "DELETE FROM allocator_ticket",
         ),
