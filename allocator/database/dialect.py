@@ -1,6 +1,6 @@
 """What differs between the databases: one class for each, in `postgresql.py`, `mysql.py` and `sqlite.py`.
 
-What is done with the rows are plain functions of a connection and its dialect, a file for each noun in `verbs/`.
+Reads and writes of rows are plain functions of a connection and its dialect, a file for each noun in `verbs/`.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class NumberColumn:
         return [column(self.source.column, kind).in_(values)]
 
     def beside(self, group: Group) -> Iterator[list[ColumnElement[bool]]]:
-        """Of each column beside it what a row of the group may have there: one comparison for one index range.
+        """Conditions on the columns of scope and period for rows of the group; each comparison is one index range.
 
         Empty where the column cannot hold the scope.
         """

@@ -79,7 +79,7 @@ class Sequence(Supply):
             compiled = context.compiled
             if compiled.statement.select is None and not compiled.update_prefetch and not compiled.ctes:
                 return next(self._values)
-        except (AttributeError, StopIteration):  # or an unknown kind of context
+        except (AttributeError, StopIteration):  # nothing in memory, or an unknown kind of context
             pass
         check_each_row(context, self._name())
         return self._next_in(context.root_connection, context.current_column)

@@ -79,7 +79,7 @@ class HeldNumber(Uncopyable):
 
     @property
     def number(self) -> int:
-        """0 to 2**bits - 1. It stays the same while leased, and says nothing of whether it still is: see `lost`."""
+        """0 to 2**bits - 1. It stays the same while leased; `lost` tells whether it still is."""
         if self._lease is None:
             raise InvalidSetting(f"no number of space {self.space!r} is leased yet; lease one by a with block")
         return self._lease.number
