@@ -34,7 +34,7 @@ Scope = object
 At = date | datetime | None
 
 NO_DAY = date.min
-"""The date of numbers that no date is in, so that the clock is not read."""
+"""Stands for the date of numbers whose format and reset need none, so that the clock is not read."""
 
 
 class Numbers:

@@ -98,7 +98,7 @@ def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
 
 
 def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
-    """Refuse a period that the existing counters do not have: nobody would draw from that counter."""
+    """Refuse a period that the existing counters do not have: no application draws from such a counter."""
     if not counters or len(period) in {len(one.period) for one in counters}:
         return
     newest = max(one.period for one in counters)

@@ -239,7 +239,7 @@ class MySQL(Dialect):
             connection.info["guarded"] = True  # burn this claim: a proxy may answer from another session
         statements = ("START TRANSACTION", in_pyformat(claim), RAISED_TO, "COMMIT")
         _, raised, read, _ = answers = self.send(connection, statements, parameters)
-        as_claimed = [end for end, last_id in read.rows if end == last_id]  # and no trigger changed it
+        as_claimed = [end for end, last_id in read.rows if end == last_id]  # unequal: a trigger changed it
         return end_of_claim(name, raised.found, any(one.warnings for one in answers), *as_claimed[:1] or [0])
 
     def send(self, connection: Connection, statements: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:

@@ -168,7 +168,7 @@ class PostgreSQL(Dialect):
     # -- rows
 
     def insert_missing(self, table: Table) -> Insert:
-        from sqlalchemy.dialects.postgresql import insert  # of a database that another process may not use
+        from sqlalchemy.dialects.postgresql import insert  # a process that uses another database need not load it
 
         return insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key))
 

@@ -50,7 +50,7 @@ from allocator.schemes.worker_number_lease import (
 )
 
 ATTEMPTS = 20
-"""How often a number may be lost to another process, or to a failover."""
+"""Tries for a number while other processes take it first, or the database fails over."""
 
 
 def identity() -> tuple[str, int]:
@@ -93,7 +93,7 @@ class Registry(Runner):
                 if not self._schema_seen and self._has_revision and found.revision not in SERVING:
                     raise schema.unlike(found.revision, self.address.shown)
             except (SchemaDamaged, SchemaOutOfDate):
-                # The tables were just found sound: there are two revisions, or two servers answer in turn.
+                # Found sound a moment ago: two servers answer in turn, or the tables have two revisions.
                 if was_checked:
                     raise
                 self._is_sound = False  # another process may have changed the tables since they were looked at
@@ -167,7 +167,7 @@ class Registry(Runner):
             self._check_numbers(start.shard)
             state = self.failover(start)
             number = self.run(node_and_snowflake_rows.register, *identity(), our_version(), now)
-            if self.failover() == state:  # else the number may be below those of the server that was read
+            if self.failover() == state:  # after a failover in between, the old server may have given this number too
                 return node_and_snowflake_rows.check_new(number, start.last_node)
         raise DatabaseUnavailable("the database failed over to another server while a node was registered; retry")
 

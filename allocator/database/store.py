@@ -98,7 +98,7 @@ class Database(Registry):
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
 
     def _crossed(self, tag: Tag) -> tuple[Tag, Crossing | None]:
-        """The tag as a claim will find it, and its crossing if another server run wrote the row."""
+        """The tag as a claim will find it. If another server run wrote its row, also the ids to skip for that."""
         here = self.run(servers.fetch_run, tag.server_run)
         if tag.server_run == here.run:
             return tag, None

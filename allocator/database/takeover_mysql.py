@@ -158,7 +158,7 @@ def carry_out_start(connection: Connection, dialect: Dialect, status: Status, ta
 
 
 def raise_counter(connection: Connection, facts: ColumnFacts, ranges: Ranges) -> None:
-    """Raise it while nobody writes. Raises `InvalidSetting` where it has come to the ids of the tag."""
+    """Raise the counter while the table is locked. Raises `InvalidSetting` if it has reached the ids of the tag."""
     patience, lock, alter, unlock = start(facts, ranges)
     connection.exec_driver_sql(patience)
     connection.exec_driver_sql(lock)

@@ -16,8 +16,12 @@ from sqlalchemy.pool import StaticPool
 from support.faults.tcp_proxy import Wire
 from support.servers.administrator import execute
 
-from allocator import (
-    Allocator,
+from allocator import Allocator
+from allocator.database import mysql, schema
+from allocator.database.store import Database
+from allocator.database.verbs import claims, segments
+from allocator.database.verbs.claims import only_row
+from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
     InvalidDatabase,
@@ -25,10 +29,6 @@ from allocator import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.database import mysql, schema
-from allocator.database.store import Database
-from allocator.database.verbs import claims, segments
-from allocator.database.verbs.claims import only_row
 from allocator.schemes.shared.residues import Residue
 
 SERVERS = ("postgres", "mysql", "mariadb")

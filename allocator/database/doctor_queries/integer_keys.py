@@ -135,7 +135,7 @@ def read_keys(address: Address, schema: str | None = None) -> list[KeyColumn]:
 
 
 def prepare(connection: Connection, words: str) -> None:
-    """MariaDB has no such setting, needs none, and takes what is between the stars for a comment."""
+    """MariaDB needs no such setting, and reads the text between the stars as a comment."""
     try:
         if words:
             connection.exec_driver_sql(words)

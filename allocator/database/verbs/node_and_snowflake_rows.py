@@ -53,7 +53,7 @@ def add_worker(connection: Connection, dialect: Dialect, fresh: SnowflakeWorker)
 
 
 def take_worker(connection: Connection, dialect: Dialect, old: SnowflakeWorker, fresh: SnowflakeWorker) -> bool:
-    """Replace a lease that has ended; False if it is not `old` any more."""
+    """Replace a lease that has ended; False if the row has changed since `old` was read."""
     statement = update(worker).where(
         worker.c.number == old.number,
         worker.c.holder == old.holder,
