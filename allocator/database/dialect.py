@@ -1,20 +1,33 @@
-"""What differs between the databases: one class for each, in `postgresql.py`, `mysql.py` and `sqlite.py`.
+"""What differs between the databases: one class for each, in the folders `postgresql`, `mysql` and `sqlite`.
 
 What is done with the rows are plain functions of a connection and its dialect, a file for each noun in `verbs/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, TextClause, Update, func, select, text
 
-from allocator.database.tables import node
+from allocator.database.schema.tables import node
+from allocator.database.verbs.claims import returned, returning
+from allocator.database.verbs.tickets import FLOOR, KEEP, drawn
 from allocator.errors import AllocatorError
 from allocator.rules.failover import Here, plain
 from allocator.schemes.ticket import Numbering
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from allocator.database.columns.integer_keys import KeyQueries
+    from allocator.database.doctor_queries.asking import Question
+    from allocator.database.schema.grants import Rights
+    from allocator.database.schema.guard import Guard
+    from allocator.database.verbs.numbers import NumberDialect
+    from allocator.rules.findings import Rules
+    from allocator.rules.takeover_ranges import ColumnFacts
 
 MAX_CONNECT_SECONDS = 10.0
 """The longest wait for a connection, however long statements may take."""
@@ -37,11 +50,20 @@ ASLEEP = Blind(
     sleeps=True,
 )
 
-FLOOR = ".floor"
-"""The type of a row of `allocator_ticket` that keeps the floor; no type of a user's begins with a dot."""
 
-KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
-"""An explicit id raises the auto-increment; the row keeps it there."""
+class Tools(NamedTuple):
+    """What commands, the doctor and bound columns need of a database, and no draw of ids does.
+
+    takeover: a module; None where no column can be taken over. rights: None where there are no users.
+    """
+
+    guard: Guard
+    questions: Sequence[Question]
+    rules: Rules
+    keys: KeyQueries
+    fetch_facts: Callable[[Connection, str, str, str], ColumnFacts]
+    takeover: ModuleType | None = None
+    rights: Callable[[Connection, str], Rights] | None = None
 
 
 class Dialect:
@@ -90,6 +112,14 @@ class Dialect:
     """Look for the tag before the INSERT: the guard's trigger fires before `insert_missing` sees an existing row."""
     locks_what_it_reads: ClassVar[bool] = False
     """A tag's INSERT locks the shard's row, so that growth waits for rows made under the old numbering."""
+
+    def tools(self) -> Tools:
+        """Imported when they are first needed: a process that only draws ids does without."""
+        raise NotImplementedError
+
+    def numbers(self, is_mariadb: bool) -> NumberDialect:
+        """How numbers without gaps are drawn in a transaction of the application."""
+        raise NotImplementedError
 
     # -- connections
 
@@ -229,11 +259,11 @@ class Dialect:
 
     def claim_statement(self, here: str) -> Update:
         """The statement that claims from a row which was written `here`."""
-        raise NotImplementedError
+        return returning(self, here)
 
     def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
         """Run it: the end of what is claimed, None if no row matched."""
-        raise NotImplementedError
+        return returned(connection, claim, parameters, name)
 
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
         """Claim for those of several tags whose rows are not locked: name and end of each window."""
@@ -241,7 +271,7 @@ class Dialect:
 
     def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
         """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""
-        raise NotImplementedError
+        return drawn(connection, statement, parameters)
 
     def shared_lock(self, connection: Connection) -> str:
         """The end of a SELECT that locks the shard's row against changes, where `locks_what_it_reads`."""

@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from secrets import randbelow, token_hex
 from time import time_ns
 
-from allocator.database import schema, upgrade
 from allocator.database.connection import Runner
-from allocator.database.tables import SERVING
+from allocator.database.schema import inspection, upgrade
+from allocator.database.schema.tables import SERVING
 from allocator.database.verbs import failover, nodes, segments, shards, start, worker_numbers
 from allocator.database.verbs.start import Start, damage
 from allocator.errors import (
@@ -76,7 +76,7 @@ class Registry(Runner):
             try:
                 found = self.run(start.fetch, name, with_nodes, with_workers, self._has_revision)
                 if not self._schema_seen and self._has_revision and found.revision not in SERVING:
-                    raise schema.unlike(found.revision, self.address.shown)
+                    raise inspection.unlike(found.revision, self.address.shown)
             except (SchemaDamaged, SchemaOutOfDate):
                 # The tables were just found sound: there are two revisions, or two servers answer in turn.
                 if was_checked:
@@ -93,7 +93,7 @@ class Registry(Runner):
         if self._is_sound:
             return
         try:
-            self._has_revision = self.run(schema.check_sound, self.address.shown)
+            self._has_revision = self.run(inspection.check_sound, self.address.shown)
         except SchemaOutOfDate:
             if not self.dialect.embedded:
                 raise

@@ -15,7 +15,7 @@ from support.service.served import Served
 import allocator.remote.client
 from allocator import Allocator, DatabaseRefused, DatabaseUnavailable
 from allocator.cli import main
-from allocator.database import tables
+from allocator.database.schema import tables
 from allocator.fleet.tags import Tags
 from allocator.remote.client import Service
 from allocator.schemes.tag import Tag

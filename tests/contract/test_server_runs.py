@@ -26,7 +26,7 @@ from allocator import (
     UnknownTag,
 )
 from allocator.database.connection import GUARD_RESTARTS
-from allocator.database.sqlite_forks import GATE
+from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.store import Database
 from allocator.database.verbs import claims, failover, nodes, servers, tickets
 from allocator.fleet.grow import Growth

@@ -27,7 +27,7 @@ from allocator import (
     SchemaDamaged,
     ShardMisconfigured,
 )
-from allocator.database import mysql
+from allocator.database.mysql import dialect as mysql
 from allocator.database.store import Database
 from allocator.runtime.worker_pool import result_of, wait_for
 

@@ -13,8 +13,8 @@ from support.processes.patience import until
 
 from allocator import DatabaseUnavailable, InvalidSetting, LeaseLost, NodeIdsExhausted
 from allocator.database.dialect import Dialect
+from allocator.database.schema.tables import lease as table
 from allocator.database.store import Database
-from allocator.database.tables import lease as table
 from allocator.database.verbs import worker_numbers
 from allocator.rules.node_failover import Failover
 from allocator.schemes import worker_lease as rule

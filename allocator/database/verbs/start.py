@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import VERSION_TABLE, failover, node, segment, shard, worker
+from allocator.database.schema.tables import VERSION_TABLE, failover, node, segment, shard, worker
 from allocator.database.verbs.nodes import as_worker
 from allocator.database.verbs.segments import as_tag
 from allocator.database.verbs.shards import as_shard
