@@ -5,11 +5,11 @@ What is done with the rows are plain functions of a connection and its dialect, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, TextClause, Update, func, select, text
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, Update, func, select, text
 
 from allocator.database.schema.tables import node
 from allocator.database.verbs.claims import returned, returning
@@ -19,15 +19,8 @@ from allocator.rules.failover import Here, plain
 from allocator.schemes.ticket import Numbering
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    from allocator.database.columns.integer_keys import KeyQueries
-    from allocator.database.doctor_queries.asking import Question
-    from allocator.database.schema.grants import Rights
-    from allocator.database.schema.guard import Guard
+    from allocator.database.tools import Tools
     from allocator.database.verbs.numbers import NumberDialect
-    from allocator.rules.findings import Rules
-    from allocator.rules.takeover_ranges import ColumnFacts
 
 MAX_CONNECT_SECONDS = 10.0
 """The longest wait for a connection, however long statements may take."""
@@ -49,21 +42,6 @@ ASLEEP = Blind(
     "run allocator db restored after each failover or restore, before ids are drawn",
     sleeps=True,
 )
-
-
-class Tools(NamedTuple):
-    """What commands, the doctor and bound columns need of a database, and no draw of ids does.
-
-    takeover: a module; None where no column can be taken over. rights: None where there are no users.
-    """
-
-    guard: Guard
-    questions: Sequence[Question]
-    rules: Rules
-    keys: KeyQueries
-    fetch_facts: Callable[[Connection, str, str, str], ColumnFacts]
-    takeover: ModuleType | None = None
-    rights: Callable[[Connection, str], Rights] | None = None
 
 
 class Dialect:
@@ -261,17 +239,15 @@ class Dialect:
         """The statement that claims from a row which was written `here`."""
         return returning(self, here)
 
-    def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
-        """Run it: the end of what is claimed, None if no row matched."""
-        return returned(connection, claim, parameters, name)
+    claim = staticmethod(returned)
+    """Run it, for a name: the end of what is claimed, None if no row matched."""
 
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
         """Claim for those of several tags whose rows are not locked: name and end of each window."""
         raise NotImplementedError
 
-    def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
-        """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""
-        return drawn(connection, statement, parameters)
+    draw = staticmethod(drawn)
+    """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""
 
     def shared_lock(self, connection: Connection) -> str:
         """The end of a SELECT that locks the shard's row against changes, where `locks_what_it_reads`."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL, Connection, CursorResult, Insert, Table, TextClause, Update, func, text
 from sqlalchemy.dialects.mysql import insert
 
-from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, Tools, run_of, undo
+from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of, undo
 from allocator.database.driver_errors import GUARDED
 from allocator.database.mysql.identity import (
     CLOCK,
@@ -48,6 +48,7 @@ from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import Numbering
 
 if TYPE_CHECKING:
+    from allocator.database.tools import Tools
     from allocator.database.verbs.numbers import NumberDialect
 
 RAISED_TO = "SELECT max_value, LAST_INSERT_ID() FROM allocator_segment WHERE tag = %(name)s"
@@ -91,6 +92,7 @@ class MySQL(Dialect):
     def tools(self) -> Tools:
         from allocator.database.mysql import doctor_queries as asked
         from allocator.database.mysql import doctor_rules, hardening, takeover
+        from allocator.database.tools import Tools
 
         facts, rights = takeover.fetch_facts, hardening.rights
         return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, facts, takeover, rights)

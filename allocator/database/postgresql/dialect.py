@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, Engine, Insert, Table, text
 
-from allocator.database.dialect import MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, Tools, run_of
+from allocator.database.dialect import MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
 from allocator.database.driver_errors import GUARDED, MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN
+from allocator.database.postgresql.id_sequences import greatest_ticket, number_from, skip_nodes, skip_tickets
 from allocator.database.postgresql.identity import (
     FIRST,
     NOT_READY,
@@ -25,12 +26,12 @@ from allocator.database.postgresql.identity import (
     rung_of,
     sqlstate,
 )
-from allocator.database.postgresql.sequences import greatest_ticket, number_from, skip_nodes, skip_tickets
 from allocator.database.verbs.claims import CLAIMABLE, batch_statement
 from allocator.database.verbs.tickets import COUNT, FENCE
 from allocator.errors import DatabaseRefused, Exhausted, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
 
 if TYPE_CHECKING:
+    from allocator.database.tools import Tools
     from allocator.database.verbs.numbers import NumberDialect
 
 CLAIM_BATCH = (
@@ -96,6 +97,7 @@ class PostgreSQL(Dialect):
     def tools(self) -> Tools:
         from allocator.database.postgresql import doctor_queries as asked
         from allocator.database.postgresql import doctor_rules, hardening, takeover
+        from allocator.database.tools import Tools
 
         facts, rights = takeover.fetch_facts, hardening.rights
         return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, facts, takeover, rights)

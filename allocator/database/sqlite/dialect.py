@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Connection, Insert, Table, func, text
 from sqlalchemy.dialects.sqlite import insert
 
-from allocator.database.dialect import Dialect, Tools
+from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import GUARDED
 from allocator.database.verbs.claims import CLAIMABLE, FIELDS, batch_statement
 from allocator.database.verbs.tickets import COUNT, FENCE
@@ -26,6 +26,7 @@ from allocator.errors import (
 )
 
 if TYPE_CHECKING:
+    from allocator.database.tools import Tools
     from allocator.database.verbs.numbers import NumberDialect
 
 FROM_JSON = ", ".join(f"json_extract(value, '$.{field}') AS {field}" for field in FIELDS)
@@ -91,6 +92,7 @@ class SQLite(Dialect):
     def tools(self) -> Tools:
         from allocator.database.sqlite import doctor_queries as asked
         from allocator.database.sqlite import doctor_rules, hardening
+        from allocator.database.tools import Tools
 
         return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_facts)
 

@@ -76,9 +76,8 @@ def claimable(row: Any, claim: Any) -> list[ColumnElement[bool]]:
     ]
 
 
-GIVEN = SimpleNamespace(
-    **{field: bindparam(field, type_=String if field == "name" else BigInteger) for field in FIELDS}
-)
+GIVEN = SimpleNamespace(name=bindparam("name"), **{name: bindparam(name, type_=BigInteger) for name in FIELDS[1:]})
+"""The claim of one tag, as parameters."""
 CLAIMABLE = " AND ".join([*map(str, claimable(segment.alias("s").c, table("w", *map(column, FIELDS)).c)), "{here}"])
 """The same for the row `s` and its claim `w` of a batch; only `s` has a column `server_run`."""
 
