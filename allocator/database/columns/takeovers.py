@@ -19,11 +19,11 @@ from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_held
 from allocator.database.schema.tables import takeover as rows_of_takeovers
 from allocator.database.verbs import segments
-from allocator.database.verbs.numbers import holder_in_words
+from allocator.database.verbs.gapless_number_rows import holder_in_words
 from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.rules.column_limit import max_step_for
 from allocator.rules.takeover_ranges import ColumnFacts, Ranges, State, Takeover, still_writes, tag_refusal
-from allocator.schemes.checks import split_column
+from allocator.schemes.shared.argument_checks import split_column
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
 if TYPE_CHECKING:

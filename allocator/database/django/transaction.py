@@ -22,7 +22,7 @@ from allocator.database.address import dialect_named
 from allocator.database.caller import Answer
 from allocator.database.connection import lazy_url
 from allocator.database.schema.tables import BESIDE
-from allocator.database.verbs.numbers import NumberDialect, number_dialect
+from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
 
 PARAMETER = re.compile(r":(\w+)")

@@ -32,11 +32,11 @@ from allocator.errors import DatabaseRefused, Exhausted, MaxValueWentBack, Schem
 
 if TYPE_CHECKING:
     from allocator.database.tools import Tools
-    from allocator.database.verbs.numbers import NumberDialect
+    from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 CLAIM_BATCH = (
     "WITH w AS (SELECT * FROM json_to_recordset(CAST(:wanted AS json)) "
-    "AS w(name text, span bigint, seen bigint, lane_offset bigint, lane_step bigint)), "
+    "AS w(name text, span bigint, seen bigint, residue_offset bigint, residue_step bigint)), "
     "free AS (SELECT tag FROM allocator_segment WHERE tag IN (SELECT name FROM w) FOR NO KEY UPDATE SKIP LOCKED) "
     "UPDATE allocator_segment s SET max_value = s.max_value + w.span, claimed_at = {clock} FROM w, free "
     f"WHERE free.tag = s.tag AND {CLAIMABLE} RETURNING s.tag, s.max_value"
@@ -103,7 +103,7 @@ class PostgreSQL(Dialect):
         return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, facts, takeover, rights)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
-        from allocator.database.postgresql.numbers import PostgreSQLNumbers
+        from allocator.database.postgresql.gapless_draws import PostgreSQLNumbers
 
         return PostgreSQLNumbers(self)
 

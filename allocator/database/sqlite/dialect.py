@@ -27,7 +27,7 @@ from allocator.errors import (
 
 if TYPE_CHECKING:
     from allocator.database.tools import Tools
-    from allocator.database.verbs.numbers import NumberDialect
+    from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 FROM_JSON = ", ".join(f"json_extract(value, '$.{field}') AS {field}" for field in FIELDS)
 CLAIM_BATCH = (
@@ -97,7 +97,7 @@ class SQLite(Dialect):
         return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_facts)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
-        from allocator.database.sqlite.numbers import SQLiteNumbers
+        from allocator.database.sqlite.gapless_draws import SQLiteNumbers
 
         return SQLiteNumbers(self)
 

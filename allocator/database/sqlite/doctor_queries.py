@@ -14,7 +14,7 @@ from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.schema.tables import metadata
 from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import ColumnFacts, Remedy
-from allocator.schemes.checks import MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID
 
 
 def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:

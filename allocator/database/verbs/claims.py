@@ -28,7 +28,7 @@ from sqlalchemy import Dialect as SQLDialect
 from allocator.database.driver_connection import by_driver
 from allocator.database.schema.tables import segment
 from allocator.rules.failover import Crossing
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import damaged
 
 if TYPE_CHECKING:
@@ -41,28 +41,28 @@ CROSSING = {
 }
 WAS = "server_run = :was AND {server} = :server"
 
-FIELDS = ("name", "span", "seen", "lane_offset", "lane_step")
+FIELDS = ("name", "span", "seen", "residue_offset", "residue_step")
 MIN_BATCH = 2
 """From this many tags on a batch is cheaper than single claims."""
 
 
 class Wanted(NamedTuple):
-    """The claim of one tag in a batch: `size` ids of a lane, above `seen`."""
+    """The claim of one tag in a batch: `size` ids of a residue, above `seen`."""
 
     name: str
     size: int
-    lane: Lane
+    residue: Residue
     seen: int
 
     @property
     def span(self) -> int:
-        return self.size * self.lane.step
+        return self.size * self.residue.step
 
 
 def claimable(row: Any, claim: Any) -> list[ColumnElement[bool]]:
     """What the columns of a row must fulfil for a claim, whose columns or parameters are named as `FIELDS`.
 
-    A row of another lane does not match: the fleet has grown.
+    A row of another residue does not match: the fleet has grown.
 
     The guard on `seen` refuses, where `GREATEST(max_value, :seen)` would continue: from a row that fell back another
     process may claim again what a third one still holds, so no further id of the tag is safe.
@@ -71,8 +71,8 @@ def claimable(row: Any, claim: Any) -> list[ColumnElement[bool]]:
         row.tag == claim.name,
         row.max_value <= row.id_limit - claim.span,
         row.max_value >= claim.seen,
-        row.shard_offset == claim.lane_offset,
-        row.shard_step == claim.lane_step,
+        row.shard_offset == claim.residue_offset,
+        row.shard_step == claim.residue_step,
     ]
 
 
@@ -100,17 +100,23 @@ def claim(
     dialect: Dialect,
     name: str,
     size: int,
-    lane: Lane,
+    residue: Residue,
     seen: int,
     crossing: Crossing | None = None,
 ) -> int | None:
-    """Claim the next `size` ids of a lane: one statement, one round trip.
+    """Claim the next `size` ids of a residue: one statement, one round trip.
 
     Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit,
-    below `seen`, of another lane, or was last written on another server run and there is no `crossing`.
+    below `seen`, of another residue, or was last written on another server run and there is no `crossing`.
     """
-    span = size * lane.step
-    parameters = {"name": name, "span": span, "seen": seen, "lane_offset": lane.offset, "lane_step": lane.step}
+    span = size * residue.step
+    parameters = {
+        "name": name,
+        "span": span,
+        "seen": seen,
+        "residue_offset": residue.offset,
+        "residue_step": residue.step,
+    }
     if crossing is None:
         statement: Update | None = connection.info.get("claim")
         if statement is None:
@@ -181,7 +187,7 @@ def claim_batch(connection: Connection, dialect: Dialect, wanted: Sequence[Wante
     missing, near its limit, or went back) is left to the claim of one tag. So are all tags of a damaged table: the
     claim of one tag reports the damage.
     """
-    rows = [dict(zip(FIELDS, (one.name, one.span, one.seen, *one.lane), strict=True)) for one in wanted]
+    rows = [dict(zip(FIELDS, (one.name, one.span, one.seen, *one.residue), strict=True)) for one in wanted]
     claimed = dialect.claim_batch(connection, {"wanted": json.dumps(rows)})
     ends = {name: end for name, end in claimed if type(end) is int}
     return ends if len(ends) == len(claimed) else {}

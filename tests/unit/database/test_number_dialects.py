@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 from allocator.database.address import DIALECTS
 from allocator.database.caller import Answer
 from allocator.database.django.transaction import DjangoCaller
-from allocator.database.verbs.numbers import number_dialect
+from allocator.database.verbs.gapless_number_rows import number_dialect
 from allocator.errors import InvalidDatabase
 
 ROW = {"name": "case", "scope": "a", "period": ""}
