@@ -15,6 +15,7 @@ FREE_THREADED = "free-threading" in sys.version
 GIL on while it is being imported, perhaps on another thread, and off again."""
 
 RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
+"""CPython iterates over ranges by two types: the second one for numbers beyond a C long."""
 
 
 class LockedIterator(Generic[T]):

@@ -13,7 +13,8 @@ from time import time as clock
 import pytest
 from support.processes.threads import draw_on_threads
 
-from allocator import InvalidId, ObjectId
+from allocator import ObjectId
+from allocator.errors import InvalidId
 from allocator.generators.objectid import Generator, renew
 from allocator.runtime.iterators import LockedIterator
 from allocator.schemes.objectid import ObjectIdBlocks
