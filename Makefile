@@ -9,16 +9,20 @@ SIMULATE ?=
 CHAOS ?=
 MUTANTS ?=
 MATRIX ?=
+# CPython without the GIL: an interpreter, or the package of Debian that is built, and where it is.
+FREE_THREADED ?= .venv-free-threads/python/bin/python3
+SOURCE ?= python3.13
+SUITE ?= trixie
 PORT ?= 8000
 # Twice the cores of a small machine, since tests wait more than they compute.
 WORKERS ?= 4
 # Images often set it: each process of a test would then compile SQLAlchemy again, which costs more than the test.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test soak simulate mutants chaos failover cluster matrix bench capacity screenshots docs lint format clean
+.PHONY: help run test soak simulate mutants chaos failover cluster matrix free-threads bench capacity screenshots docs lint format clean
 
 help:  ## print this help
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 run: $(READY)  ## draw ids from SQLite, then start the service
 	@$(BIN)/allocator next order -n 5
@@ -55,6 +59,16 @@ mutants: $(READY)  ## wrong variants of the library, each of which a test must d
 matrix: $(READY)  ## tests on every Python and on SQLAlchemy 2.0 and 2.1; MATRIX=--tenth runs a tenth of them
 	$(BIN)/python tests/matrix.py $(MATRIX)
 
+free-threads: $(READY) $(FREE_THREADED)  ## tests without the GIL, SQLite only; FREE_THREADED=/path/to/python3.14t, or builds one
+	$(BIN)/uv venv --quiet --clear --python $(FREE_THREADED) .venv-free-threads/venv
+	$(BIN)/uv pip install --quiet --python .venv-free-threads/venv --only-binary :all: --no-binary segment-allocator,pyyaml \
+		--editable '.[client]' aiosqlite greenlet hypothesis pymysql psycopg pymongo pytest pytest-xdist pyyaml testcontainers tqdm
+	PYTHON_GIL=0 .venv-free-threads/venv/bin/python -m pytest tests/unit tests/contract tests/endurance/test_threads.py \
+		-k 'not mysql and not mariadb and not postgres' $(TESTS)
+
+.venv-free-threads/python/bin/python3:
+	sh tests/build_free_threaded.sh $(SOURCE) $(SUITE) .venv-free-threads
+
 cluster: $(READY)  ## Galera and Group Replication, nodes killed and isolated under load; report: reports/cluster.md
 	$(BIN)/python -m pytest tests/cluster --capture=no --verbose
 
@@ -82,7 +96,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .venv-matrix reports dist site
+	rm -rf $(VENV) .venv-matrix .venv-free-threads reports dist site
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
