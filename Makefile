@@ -67,7 +67,7 @@ free-threads: $(READY) $(FREE_THREADED)  ## tests without the GIL, SQLite only; 
 	PYTHON_GIL=0 .venv-free-threads/venv/bin/python -m pytest tests/unit --ignore tests/unit/service/test_protocol.py \
 		--ignore tests/unit/public_ids/test_pydantic.py tests/contract/test_ids.py tests/contract/test_processes.py \
 		tests/processes/test_interrupts.py tests/endurance/test_threads.py \
-		-k 'not mysql and not mariadb and not postgres and not service and not remote' $(TESTS)
+		-k 'not mysql and not mariadb and not postgres and not -service]' $(TESTS)
 
 .venv-free-threads/python/bin/python3:
 	sh tests/build_free_threaded.sh $(SOURCE) $(SUITE) .venv-free-threads

@@ -10,9 +10,9 @@ from time import time
 
 from allocator.errors import NotCopyable, Uncopyable
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.supply import LOST_AFTER, Supply, Terms
+from allocator.generators.supply import LOST_AFTER, Supply, Terms, exhaust
 from allocator.runtime import forks
-from allocator.runtime.iterators import exhaust, iterator
+from allocator.runtime.iterators import iterator
 from allocator.runtime.thread_pool import Background, check_entry
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import (

@@ -12,7 +12,7 @@ from time import sleep, time
 
 from allocator.errors import InvalidId
 from allocator.runtime.forks import catch_up, in_child
-from allocator.runtime.iterators import exhaust, iterator
+from allocator.runtime.iterators import LockedIterator, iterator
 from allocator.runtime.thread_pool import is_held_here
 from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
 
@@ -34,7 +34,8 @@ class Generator:
         self._lock = threading.RLock()
         self._blocks = ObjectIdBlocks(process, counter)
         self.end = -1.0
-        exhaust(self.values)
+        if isinstance(self.values, LockedIterator):
+            self.values.empty()
         self.values = iter(())
 
     def refill(self) -> bytes:

@@ -9,9 +9,9 @@ from typing import Literal
 
 from allocator.errors import InvalidSetting, NotCopyable, Uncopyable
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.supply import LOST_AFTER, Supply, Terms
+from allocator.generators.supply import LOST_AFTER, Supply, Terms, exhaust
 from allocator.runtime import forks
-from allocator.runtime.iterators import exhaust, iterator
+from allocator.runtime.iterators import iterator
 from allocator.runtime.thread_pool import Background, check_entry
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.formats.known_formats import blocks_of

@@ -6,16 +6,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from operator import length_hint
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 FREE_THREADED = "free-threading" in sys.version
 """Whether this build can run without the GIL. `sys._is_gil_enabled` may not decide it: an extension module turns the
 GIL on while it is being imported, perhaps on another thread, and off again."""
-
-RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
-"""CPython iterates over ranges by two types: the second one for numbers beyond a C long."""
 
 
 class LockedIterator(Generic[T]):
@@ -53,11 +50,3 @@ class LockedIterator(Generic[T]):
 
 
 iterator: Callable[[Iterable[T]], Iterator[T]] = LockedIterator if FREE_THREADED else iter
-
-
-def exhaust(values: Iterator[Any]) -> None:
-    """Empty an iterator of ids, which a `for` loop or an interrupted call may still hold."""
-    if isinstance(values, LockedIterator):
-        values.empty()
-    elif isinstance(values, RANGES):
-        values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]

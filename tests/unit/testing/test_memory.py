@@ -38,7 +38,8 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.generators.backend_protocol import Backend
-from allocator.runtime.iterators import LockedIterator, exhaust
+from allocator.generators.supply import exhaust
+from allocator.runtime.iterators import LockedIterator
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
 from allocator.testing.allocators import FailingIterator
 from allocator.testing.memory_backend import MemoryBackend
