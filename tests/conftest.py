@@ -15,7 +15,7 @@ from zlib import crc32
 import hypothesis
 import pytest
 from sqlalchemy import Engine, create_engine, make_url
-from support.applications.faces import FACES, Faces
+from support.applications.faces import FACES, PATIENT, Faces
 from support.servers.administrator import execute
 from support.servers.available import KINDS, SERVERS
 from support.servers.databases import databases, one_of_each, with_schema
@@ -141,7 +141,7 @@ def fresh(empty: str) -> str:
 @pytest.fixture
 def ids(fresh: str) -> Iterator[Allocator]:
     """An allocator on a database of this test alone."""
-    with Allocator(fresh) as made:
+    with Allocator(fresh, timeout=PATIENT) as made:
         yield made
 
 
