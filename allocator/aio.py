@@ -71,9 +71,8 @@ class AsyncSequence(Uncopyable):
 
     async def next_ids(self, count: int) -> list[int]:
         """As `Sequence.next_ids`. A cancelled call burns the ids it had drawn."""
-        check_count(count)
         supply = self._supply
-        core, ids = supply._core, list(islice(supply._values, count))
+        core, ids = supply._core, list(islice(supply._values, check_count(count)))
         return ids if len(ids) == count else await wait_for_async(supply._completed(core, ids, count))
 
     async def reserve(self, count: int) -> range:
@@ -176,24 +175,18 @@ class AsyncAllocator(Uncopyable):
 
     async def reserve(self, tag: str, count: int) -> range:
         """As `Allocator.reserve`. A cancelled call burns the block."""
-        return await self.sequence(tag).reserve(count)
+        return await wait_for_async(self._allocator.sequence(tag)._claimed(count, {}, True))
 
     async def meteor(self) -> int:
         """As `Allocator.meteor`. A cancelled call burns no id."""
-        try:
-            return next(self._allocator._meteor._values)
-        except StopIteration:
-            return await wait_for_async(self._allocator._meteor._attempts())
+        value = next(self._allocator._meteor._values, None)
+        return await wait_for_async(self._allocator._meteor._attempts()) if value is None else value
 
     async def snowflake(self) -> int:
         """As `Allocator.snowflake`. A cancelled call burns no id."""
         supply = self._allocator._snowflake
-        if monotonic() < supply.end:
-            try:
-                return next(supply._values)
-            except StopIteration:
-                pass
-        return await wait_for_async(supply._attempts())
+        value = next(supply._values, None) if monotonic() < supply.end else None
+        return await wait_for_async(supply._attempts()) if value is None else value
 
     async def ticket(self, kind: str) -> int:
         """As `Allocator.ticket`. A cancelled call burns the ticket."""

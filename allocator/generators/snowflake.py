@@ -137,12 +137,10 @@ class SnowflakeSupply(Supply):
     def _name(self) -> str:
         return "snowflake"
 
+    def _at_hand(self, now: float) -> int | None:
+        return next(self._values, None) if now < self.end else None
+
     def _more(self, now: float) -> int | None:
-        if now < self.end:
-            try:
-                return next(self._values)
-            except StopIteration:
-                pass
         values = self._core.take(now)
         if not values:
             return None

@@ -112,7 +112,7 @@ class HeldNumber(Uncopyable):
 
     # -- the lease
 
-    def _leased(self) -> Waits[None]:
+    def _leased(self) -> Waits[Self]:
         """Lease a number. What a call that failed or was cancelled may still lease is given back."""
         workers = self._workers
         try:
@@ -122,6 +122,7 @@ class HeldNumber(Uncopyable):
                 self._ended.set()
                 self._future.add_done_callback(self._give_back_unused)
             raise
+        return self
 
     def _start(self) -> Future[tuple[NumberLease, Clocks]]:
         if self.left() > 0:
@@ -218,8 +219,7 @@ class WorkerLease(HeldNumber):
         self._end()
 
     def __enter__(self) -> Self:
-        wait_for(self._leased())
-        return self
+        return wait_for(self._leased())
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -235,8 +235,7 @@ class AsyncWorkerLease(HeldNumber):
         await asyncio.to_thread(self._end)
 
     async def __aenter__(self) -> Self:
-        await wait_for_async(self._leased())
-        return self
+        return await wait_for_async(self._leased())
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
