@@ -238,9 +238,8 @@ class Sequence(Supply):
             with self._lock:
                 if self._core.stopped:
                     raise self._core.stopped.again()
-                core = self._core
-                size = count if count and exact else min(count or core.step, max(core.step, core.max_step))
-                seen = merged(core.seen, others)
+                size = count if count and exact else self._core.block_size(count)
+                seen = merged(self._core.seen, others)
             block = self._backend.claim_segment(self.tag, size, seen, exact=exact)
         except AllocatorError as error:
             if isinstance(error, MaxValueWentBack) and others:
