@@ -15,7 +15,7 @@ from support.processes.threads import draw_on_threads
 from allocator import InvalidId, ObjectId
 from allocator.generators.objectid import Generator
 from allocator.schemes.objectid import ObjectIdBlocks
-from allocator.schemes.retry import Wait
+from allocator.schemes.shared.retry_pace import Wait
 
 TEXT = "4df2dcec2cdcd20936a8b817"
 
