@@ -42,10 +42,9 @@ class AsyncSequence(Uncopyable):
 
     async def next_id(self) -> int:
         """As `Sequence.next_id`. A cancelled call burns no id."""
-        try:
-            return next(self._supply._values)
-        except StopIteration:
-            return await wait_for_async(self._supply._attempts())
+        for value in self._supply._values:  # as fast as `next`, without an exception at its end
+            return value
+        return await wait_for_async(self._supply._attempts())
 
     def __call__(self, context: Any = None, /) -> int:
         """As `Sequence.__call__`, not awaited: for columns that an `AsyncSession` writes.
@@ -179,14 +178,16 @@ class AsyncAllocator(Uncopyable):
 
     async def meteor(self) -> int:
         """As `Allocator.meteor`. A cancelled call burns no id."""
-        value = next(self._allocator._meteor._values, None)
-        return await wait_for_async(self._allocator._meteor._attempts()) if value is None else value
+        for value in self._allocator._meteor._values:
+            return value
+        return await wait_for_async(self._allocator._meteor._attempts())
 
     async def snowflake(self) -> int:
         """As `Allocator.snowflake`. A cancelled call burns no id."""
         supply = self._allocator._snowflake
-        value = next(supply._values, None) if monotonic() < supply.end else None
-        return await wait_for_async(supply._attempts()) if value is None else value
+        for value in supply._values if monotonic() < supply.end else ():
+            return value
+        return await wait_for_async(supply._attempts())
 
     async def ticket(self, kind: str) -> int:
         """As `Allocator.ticket`. A cancelled call burns the ticket."""
