@@ -20,6 +20,7 @@ from allocator.rules.token import ANONYMOUS, DRAW, PREFIX, SCHEMES, VERBS, Token
 from allocator.service.log_config import NUMBER
 from allocator.service.problems import Unauthorized
 from allocator.service.rate_limits import Rate
+from allocator.service.repeats import Repeats
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -91,16 +92,15 @@ class Grant:
             self.check(verb, name)
 
     def wait(self) -> float:
-        """Count a request, or return the seconds that it must wait, uncounted."""
-        wait = max(self._ids.wait() if self._ids else 0.0, self._requests.wait() if self._requests else 0.0)
-        if self._requests and not wait:
-            self._requests.use()
-        return wait
+        """Seconds until the rates of the token allow a request."""
+        return max(self._ids.wait() if self._ids else 0.0, self._requests.wait() if self._requests else 0.0)
 
     def admit(self) -> None:
         """Count a request; raise `TooManyRequests` if the rates of the token are used up."""
         if wait := self.wait():
             raise too_many(wait)
+        if self._requests:
+            self._requests.use()
 
     def charge(self, ids: int) -> None:
         if self._ids:
@@ -127,6 +127,7 @@ class Book:
         self._were_made = False
         self._grants: dict[bytes, Grant] = {}
         self._anonymous: Grant | None = None
+        self.repeats = Repeats()
         self._lock = asyncio.Lock()
         self._tried_at = -REFRESH
         self.failure: AllocatorError | None = DatabaseUnavailable(NOT_READ)
@@ -205,6 +206,7 @@ class Book:
                 log.warning("cannot read the tokens; the last ones stay valid: %s", error)
             self.failure = error
             return
+        self.repeats.clear()
         self._take(tokens)
         self._were_made = were_made
         if were_made:

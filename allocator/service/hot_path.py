@@ -1,17 +1,20 @@
 """The hot path: an ASGI application in front of the framework that answers repeated requests for ids.
 
 The framework serves all others: the first request of a path, a request with a body or another parameter than `count`,
-an unknown token, and a token whose rate limit is reached.
+and an unknown token. `repeats` answers requests for one id that come again byte by byte.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorError
 from allocator.schemes.checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant, mark
-from allocator.service.problems import HttpRefusal, Refusals, request_name
+from allocator.service.problems import HttpRefusal, Refusals, new_name, request_name
+from allocator.service.repeats import WHOLE, Pairs
 from allocator.telemetry.trace_context import incoming
 
 if TYPE_CHECKING:
@@ -20,11 +23,11 @@ if TYPE_CHECKING:
     from allocator.service.sources import Source
 
 Headers = dict[bytes, bytes]
-Pairs = list[tuple[bytes, bytes]]
 
 COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_IDS_A_CALL + 1)}
 
 FIXED = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+HEAD = b"".join([b"HTTP/1.1 200 OK\r\n", *(b"%b: %b\r\n" % pair for pair in FIXED)])
 UNIQUE_HEADERS = (b"host", b"authorization")
 SHORT = 200
 LENGTHS = [[*FIXED, (b"content-length", b"%d" % length)] for length in range(SHORT)]
@@ -45,14 +48,13 @@ class Front:
         headers = dict(pairs)
         if len(headers) < len(pairs) and (name := repeated(pairs)):
             return await self._refuse(HttpRefusal(400, f"the header {name} occurs twice"), scope, headers, send)
-        ready = None
-        if scope["method"] == "POST" and (count := COUNTS.get(scope["query_string"], 0)):
-            ready = self._ready(scope["path"], headers)
-        if ready is None:
+        if (ready := self._ready(scope, headers)) is None:
             return await self._framework(scope, receive, send)
-        source, grant = ready
+        source, grant, count = ready
         try:
-            body = source.single(count) or source.body(await source.take(count))
+            if grant.limited:
+                grant.admit()
+            body = self._single(source, grant, count, scope) or source.body(await source.take(count))
         except AllocatorError as error:
             return await self._refuse(error, scope, headers, send)
         if grant.limited:
@@ -61,17 +63,24 @@ class Front:
         await send({"type": "http.response.body", "body": body})
         return None
 
-    def _ready(self, path: str, headers: Headers) -> tuple[Source, Grant] | None:
-        """Find the source of ids and the token, if the hot path may serve this request."""
+    def _ready(self, scope: Scope, headers: Headers) -> tuple[Source, Grant, int] | None:
+        """Find the source of ids, the token and the number of ids, if the hot path may serve this request."""
+        count = COUNTS.get(scope["query_string"])
+        if count is None or scope["method"] != "POST":
+            return None
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
             return None
         grant = self._book.quick(headers)
         if grant is None:
             return None
-        source = grant.ready.get(path)
-        if source is None or (grant.limited and grant.wait()):
-            return None
-        return source, grant
+        source = grant.ready.get(scope["path"])
+        return None if source is None else (source, grant, count)
+
+    def _single(self, source: Source, grant: Grant, count: int, scope: Scope) -> bytes | None:
+        body = source.single(count)
+        if body is not None and WHOLE in scope:
+            self._book.repeats.keep(scope, partial(again, source, grant))
+        return body
 
     async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
         if grant := self._book.quick(headers):
@@ -81,6 +90,24 @@ class Front:
         pairs.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": pairs})
         await send({"type": "http.response.body", "body": body})
+
+
+def again(source: Source, grant: Grant, lines: bytes) -> bytes | None:
+    """A response with one id from memory; None if the token allows none now, or none is there."""
+    if grant.expires and not grant.token.is_valid(datetime.now(UTC)):
+        return None
+    if grant.limited and grant.wait():
+        return None
+    try:
+        body = source.single(1)
+    except AllocatorError:  # comes again where the request is parsed, and is reported there
+        return None
+    if body is None:
+        return None
+    if grant.limited:
+        grant.admit()
+        grant.charge(1)
+    return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (HEAD, lines, len(body), new_name(), body)
 
 
 def with_trace_context(application: ASGIApp) -> ASGIApp:
