@@ -159,17 +159,24 @@ class Book:
 
     async def of(self, headers: Mapping[bytes, bytes]) -> Grant:
         """Find the token of a request. Raises `Unauthorized` if it has none that is valid."""
-        secret = headers.get(b"authorization", b"").partition(b" ")[2]
         grant = self.quick(headers)
-        if grant is None and (secret.startswith(SECRET_PREFIX) or not self.loaded):
+        if grant is None and not self.refusal(headers):
             await self._read_since(monotonic())
             grant = self.quick(headers)
         if grant is None and not self.loaded:
             raise DatabaseUnavailable(NOT_READ)
         if grant is None:
-            needs_token = self._were_made or self._open
-            raise Unauthorized(f"this request needs a valid token; {HOW}" if needs_token else NONE_EXISTS)
+            raise self._unauthorized()
         return grant
+
+    def refusal(self, headers: Mapping[bytes, bytes]) -> Unauthorized | None:
+        """The refusal of a request without a valid token; None if reading the tokens again may find its token."""
+        secret = headers.get(b"authorization", b"").partition(b" ")[2]
+        return None if secret.startswith(SECRET_PREFIX) or not self.loaded else self._unauthorized()
+
+    def _unauthorized(self) -> Unauthorized:
+        needs_token = self._were_made or self._open
+        return Unauthorized(f"this request needs a valid token; {HOW}" if needs_token else NONE_EXISTS)
 
     async def of_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Grant:
         """Find the token of a request that sends its secret in a form or query."""

@@ -91,8 +91,8 @@ class Dispatch:
 
     def _keep(self, error: AccessDenied, request: Request) -> None:
         """Refuse the same request again, unless its token may be a new one, which must be valid at once."""
-        is_new = isinstance(error, Unauthorized) and "authorization" in request.headers
-        if WHOLE in request.scope and not is_new:
+        is_known = not isinstance(error, Unauthorized) or self._book.refusal(headers_of(request))
+        if WHOLE in request.scope and is_known:
             self._book.repeats.keep(request.scope, self._refusals.again(error))
 
     def guarded(self, answer: Endpoint) -> Endpoint:

@@ -1,11 +1,12 @@
 """The hot path: an ASGI application in front of the framework that answers repeated requests for ids.
 
 The framework serves all others: the first request of a path, a request with a body or another parameter than `count`,
-and an unknown token. `repeats` answers requests for one id that come again byte by byte.
+and a token that is not known yet. `repeats` answers requests for one id that come again byte by byte.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_IDS_A_
 
 FIXED = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 HEAD = b"".join([b"HTTP/1.1 200 OK\r\n", *(b"%b: %b\r\n" % pair for pair in FIXED)])
+PATHS = re.compile("/v1/(sequences/[^/]+/ids|meteor|snowflake|objectids)")
 UNIQUE_HEADERS = (b"host", b"authorization")
 SHORT = 200
 LENGTHS = [[*FIXED, (b"content-length", b"%d" % length)] for length in range(SHORT)]
@@ -48,23 +50,18 @@ class Front:
         headers = dict(pairs)
         if len(headers) < len(pairs) and (name := repeated(pairs)):
             return await self._refuse(HttpRefusal(400, f"the header {name} occurs twice"), scope, headers, send)
-        if (ready := self._ready(scope, headers)) is None:
-            return await self._framework(scope, receive, send)
-        source, grant, count = ready
         try:
-            if grant.limited:
-                grant.admit()
-            body = self._single(source, grant, count, scope) or source.body(await source.take(count))
+            body = await self._draw(scope, headers)
         except AllocatorError as error:
             return await self._refuse(error, scope, headers, send)
-        if grant.limited:
-            grant.charge(count)
+        if body is None:
+            return await self._framework(scope, receive, send)
         await send({"type": "http.response.start", "status": 200, "headers": response_headers(headers, len(body))})
         await send({"type": "http.response.body", "body": body})
         return None
 
-    def _ready(self, scope: Scope, headers: Headers) -> tuple[Source, Grant, int] | None:
-        """Find the source of ids, the token and the number of ids, if the hot path may serve this request."""
+    async def _draw(self, scope: Scope, headers: Headers) -> bytes | None:
+        """Draw ids as JSON; None if the framework must answer."""
         count = COUNTS.get(scope["query_string"])
         if count is None or scope["method"] != "POST":
             return None
@@ -72,15 +69,29 @@ class Front:
             return None
         grant = self._book.quick(headers)
         if grant is None:
+            self._refuse_at_once(scope, headers)
             return None
         source = grant.ready.get(scope["path"])
-        return None if source is None else (source, grant, count)
+        return None if source is None else await self._draw_from(source, grant, count, scope)
 
-    def _single(self, source: Source, grant: Grant, count: int, scope: Scope) -> bytes | None:
+    async def _draw_from(self, source: Source, grant: Grant, count: int, scope: Scope) -> bytes:
+        if grant.limited:
+            grant.admit()
         body = source.single(count)
-        if body is not None and WHOLE in scope:
+        if body is None:
+            body = source.body(await source.take(count))
+        elif WHOLE in scope:
             self._book.repeats.keep(scope, partial(again, source, grant))
+        if grant.limited:
+            grant.charge(count)
         return body
+
+    def _refuse_at_once(self, scope: Scope, headers: Headers) -> None:
+        """Refuse a request for ids without a token: it may be one of thousands of a client that lacks its setting."""
+        if PATHS.fullmatch(scope["path"]) and (error := self._book.refusal(headers)):
+            if WHOLE in scope:
+                self._book.repeats.keep(scope, self._refusals.again(error))
+            raise error
 
     async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
         if grant := self._book.quick(headers):

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from allocator.service.parameters import MAX_BODY
 from allocator.service.problems import Busy, HttpRefusal, body_of, head_of, headers_of
-from allocator.service.repeats import MAX_BYTES, REPEATS, WHOLE, Repeats
+from allocator.service.repeats import MAX_BYTES, PASSING, REPEATS, WHOLE, Repeats
 
 MAX_HEAD = 16_384
 MAX_LINES = 100
@@ -116,17 +116,18 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.write(answer)
             return
         self.parse(data)
-        if may_repeat and self.is_one_request(data):
+        if may_repeat and self.may_come_again(data):
             self.cycle.scope[WHOLE] = data  # type: ignore[literal-required]
 
     def is_between_requests(self) -> bool:
         """Tell whether the next byte begins a request: the last one is answered, its body has come, and can be read."""
         return self.timeout_keep_alive_task is not None and not self.cycle.more_body and not self.flow.write_paused
 
-    def is_one_request(self, data: bytes) -> bool:
-        """Tell whether this was one request without a body, on a connection that stays open."""
-        is_one = data.find(b"\r\n\r\n") == len(data) - 4 and not self.in_head
-        return is_one and not self.cycle.more_body and self.cycle.keep_alive
+    def may_come_again(self, data: bytes) -> bool:
+        """Tell whether this was one POST without a body, on a connection that stays open."""
+        is_one = data.find(b"\r\n\r\n") == len(data) - 4 and not self.in_head and not self.cycle.more_body
+        is_post = is_one and self.cycle.keep_alive and self.cycle.scope["method"] == "POST"
+        return is_post and PASSING.isdisjoint(dict(self.headers))
 
     def parse(self, data: bytes) -> None:
         for start in range(0, len(data), CHUNK):  # to refuse a long head before all of it is parsed

@@ -17,12 +17,12 @@ Answer = Callable[[bytes], bytes | None]
 REPEATS = "allocator.repeats"
 """The key of a worker's `Repeats` in the state of the application's lifespan, where the server finds it."""
 WHOLE = "allocator.whole"
-"""The key of a request's bytes in its scope. The server sets it for a request without a body on an open connection."""
+"""The key of a request's bytes in its scope. The server sets it where an answer may be kept."""
 
 MAX_REPEATS, MAX_BYTES = 1000, 1000
 """Requests in memory, and bytes of one: at most a megabyte per worker."""
 PASSING = frozenset((b"x-request-id", b"upgrade"))
-"""Headers of requests that are not kept: the next one has another id, or the connection leaves HTTP."""
+"""Headers of requests whose answers are not kept: the next one has another id, or the connection leaves HTTP."""
 
 
 class Repeats:
@@ -46,12 +46,7 @@ class Repeats:
         return known(self._lines)
 
     def keep(self, scope: Mapping[str, Any], answer: Answer) -> None:
-        """Answer this POST in the same way when it comes again.
-
-        Call it before anything is awaited: the tokens may be read meanwhile.
-        """
-        if WHOLE not in scope or scope["method"] != "POST" or any(name in PASSING for name, _ in scope["headers"]):
-            return
+        """Give this answer when the request comes again. Call it before anything is awaited that reads the tokens."""
         if len(self._answers) >= MAX_REPEATS:
             self.clear()
         self._answers[scope[WHOLE]] = answer
