@@ -14,7 +14,6 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from http import HTTPStatus
 from itertools import count
 from math import ceil
@@ -106,19 +105,18 @@ SOON, AFTER_REPAIR = 1, 30
 
 
 def status_of(error: AllocatorError) -> int:
-    return error.status if isinstance(error, HttpRefusal) else row_of(type(error))[0]
+    return error.status if isinstance(error, HttpRefusal) else row_of(error)[0]
 
 
 def detail_of(error: AllocatorError) -> str:
-    detail = "" if isinstance(error, HttpRefusal) else row_of(type(error))[1]
+    detail = "" if isinstance(error, HttpRefusal) else row_of(error)[1]
     if not detail and "://" in str(error):  # the message names a database
         detail = PROBLEMS[-1][2]
     return detail or str(error)
 
 
-@cache
-def row_of(error: type[AllocatorError]) -> tuple[int, str]:
-    return next((status, detail) for kind, status, detail in PROBLEMS if issubclass(error, kind))
+def row_of(error: AllocatorError) -> tuple[int, str]:
+    return next((status, detail) for kind, status, detail in PROBLEMS if isinstance(error, kind))
 
 
 def name_of(error: AllocatorError) -> str:
