@@ -21,7 +21,7 @@ from support.servers.databases import databases, one_of_each, with_schema
 from support.service.served import Served
 
 from allocator import Allocator
-from allocator.database.tables import metadata
+from allocator.database.schema.tables import metadata
 
 os.environ["SSL_CERT_FILE"] = os.devnull
 """Where it names all that a system trusts, PyMySQL reads that for each connection: 20 ms, and nothing here needs it."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from allocator.database.bindings import unbind
+from allocator.database.columns.bindings import unbind
 from allocator.errors import InvalidSetting
-from allocator.fleet.tags import complete
-from allocator.schemes.checks import check_tag
+from allocator.fleet.tag_administration import complete
+from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.tag import Tag, unknown
 
 if TYPE_CHECKING:

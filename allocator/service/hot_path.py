@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorError
-from allocator.schemes.checks import MAX_IDS_A_CALL
+from allocator.schemes.shared.argument_checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant, mark
-from allocator.service.problems import HttpRefusal, Refusals, new_name, request_name
+from allocator.service.error_responses import HttpRefusal, Refusals, new_name, request_name
 from allocator.service.repeats import WHOLE, Pairs
 from allocator.telemetry.trace_context import incoming
 
@@ -33,6 +33,7 @@ PATHS = re.compile("/v1/(sequences/[^/]+/ids|meteor|snowflake|objectids)")
 UNIQUE_HEADERS = (b"host", b"authorization")
 SHORT = 200
 LENGTHS = [[*FIXED, (b"content-length", b"%d" % length)] for length in range(SHORT)]
+"""The headers of short responses, made once: to make them costs more than an id."""
 
 
 class Front:

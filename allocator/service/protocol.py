@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from allocator.service.error_responses import Busy, HttpRefusal, body_of, head_of, headers_of
 from allocator.service.parameters import MAX_BODY
-from allocator.service.problems import Busy, HttpRefusal, body_of, head_of, headers_of
 from allocator.service.repeats import MAX_BYTES, PASSING, REPEATS, WHOLE, Repeats
 
 MAX_HEAD = 16_384
@@ -54,7 +54,7 @@ connection_numbers = count()
 
 @cache
 def max_connections() -> int:
-    """`MAX_CONNECTIONS`, or less if this process may open fewer files."""
+    """`MAX_CONNECTIONS`, or less if this process may open fewer files; a quarter is left for databases and logs."""
     try:
         import resource
     except ImportError:  # on Windows

@@ -16,8 +16,13 @@ from sqlalchemy.pool import StaticPool
 from support.faults.tcp_proxy import Wire
 from support.servers.administrator import execute
 
-from allocator import (
-    Allocator,
+from allocator import Allocator
+from allocator.database.mysql import dialect as mysql
+from allocator.database.schema import inspection
+from allocator.database.store import Database
+from allocator.database.verbs import claims, segments
+from allocator.database.verbs.claims import only_row
+from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
     InvalidDatabase,
@@ -25,11 +30,7 @@ from allocator import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.database import mysql, schema
-from allocator.database.store import Database
-from allocator.database.verbs import claims, segments
-from allocator.database.verbs.claims import only_row
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Residue
 
 SERVERS = ("postgres", "mysql", "mariadb")
 on_servers = pytest.mark.parametrize("kind", SERVERS, indirect=True)
@@ -53,7 +54,7 @@ def without_key(url: str, value_type: str = "BIGINT") -> None:
 @pytest.fixture
 def unchecked(monkeypatch) -> None:
     """As if the table had been altered after it was looked at."""
-    monkeypatch.setattr(schema, "check_sound", lambda connection, dialect, where: None)
+    monkeypatch.setattr(inspection, "check_sound", lambda connection, dialect, where: None)
 
 
 # -- the schema
@@ -204,7 +205,7 @@ def test_a_trigger_on_the_table_repeats_no_id_and_is_found(face, fresh, kind, ta
     problems = ["trigger touch"]
     if face.name == "sync":
         database = ids._backend.databases()[0]
-        problems = database.run(schema.problems, "here")
+        problems = database.run(inspection.problems, "here")
 
     assert len(set(drawn)) == len(drawn)
     assert all(number > 0 for number in drawn)
@@ -669,7 +670,7 @@ def test_a_row_of_a_smaller_fleet_stops_the_process_that_saw_the_larger_one(face
     ids = face(url, step=10, max_step=10)
     ids.reserve(tag, 1)
     supply = ids._allocator.sequence(tag) if hasattr(ids, "_allocator") else ids.sequence(tag)
-    supply._core.seen[Lane(2, 2)] = 5000
+    supply._core.seen[Residue(2, 2)] = 5000
     for call in (lambda: ids.reserve(tag, 5), lambda: ids.next_id(tag)):
         with pytest.raises(MaxValueWentBack, match="this process claimed ids up to 5000"):
             call()

@@ -1,0 +1,59 @@
+"""Columns of the host application that hold ids: the greatest value, and the greatest that the type can hold."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from sqlalchemy import Connection, column, func, select, table
+from sqlalchemy import Dialect as SQLDialect
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import NULLTYPE, TypeEngine
+
+from allocator.database.connection import inspector_of
+from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import lacks_function
+from allocator.errors import InvalidSetting
+from allocator.rules.column_limit import Column, limit_of
+from allocator.schemes.shared.argument_checks import MAX_ID
+
+LIMITED = {"postgresql", "mysql", "mariadb"}
+"""Databases whose integer types have widths. SQLite stores 64 bits in any column, Oracle more."""
+
+
+def read(connection: Connection, dialect: Dialect, table_name: str, column_name: str) -> tuple[object, str, int]:
+    """Read the greatest value (None for an empty table), the type, and the greatest id that the type can hold."""
+    schema, _, bare = table_name.rpartition(".")
+    source = table(bare, column(column_name), schema=schema or None)
+    try:
+        greatest = connection.scalar(select(func.max(source.c[column_name])))
+    except DBAPIError as error:
+        if lacks_function(error, dialect):  # PostgreSQL has no max() of booleans and some other types
+            raise InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers") from error
+        raise
+    kinds = kinds_of(connection, bare, schema)
+    return greatest, *limited(kinds.get(column_name.lower(), NULLTYPE), connection.dialect)
+
+
+def kinds_of(connection: Connection, table_name: str, schema: str) -> dict[str, TypeEngine[Any]]:
+    """The type of each column by its name in small letters; of a domain its base type."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SQLAlchemy warns of unknown types of other columns
+        found = inspector_of(connection).get_columns(table_name, schema or None)
+    return {part["name"].lower(): getattr(part["type"], "data_type", part["type"]) for part in found}
+
+
+def mapped(of: Any, dialect: SQLDialect) -> Column:
+    """A mapped column of SQLAlchemy's, in a database of this dialect."""
+    of = getattr(of, "original", of)  # the column of a later row in an INSERT of several
+    kind, limit = limited(of.type, dialect)
+    return Column(limit, f"{of} ({kind})")
+
+
+def limited(kind: TypeEngine[Any], dialect: SQLDialect) -> tuple[str, int]:
+    """The name of the type in this database, and the greatest id it can hold."""
+    try:
+        words = getattr(kind, "data_type", kind).compile(dialect=dialect)  # the base type of a domain
+    except Exception:  # no type, or a custom one that does not compile
+        return "", MAX_ID
+    return words, limit_of(words) if dialect.name in LIMITED else MAX_ID

@@ -1,0 +1,53 @@
+"""The rows of `allocator_token`: the tokens of the service and their scopes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from allocator.database.dialect import Dialect
+from allocator.database.schema.tables import token
+from allocator.rules.token import Token, scope_from_text, scope_to_text
+
+
+def add(connection: Connection, dialect: Dialect, fresh: Token) -> None:
+    connection.execute(insert(token).values(columns_of(fresh)))
+
+
+def fetch_all(connection: Connection, dialect: Dialect) -> list[Token]:
+    """Fetch the tokens that are not revoked, oldest first; some may have expired."""
+    rows = connection.execute(select(token).where(token.c.revoked_at.is_(None)).order_by(token.c.id))
+    return [as_token(row) for row in rows]
+
+
+def any_made(connection: Connection, dialect: Dialect) -> bool:
+    """Whether any token was ever made, even a revoked one."""
+    return connection.execute(select(token.c.id).limit(1)).first() is not None
+
+
+def revoke(connection: Connection, dialect: Dialect, number: int, at: datetime) -> bool:
+    """Revoke a token; False if there is none, or it is revoked."""
+    statement = update(token).where(token.c.id == number, token.c.revoked_at.is_(None))
+    return connection.execute(statement.values(revoked_at=at.replace(tzinfo=None))).rowcount == 1
+
+
+def as_token(row: Any) -> Token:
+    tags, schemes = scope_from_text(row.tags)
+    created, expires = (at and at.replace(tzinfo=UTC) for at in (row.created_at, row.expires_at))
+    verbs, rates = tuple(row.verbs.split()), (row.ids_rate, row.requests_rate)
+    return Token(row.id, row.name, row.digest, verbs, tags, *rates, created, expires, schemes)
+
+
+def columns_of(fresh: Token) -> dict[str, object]:
+    return {
+        "name": fresh.name,
+        "digest": fresh.digest,
+        "verbs": " ".join(fresh.verbs),
+        "tags": scope_to_text(fresh.tags, fresh.schemes),
+        "ids_rate": fresh.ids_rate,
+        "requests_rate": fresh.requests_rate,
+        "created_at": fresh.created_at.replace(tzinfo=None),
+        "expires_at": fresh.expires_at and fresh.expires_at.replace(tzinfo=None),
+    }
