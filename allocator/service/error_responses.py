@@ -39,7 +39,7 @@ from allocator.errors import (
     TooManyRequests,
     UnknownTag,
 )
-from allocator.service.log_config import REFUSED, caller_of, lines, masked
+from allocator.service.log_config import REFUSED, caller_of, line_limit, masked
 from allocator.service.repeats import Answer
 
 log = logging.getLogger(REFUSED)
@@ -156,9 +156,9 @@ def body_of(error: AllocatorError, request: str) -> bytes:
     return json.dumps(problem).encode()
 
 
-LINE = "%d %s %s [%s] from %s: %s"
-
 # -- one error: a problem for the caller, a line in the log, and a metric
+
+LINE = "%d %s %s [%s] from %s: %s"
 
 NO_STORE = {"cache-control": "no-store"}
 """A cached response would issue its ids twice."""
@@ -196,7 +196,7 @@ class Refusals:
         """Log an error; return its status, headers and body. Only the log has its full text."""
         request, status, name = request_name(dict(scope["headers"])), status_of(error), name_of(error)
         self.count(status, name)
-        if not lines.drop(level_of(status), LINE):
+        if not line_limit.drop(level_of(status), LINE):
             self._log(error, scope, request, status, name)
         headers = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
         return status, headers, body_of(error, request)
@@ -215,12 +215,12 @@ class Refusals:
         log.log(level_of(status), LINE, status, method, about["path"], request, caller, error, extra=about)
 
     def again(self, error: AllocatorError) -> Answer:
-        """Refuse the same request without a line in the log, once the log has enough of these in this second."""
+        """Refuse the same request again, without a line in the log; where the log has room, parse it and write one."""
         status, name = status_of(error), name_of(error)
         head, body = head_of(status, NO_STORE | headers_of(error)), body_of(error, "").removesuffix(b'"}')
 
         def answer(more: bytes) -> bytes | None:
-            if not lines.drop(level_of(status), LINE):
+            if not line_limit.drop(level_of(status), LINE):
                 return None
             self.count(status, name)
             request = new_name()

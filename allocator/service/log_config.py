@@ -99,13 +99,14 @@ class LineLimit:
         return self._dropped.pop((level, message), 0)
 
 
-lines = LineLimit()
+line_limit = LineLimit()
+"""Of this process: its handler writes no more lines, and who would make one can ask before."""
 
 
 class Lines(logging.StreamHandler[TextIO]):
     """Masks tokens, and limits the lines that callers cause, so that they cannot fill the disk."""
 
-    def __init__(self, limit: LineLimit = lines) -> None:
+    def __init__(self, limit: LineLimit = line_limit) -> None:
         super().__init__()
         self._limit = limit
 
