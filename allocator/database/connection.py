@@ -12,7 +12,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, Inspector, Pool, create_engine, event, inspect
 from sqlalchemy import Dialect as SQLDialect
@@ -103,7 +103,8 @@ class Runner:
 
     def _connect(self, verb: object) -> Connection:
         if verb in driver_verbs and not is_watched(self.engine):
-            return cast(Connection, DriverConnection(self.engine, self.dialect))
+            connection: Any = DriverConnection(self.engine, self.dialect)
+            return connection  # type: ignore[no-any-return]
         return self.engine.connect()
 
     def _identity_was_refused(self, error: SQLAlchemyError) -> bool:

@@ -31,18 +31,23 @@ class DriverConnection:
         self.engine, self.dialect, self.own = engine, engine.dialect, own
         self.invalidated = False
         try:
-            self.connection: PoolProxiedConnection = engine.raw_connection()
+            self.connection: PoolProxiedConnection = engine.pool.connect()
         except self.dialect.loaded_dbapi.Error as error:
             self.handle(error)
             raise
         self.info = self.connection.info
 
     def exec_driver_sql(self, sql: str, parameters: Any = ()) -> DriverResult:
+        """Run a statement on the cursor that stays with the connection: a new one costs psycopg 24 calls."""
         try:
-            cursor = self.connection.cursor()
+            cursor = self.info.get("cursor")
+            if cursor is None:
+                cursor = self.info["cursor"] = self.connection.cursor()
             cursor.execute(sql, parameters)
-            return DriverResult(self, cursor)
+            rows = cursor.fetchall() if cursor.description is not None else ()  # SQLite commits here
+            return DriverResult(self, cursor, rows)
         except BaseException as error:
+            self.info.pop("cursor", None)
             self.handle(error)
             raise
 
@@ -67,14 +72,20 @@ class DriverConnection:
 
 
 class DriverResult:
-    """The result of one statement."""
+    """The result of one statement. `rowcount` and `lastrowid` hold until the next one."""
 
-    __slots__ = ("connection", "cursor", "lastrowid", "rowcount")
+    __slots__ = ("connection", "cursor", "rows")
 
-    def __init__(self, connection: DriverConnection, cursor: Any) -> None:
-        self.connection, self.cursor = connection, cursor
-        self.rowcount: int = cursor.rowcount
-        self.lastrowid: int = getattr(cursor, "lastrowid", 0)
+    def __init__(self, connection: DriverConnection, cursor: Any, rows: Sequence[Any]) -> None:
+        self.connection, self.cursor, self.rows = connection, cursor, rows
+
+    @property
+    def rowcount(self) -> int:
+        return self.cursor.rowcount  # type: ignore[no-any-return]
+
+    @property
+    def lastrowid(self) -> int:
+        return self.cursor.lastrowid  # type: ignore[no-any-return]
 
     @property
     def context(self) -> Self:
@@ -86,13 +97,11 @@ class DriverResult:
         return self.cursor.description is not None
 
     def all(self) -> Sequence[Any]:
-        try:
-            rows: Sequence[Any] = self.cursor.fetchall()  # SQLite commits here
-            self.cursor.close()
-        except BaseException as error:
-            self.connection.handle(error)
-            raise
-        return rows
+        return self.rows
+
+    def close(self) -> None:
+        self.connection.info.pop("cursor", None)
+        self.cursor.close()
 
 
 def is_watched(engine: Engine) -> bool:

@@ -234,8 +234,9 @@ class MySQL(Dialect):
         """On a table with triggers, such as the guard's, an UPDATE returns no id: the same message then reads it."""
         if not connection.info.get("guarded"):
             result = execute(connection, claim, parameters)
-            if result.rowcount != 1 or result.lastrowid or warned(result):
-                return end_of_claim(name, result.rowcount, warned(result), result.lastrowid)
+            found, last_id, was_warned = result.rowcount, result.lastrowid, warned(result)
+            if found != 1 or last_id or was_warned:
+                return end_of_claim(name, found, was_warned, last_id)
             connection.info["guarded"] = True  # burn this claim: a proxy may answer from another session
         statements = ("START TRANSACTION", in_pyformat(claim), RAISED_TO, "COMMIT")
         _, raised, read, _ = answers = self.send(connection, statements, parameters)

@@ -128,8 +128,10 @@ class PostgreSQL(Dialect):
             info.pop("claim", None)  # the statement contains what the server refused
 
     def leaves_open(self, driver_connection: Any) -> bool:
-        # psycopg and psycopg2 keep the status of the server's last answer; 0 is outside of a transaction.
-        return bool(getattr(getattr(driver_connection, "info", None), "transaction_status", 0))
+        # psycopg (`pgconn`) and psycopg2 (`info`) keep the status of the server's last answer; 0 is outside of a
+        # transaction.
+        told = getattr(driver_connection, "pgconn", None) or getattr(driver_connection, "info", None)
+        return bool(getattr(told, "transaction_status", 0))
 
     def code(self, error: BaseException) -> str:
         code = sqlstate(error)
