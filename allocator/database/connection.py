@@ -58,6 +58,10 @@ class Runner:
         self.dialect = self.address.dialect
         self.engine: Engine = engine_of(self.address, timeout)
         self._closed = False
+        self._whole: Callable[[], AbstractContextManager[None]] = (
+            GATE.statement if self.dialect.embedded else nullcontext
+        )
+        """Blocks forks while a SQLite statement runs."""
         self.may_create = True
         """Whether a file that is not there may be made, as the embedded database does."""
 
@@ -114,10 +118,6 @@ class Runner:
         with suppress(SQLAlchemyError), self._whole(), self.engine.connect() as connection:
             return self.dialect.find_identity(connection)
         return False
-
-    def _whole(self) -> AbstractContextManager[None]:
-        """Block forks while a SQLite statement runs."""
-        return GATE.statement() if self.dialect.embedded else nullcontext()
 
     def _check_there(self) -> None:
         catch_up()

@@ -25,10 +25,11 @@ def by_driver(verb: F) -> F:
 class DriverConnection:
     """A connection of the pool, as far as a claim needs `sqlalchemy.Connection`: same names, same errors."""
 
-    __slots__ = ("connection", "dialect", "engine", "info", "invalidated", "own")
+    __slots__ = ("connection", "cursor", "dialect", "engine", "info", "invalidated", "own")
 
     def __init__(self, engine: Engine, own: Dialect) -> None:
         self.engine, self.dialect, self.own = engine, engine.dialect, own
+        self.cursor: Any = None
         self.invalidated = False
         try:
             self.connection: PoolProxiedConnection = engine.pool.connect()
@@ -38,18 +39,17 @@ class DriverConnection:
         self.info = self.connection.info
 
     def exec_driver_sql(self, sql: str, parameters: Any = ()) -> DriverResult:
-        """Run a statement on the cursor that stays with the connection: a new one costs psycopg 24 calls."""
+        """Run a statement on the cursor that stays with the connection: psycopg makes a new one by 24 calls."""
         try:
-            cursor = self.info.get("cursor")
-            if cursor is None:
-                cursor = self.info["cursor"] = self.connection.cursor()
+            self.cursor = cursor = self.info.get("cursor") or self.connection.cursor()
             cursor.execute(sql, parameters)
             rows = cursor.fetchall() if cursor.description is not None else ()  # SQLite commits here
-            return DriverResult(self, cursor, rows)
         except BaseException as error:
             self.info.pop("cursor", None)
             self.handle(error)
             raise
+        self.info["cursor"] = cursor
+        return DriverResult(self, rows)
 
     def handle(self, error: BaseException) -> None:
         """Raise what SQLAlchemy raises in place of a driver's error."""
@@ -72,12 +72,12 @@ class DriverConnection:
 
 
 class DriverResult:
-    """The result of one statement. `rowcount` and `lastrowid` hold until the next one."""
+    """The result of one statement, until the next one: they share a cursor, which `context` has as SQLAlchemy's has."""
 
-    __slots__ = ("connection", "cursor", "rows")
+    __slots__ = ("context", "cursor", "rows")
 
-    def __init__(self, connection: DriverConnection, cursor: Any, rows: Sequence[Any]) -> None:
-        self.connection, self.cursor, self.rows = connection, cursor, rows
+    def __init__(self, connection: DriverConnection, rows: Sequence[Any]) -> None:
+        self.context, self.cursor, self.rows = connection, connection.cursor, rows
 
     @property
     def rowcount(self) -> int:
@@ -88,11 +88,6 @@ class DriverResult:
         return self.cursor.lastrowid  # type: ignore[no-any-return]
 
     @property
-    def context(self) -> Self:
-        """Has the cursor, as that of SQLAlchemy's result."""
-        return self
-
-    @property
     def returns_rows(self) -> bool:
         return self.cursor.description is not None
 
@@ -100,7 +95,7 @@ class DriverResult:
         return self.rows
 
     def close(self) -> None:
-        self.connection.info.pop("cursor", None)
+        self.context.info.pop("cursor", None)
         self.cursor.close()
 
 

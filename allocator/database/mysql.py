@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from math import ceil
 from typing import Any, NoReturn
 
-from sqlalchemy import URL, Connection, CursorResult, Insert, Table, TextClause, Update, func, text
+from sqlalchemy import URL, Connection, Insert, Table, TextClause, Update, func, text
 from sqlalchemy.dialects.mysql import insert
 
 from allocator.database.dialect import ASLEEP, FLOOR, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of, undo
@@ -233,10 +233,10 @@ class MySQL(Dialect):
     def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
         """On a table with triggers, such as the guard's, an UPDATE returns no id: the same message then reads it."""
         if not connection.info.get("guarded"):
-            result = execute(connection, claim, parameters)
-            found, last_id, was_warned = result.rowcount, result.lastrowid, warned(result)
-            if found != 1 or last_id or was_warned:
-                return end_of_claim(name, found, was_warned, last_id)
+            cursor: Any = execute(connection, claim, parameters).context.cursor
+            warnings = getattr(cursor, "warning_count", 0)
+            if cursor.rowcount != 1 or cursor.lastrowid or warnings:
+                return end_of_claim(name, cursor.rowcount, bool(warnings), cursor.lastrowid)
             connection.info["guarded"] = True  # burn this claim: a proxy may answer from another session
         statements = ("START TRANSACTION", in_pyformat(claim), RAISED_TO, "COMMIT")
         _, raised, read, _ = answers = self.send(connection, statements, parameters)
@@ -305,10 +305,6 @@ def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | Non
     if last_id <= 0:
         raise damaged(name, f"the claim returned {last_id}, as when the table has a trigger")
     return int(last_id)
-
-
-def warned(result: CursorResult[Any]) -> bool:
-    return bool(getattr(result.context.cursor, "warning_count", 0))
 
 
 def version_of(connection: Any, cursor: Any) -> str:

@@ -229,14 +229,14 @@ def give_up(connection: Any) -> None:
 
 
 def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    from psycopg import OperationalError
-
     end = monotonic() + seconds
     try:
         wanted = next(generator)
         while True:
             ready = yield wanted
             if not ready and monotonic() > end:
+                from psycopg import OperationalError
+
                 give_up(connection)
                 raise OperationalError(f"no answer within {seconds:g} seconds")
             wanted = generator.send(ready)
