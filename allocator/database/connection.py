@@ -42,7 +42,7 @@ LEFT_OPEN = (
 GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
 """Set to 1, each start of a server counts as a failover: for whoever restores snapshots without telling anybody."""
 
-abandoned: list[Pool] = []
+abandoned: list[tuple[Pool, list[DriverConnection]]] = []
 """Pools inherited by a fork. Their connections are the parent's: kept, so that no garbage collection closes them."""
 
 
@@ -58,6 +58,8 @@ class Runner:
         self.dialect = self.address.dialect
         self.engine: Engine = engine_of(self.address, timeout)
         self._closed = False
+        self._idle: list[DriverConnection] = []
+        """A connection that a claim has left, which counts as one that is lent by the pool."""
         self._whole: Callable[[], AbstractContextManager[None]] = (
             GATE.statement if self.dialect.embedded else nullcontext
         )
@@ -79,6 +81,7 @@ class Runner:
             try:
                 return self._run_once(verb, *args, **kwargs)
             except SQLAlchemyError as error:
+                self._release()  # the pool may have found that its connections lead to a lost server
                 passed = monotonic() - began
                 if is_contended(error, self.dialect) and passed + pause < self.timeout:
                     sleep(pause)
@@ -107,9 +110,20 @@ class Runner:
 
     def _connect(self, verb: object) -> Connection:
         if verb in driver_verbs and not is_watched(self.engine):
-            connection: Any = DriverConnection(self.engine, self.dialect)
+            connection: Any
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = DriverConnection(self.engine, self.dialect, self._idle)
             return connection  # type: ignore[no-any-return]
+        self._release()
         return self.engine.connect()
+
+    def _release(self) -> None:
+        """Give what is idle back to the pool."""
+        with suppress(IndexError):  # another thread takes it
+            while self._idle:
+                self._idle.pop().connection.close()
 
     def _identity_was_refused(self, error: SQLAlchemyError) -> bool:
         """Whether a server refused to identify itself, and a statement that asks for less was found."""
@@ -131,11 +145,13 @@ class Runner:
 
     def close(self) -> None:
         self._closed = True
+        self._release()
         self.engine.dispose()
 
     def abandon(self) -> None:
         """In a forked child: drop the connections without closing them, since they are the parent's."""
-        abandoned.append(self.engine.pool)
+        abandoned.append((self.engine.pool, self._idle))
+        self._idle = []
         self.engine = engine_of(self.address, self.timeout)  # of the old one, a connection may have been half opened
 
 
