@@ -234,9 +234,9 @@ class MySQL(Dialect):
         """On a table with triggers, such as the guard's, an UPDATE returns no id: the same message then reads it."""
         if not connection.info.get("guarded"):
             cursor: Any = execute(connection, claim, parameters).context.cursor
-            warnings = getattr(cursor, "warning_count", 0)
-            if cursor.rowcount != 1 or cursor.lastrowid or warnings:
-                return end_of_claim(name, cursor.rowcount, bool(warnings), cursor.lastrowid)
+            was_warned = warned(cursor)
+            if cursor.rowcount != 1 or cursor.lastrowid or was_warned:
+                return end_of_claim(name, cursor.rowcount, was_warned, cursor.lastrowid)
             connection.info["guarded"] = True  # burn this claim: a proxy may answer from another session
         statements = ("START TRANSACTION", in_pyformat(claim), RAISED_TO, "COMMIT")
         _, raised, read, _ = answers = self.send(connection, statements, parameters)
@@ -305,6 +305,10 @@ def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | Non
     if last_id <= 0:
         raise damaged(name, f"the claim returned {last_id}, as when the table has a trigger")
     return int(last_id)
+
+
+def warned(cursor: Any) -> bool:
+    return bool(getattr(cursor, "warning_count", 0))
 
 
 def version_of(connection: Any, cursor: Any) -> str:
