@@ -8,37 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from allocator.errors import (
-    AccessDenied,
-    AllocatorClosed,
-    AllocatorError,
-    ClockWentBack,
-    DatabaseRefused,
-    DatabaseUnavailable,
-    Exhausted,
-    FleetGrowing,
-    ForkedUnseen,
-    InvalidArgument,
-    InvalidCount,
-    InvalidDatabase,
-    InvalidId,
-    InvalidSetting,
-    InvalidTag,
-    LeaseLost,
-    MaxValueWentBack,
-    NodeIdsExhausted,
-    NotCopyable,
-    NumberBusy,
-    NumberConflict,
-    ReentrantCall,
-    SchemaDamaged,
-    SchemaOutOfDate,
-    ServerReplaced,
-    ShardMisconfigured,
-    TagExists,
-    TooManyRequests,
-    UnknownTag,
-)
+from allocator import errors as errors
 
 if TYPE_CHECKING:
     from allocator.aio import AsyncAllocator, AsyncSequence
@@ -47,14 +17,14 @@ if TYPE_CHECKING:
     from allocator.generators.objectid import ObjectId
     from allocator.generators.sequence import Sequence
     from allocator.generators.snowflake import Snowflake
-    from allocator.generators.worker import AsyncWorkerLease, WorkerLease
+    from allocator.generators.worker_numbers import AsyncWorkerLease, WorkerLease
     from allocator.numbers import Numbers
     from allocator.public_ids import PublicIds
-    from allocator.schemes.checks import JAVASCRIPT_MAX_ID
-    from allocator.schemes.layout import Layout
+    from allocator.schemes.formats.bit_layout import Layout
+    from allocator.schemes.formats.id_inspection import Inspection, Reading
+    from allocator.schemes.gapless_numbers import Number
     from allocator.schemes.meteor import MeteorSettings
-    from allocator.schemes.numbering import Number
-    from allocator.schemes.readings import Inspection, Reading
+    from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID
     from allocator.schemes.snowflake import SnowflakeSettings
     from allocator.schemes.tag import Tag
     from allocator.sync import Allocator
@@ -63,52 +33,23 @@ __version__ = "0.2.0"
 
 __all__ = [
     "JAVASCRIPT_MAX_ID",
-    "AccessDenied",
     "Allocator",
-    "AllocatorClosed",
-    "AllocatorError",
     "AsyncAllocator",
     "AsyncSequence",
     "AsyncWorkerLease",
-    "ClockWentBack",
-    "DatabaseRefused",
-    "DatabaseUnavailable",
-    "Exhausted",
-    "FleetGrowing",
-    "ForkedUnseen",
     "Inspection",
-    "InvalidArgument",
-    "InvalidCount",
-    "InvalidDatabase",
-    "InvalidId",
-    "InvalidSetting",
-    "InvalidTag",
     "Layout",
-    "LeaseLost",
-    "MaxValueWentBack",
     "Meteor",
     "MeteorSettings",
-    "NodeIdsExhausted",
-    "NotCopyable",
     "Number",
-    "NumberBusy",
-    "NumberConflict",
     "Numbers",
     "ObjectId",
     "PublicIds",
     "Reading",
-    "ReentrantCall",
-    "SchemaDamaged",
-    "SchemaOutOfDate",
     "Sequence",
-    "ServerReplaced",
-    "ShardMisconfigured",
     "Snowflake",
     "SnowflakeSettings",
     "Tag",
-    "TagExists",
-    "TooManyRequests",
-    "UnknownTag",
     "WorkerLease",
     "inspect_id",
 ]
@@ -120,28 +61,32 @@ HOMES = {
     "allocator.generators.objectid": ("ObjectId",),
     "allocator.numbers": ("Numbers",),
     "allocator.public_ids": ("PublicIds",),
-    "allocator.schemes.readings": ("Inspection", "Reading"),
-    "allocator.schemes.layout": ("Layout",),
-    "allocator.schemes.checks": ("JAVASCRIPT_MAX_ID",),
+    "allocator.schemes.formats.id_inspection": ("Inspection", "Reading"),
+    "allocator.schemes.formats.bit_layout": ("Layout",),
+    "allocator.schemes.shared.argument_checks": ("JAVASCRIPT_MAX_ID",),
     "allocator.schemes.meteor": ("MeteorSettings",),
-    "allocator.schemes.numbering": ("Number",),
+    "allocator.schemes.gapless_numbers": ("Number",),
     "allocator.schemes.snowflake": ("SnowflakeSettings",),
     "allocator.schemes.tag": ("Tag",),
     "allocator.generators.sequence": ("Sequence",),
     "allocator.generators.snowflake": ("Snowflake",),
-    "allocator.generators.worker": ("AsyncWorkerLease", "WorkerLease"),
+    "allocator.generators.worker_numbers": ("AsyncWorkerLease", "WorkerLease"),
     "allocator.sync": ("Allocator",),
 }
 """Imported on first access: meteors need no asyncio, and errors need neither."""
 
 
-def __getattr__(name: str) -> object:
-    for home, names in HOMES.items():
-        if name in names:
-            value = globals()[name] = getattr(import_module(home), name)
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would take every name for one that exists
+
+    def __getattr__(name: str) -> object:
+        for home, names in HOMES.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(home), name)
+                return value
+        if isinstance(vars(errors).get(name), type):  # ImportError: `from … import` hides the text of AttributeError
+            raise ImportError(f"{name} is in allocator.errors: from allocator.errors import {name}", name=name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, "__version__", "errors"]

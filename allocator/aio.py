@@ -11,13 +11,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.errors import InvalidSetting, Uncopyable
-from allocator.fleet.tags import Tags
+from allocator.fleet.tag_administration import Tags
 from allocator.generators.sequence import Sequence
-from allocator.generators.worker import AsyncWorkerLease
+from allocator.generators.worker_numbers import AsyncWorkerLease
 from allocator.rules.failover import FailoverGap
-from allocator.runtime.worker_pool import wait_for_async
-from allocator.schemes.checks import check_count
+from allocator.runtime.thread_pool import wait_for_async
 from allocator.schemes.meteor import MeteorSettings
+from allocator.schemes.shared.argument_checks import check_count
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.sync import Allocator
 
@@ -96,7 +96,7 @@ def on_thread(method: Callable[Concatenate[Tags, P], T]) -> Callable[Concatenate
 
     @wraps(method)
     async def call(self: AsyncTags, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        work: Callable[P, T] = getattr(self._tags, method.__name__)  # those of a service are of another class
+        work: Callable[P, T] = getattr(self._tags, method.__name__)  # by name: a service has its own class of tags
         return await self._ids._on_thread(work, *args, **kwargs)
 
     return call

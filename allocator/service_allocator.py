@@ -12,12 +12,12 @@ from typing import Any, ParamSpec, TypeVar
 
 from allocator.aio import AsyncAllocator
 from allocator.errors import AllocatorError, InvalidSetting
-from allocator.fleet.fleet import Fleet
+from allocator.fleet.fleet_backend import Fleet
 from allocator.generators import sequence as generator
 from allocator.generators.backend_protocol import Backend
 from allocator.rules.hosts import Hosts
-from allocator.runtime.worker_pool import wait_for_async
-from allocator.schemes.residues import Seen
+from allocator.runtime.thread_pool import wait_for_async
+from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import Lease
 from allocator.schemes.tag import Tag
 from allocator.sync import Allocator
@@ -106,7 +106,7 @@ class ServiceAllocator(AsyncAllocator):
         return await self.run(self._hosted._backend.open_segment, template, create)
 
     async def count_tags(self) -> int:
-        """How many tags there are, for the limit of those that first requests make."""
+        """The number of tags, for the limit on tags that a first request makes."""
         return await self.run(self._hosted.tags.count)
 
     def page_of_tags(self, after: str, most: int) -> list[Tag]:

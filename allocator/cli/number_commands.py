@@ -16,9 +16,9 @@ from allocator.cli.options import database_options, open_database, options, requ
 from allocator.cli.output import REFUSED, show, table, wants_json
 from allocator.errors import DatabaseRefused, InvalidSetting, SchemaOutOfDate
 from allocator.rules.bound_numbers import NumberBinding, findings
-from allocator.schemes.checks import split_column
-from allocator.schemes.number_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
-from allocator.schemes.numbering import RESETS, NumberRule, first_day, place
+from allocator.rules.gapless_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
+from allocator.schemes.gapless_numbers import RESETS, NumberRule, first_day, place
+from allocator.schemes.shared.argument_checks import split_column
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -98,7 +98,7 @@ def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
 
 
 def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
-    """Refuse a period that the existing counters do not have: nobody would draw from that counter."""
+    """Refuse a period that the existing counters do not have: no application draws from such a counter."""
     if not counters or len(period) in {len(one.period) for one in counters}:
         return
     newest = max(one.period for one in counters)

@@ -30,7 +30,7 @@ from allocator.rules.takeover_ranges import (
     seconds_of,
     still_writes,
 )
-from allocator.schemes.checks import check_tag
+from allocator.schemes.shared.argument_checks import check_tag
 
 PATIENCE = 60.0
 """Seconds of retries for the locks. Each try is short, so that writers hardly wait."""
@@ -167,7 +167,7 @@ def opened(url: str) -> Iterator[Database]:
 def fetch_on_primary(database: Database, place: str) -> Status:
     """Raises `InvalidSetting` on a replica."""
     status = database.run(work.fetch_status, place)
-    if status.facts.is_replica:  # where an administrator may write all the same
+    if status.facts.is_replica:  # an administrator could write there, despite read_only
         raise InvalidSetting(REPLICA)
     return status
 

@@ -29,15 +29,15 @@ DIALECTS: dict[str, Dialect] = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A database that can be reached: its dialect, its URL, and what a person may read of it."""
+    """A database that can be reached: its dialect, its URL, and `shown`, the URL without its password."""
 
     dialect: Dialect
     url: URL = field(repr=False)
     shown: str
     pool: Pool | None = field(default=None, repr=False)
-    """Opens connections as the user's engine does."""
+    """Opens connections by the creator and the events of the user's engine; None for a URL."""
     cautious: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """Arguments for a server that a shard's row names."""
+    """Driver arguments that keep the password from a server which only a shard's row names."""
 
     @property
     def file(self) -> str | None:

@@ -19,7 +19,7 @@ from allocator.database.verbs import segments
 from allocator.errors import InvalidSetting
 from allocator.rules.column_bindings import HELD, Binding, Bound, Placed
 from allocator.rules.takeover_ranges import ColumnFacts, Remedy
-from allocator.schemes.checks import MAX_ID, check_tag, split_column
+from allocator.schemes.shared.argument_checks import MAX_ID, check_tag, split_column
 from allocator.schemes.tag import unknown
 
 P = TypeVar("P", bound=Placed)
@@ -38,7 +38,7 @@ WHERE m.type = 'table' AND lower(m.name) = lower(:table) AND lower(p.name) = low
 
 
 def fetch_all(connection: Connection, dialect: Dialect, tag: str = "") -> Sequence[Binding]:
-    """Fetch the bindings of a tag or of all, sorted by place. A takeover that was not given back is one too."""
+    """Fetch the bindings of a tag or of all, sorted by place. A takeover counts as one until it is given back."""
     kept = select(rows_of_bindings).where(KEPT.tag == tag if tag else KEPT.tag != "")
     found = {row.place: Binding(*row) for row in connection.execute(kept)}
     for place in connection.scalars(select(rows_of_takeovers.c.place)).all():
@@ -204,7 +204,7 @@ def stray_row(connection: Connection, binding: Binding, facts: ColumnFacts) -> t
     taken = binding.takeover
     low, below = binding.greatest, binding.tag_first
     if taken:
-        if not facts.below:  # the counter follows whatever row is inserted there
+        if not facts.below:  # any inserted row moves this counter, so it cannot stay below the tag
             return 0, 0
         low = facts.given if taken.state in HELD and facts.counter else taken.given
         below = taken.ranges.native_last + 1

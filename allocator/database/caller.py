@@ -1,4 +1,4 @@
-"""The transaction of a caller, in which numbers without gaps are drawn: borrowed, and left as it was."""
+"""The transaction of a caller, in which numbers without gaps are drawn. It stays open and keeps its settings."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Borrowed:
 
 @lru_cache
 def compiled(statement: str, dialect: SQLDialect) -> tuple[str, list[str] | None]:
-    """A statement as the driver has it, and the order of its parameters where they have no names."""
+    """The statement in the driver's style of parameters, and their order if that style has no names."""
     made = text(statement).compile(dialect=dialect)
     return str(made), made.positiontup
 

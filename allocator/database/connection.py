@@ -34,13 +34,14 @@ T = TypeVar("T")
 
 CONTENDED_PAUSE = 0.005
 MAX_CONTENDED_PAUSE = 0.2
+"""Seconds before the first and the last retries after a deadlock; the pause doubles, since many may be retrying."""
 
 LEFT_OPEN = (
     "a transaction was still open after a statement that should have committed by itself; what it claimed is burnt. "
     "Let no engine, listener, proxy or pooler change autocommit or completion_type of the allocator's connections"
 )
 GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
-"""Set to 1, each start of a server counts as a failover: for whoever restores snapshots without telling anybody."""
+"""If 1, each start of a server counts as a failover: for operators who restore without `allocator db restored`."""
 
 abandoned: list[tuple[Pool, list[DriverConnection]]] = []
 """Pools inherited by a fork. Their connections are the parent's: kept, so that no garbage collection closes them."""
@@ -103,7 +104,7 @@ class Runner:
             if dialect.looks_first:
                 dialect.before(connection)
                 if isinstance(connection, DriverConnection) and connection.invalidated:
-                    return self._run_once(verb, *args, **kwargs)  # SQLAlchemy's connection opens another by itself
+                    return self._run_once(verb, *args, **kwargs)  # this one does not reconnect, as SQLAlchemy's does
             result = verb(connection, dialect, *args, **kwargs)
             check_committed(connection, dialect)
             return result
@@ -152,7 +153,7 @@ class Runner:
         """In a forked child: drop the connections without closing them, since they are the parent's."""
         abandoned.append((self.engine.pool, self._idle))
         self._idle = []
-        self.engine = engine_of(self.address, self.timeout)  # of the old one, a connection may have been half opened
+        self.engine = engine_of(self.address, self.timeout)  # the parent may be opening a connection in the old one
 
 
 def check_committed(connection: Connection, dialect: Dialect) -> None:
@@ -226,7 +227,7 @@ def creator_from(pool: Pool, dialect: Dialect) -> Callable[[], Any]:
 
 # -- SQLAlchemy's dialects, which ask the server about itself when they reflect, and not at the first connect.
 # Version, isolation level, SQL mode and letter case are up to seven messages, and no statement that draws ids depends
-# on them. A dialect of one's own and `get_dialect_cls` are SQLAlchemy's documented ways to change `initialize`.
+# on them. SQLAlchemy documents `get_dialect_cls`, by which a subclass of the dialect replaces `initialize`.
 
 PREFIX = "allocator_"
 

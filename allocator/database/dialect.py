@@ -1,6 +1,6 @@
 """What differs between the databases: one class for each, in `postgresql.py`, `mysql.py` and `sqlite.py`.
 
-What is done with the rows are plain functions of a connection and its dialect, a file for each noun in `verbs/`.
+Reads and writes of rows are plain functions of a connection and its dialect, a file for each noun in `verbs/`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, Te
 from allocator.database.tables import node
 from allocator.errors import AllocatorError
 from allocator.rules.failover import Here, plain
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 MAX_CONNECT_SECONDS = 10.0
 """The longest wait for a connection, however long statements may take."""
@@ -41,7 +41,7 @@ FLOOR = ".floor"
 """The type of a row of `allocator_ticket` that keeps the floor; no type of a user's begins with a dot."""
 
 KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
-"""An explicit id raises the auto-increment; the row keeps it there."""
+"""An explicit id raises the auto-increment; the row stays, since MySQL 5.7 forgets the counter at a restart."""
 
 
 class Dialect:
@@ -49,12 +49,13 @@ class Dialect:
 
     name: ClassVar[str]
     default_driver: ClassVar[str]
-    """The driver that a URL without one means."""
+    """The driver of a URL that names none."""
     needs_name: ClassVar[bool] = False
     """A URL must name a database."""
     extra: ClassVar[str]
     """The extra of this package that installs it; empty where nothing is needed."""
     pool_size: ClassVar[int] = 8
+    """One connection for each thread of `runtime.worker_pool`."""
     embedded: ClassVar[bool] = False
     """The database is this library's own file, so it makes its schema by itself."""
 
@@ -73,9 +74,9 @@ class Dialect:
     """A query: does this user own the table of tickets? Empty where changing its numbering needs no owner."""
 
     transactional_ddl: ClassVar[bool] = True
-    """A change of a table is a part of the transaction; without, it commits what came before."""
+    """DDL can be rolled back. Where it cannot, each change of a table commits the statements before it."""
     index_only: ClassVar[str] = ""
-    """A statement for a transaction that reads by index; empty where small tables are read so anyway."""
+    """Makes the planner use indexes in this transaction, even on small tables; empty where it does so by default."""
 
     begin: ClassVar[str] = "BEGIN"
     clock: ClassVar[str]
@@ -83,7 +84,7 @@ class Dialect:
     trigger_names: ClassVar[str]
     """A query for the triggers on the table `:name`."""
     replace_ticket: ClassVar[str]
-    """Draw a ticket by the statement of the original: a new row in place of the old one, and its auto-increment."""
+    """Draw a ticket as Flickr did: replace the type's row; the auto-increment value of the new one is the ticket."""
     count_ticket: ClassVar[str]
     """Draw a ticket by adding to its row."""
     checks_tag_first: ClassVar[bool] = False
@@ -168,7 +169,7 @@ class Dialect:
         return False
 
     def blind(self, connection: Connection) -> Blind | None:
-        """What the failover guard cannot see here; None where it sees all."""
+        """What the failover guard cannot see on this server; None if it sees everything."""
         return None
 
     def server(self, connection: Connection) -> str:
@@ -197,7 +198,7 @@ class Dialect:
         """The value of `server`; None where a query must fetch it."""
         return None if facts.server is None else str(facts.server)
 
-    def server_numbering(self, facts: Any) -> Numbering | None:
+    def server_numbering(self, facts: Any) -> ShardNumbering | None:
         """The auto-increment offset and step of a server that is configured as one of several without a cluster."""
         return None
 
@@ -247,7 +248,7 @@ class Dialect:
         """The end of a SELECT that locks the shard's row against changes, where `locks_what_it_reads`."""
         return ""
 
-    def number_as(self, connection: Connection, numbering: Numbering) -> None:
+    def number_as(self, connection: Connection, numbering: ShardNumbering) -> None:
         """Set the auto-increment of this session to the numbering, where a session has its own."""
 
     def lock_shard(self, connection: Connection) -> None:
@@ -258,7 +259,7 @@ class Dialect:
         """Draw a new value of the auto-increment, the greatest so far: no row need hold the greatest."""
         raise NotImplementedError
 
-    def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
+    def number_from(self, connection: Connection, numbering: ShardNumbering, first: int) -> None:
         """Restart the auto-increment at `first`, an id of this numbering above all others."""
         if first > 1:
             connection.execute(KEEP, {"type": FLOOR, "last": first - 1})
@@ -271,7 +272,7 @@ class Dialect:
 
     def skip_tickets(self, connection: Connection, count: int) -> None:
         """Skip tickets of a single database, whose offset and step are 1."""
-        self.number_as(connection, Numbering())
+        self.number_as(connection, ShardNumbering())
         connection.execute(KEEP, {"type": FLOOR, "last": self.greatest_ticket(connection) + count})
 
 

@@ -1,7 +1,7 @@
 """Django's connection as the transaction in which numbers without gaps are drawn and migrations run, and the tables
 beside its own.
 
-Django is not imported: whoever gives its connection has it.
+This module does not import Django: a caller who has one of its connections has imported it.
 """
 
 from __future__ import annotations

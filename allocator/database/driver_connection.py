@@ -17,7 +17,7 @@ driver_verbs: set[object] = set()
 
 
 def by_driver(verb: F) -> F:
-    """Run this verb on a `DriverConnection`, unless somebody watches the statements."""
+    """Run this verb on a `DriverConnection`, unless the application listens to statements or logs them."""
     driver_verbs.add(verb)
     return verb
 

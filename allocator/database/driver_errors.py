@@ -18,7 +18,7 @@ from allocator.errors import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.schemes.numbering import out_of_numbers
+from allocator.schemes.gapless_numbers import out_of_numbers
 
 ADVICE: dict[type[AllocatorError], str] = {
     DatabaseUnavailable: "{where} is not available: {words}",

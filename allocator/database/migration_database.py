@@ -25,6 +25,7 @@ T = TypeVar("T")
 LOCK_SECONDS = 60.0
 """How long a takeover tries for its locks."""
 PAUSE = 0.5
+"""Seconds between two tries for a lock, in which the writers that queued behind the last try are served."""
 
 
 class Nested(PostgreSQL):
@@ -44,7 +45,7 @@ class MigrationDatabase(Database):
 
     def __init__(self, connection: Connection) -> None:
         url = plain(connection.engine.url)
-        # Nothing is opened by it, and we have no driver of our own for asyncio.
+        # Nothing connects by this URL. Without the driver, since the library refuses those for asyncio.
         super().__init__(
             url.set(drivername=url.get_backend_name()) if connection.dialect.is_async else url, LOCK_SECONDS
         )

@@ -47,15 +47,15 @@ from allocator.rules.bound_numbers import (
     newest,
     written,
 )
-from allocator.schemes.checks import MAX_ID, split_column
-from allocator.schemes.number_audit import Found, Group, read_row, scopes_of, uuid_of
-from allocator.schemes.numbering import NumberRule, first_day
+from allocator.rules.gapless_audit import Found, Group, read_row, scopes_of, uuid_of
+from allocator.schemes.gapless_numbers import NumberRule, first_day
+from allocator.schemes.shared.argument_checks import MAX_ID, split_column
 
 KEPT = number_binding.c
 SPECIAL = ("_where", "_using", "_prefix")
 """Suffixes of the options of a partial index, and of an index that is no tree."""
 COUNTERS = 1_000
-"""Counters of a binding that are compared with its column at most."""
+"""Compare at most this many counters of a binding, the newest: one scope per customer makes many."""
 BATCH = 20
 """Counters of one query."""
 ROWS = 100_000
@@ -63,7 +63,7 @@ ROWS = 100_000
 DECIMALS = 18
 """Digits of a NUMERIC whose numbers all fit in 64 bits."""
 SAMPLE = 100
-"""Rows of which one must be readable, to say that a column without counters holds numbers."""
+"""A column without counters holds numbers if one row of 100 can be read as one."""
 IS_WHOLE = re.compile("-?[0-9]{1,20}")
 
 
@@ -175,7 +175,7 @@ class NumberColumn:
         return [column(self.source.column, kind).in_(values)]
 
     def beside(self, group: Group) -> Iterator[list[ColumnElement[bool]]]:
-        """Of each column beside it what a row of the group may have there: one comparison for one index range.
+        """Conditions on the columns of scope and period for rows of the group; each comparison is one index range.
 
         Empty where the column cannot hold the scope.
         """

@@ -20,7 +20,7 @@ from allocator.database.takeover_rows import Status, begin, change, parts_of, pl
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
 from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Remedy, Takeover, Trigger, passed
-from allocator.schemes.checks import MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID
 
 COUNTER = "AUTO_INCREMENT"
 PATIENCE = "SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1"
@@ -158,7 +158,7 @@ def carry_out_start(connection: Connection, dialect: Dialect, status: Status, ta
 
 
 def raise_counter(connection: Connection, facts: ColumnFacts, ranges: Ranges) -> None:
-    """Raise it while nobody writes. Raises `InvalidSetting` where it has come to the ids of the tag."""
+    """Raise the counter while the table is locked. Raises `InvalidSetting` if it has reached the ids of the tag."""
     patience, lock, alter, unlock = start(facts, ranges)
     connection.exec_driver_sql(patience)
     connection.exec_driver_sql(lock)

@@ -99,7 +99,7 @@ def place_tag(connection: Connection, dialect: Dialect, name: str, ranges: Range
     else:
         changes = {"max_step": max_step, "id_limit": ranges.tag_last, "max_value": low}
         done = segments.change(connection, dialect, name, changes)
-    now = segments.fetch(connection, dialect, name)  # the row is locked: what a claim took meanwhile is in it
+    now = segments.fetch(connection, dialect, name)  # locked and read again: it includes claims made since the plan
     if not done or now is None:
         raise InvalidSetting(f"tag {name!r} was changed meanwhile; see: allocator tags show {name}")
     if why := tag_refusal(now, mine):

@@ -56,9 +56,9 @@ def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float
 
 
 def create(connection: Connection, missing: Sequence[str]) -> None:
-    """Make the tables that are missing as they are today, and write down that they are.
+    """Make missing tables in the newest revision, and write that revision into the version table.
 
-    Some are there where an upgrade died. A twentieth of the time that the revisions take, one by one.
+    An upgrade that died may have made some of them. Takes a twentieth of the time of the single revisions.
     """
     complete(connection)
     metadata.create_all(connection, [WHOLE[part] for part in missing], checkfirst=False)

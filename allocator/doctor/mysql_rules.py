@@ -9,6 +9,7 @@ from allocator.doctor.postgresql_rules import CONNECTIONS_FEW, NUMBERS_SHARDS, m
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Rule
 
 LEAST_NODES = 3
+"""Nodes of a cluster: of two, the one that is left has no majority and refuses writes."""
 LEAST_STATEMENT_SECONDS = 1.0
 STRICT = ("STRICT_ALL_TABLES", "STRICT_TRANS_TABLES")
 

@@ -20,11 +20,11 @@ from allocator.generators.column_default import check_each_row, check_not_held, 
 from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
-from allocator.runtime.worker_pool import Background, Waits, check_not_ending, reentrant_call, result_of, wait_for
-from allocator.schemes.checks import check_count, check_reserve, check_tag
-from allocator.schemes.residues import Seen, merged
-from allocator.schemes.retry import RETRY_PAUSE
-from allocator.schemes.segment import Claim, Segments
+from allocator.runtime.thread_pool import Background, Waits, check_not_ending, reentrant_call, result_of, wait_for
+from allocator.schemes.segment_refill import Claim, Segments
+from allocator.schemes.shared.argument_checks import check_count, check_reserve, check_tag
+from allocator.schemes.shared.residues import Seen, merged
+from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.tag import Tag
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Sequence(Supply):
             compiled = context.compiled
             if compiled.statement.select is None and not compiled.update_prefetch and not compiled.ctes:
                 return next(self._values)
-        except (AttributeError, StopIteration):  # or an unknown kind of context
+        except (AttributeError, StopIteration):  # nothing in memory, or an unknown kind of context
             pass
         check_each_row(context, self._name())
         return self._next_in(context.root_connection, context.current_column)
@@ -248,7 +248,7 @@ class Sequence(Supply):
             block = self._backend.claim_segment(self.tag, size, seen, exact=exact)
         except AllocatorError as error:
             if isinstance(error, MaxValueWentBack) and others:
-                raise  # of the client's ids; our next claim shows whether it concerns ours
+                raise  # the lost ids are a client's; if ours are lost too, our next claim finds out
             with self._lock:
                 now = monotonic()
                 self._core.refused(error, now)

@@ -18,12 +18,13 @@ from fnmatch import fnmatchcase
 from hashlib import sha256
 
 from allocator.errors import InvalidSetting, InvalidTag
-from allocator.schemes.checks import check_tag, check_whole
+from allocator.schemes.shared.argument_checks import check_tag, check_whole
 
 DRAW, READ, ADMINISTER = VERBS = ("draw", "read", "administer")
 SCHEMES = ("meteor", "snowflake", "objectid")
 ANONYMOUS = "anonymous"
 MAX_VALID = 2
+"""Valid tokens of one name: the old and the new one, while its clients change over."""
 PREFIX = "allocator_"
 MAX_RATE = 1_000_000_000
 MAX_SCOPE = 1000

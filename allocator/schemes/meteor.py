@@ -23,9 +23,9 @@ from functools import cache
 from itertools import accumulate, chain, cycle, islice, pairwise
 
 from allocator.errors import AllocatorError, Exhausted, NodeIdsExhausted
-from allocator.schemes.checks import check_whole
-from allocator.schemes.layout import MAX_EPOCH, Layout, check_layout, moment
-from allocator.schemes.retry import Pace, Wait
+from allocator.schemes.formats.bit_layout import MAX_EPOCH, Layout, check_layout, moment
+from allocator.schemes.shared.argument_checks import check_whole
+from allocator.schemes.shared.retry_pace import Pace, Wait
 
 EPOCH = 1_607_558_400
 METEOR = Layout(sign=1, second=29, node=20, sequence=11, random=3)
@@ -37,7 +37,7 @@ WARN_FROM = 0.8
 
 
 def xorshift(state: int) -> int:
-    """The next of 65535 states of 16 bits; 0 is not one of them."""
+    """The next of 65535 states of 16 bits: with these shifts the period holds each number but 0."""
     state ^= (state << 7) & MAX_SEED
     state ^= state >> 9
     return state ^ ((state << 8) & MAX_SEED)

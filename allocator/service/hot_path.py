@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorError
-from allocator.schemes.checks import MAX_IDS_A_CALL
+from allocator.schemes.shared.argument_checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant, mark
-from allocator.service.problems import HttpRefusal, Refusals, request_name
+from allocator.service.error_responses import HttpRefusal, Refusals, request_name
 from allocator.telemetry.trace_context import incoming
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ FIXED = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")
 UNIQUE_HEADERS = (b"host", b"authorization")
 SHORT = 200
 LENGTHS = [[*FIXED, (b"content-length", b"%d" % length)] for length in range(SHORT)]
+"""The headers of short responses, made once: to make them costs more than an id."""
 
 
 class Front:

@@ -21,7 +21,7 @@ from allocator.remote.http import addresses
 from allocator.service.listening import listening
 from allocator.service.log_config import config_of
 from allocator.service.settings import FIGURES, STOPPING, ServeSettings
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +34,7 @@ log = logging.getLogger("allocator.service")
 NEEDED = ("httptools", "itsdangerous", "jinja2", "prometheus_client", "pythonjsonlogger", "starlette", "uvicorn")
 
 FILES = 65_536
+"""Raise the limit of open files to this: each connection of a client is one, and shells often allow only 1024."""
 GRACE = 10
 """Seconds for running requests to finish when the service stops."""
 WORKER_SILENCE = 30

@@ -161,7 +161,7 @@ def test_a_counter_that_was_set_back(patient):
     found = patient.found()["numbering-behind"]
 
     assert found.severity == DANGER
-    assert "goes on after 10, and 50 is in use" in found.found
+    assert "is at 10, and 50 is in use" in found.found
 
 
 @pytest.mark.parametrize(

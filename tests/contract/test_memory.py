@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator import Allocator, AllocatorError
-from allocator.rules.fleet import STATEMENTS
+from allocator import Allocator
+from allocator.errors import AllocatorError
+from allocator.rules.fleet_consistency import STATEMENTS
 from allocator.testing import MemoryAllocator
 from allocator.testing.allocators import SynchronousBackground
 

@@ -15,10 +15,11 @@ from support.servers.administrator import execute, values
 from support.servers.available import KINDS
 from support.servers.databases import with_schema
 
-from allocator import Allocator, InvalidDatabase, InvalidSetting
+from allocator import Allocator
 from allocator.cli import main
 from allocator.database.address import address_of, of_url, place_of
 from allocator.database.store import Database, sibling
+from allocator.errors import InvalidDatabase, InvalidSetting
 
 
 @pytest.fixture(params=KINDS)

@@ -16,12 +16,13 @@ from alembic.util import CommandError
 from sqlalchemy import create_engine, inspect, text
 from support.servers.administrator import execute
 
-from allocator import Allocator, Numbers, SchemaOutOfDate
+from allocator import Allocator, Numbers
 from allocator.database import schema, upgrade
 from allocator.database.store import Database
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
+from allocator.errors import SchemaOutOfDate
 from allocator.schemes.tag import AUTO, REFUSE
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 
 SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 

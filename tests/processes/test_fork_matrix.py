@@ -16,9 +16,10 @@ import pytest
 from support.processes.children import found_in_child
 from support.servers.databases import with_schema
 
-from allocator import Allocator, NotCopyable, ObjectId
+from allocator import Allocator, ObjectId
 from allocator.database import upgrade
 from allocator.database.sqlite_forks import Gate
+from allocator.errors import NotCopyable
 from allocator.generators.objectid import generator
 
 inherited: Allocator

@@ -13,10 +13,11 @@ from threading import Barrier, Event, Thread
 import pytest
 from support.processes.children import fork_in_c, found_in_child, in_child
 
-from allocator import Allocator, AllocatorError, AsyncAllocator, ForkedUnseen, Meteor, NotCopyable, ObjectId, Snowflake
+from allocator import Allocator, AsyncAllocator, Meteor, ObjectId, Snowflake
+from allocator.errors import AllocatorError, ForkedUnseen, NotCopyable
 from allocator.generators.sequence import Sequence
 from allocator.runtime import forks
-from allocator.runtime.worker_pool import THREADS
+from allocator.runtime.thread_pool import THREADS
 
 TESTS = str(Path(__file__).parent.parent)
 

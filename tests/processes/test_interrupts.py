@@ -13,9 +13,10 @@ from support.faults.call_steps import Steps, acting
 from support.faults.interrupted_calls import Interrupted, every_step
 from support.memory.database import MemorySource, sequence
 
-from allocator import DatabaseUnavailable, Meteor, ObjectId, ReentrantCall, Snowflake
+from allocator import Meteor, ObjectId, Snowflake
+from allocator.errors import DatabaseUnavailable, ReentrantCall
 from allocator.generators.supply import Supply
-from allocator.runtime.worker_pool import reentrant_call
+from allocator.runtime.thread_pool import reentrant_call
 
 STRIDE = 11
 """Of the steps at which something is drawn; the long runs take each."""
@@ -90,7 +91,7 @@ def test_a_handler_that_forks_repeats_at_most_the_id_of_that_very_call():
 
 
 def test_control_a_fork_in_a_handler_that_is_not_noticed_repeats_a_piece(monkeypatch):
-    monkeypatch.setattr("allocator.runtime.worker_pool.Background.renew", lambda self: None)
+    monkeypatch.setattr("allocator.runtime.thread_pool.Background.renew", lambda self: None)
     found = [repeats(one, 14) for one in every_step(fork, stride=STRIDE)]
 
     assert max(found) > 1
@@ -162,7 +163,8 @@ def test_an_object_id_can_be_made_at_any_step_of_another():
 
 STORM = """
 import json, signal, sys, time
-from allocator import Allocator, AllocatorError
+from allocator import Allocator
+from allocator.errors import AllocatorError
 ids, drawn, tickets, done = Allocator("sqlite:///" + sys.argv[1], step=20, max_step=20), [], [], {}
 awaited = False  # an interrupt is raised only where it is caught
 

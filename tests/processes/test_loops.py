@@ -8,9 +8,10 @@ import threading
 import pytest
 from support.memory.database import MemorySource, sequence
 
-from allocator import Allocator, AsyncAllocator, DatabaseUnavailable
+from allocator import Allocator, AsyncAllocator
 from allocator.aio import AsyncSequence
-from allocator.fleet.tags import Tags
+from allocator.errors import DatabaseUnavailable
+from allocator.fleet.tag_administration import Tags
 
 WAITERS = 6
 

@@ -15,7 +15,7 @@ from allocator.database.tables import VERSION_TABLE, metadata
 from allocator.database.verbs.number_columns import PATIENCE, engine_for
 from allocator.rules.column_limit import limit_of
 from allocator.rules.key_columns import KeyColumn
-from allocator.schemes.checks import MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID
 
 OURS = frozenset({*metadata.tables, VERSION_TABLE})
 
@@ -135,7 +135,7 @@ def read_keys(address: Address, schema: str | None = None) -> list[KeyColumn]:
 
 
 def prepare(connection: Connection, words: str) -> None:
-    """MariaDB has no such setting, needs none, and takes what is between the stars for a comment."""
+    """MariaDB needs no such setting, and reads the text between the stars as a comment."""
     try:
         if words:
             connection.exec_driver_sql(words)

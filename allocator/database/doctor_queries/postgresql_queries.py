@@ -182,12 +182,12 @@ def numberings(connection: Connection, facts: Facts) -> Mapping[str, Any]:
 
 
 def behind_by(connection: Connection, table_name: str, sequence: str) -> str:
-    """A sentence if the next number was given before; else empty."""
+    """A sentence if the sequence is about to repeat a number, as after a restore of the rows alone; else empty."""
     ids = metadata.tables[table_name].c.id
     greatest = connection.scalar(select(func.max(ids))) or 0
     words = f"SELECT last_value + CASE WHEN is_called THEN 1 ELSE 0 END FROM {sequence}"
     following = connection.exec_driver_sql(words).scalar_one()
-    return f"{table_name} goes on with {following}, and {greatest} is in use" if following <= greatest else ""
+    return f"the next number of {table_name} is {following}, and {greatest} is in use" if following <= greatest else ""
 
 
 QUESTIONS = (

@@ -63,7 +63,7 @@ def behind_by(connection: Connection, name: str) -> str:
     greatest = connection.scalar(select(func.max(metadata.tables[name].c.id))) or 0
     found = rows(connection, "SELECT seq FROM sqlite_sequence WHERE name = :name", name=name)
     last = found[0].seq if found else 0
-    return f"{name} goes on after {last}, and {greatest} is in use" if last < greatest else ""
+    return f"the counter of {name} is at {last}, and {greatest} is in use" if last < greatest else ""
 
 
 QUESTIONS = (

@@ -21,7 +21,7 @@ NUMBERED = ("allocator_ticket", "allocator_node")
 
 
 def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Finding]:
-    """Whether the tables are there, in the revision that is needed; nothing is found where they are."""
+    """Findings if tables are missing or of another revision."""
     try:
         schema.check(connection, where)
     except AllocatorError as error:

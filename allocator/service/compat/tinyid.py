@@ -24,17 +24,18 @@ from starlette.routing import Route
 
 from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
 from allocator.rules.token import DRAW
-from allocator.schemes.checks import MAX_IDS_A_CALL
+from allocator.schemes.shared.argument_checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant
 from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import Dispatch, body_within, headers_of
+from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
 from allocator.service.handlers import Ids
 from allocator.service.parameters import MAX_FORM
-from allocator.service.problems import NO_STORE, HttpRefusal, detail_of
 from allocator.service.sources import Source
 
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
 LOADING_PERCENT = 20
+"""As in tinyid: its clients load the next segment once they have used this part."""
 MAX_BATCH = 100_000
 """The greatest `batch.size.max` in tinyid's own configurations. Like tinyid, lower a greater batchSize to it."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)

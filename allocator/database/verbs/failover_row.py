@@ -1,0 +1,43 @@
+"""The row of `allocator_failover`: the last server run, and the numbers to keep clear of since."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, update
+
+from allocator.database.dialect import Dialect
+from allocator.database.tables import counter, failover, segment, shard
+from allocator.rules.node_failover import NOTHING, Failover, Skipped
+
+RESTORED = "restored"
+"""Written as the server run after a restore; no server has it."""
+
+
+def add(connection: Connection, dialect: Dialect, fresh: Failover) -> None:
+    """Write the first row, unless there is one."""
+    connection.execute(dialect.insert_missing(failover), {"id": 1, **fresh._asdict()})
+
+
+def move(connection: Connection, dialect: Dialect, before: Failover, fresh: Failover, skip: Skipped = NOTHING) -> bool:
+    """Replace the row and skip numbers; False, and no change, if the row has changed since `before` was read.
+
+    One transaction: of several processes that notice a failover, only one skips. The size of the skip depends on the
+    time, so that two servers that continue from one row skip differently.
+    """
+    with dialect.transaction(connection):
+        as_it_was = (failover.c[name] == value for name, value in before._asdict().items())
+        moved = connection.execute(update(failover).where(*as_it_was).values(fresh._asdict())).rowcount
+        if moved and skip.nodes:
+            dialect.skip_nodes(connection, skip.nodes)
+        if moved and skip.tickets:
+            connection.execute(update(counter).values(id=counter.c.id + skip.tickets))
+            dialect.skip_tickets(connection, skip.tickets)
+        if moved and skip.nodes and dialect.embedded:
+            # A file has no other identity that fences the tickets of several shards.
+            connection.execute(update(shard).where(shard.c.shard_step > 1).values(server=RESTORED))
+    return bool(moved)
+
+
+def end_run(connection: Connection, dialect: Dialect) -> None:
+    """Mark every row as written on another server run: an operator knows of forgotten ids that nothing else shows."""
+    for rows in (segment, failover):
+        connection.execute(update(rows).values(server_run=RESTORED))
