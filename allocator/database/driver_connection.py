@@ -1,4 +1,7 @@
-"""Statements by the driver's cursor, without SQLAlchemy's execution layer: that takes a third of a claim's CPU."""
+"""Statements by the driver's cursor, without SQLAlchemy's execution layer, which took a third of a claim's CPU.
+
+Lending a connection by the pool and making a cursor took half of the rest: both stay for the next claim.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class DriverConnection:
     __slots__ = ("connection", "cursor", "dialect", "engine", "idle", "info", "invalidated", "own", "pool")
 
     def __init__(self, engine: Engine, own: Dialect, idle: list[DriverConnection]) -> None:
-        """idle: keeps this connection for the next claim, out of the pool, which spends 40 calls on lending it."""
+        """idle: where this connection waits for the next claim. The pool counts it as lent meanwhile."""
         self.engine, self.dialect, self.own, self.idle = engine, engine.dialect, own, idle
         self.cursor: Any = None
         self.invalidated = False
@@ -41,7 +44,6 @@ class DriverConnection:
         self.info = self.connection.info
 
     def exec_driver_sql(self, sql: str, parameters: Any = ()) -> DriverResult:
-        """Run a statement on the cursor that stays with the connection: psycopg makes a new one by 24 calls."""
         try:
             self.cursor = cursor = self.info.get("cursor") or self.connection.cursor()
             cursor.execute(sql, parameters)
@@ -71,7 +73,7 @@ class DriverConnection:
     def __exit__(self, *_: object) -> None:
         if self.invalidated:
             return
-        # Somebody may wait for the pool's last connection, and a pool that was disposed of gets its connections back.
+        # The pool's last connection goes back, since another thread may wait for it. So does that of a closed pool.
         if self.idle or self.pool.checkedout() == self.pool.size() or self.pool is not self.engine.pool:
             self.connection.close()
         else:
