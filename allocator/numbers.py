@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from sqlalchemy import Integer
 
 from allocator.database.caller import Borrowed, Caller
-from allocator.database.django_caller import DjangoCaller
+from allocator.database.django.transaction import DjangoCaller
 from allocator.database.verbs import gapless_number_rows as rows
 from allocator.database.verbs.gapless_number_rows import Row
 from allocator.errors import InvalidArgument, InvalidCount, InvalidId, InvalidSetting

@@ -10,9 +10,9 @@ import click
 
 from allocator.cli.options import database_options, open_database, option, options
 from allocator.cli.output import REFUSED, confirm, show, yes_option
-from allocator.database import takeover as work
+from allocator.database.columns import takeovers as work
+from allocator.database.columns.takeovers import Status, note
 from allocator.database.store import Database
-from allocator.database.takeover_rows import Status, note
 from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import (
     REPLICA,

@@ -12,10 +12,10 @@ from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from allocator.database.dialect import Dialect
-from allocator.database.mysql import MySQL
-from allocator.database.postgresql import PostgreSQL
-from allocator.database.sqlite import SQLite
-from allocator.database.sqlite_forks import GATE
+from allocator.database.mysql.dialect import MySQL
+from allocator.database.postgresql.dialect import PostgreSQL
+from allocator.database.sqlite.dialect import SQLite
+from allocator.database.sqlite.fork_gate import GATE
 from allocator.errors import InvalidDatabase
 
 DIALECTS: dict[str, Dialect] = {

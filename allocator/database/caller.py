@@ -10,7 +10,7 @@ from sqlalchemy import Connection, CursorResult, text
 from sqlalchemy import Dialect as SQLDialect
 
 from allocator.database.address import dialect_named, shown
-from allocator.database.number_dialects import NumberDialect, number_dialect
+from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
 
 COMMITS_EACH = (

@@ -25,7 +25,7 @@ from allocator.database.address import Address, address_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_connection import DriverConnection, driver_verbs, is_watched
 from allocator.database.driver_errors import is_contended, is_stale, translate, unforeseen
-from allocator.database.sqlite_forks import GATE
+from allocator.database.sqlite.fork_gate import GATE
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidDatabase
 from allocator.runtime.forks import catch_up
 

@@ -1,4 +1,4 @@
-"""What differs between the databases: one class for each, in `postgresql.py`, `mysql.py` and `sqlite.py`.
+"""What differs between the databases: one class for each, in the folders `postgresql`, `mysql` and `sqlite`.
 
 Reads and writes of rows are plain functions of a connection and its dialect, a file for each noun in `verbs/`.
 """
@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, TextClause, Update, func, select, text
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, Update, func, select, text
 
-from allocator.database.tables import node
+from allocator.database.schema.tables import node
+from allocator.database.verbs.claims import returned, returning
+from allocator.database.verbs.tickets import FLOOR, KEEP, drawn
 from allocator.errors import AllocatorError
 from allocator.rules.failover import Here, plain
 from allocator.schemes.ticket import ShardNumbering
+
+if TYPE_CHECKING:
+    from allocator.database.tools import Tools
+    from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 MAX_CONNECT_SECONDS = 10.0
 """The longest wait for a connection, however long statements may take."""
@@ -36,12 +42,6 @@ ASLEEP = Blind(
     "run allocator db restored after each failover or restore, before ids are drawn",
     sleeps=True,
 )
-
-FLOOR = ".floor"
-"""The type of a row of `allocator_ticket` that keeps the floor; no type of a user's begins with a dot."""
-
-KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
-"""An explicit id raises the auto-increment; the row stays, since MySQL 5.7 forgets the counter at a restart."""
 
 
 class Dialect:
@@ -91,6 +91,14 @@ class Dialect:
     """Look for the tag before the INSERT: the guard's trigger fires before `insert_missing` sees an existing row."""
     locks_what_it_reads: ClassVar[bool] = False
     """A tag's INSERT locks the shard's row, so that growth waits for rows made under the old numbering."""
+
+    def tools(self) -> Tools:
+        """Imported when they are first needed: a process that only draws ids does without."""
+        raise NotImplementedError
+
+    def numbers(self, is_mariadb: bool) -> NumberDialect:
+        """How numbers without gaps are drawn in a transaction of the application."""
+        raise NotImplementedError
 
     # -- connections
 
@@ -230,19 +238,17 @@ class Dialect:
 
     def claim_statement(self, here: str) -> Update:
         """The statement that claims from a row which was written `here`."""
-        raise NotImplementedError
+        return returning(self, here)
 
-    def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
-        """Run it: the end of what is claimed, None if no row matched."""
-        raise NotImplementedError
+    claim = staticmethod(returned)
+    """Run it, for a name: the end of what is claimed, None if no row matched."""
 
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
         """Claim for those of several tags whose rows are not locked: name and end of each window."""
         raise NotImplementedError
 
-    def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
-        """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""
-        raise NotImplementedError
+    draw = staticmethod(drawn)
+    """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""
 
     def shared_lock(self, connection: Connection) -> str:
         """The end of a SELECT that locks the shard's row against changes, where `locks_what_it_reads`."""

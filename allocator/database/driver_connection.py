@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from sqlalchemy import Engine, PoolProxiedConnection
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import Dialect
+if TYPE_CHECKING:
+    from allocator.database.dialect import Dialect
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from secrets import randbelow, token_hex
 from time import time_ns
 
-from allocator.database import schema, upgrade
 from allocator.database.connection import Runner
-from allocator.database.tables import SERVING
+from allocator.database.schema import inspection, upgrade
+from allocator.database.schema.tables import SERVING
 from allocator.database.verbs import (
     failover_row,
     node_and_snowflake_rows,
@@ -91,7 +91,7 @@ class Registry(Runner):
             try:
                 found = self.run(start.fetch, name, with_nodes, with_workers, self._has_revision)
                 if not self._schema_seen and self._has_revision and found.revision not in SERVING:
-                    raise schema.unlike(found.revision, self.address.shown)
+                    raise inspection.unlike(found.revision, self.address.shown)
             except (SchemaDamaged, SchemaOutOfDate):
                 # Found sound a moment ago: two servers answer in turn, or the tables have two revisions.
                 if was_checked:
@@ -108,7 +108,7 @@ class Registry(Runner):
         if self._is_sound:
             return
         try:
-            self._has_revision = self.run(schema.check_sound, self.address.shown)
+            self._has_revision = self.run(inspection.check_sound, self.address.shown)
         except SchemaOutOfDate:
             if not self.dialect.embedded:
                 raise

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from allocator import Allocator
 from allocator.cli import main
+from allocator.database.schema.tables import REVISIONS
 from allocator.database.store import Database
-from allocator.database.tables import REVISIONS
 from allocator.errors import InvalidSetting, MaxValueWentBack, UnknownTag
 from allocator.fleet.tag_deletion import delete, last_claimed
 

@@ -15,7 +15,8 @@ from sqlalchemy import create_engine, event, make_url, text
 from support.faults.tcp_proxy import Turn, Wire
 
 from allocator import Allocator, AsyncAllocator
-from allocator.database import mysql, postgresql
+from allocator.database.mysql import dialect as mysql
+from allocator.database.postgresql import dialect as postgresql
 from allocator.database.store import Database
 from allocator.database.verbs import claims as claim_rows
 from allocator.database.verbs import segments

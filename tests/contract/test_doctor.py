@@ -18,8 +18,8 @@ from support.servers.throwaway import free_port
 
 from allocator import Allocator, AsyncAllocator, MeteorSettings
 from allocator.database.doctor_queries.asking import ANOTHER, Question, answers
+from allocator.database.schema.tables import REVISIONS
 from allocator.database.store import Database
-from allocator.database.tables import REVISIONS
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, examine, is_healthy
 from allocator.errors import InvalidDatabase, InvalidSetting
 from allocator.schemes.formats.bit_layout import Layout

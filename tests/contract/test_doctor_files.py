@@ -14,8 +14,8 @@ from support.faults.ill_databases import Patient, named
 from support.servers.administrator import execute
 
 from allocator import doctor
+from allocator.database.sqlite.doctor_rules import loses_commits
 from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy
-from allocator.doctor.sqlite_rules import loses_commits
 
 NOBODY = 65_534
 

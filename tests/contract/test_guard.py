@@ -17,7 +17,7 @@ from support.servers.databases import with_schema
 
 from allocator import Allocator
 from allocator.cli import main
-from allocator.database import upgrade
+from allocator.database.schema import upgrade
 from allocator.database.store import Database
 from allocator.doctor import examine
 from allocator.errors import MaxValueWentBack, SchemaDamaged, TagExists

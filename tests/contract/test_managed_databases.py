@@ -27,7 +27,7 @@ from support.servers.lookalikes import (
 )
 
 from allocator import Allocator
-from allocator.database.grants import rights_for
+from allocator.database.schema.grants import rights_for
 from allocator.database.store import Database
 from allocator.database.verbs import servers, shard_row
 from allocator.doctor import examine

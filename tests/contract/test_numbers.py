@@ -23,7 +23,7 @@ from support.servers.databases import with_schema
 from allocator import Number, Numbers
 from allocator.database.address import dialect_named
 from allocator.database.driver_errors import code_of
-from allocator.database.tables import number, number_void
+from allocator.database.schema.tables import number, number_void
 from allocator.errors import (
     AllocatorError,
     DatabaseRefused,

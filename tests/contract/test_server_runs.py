@@ -17,7 +17,7 @@ from support.servers.administrator import execute, values
 
 from allocator import Allocator
 from allocator.database.connection import GUARD_RESTARTS
-from allocator.database.sqlite_forks import GATE
+from allocator.database.sqlite.fork_gate import GATE
 from allocator.database.store import Database
 from allocator.database.verbs import claims, failover_row, node_and_snowflake_rows, servers, tickets
 from allocator.errors import (

@@ -19,7 +19,7 @@ from support.servers.databases import with_schema
 from allocator import Allocator
 from allocator.database.address import DIALECTS
 from allocator.database.dialect import Dialect
-from allocator.database.schema import HEAD
+from allocator.database.schema.inspection import HEAD
 from allocator.database.store import Database
 from allocator.database.verbs import worker_number_rows
 from allocator.database.verbs.servers import fetch_run

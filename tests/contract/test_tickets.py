@@ -17,7 +17,7 @@ from support.servers.databases import with_schema
 from support.servers.fleets import growing, on_servers, once, statements
 
 from allocator import Allocator
-from allocator.database import mysql
+from allocator.database.mysql import dialect as mysql
 from allocator.database.store import Database
 from allocator.errors import (
     AllocatorError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, update
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import counter, failover, segment, shard
+from allocator.database.schema.tables import counter, failover, segment, shard
 from allocator.rules.node_failover import NOTHING, Failover, Skipped
 
 RESTORED = "restored"

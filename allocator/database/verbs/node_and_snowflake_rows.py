@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, case, insert, literal, literal_column, select, text, update
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import node, worker
+from allocator.database.schema.tables import node, worker
 from allocator.errors import MaxValueWentBack
 from allocator.schemes.meteor import Node
 from allocator.schemes.snowflake_workers import SnowflakeWorker

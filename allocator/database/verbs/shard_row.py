@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import NOWHERE, Dialect
 from allocator.database.driver_errors import is_forbidden
-from allocator.database.tables import node, segment, shard, worker
+from allocator.database.schema.tables import node, segment, shard, worker
 from allocator.database.verbs import failover_row, segments, tickets
 from allocator.errors import DatabaseRefused, ShardMisconfigured
 from allocator.rules.fleet_consistency import ALONE, BEGUN, DEFAULT_FLEET, REPLACE, Member, Shard, Target

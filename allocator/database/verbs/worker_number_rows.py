@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import failover, lease
+from allocator.database.schema.tables import failover, lease
 from allocator.rules.node_failover import Failover
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 

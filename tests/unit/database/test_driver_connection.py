@@ -13,7 +13,7 @@ from sqlalchemy.pool import QueuePool
 from allocator.database.connection import Runner
 from allocator.database.dialect import Dialect
 from allocator.database.driver_connection import DriverConnection, by_driver, is_watched
-from allocator.database.sqlite import SQLite
+from allocator.database.sqlite.dialect import SQLite
 from allocator.errors import AllocatorError
 
 
