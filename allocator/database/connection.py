@@ -43,7 +43,7 @@ LEFT_OPEN = (
 GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
 """If 1, each start of a server counts as a failover: for operators who restore without `allocator db restored`."""
 
-abandoned: list[tuple[Pool, list[DriverConnection]]] = []
+abandoned: list[Pool] = []
 """Pools inherited by a fork. Their connections are the parent's: kept, so that no garbage collection closes them."""
 
 
@@ -59,8 +59,6 @@ class Runner:
         self.dialect = self.address.dialect
         self.engine: Engine = engine_of(self.address, timeout)
         self._closed = False
-        self._idle: list[DriverConnection] = []
-        """A connection that a claim has left, which counts as one that is lent by the pool."""
         self._whole: Callable[[], AbstractContextManager[None]] = (
             GATE.statement if self.dialect.embedded else nullcontext
         )
@@ -82,7 +80,6 @@ class Runner:
             try:
                 return self._run_once(verb, *args, **kwargs)
             except SQLAlchemyError as error:
-                self._release()  # the pool may have found that its connections lead to a lost server
                 passed = monotonic() - began
                 if is_contended(error, self.dialect) and passed + pause < self.timeout:
                     sleep(pause)
@@ -111,20 +108,9 @@ class Runner:
 
     def _connect(self, verb: object) -> Connection:
         if verb in driver_verbs and not is_watched(self.engine):
-            connection: Any
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = DriverConnection(self.engine, self.dialect, self._idle)
+            connection: Any = DriverConnection(self.engine, self.dialect)
             return connection  # type: ignore[no-any-return]
-        self._release()
         return self.engine.connect()
-
-    def _release(self) -> None:
-        """Give what is idle back to the pool."""
-        with suppress(IndexError):  # another thread takes it
-            while self._idle:
-                self._idle.pop().connection.close()
 
     def _identity_was_refused(self, error: SQLAlchemyError) -> bool:
         """Whether a server refused to identify itself, and a statement that asks for less was found."""
@@ -146,13 +132,11 @@ class Runner:
 
     def close(self) -> None:
         self._closed = True
-        self._release()
         self.engine.dispose()
 
     def abandon(self) -> None:
         """In a forked child: drop the connections without closing them, since they are the parent's."""
-        abandoned.append((self.engine.pool, self._idle))
-        self._idle = []
+        abandoned.append(self.engine.pool)
         self.engine = engine_of(self.address, self.timeout)  # the parent may be opening a connection in the old one
 
 
