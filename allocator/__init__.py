@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from allocator.generators.objectid import ObjectId
     from allocator.generators.sequence import Sequence
     from allocator.generators.snowflake import Snowflake
-    from allocator.generators.worker import AsyncWorkerLease, WorkerLease
+    from allocator.generators.worker_numbers import AsyncWorkerLease, WorkerLease
     from allocator.numbers import Numbers
     from allocator.public_ids import PublicIds
-    from allocator.schemes.checks import JAVASCRIPT_MAX_ID
-    from allocator.schemes.layout import Layout
+    from allocator.schemes.formats.bit_layout import Layout
+    from allocator.schemes.formats.id_inspection import Inspection, Reading
+    from allocator.schemes.gapless_numbers import Number
     from allocator.schemes.meteor import MeteorSettings
-    from allocator.schemes.numbering import Number
-    from allocator.schemes.readings import Inspection, Reading
+    from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID
     from allocator.schemes.snowflake import SnowflakeSettings
     from allocator.schemes.tag import Tag
     from allocator.sync import Allocator
@@ -120,16 +120,16 @@ HOMES = {
     "allocator.generators.objectid": ("ObjectId",),
     "allocator.numbers": ("Numbers",),
     "allocator.public_ids": ("PublicIds",),
-    "allocator.schemes.readings": ("Inspection", "Reading"),
-    "allocator.schemes.layout": ("Layout",),
-    "allocator.schemes.checks": ("JAVASCRIPT_MAX_ID",),
+    "allocator.schemes.formats.id_inspection": ("Inspection", "Reading"),
+    "allocator.schemes.formats.bit_layout": ("Layout",),
+    "allocator.schemes.shared.argument_checks": ("JAVASCRIPT_MAX_ID",),
     "allocator.schemes.meteor": ("MeteorSettings",),
-    "allocator.schemes.numbering": ("Number",),
+    "allocator.schemes.gapless_numbers": ("Number",),
     "allocator.schemes.snowflake": ("SnowflakeSettings",),
     "allocator.schemes.tag": ("Tag",),
     "allocator.generators.sequence": ("Sequence",),
     "allocator.generators.snowflake": ("Snowflake",),
-    "allocator.generators.worker": ("AsyncWorkerLease", "WorkerLease"),
+    "allocator.generators.worker_numbers": ("AsyncWorkerLease", "WorkerLease"),
     "allocator.sync": ("Allocator",),
 }
 """Imported on first access: meteors need no asyncio, and errors need neither."""

@@ -11,13 +11,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from allocator.errors import InvalidSetting, Uncopyable
-from allocator.fleet.tags import Tags
+from allocator.fleet.tag_administration import Tags
 from allocator.generators.sequence import Sequence
-from allocator.generators.worker import AsyncWorkerLease
+from allocator.generators.worker_numbers import AsyncWorkerLease
 from allocator.rules.failover import FailoverGap
-from allocator.runtime.worker_pool import wait_for_async
-from allocator.schemes.checks import check_count
+from allocator.runtime.thread_pool import wait_for_async
 from allocator.schemes.meteor import MeteorSettings
+from allocator.schemes.shared.argument_checks import check_count
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.sync import Allocator
 

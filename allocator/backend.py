@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag
 from allocator.generators.backend_protocol import Backend
-from allocator.rules.fleet import STATEMENTS
+from allocator.rules.fleet_consistency import STATEMENTS
 from allocator.rules.hosts import Hosts
-from allocator.runtime.worker_pool import Background
-from allocator.schemes.checks import check_tag, quoted
+from allocator.runtime.thread_pool import Background
+from allocator.schemes.shared.argument_checks import check_tag, quoted
 from allocator.schemes.ticket import MAX_SHARDS
 
 if TYPE_CHECKING:
-    from allocator.fleet.fleet import Fleet
+    from allocator.fleet.fleet_backend import Fleet
 
 S = TypeVar("S")
 
@@ -33,7 +33,7 @@ def fleet_of(
 ) -> Fleet:
     """The backend for these databases, URLs or engines."""
     from allocator.database.store import Database  # imports SQLAlchemy, which `import allocator` must not
-    from allocator.fleet.fleet import Fleet
+    from allocator.fleet.fleet_backend import Fleet
 
     shard_timeout = timeout / (ATTEMPTS if len(urls) > 1 else 1)
     databases = [Database(url, shard_timeout, shard_hosts) for url in urls]

@@ -12,12 +12,11 @@ from sqlalchemy import Integer
 
 from allocator.database.caller import Borrowed, Caller
 from allocator.database.django_caller import DjangoCaller
-from allocator.database.verbs import numbers as rows
-from allocator.database.verbs.numbers import Row
+from allocator.database.verbs import gapless_number_rows as rows
+from allocator.database.verbs.gapless_number_rows import Row
 from allocator.errors import InvalidArgument, InvalidCount, InvalidId, InvalidSetting
 from allocator.generators.column_default import check_each_row
-from allocator.schemes.checks import check_seconds, check_whole, quoted
-from allocator.schemes.numbering import (
+from allocator.schemes.gapless_numbers import (
     MAX_COUNT,
     MAX_NUMBER,
     MAX_REASON,
@@ -28,6 +27,7 @@ from allocator.schemes.numbering import (
     day_of,
     place,
 )
+from allocator.schemes.shared.argument_checks import check_seconds, check_whole, quoted
 
 Scope = object
 """A str, int or UUID; other types are refused."""

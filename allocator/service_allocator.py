@@ -12,12 +12,12 @@ from typing import Any, ParamSpec, TypeVar
 
 from allocator.aio import AsyncAllocator
 from allocator.errors import AllocatorError, InvalidSetting
-from allocator.fleet.fleet import Fleet
+from allocator.fleet.fleet_backend import Fleet
 from allocator.generators import sequence as generator
 from allocator.generators.backend_protocol import Backend
 from allocator.rules.hosts import Hosts
-from allocator.runtime.worker_pool import wait_for_async
-from allocator.schemes.residues import Seen
+from allocator.runtime.thread_pool import wait_for_async
+from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import Lease
 from allocator.schemes.tag import Tag
 from allocator.sync import Allocator

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Self, TypeV
 
 from allocator.backend import backend_of, overdue, settings_of
 from allocator.errors import DatabaseUnavailable, Uncopyable
-from allocator.fleet.tags import Tags
+from allocator.fleet.tag_administration import Tags
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.batching import Batching
 from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence, Sequences
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
-from allocator.generators.worker import WorkerLease, Workers
+from allocator.generators.worker_numbers import WorkerLease, Workers
 from allocator.rules.column_limit import Column, max_step_for
 from allocator.rules.failover import FailoverGap, gap_of
 from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
-from allocator.runtime.worker_pool import Background, Waits, result_of, wait_for
-from allocator.schemes.checks import MAX_ID, check_seconds, check_tag
+from allocator.runtime.thread_pool import Background, Waits, result_of, wait_for
 from allocator.schemes.meteor import MeteorSettings
+from allocator.schemes.shared.argument_checks import MAX_ID, check_seconds, check_tag
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 

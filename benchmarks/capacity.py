@@ -26,7 +26,7 @@ import click
 
 from allocator.cli.output import Command
 from allocator.database.store import Database
-from allocator.schemes.segment import Claim
+from allocator.schemes.segment_refill import Claim
 
 from . import plots, reality
 from .claims import Timed, claims, together

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from allocator import Allocator
-from allocator.schemes.retry import Wait
-from allocator.schemes.segment import Claim, Segments
+from allocator.schemes.segment_refill import Claim, Segments
+from allocator.schemes.shared.retry_pace import Wait
 
 from .places import Place
 from .rounds import Measure, Race

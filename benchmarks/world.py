@@ -1,7 +1,7 @@
 """A simulation: processes with the real rules of segments, and a database that is a table of durations.
 
 Time is a number and events are calls in a heap, so a minute of ten thousand processes takes seconds. The rules are
-those of `allocator.schemes.segment`. Events replace the threads of `generators/supply.py` and `generators/batching.py`.
+those of `schemes/segment_refill.py`. Events replace the threads of `generators/supply.py` and `generators/batching.py`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 from allocator.errors import DatabaseUnavailable
 from allocator.generators.batching import MAX_BATCH, TRIES
-from allocator.runtime.worker_pool import THREADS
-from allocator.schemes.retry import Wait
-from allocator.schemes.segment import Claim, Segments
+from allocator.runtime.thread_pool import THREADS
+from allocator.schemes.segment_refill import Claim, Segments
+from allocator.schemes.shared.retry_pace import Wait
 
 AWAY = DatabaseUnavailable("away")
 LOST_AFTER = 60.0

@@ -17,7 +17,7 @@ from support.service.browser import DARK, DESKTOP, LIGHT, PHONE, Visit, browser
 from support.service.served import Served
 
 from allocator.database.store import Database
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 

@@ -25,7 +25,7 @@ from allocator.cli.tags import tags
 from allocator.cli.takeover_commands import takeover
 from allocator.cli.tokens import tokens
 from allocator.cli.trace import trace_command
-from allocator.cli.workers import worker
+from allocator.cli.worker import worker
 
 ENVIRONMENT = """\b
 Environment:

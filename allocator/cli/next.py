@@ -10,7 +10,7 @@ import click
 from allocator.cli.options import fleet_options, open_allocator, option
 from allocator.cli.output import check_open, show, wants_json
 from allocator.generators.objectid import ObjectId
-from allocator.schemes.checks import check_reserve
+from allocator.schemes.shared.argument_checks import check_reserve
 
 SCHEMES = ("segment", "ticket", "meteor", "snowflake", "objectid")
 TAGGED = ("segment", "ticket")

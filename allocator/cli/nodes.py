@@ -6,7 +6,7 @@ import click
 
 from allocator.cli.options import database_options, open_database, option
 from allocator.cli.output import show
-from allocator.database.verbs import nodes as rows
+from allocator.database.verbs import node_and_snowflake_rows as rows
 from allocator.schemes.meteor import Node
 
 

@@ -16,9 +16,9 @@ from allocator.cli.options import database_options, open_database, options, requ
 from allocator.cli.output import REFUSED, show, table, wants_json
 from allocator.errors import DatabaseRefused, InvalidSetting, SchemaOutOfDate
 from allocator.rules.bound_numbers import NumberBinding, findings
-from allocator.schemes.checks import split_column
-from allocator.schemes.number_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
-from allocator.schemes.numbering import RESETS, NumberRule, first_day, place
+from allocator.rules.gapless_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
+from allocator.schemes.gapless_numbers import RESETS, NumberRule, first_day, place
+from allocator.schemes.shared.argument_checks import split_column
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -18,7 +18,7 @@ from allocator.cli.output import json_option
 from allocator.database.address import address_of
 from allocator.database.store import Database
 from allocator.errors import InvalidDatabase, InvalidSetting
-from allocator.fleet.fleet import Fleet
+from allocator.fleet.fleet_backend import Fleet
 from allocator.rules.hosts import Hosts, hosts_from
 from allocator.sync import Allocator
 

@@ -10,7 +10,7 @@ from allocator.cli.options import from_environment, option, options
 from allocator.cli.output import json_option, show
 from allocator.errors import InvalidId
 from allocator.public_ids import CHECK, TEXTS, PublicIds, Text
-from allocator.schemes.checks import JAVASCRIPT_MAX_ID, MAX_ID
+from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_ID
 
 KEY_VARIABLE = "ALLOCATOR_PUBLIC_KEY"
 

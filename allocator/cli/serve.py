@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from allocator.cli.default_file import mark_opened, take_notes
 from allocator.cli.options import fleet_options, option, shard_hosts
 from allocator.errors import InvalidSetting
-from allocator.schemes.checks import check_seconds
+from allocator.schemes.shared.argument_checks import check_seconds
 from allocator.service.settings import COMPATIBLE, ServeSettings
 
 MAX_WORKERS = 256

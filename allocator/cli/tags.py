@@ -15,12 +15,12 @@ from allocator.cli.output import confirm, show, table, yes_option
 from allocator.database import bindings
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, InvalidSetting
+from allocator.fleet.tag_administration import Tags
 from allocator.fleet.tag_deletion import delete, last_claimed
-from allocator.fleet.tags import Tags
 from allocator.remote.wire import tag_to_json
 from allocator.rules.column_bindings import findings
 from allocator.rules.failover import FailoverGap, public_gap
-from allocator.schemes.checks import JAVASCRIPT_MAX_ID
+from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID
 from allocator.schemes.tag import Tag
 
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."

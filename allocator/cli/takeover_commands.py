@@ -30,7 +30,7 @@ from allocator.rules.takeover_ranges import (
     seconds_of,
     still_writes,
 )
-from allocator.schemes.checks import check_tag
+from allocator.schemes.shared.argument_checks import check_tag
 
 PATIENCE = 60.0
 """Seconds of retries for the locks. Each try is short, so that writers hardly wait."""

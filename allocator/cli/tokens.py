@@ -12,7 +12,7 @@ import click
 from allocator.cli.options import fleet_options, open_fleet, option
 from allocator.cli.output import check_open, show, table, wants_json
 from allocator.rules.token import DRAW, SCHEMES, VERBS, Token
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 
 HEADINGS = ("token", "name", "may", "tags", "schemes", "ids/s", "requests/s", "created", "expires")
 

@@ -13,7 +13,7 @@ from allocator.cli.options import fleet_options, open_fleet
 from allocator.cli.output import REFUSED, show, wants_json
 from allocator.doctor.tracing import Traced, claims_of, trace
 from allocator.rules.claim_log import Claimed
-from allocator.schemes.layout import layout_from_text
+from allocator.schemes.formats.bit_layout import layout_from_text
 from allocator.schemes.meteor import EPOCH, METEOR, MeteorSettings
 
 NOTHING = "no trace of {0}: it is no meteor of a registered node"

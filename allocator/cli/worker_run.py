@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from allocator.cli.worker_guard import Guard, read_times
+from allocator.cli.worker_run_guard import Guard, read_times
 from allocator.errors import InvalidSetting
 from allocator.rules.command_deadline import Step, exit_code, next_step, until_killed, until_next_look
 from allocator.runtime.linux import adopt_orphans, die_with_parent
 
 if TYPE_CHECKING:
-    from allocator.generators.worker import HeldNumber
+    from allocator.generators.worker_numbers import HeldNumber
 
 FAULTS = {signal.SIGSEGV, signal.SIGFPE, signal.SIGILL, signal.SIGBUS, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}

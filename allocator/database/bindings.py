@@ -19,7 +19,7 @@ from allocator.database.verbs import segments
 from allocator.errors import InvalidSetting
 from allocator.rules.column_bindings import HELD, Binding, Bound, Placed
 from allocator.rules.takeover_ranges import ColumnFacts, Remedy
-from allocator.schemes.checks import MAX_ID, check_tag, split_column
+from allocator.schemes.shared.argument_checks import MAX_ID, check_tag, split_column
 from allocator.schemes.tag import unknown
 
 P = TypeVar("P", bound=Placed)

@@ -14,7 +14,7 @@ from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, Te
 from allocator.database.tables import node
 from allocator.errors import AllocatorError
 from allocator.rules.failover import Here, plain
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 MAX_CONNECT_SECONDS = 10.0
 """The longest wait for a connection, however long statements may take."""
@@ -197,7 +197,7 @@ class Dialect:
         """The value of `server`; None where a query must fetch it."""
         return None if facts.server is None else str(facts.server)
 
-    def server_numbering(self, facts: Any) -> Numbering | None:
+    def server_numbering(self, facts: Any) -> ShardNumbering | None:
         """The auto-increment offset and step of a server that is configured as one of several without a cluster."""
         return None
 
@@ -247,7 +247,7 @@ class Dialect:
         """The end of a SELECT that locks the shard's row against changes, where `locks_what_it_reads`."""
         return ""
 
-    def number_as(self, connection: Connection, numbering: Numbering) -> None:
+    def number_as(self, connection: Connection, numbering: ShardNumbering) -> None:
         """Set the auto-increment of this session to the numbering, where a session has its own."""
 
     def lock_shard(self, connection: Connection) -> None:
@@ -258,7 +258,7 @@ class Dialect:
         """Draw a new value of the auto-increment, the greatest so far: no row need hold the greatest."""
         raise NotImplementedError
 
-    def number_from(self, connection: Connection, numbering: Numbering, first: int) -> None:
+    def number_from(self, connection: Connection, numbering: ShardNumbering, first: int) -> None:
         """Restart the auto-increment at `first`, an id of this numbering above all others."""
         if first > 1:
             connection.execute(KEEP, {"type": FLOOR, "last": first - 1})
@@ -271,7 +271,7 @@ class Dialect:
 
     def skip_tickets(self, connection: Connection, count: int) -> None:
         """Skip tickets of a single database, whose offset and step are 1."""
-        self.number_as(connection, Numbering())
+        self.number_as(connection, ShardNumbering())
         connection.execute(KEEP, {"type": FLOOR, "last": self.greatest_ticket(connection) + count})
 
 

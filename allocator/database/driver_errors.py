@@ -151,7 +151,7 @@ def translate_drawn(
     """As `translate`, for a number of `place`, which another session may hold."""
     code = code_of(error, dialect)
     if code in NO_MORE:
-        from allocator.schemes.numbering import out_of_numbers  # of numbers without gaps, which few processes draw
+        from allocator.schemes.gapless_numbers import out_of_numbers  # few processes draw such numbers
 
         return out_of_numbers(place)
     if code in OF_DRAW:

@@ -44,7 +44,7 @@ from allocator.errors import (
 )
 from allocator.rules.failover import Here, one_of_several, plain
 from allocator.schemes.tag import damaged
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 RAISED_TO = "SELECT max_value, LAST_INSERT_ID() FROM allocator_segment WHERE tag = %(name)s"
 REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} {{lock}}"
@@ -217,10 +217,10 @@ class MySQL(Dialect):
     def place(self, connection: Connection) -> str:
         return "CONCAT_WS('/', @@hostname, @@port, @@datadir, DATABASE())"
 
-    def server_numbering(self, facts: Any) -> Numbering | None:
+    def server_numbering(self, facts: Any) -> ShardNumbering | None:
         if facts.server is None or cluster_in(settings_in(facts.cluster)) or facts.server_step < 2:
             return None
-        return Numbering(facts.server_offset, facts.server_step)
+        return ShardNumbering(facts.server_offset, facts.server_step)
 
     # -- rows
 
@@ -264,7 +264,7 @@ class MySQL(Dialect):
         """TiDB has no shared locks."""
         return "FOR UPDATE" if run_of(connection) == NOWHERE else "LOCK IN SHARE MODE"
 
-    def number_as(self, connection: Connection, numbering: Numbering) -> None:
+    def number_as(self, connection: Connection, numbering: ShardNumbering) -> None:
         # The server's own values may be those of a replication.
         offset, step = wanted = (max(1, numbering.offset), max(1, numbering.step))
         if connection.info.get("numbering") != wanted:

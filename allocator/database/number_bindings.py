@@ -47,9 +47,9 @@ from allocator.rules.bound_numbers import (
     newest,
     written,
 )
-from allocator.schemes.checks import MAX_ID, split_column
-from allocator.schemes.number_audit import Found, Group, read_row, scopes_of, uuid_of
-from allocator.schemes.numbering import NumberRule, first_day
+from allocator.rules.gapless_audit import Found, Group, read_row, scopes_of, uuid_of
+from allocator.schemes.gapless_numbers import NumberRule, first_day
+from allocator.schemes.shared.argument_checks import MAX_ID, split_column
 
 KEPT = number_binding.c
 SPECIAL = ("_where", "_using", "_prefix")

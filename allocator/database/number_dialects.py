@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database.dialect import Dialect
-from allocator.schemes.numbering import MAX_NUMBER
+from allocator.schemes.gapless_numbers import MAX_NUMBER
 
 if TYPE_CHECKING:
     from allocator.database.caller import Caller
@@ -37,7 +37,7 @@ Parameters = Mapping[str, object]
 
 
 class NumberDialect:
-    """The statements of SQLite and PostgreSQL; the verbs are in `verbs/numbers.py`."""
+    """The statements of SQLite and PostgreSQL; the verbs are in `verbs/gapless_number_rows.py`."""
 
     draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {RAISE} RETURNING n"
     """It begins with INSERT: Python's sqlite3 opens a transaction for INSERT, and not for WITH."""

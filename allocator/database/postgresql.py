@@ -32,7 +32,7 @@ from allocator.errors import DatabaseRefused, Exhausted, MaxValueWentBack, Schem
 
 CLAIM_BATCH = (
     "WITH w AS (SELECT * FROM json_to_recordset(CAST(:wanted AS json)) "
-    "AS w(name text, span bigint, seen bigint, lane_offset bigint, lane_step bigint)), "
+    "AS w(name text, span bigint, seen bigint, residue_offset bigint, residue_step bigint)), "
     "free AS (SELECT tag FROM allocator_segment WHERE tag IN (SELECT name FROM w) FOR NO KEY UPDATE SKIP LOCKED) "
     "UPDATE allocator_segment s SET max_value = s.max_value + w.span, claimed_at = {clock} FROM w, free "
     f"WHERE free.tag = s.tag AND {CLAIMABLE} RETURNING s.tag, s.max_value"

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, func, select, text
 from allocator.database.dialect import FLOOR
 from allocator.database.tables import node, ticket
 from allocator.errors import DatabaseRefused
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 DRAW_NODES = text(
     "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
@@ -56,7 +56,7 @@ def greatest_ticket(connection: Connection) -> int:
     return last
 
 
-def number_from(connection: Connection, numbering: Numbering, first: int) -> None:
+def number_from(connection: Connection, numbering: ShardNumbering, first: int) -> None:
     if (numbering.offset, numbering.step, first) != (1, 1, 1):  # the table begins so, and ALTER needs its owner
         connection.exec_driver_sql(
             f"ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY {numbering.step} "

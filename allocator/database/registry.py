@@ -14,7 +14,14 @@ from time import time_ns
 from allocator.database import schema, upgrade
 from allocator.database.connection import Runner
 from allocator.database.tables import SERVING
-from allocator.database.verbs import failover, nodes, segments, shards, start, worker_numbers
+from allocator.database.verbs import (
+    failover_row,
+    node_and_snowflake_rows,
+    segments,
+    shard_row,
+    start,
+    worker_number_rows,
+)
 from allocator.database.verbs.start import Start, damage
 from allocator.errors import (
     DatabaseUnavailable,
@@ -24,15 +31,23 @@ from allocator.errors import (
     SchemaOutOfDate,
     ShardMisconfigured,
 )
-from allocator.rules.fleet import Shard
+from allocator.rules.fleet_consistency import Shard
 from allocator.rules.fleet_growth import LEAD
 from allocator.rules.node_failover import NOTHING, Failover, begin_of_lease, moved, skipped
-from allocator.rules.worker_spaces import Space, spaces_of
+from allocator.rules.worker_number_spaces import Space, spaces_of
 from allocator.runtime.clocks import own_clock
-from allocator.schemes.layout import Layout
+from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.snowflake import Lease, LeaseClaim
-from allocator.schemes.snowflake_workers import Worker, check_same, choose_worker
-from allocator.schemes.worker_lease import NumberClaim, NumberLease, Watch, check_clock, check_moved, choose, lost
+from allocator.schemes.snowflake_workers import SnowflakeWorker, check_same, choose_worker
+from allocator.schemes.worker_number_lease import (
+    NumberClaim,
+    NumberLease,
+    Watch,
+    check_clock,
+    check_moved,
+    choose,
+    lost,
+)
 
 ATTEMPTS = 20
 """How often a number may be lost to another process, or to a failover."""
@@ -103,12 +118,12 @@ class Registry(Runner):
     def has_siblings(self) -> bool:
         """Whether this is one of several shards."""
         self.check_sound()
-        row = self.run(shards.fetch)
+        row = self.run(shard_row.fetch)
         return row is not None and len(row.members) > 1
 
     def upgrade_schema(self) -> None:
         self.run(upgrade.upgrade, self.address.shown, self.timeout)
-        self.run(shards.begin_alone, self.address.public_url)
+        self.run(shard_row.begin_alone, self.address.public_url)
         self.failover()  # before the first id: else a failover could forget the row with the ids
         self.run(segments.begin_run)
 
@@ -124,23 +139,23 @@ class Registry(Runner):
             found, here, is_alone = start.failover, start.here, start.is_alone
             start = None
             if found is None:
-                self.run(failover.add, Failover(here.run))
+                self.run(failover_row.add, Failover(here.run))
                 continue
             now = max(here.at, time_ns() // 1_000_000)  # a clock that is behind must not shorten any wait
             fresh = moved(found, here, now, 0 if here.same else self._leased_until())
             if fresh == found:
                 return found
             skip = NOTHING if here.same else skipped(here.at)
-            self.run(failover.move, found, fresh, skip if is_alone else skip._replace(tickets=0))
+            self.run(failover_row.move, found, fresh, skip if is_alone else skip._replace(tickets=0))
         raise DatabaseUnavailable("the database keeps failing over, or several servers answer in turn; retry")
 
     def begin_above(self, value: int) -> None:
         """Let tags that are made on first use begin above `value`, as on the other shards of the fleet."""
         while (state := self.failover()).first_value < value:
-            self.run(failover.move, state, state._replace(first_value=value))
+            self.run(failover_row.move, state, state._replace(first_value=value))
 
     def _leased_until(self) -> int:
-        return max((worker.until for worker in self.run(nodes.fetch_workers)), default=0)
+        return max((worker.until for worker in self.run(node_and_snowflake_rows.fetch_workers)), default=0)
 
     # -- nodes and workers
 
@@ -151,9 +166,9 @@ class Registry(Runner):
             start = self.start(with_nodes=True)
             self._check_numbers(start.shard)
             state = self.failover(start)
-            number = self.run(nodes.register, *identity(), our_version(), now)
+            number = self.run(node_and_snowflake_rows.register, *identity(), our_version(), now)
             if self.failover() == state:  # else the number may be below those of the server that was read
-                return nodes.check_new(number, start.last_node)
+                return node_and_snowflake_rows.check_new(number, start.last_node)
         raise DatabaseUnavailable("the database failed over to another server while a node was registered; retry")
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
@@ -169,11 +184,11 @@ class Registry(Runner):
             chosen = choose_worker(start.workers, layout, epoch, claim.now, randbelow(1 << 16))
             number = chosen if isinstance(chosen, int) else chosen.number
             until = begin + claim.until - claim.now
-            fresh = Worker(number, str(layout), epoch, token_hex(16), until, *identity())
+            fresh = SnowflakeWorker(number, str(layout), epoch, token_hex(16), until, *identity())
             if isinstance(chosen, int):
-                ours = self.run(nodes.add_worker, fresh)
+                ours = self.run(node_and_snowflake_rows.add_worker, fresh)
             else:
-                ours = self.run(nodes.take_worker, chosen, fresh)
+                ours = self.run(node_and_snowflake_rows.take_worker, chosen, fresh)
             if ours and self.failover(after := self.start(with_workers=True)) == state:
                 if {one.holder: one.until for one in after.workers}.get(fresh.holder, until) != until:
                     raise damage(f"the end of a lease is rounded, {until} was written")
@@ -183,7 +198,7 @@ class Registry(Runner):
 
     def _renewed(self, lease: Lease, until: int) -> Lease:
         """Renew a lease. One from before a failover may be another process's: the failover may have forgotten that."""
-        if not self.run(nodes.renew_worker, lease.number, lease.holder, until):
+        if not self.run(node_and_snowflake_rows.renew_worker, lease.number, lease.holder, until):
             raise LeaseLost(f"worker {lease.number} was leased by another process meanwhile")
         if lease.since < self.failover().leases_from_ms:  # checked afterwards: a failover may happen during the renewal
             raise LeaseLost(f"worker {lease.number} may have been leased by another process before the database moved")
@@ -198,7 +213,7 @@ class Registry(Runner):
             start = self.start()
             self._check_numbers(start.shard)
             state = self.failover(start)
-            at, rows = self.run(worker_numbers.fetch, claim.space)
+            at, rows = self.run(worker_number_rows.fetch, claim.space)
             check_clock(claim, at)
             check_moved(state.moved_at_ms, claim, at)
             unchanged = watch.unchanged(rows, state.moved_at_ms, own_clock())
@@ -207,24 +222,24 @@ class Registry(Runner):
             except NodeIdsExhausted:
                 self._watches[claim.space] = watch
                 raise
-            if self.run(worker_numbers.take, chosen, claim, state):
+            if self.run(worker_number_rows.take, chosen, claim, state):
                 number = chosen if isinstance(chosen, int) else chosen.number
                 return NumberLease(claim.space, number, claim.holder, claim.length_ms)
         raise DatabaseUnavailable(f"every free number of space {claim.space!r} was taken by another process first")
 
     def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
         """Raises `LeaseLost` if another process holds the number, or if the lease has ended."""
-        if not self.run(worker_numbers.renew, lease, wall_ms):
+        if not self.run(worker_number_rows.renew, lease, wall_ms):
             raise lost(lease)
 
     def release_number(self, lease: NumberLease, used_ms: int) -> None:
         """Give a number back. `used_ms` is the last millisecond of the wall clock in which it may have been used."""
-        if not self.run(worker_numbers.release, lease, used_ms):
+        if not self.run(worker_number_rows.release, lease, used_ms):
             raise lost(lease)
 
     def worker_spaces(self) -> list[Space]:
         """Who holds which number. Raises `SchemaOutOfDate` before revision 0010."""
-        at, rows = self.run(worker_numbers.fetch_all)
+        at, rows = self.run(worker_number_rows.fetch_all)
         return spaces_of(rows, at)
 
     def _check_numbers(self, row: Shard | None) -> None:

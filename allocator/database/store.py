@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from allocator.database.address import host_of, place_of
 from allocator.database.registry import Registry, identity
-from allocator.database.verbs import claims, columns, failover, segments, servers, shards
+from allocator.database.verbs import claims, columns, failover_row, segments, servers, shard_row
 from allocator.database.verbs.claims import MIN_BATCH, Wanted
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, SchemaOutOfDate
 from allocator.rules.claim_log import CLAIMED, SECONDS, sanitize
 from allocator.rules.failover import Crossing, cross, repaired
-from allocator.rules.fleet import Shard
+from allocator.rules.fleet_consistency import Shard
 from allocator.rules.hosts import Hosts, is_named
 from allocator.rules.node_failover import beginning
-from allocator.schemes.residues import ALL, NONE, Lane, Seen, is_outgrown, mark
-from allocator.schemes.segment import Claim
+from allocator.schemes.segment_refill import Claim
+from allocator.schemes.shared.residues import ALL, NONE, Residue, Seen, is_outgrown, mark
 from allocator.schemes.tag import Tag, damaged, settle, unknown
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Database(Registry):
     def __init__(self, database: object, timeout: float = 5.0, shard_hosts: Hosts = ()) -> None:
         super().__init__(database, timeout)
         self.shard_hosts = shard_hosts
-        self._lanes: dict[str, Lane] = {}
+        self._residues: dict[str, Residue] = {}
         self._host, self._where = sanitize(identity()[0]), sanitize(self.address.shown)
 
     def ping(self) -> None:
@@ -56,7 +56,7 @@ class Database(Registry):
             tag = self._made(template, start)
         if tag is None:
             raise unknown(template.name)
-        self._lanes[tag.name] = tag.lane
+        self._residues[tag.name] = tag.residue
         return tag
 
     def _made(self, template: Tag, start: Start | None) -> Tag | None:
@@ -72,19 +72,19 @@ class Database(Registry):
         return self.run(segments.fetch, template.name)
 
     def has_opened(self, name: str) -> bool:
-        return name in self._lanes
+        return name in self._residues
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         """Claim `size` ids above those `seen`; fewer, if no more remain and they need not be `exact`."""
         crossing = None
         for _ in range(CLAIM_ATTEMPTS):
-            lane = self._lanes.get(name, ALL)
-            low = mark(seen, lane)
+            residue = self._residues.get(name, ALL)
+            low = mark(seen, residue)
             # Step 0 means that the fleet was growing when the row was read.
-            usable = lane.step and not is_outgrown(lane, seen)
-            last = self.run(claims.claim, name, size, lane, low, crossing) if usable else None
+            usable = residue.step and not is_outgrown(residue, seen)
+            last = self.run(claims.claim, name, size, residue, low, crossing) if usable else None
             if last is not None:
-                found = lane.ids(last, size)
+                found = residue.ids(last, size)
                 if found[0] <= low:
                     raise damaged(name, f"a claim of {size} ids above {low} returned {last}")
                 tell(name, crossing, found[0])
@@ -92,7 +92,7 @@ class Database(Registry):
                 return found
             tag = self.run(segments.fetch, name)
             if tag is not None:
-                self._lanes[name] = tag.lane  # it changes when the fleet grows
+                self._residues[name] = tag.residue  # it changes when the fleet grows
                 tag, crossing = self._crossed(tag)
             size = settle(tag, name, size, seen, exact)
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
@@ -114,10 +114,10 @@ class Database(Registry):
     def forget_run(self) -> None:
         """Let every scheme skip ids on its next use, as after a failover."""
         self.check_sound()
-        self.run(failover.end_run)
+        self.run(failover_row.end_run)
         shard = self.fetch_shard()
         if shard and shard.numbering.step > 1:
-            self.run(shards.end_run)
+            self.run(shard_row.end_run)
 
     def cross_all(self) -> None:
         """Move every tag to the current server run, as its next claim would. Raises `ServerReplaced`."""
@@ -131,20 +131,20 @@ class Database(Registry):
         """Fetch the rows of the tags that exist. `open_segment` may make the others."""
         self.check_schema()
         found = self.run(segments.fetch_several, [template.name for template in templates])
-        self._lanes.update({tag.name: tag.lane for tag in found})
+        self._residues.update({tag.name: tag.residue for tag in found})
         return found
 
     def claim_segments(self, needed: Mapping[str, Claim]) -> dict[str, range]:
         """Claim segments of several tags at once. Those that cannot be claimed so are left to `claim_segment`."""
         wanted = []
         for name, claim in needed.items():
-            lane = self._lanes.get(name, NONE)  # an unopened tag is left to `claim_segment` too
-            if lane.step and not is_outgrown(lane, claim.seen):
-                wanted.append(Wanted(name, claim.size, lane, mark(claim.seen, lane)))
+            residue = self._residues.get(name, NONE)  # an unopened tag is left to `claim_segment` too
+            if residue.step and not is_outgrown(residue, claim.seen):
+                wanted.append(Wanted(name, claim.size, residue, mark(claim.seen, residue)))
         if len(wanted) < MIN_BATCH:
             return {}
         ends = self.run(claims.claim_batch, wanted)
-        found = ((one, one.lane.ids(ends[one.name], one.size)) for one in wanted if one.name in ends)
+        found = ((one, one.residue.ids(ends[one.name], one.size)) for one in wanted if one.name in ends)
         claimed = {one.name: ids for one, ids in found if ids[0] > one.seen}
         for name, ids in claimed.items():
             self._log_claim(name, ids)
@@ -185,7 +185,7 @@ class Database(Registry):
         return self.run(columns.read, table, column)
 
     def fetch_shard(self) -> Shard | None:
-        return self.run(shards.fetch)
+        return self.run(shard_row.fetch)
 
     def _log_claim(self, name: str, ids: range) -> None:
         if claims_log.isEnabledFor(logging.DEBUG):

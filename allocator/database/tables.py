@@ -88,7 +88,7 @@ class Stored(Table):
     inherit_cache = True
 
     @cached_property
-    def dialect_options(self) -> Any:  # type: ignore[override]
+    def dialect_options(self) -> Any:
         options = super().dialect_options
         options["mysql"]["engine"] = options["mariadb"]["engine"] = "InnoDB"
         if any(column.identity for column in self.columns):

@@ -23,7 +23,7 @@ from allocator.database.takeover_rows import Status, fetch, greatest_of_tag
 from allocator.database.verbs import segments
 from allocator.errors import DatabaseUnavailable, InvalidSetting
 from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Takeover, still_writes
-from allocator.schemes.checks import split_column
+from allocator.schemes.shared.argument_checks import split_column
 
 if TYPE_CHECKING:
     from allocator.database.store import Database

@@ -20,7 +20,7 @@ from allocator.database.takeover_rows import Status, begin, change, parts_of, pl
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
 from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Remedy, Takeover, Trigger, passed
-from allocator.schemes.checks import MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID
 
 COUNTER = "AUTO_INCREMENT"
 PATIENCE = "SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1"

@@ -14,7 +14,7 @@ from allocator.database.takeover_rows import Status, begin, change, parts_of, pl
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of
 from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Remedy, Takeover, Trigger, passed, still_writes
-from allocator.schemes.checks import MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID
 
 IDENTITY = "identity"
 """The value of `Takeover.counter` for an identity column; for others it is the name of the sequence."""

@@ -18,9 +18,9 @@ from allocator.errors import InvalidSetting
 from allocator.remote.client import Service
 from allocator.rules import column_bindings
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, at, in_order, is_healthy
-from allocator.schemes.layout import moment
+from allocator.schemes.formats.bit_layout import moment
 from allocator.schemes.meteor import MeteorSettings
-from allocator.schemes.residues import ALL, Lane
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.telemetry.observed import Observed
 
@@ -88,7 +88,7 @@ def examine_one(database: Database, clock: Callable[[], float], snowflake: Snowf
         done.findings += tag_rules.of_clocks(done.facts["ahead"], snowflake.lease)
     if done.complete:
         has_standby = any(one.name == "asynchronous-standby" for one in done.findings)
-        done.findings += tag_rules.of_tags(done.tags, lane_of(done))
+        done.findings += tag_rules.of_tags(done.tags, residue_of(done))
         done.findings += tag_rules.of_gaps(done.tags, done.elsewhere, has_standby)
         for one in done.bound:
             done.findings += column_bindings.findings(one, int(clock() * 1000), moment(clock()).date())
@@ -97,9 +97,9 @@ def examine_one(database: Database, clock: Callable[[], float], snowflake: Snowf
     return done
 
 
-def lane_of(done: Examination) -> Lane:
+def residue_of(done: Examination) -> Residue:
     """The residues that the rows of tags should have; step 0 while the fleet grows."""
-    return ALL if done.shard is None or done.shard.joining else done.shard.lane
+    return ALL if done.shard is None or done.shard.joining else done.shard.residue
 
 
 def shard_facts(database: Database, done: Examination, several: bool) -> ShardFacts:

@@ -12,7 +12,7 @@ from allocator.database.doctor_queries.asking import Facts, answers
 from allocator.database.doctor_queries.by_database import QUESTIONS
 from allocator.database.doctor_queries.table_shape import of_schema, of_tables
 from allocator.database.store import Database
-from allocator.database.verbs import nodes, segments, servers, shards, tickets
+from allocator.database.verbs import node_and_snowflake_rows, segments, servers, shard_row, tickets
 from allocator.doctor.mysql_rules import RULES as MYSQL
 from allocator.doctor.postgresql_rules import RULES as POSTGRESQL
 from allocator.doctor.sqlite_rules import RULES as SQLITE
@@ -22,8 +22,8 @@ from allocator.rules import bound_numbers
 from allocator.rules.bound_numbers import BoundNumbers, NumberBinding
 from allocator.rules.column_bindings import Bound
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rules, judge, unchecked
-from allocator.rules.fleet import Shard
-from allocator.schemes.snowflake_workers import Worker
+from allocator.rules.fleet_consistency import Shard
+from allocator.schemes.snowflake_workers import SnowflakeWorker
 from allocator.schemes.tag import REFUSE, Tag
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Examination:
     facts: Facts = field(default_factory=dict)
     complete: bool = False
     tags: list[Tag] = field(default_factory=list)
-    workers: list[Worker] = field(default_factory=list)
+    workers: list[SnowflakeWorker] = field(default_factory=list)
     newest_node: int = 0
     shard: Shard | None = None
     is_member: bool = False
@@ -128,10 +128,12 @@ def read_numbers(connection: Connection, dialect: Dialect, kept: NumberBinding) 
 
 def rows(connection: Connection, dialect: Dialect, done: Examination) -> None:
     done.tags = segments.fetch_unchecked(connection, dialect)
-    done.workers = nodes.fetch_workers(connection, dialect)
-    done.newest_node = max((node.number for node in nodes.fetch_newest(connection, dialect, 1)), default=0)
-    done.shard = shards.fetch(connection, dialect)
-    done.is_member = shards.fetch_member(connection, dialect) is not None
+    done.workers = node_and_snowflake_rows.fetch_workers(connection, dialect)
+    done.newest_node = max(
+        (node.number for node in node_and_snowflake_rows.fetch_newest(connection, dialect, 1)), default=0
+    )
+    done.shard = shard_row.fetch(connection, dialect)
+    done.is_member = shard_row.fetch_member(connection, dialect) is not None
     done.has_tickets = tickets.has_any(connection, dialect)
     done.server = servers.fetch_identity(connection, dialect)
 

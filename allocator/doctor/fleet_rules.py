@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from allocator.errors import AllocatorError
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, few
-from allocator.rules.fleet import Shard, check_alone, check_epochs, check_generations, check_keys, check_offsets, lost
+from allocator.rules.fleet_consistency import (
+    Shard,
+    check_alone,
+    check_epochs,
+    check_generations,
+    check_keys,
+    check_offsets,
+    lost,
+)
 
 
 class ShardFacts(NamedTuple):

@@ -8,12 +8,12 @@ from datetime import timedelta
 
 from allocator.rules.failover import has_room, reach_of
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
-from allocator.schemes.checks import MAX_ID, TAG
-from allocator.schemes.layout import Layout, moment
+from allocator.schemes.formats.bit_layout import Layout, moment
 from allocator.schemes.meteor import METEOR, WARN_FROM, MeteorSettings
-from allocator.schemes.residues import ALL, Lane
+from allocator.schemes.shared.argument_checks import MAX_ID, TAG
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.snowflake import SNOWFLAKE, SnowflakeSettings
-from allocator.schemes.snowflake_workers import Worker
+from allocator.schemes.snowflake_workers import SnowflakeWorker
 from allocator.schemes.tag import REFUSE, Tag
 
 SOON = timedelta(days=730)
@@ -23,8 +23,8 @@ CLOCK_SECONDS = 5.0
 """Clock skew that is ignored: NTP jitter plus the round trip."""
 
 
-def of_tags(tags: Sequence[Tag], lane: Lane) -> Iterator[Finding]:
-    """Check the tags of one database, which should all have `lane`."""
+def of_tags(tags: Sequence[Tag], residue: Residue) -> Iterator[Finding]:
+    """Check the tags of one database, which should all have `residue`."""
     broken = [tag for tag in tags if is_broken(tag)]
     if broken:
         repeats = any(type(tag.max_value) is not int or tag.limit > MAX_ID for tag in broken)
@@ -37,7 +37,7 @@ def of_tags(tags: Sequence[Tag], lane: Lane) -> Iterator[Finding]:
             "allocator tags set TAG --start-after N --limit N --step N --max-step N",
         )
     sound = [tag for tag in tags if tag not in broken]
-    yield from of_lanes(sound, lane)
+    yield from of_residues(sound, residue)
     yield from of_limits(sound)
 
 
@@ -55,20 +55,20 @@ def contradiction(tag: Tag) -> str:
     return f"{tag.name!r} has max_value {tag.max_value}, limit {tag.limit}, step {tag.step}, max_step {tag.max_step}"
 
 
-def of_lanes(tags: Iterable[Tag], lane: Lane) -> Iterator[Finding]:
+def of_residues(tags: Iterable[Tag], residue: Residue) -> Iterator[Finding]:
     """Find tags with the residues of another shard, which issue its ids too."""
-    astray = [tag for tag in tags if tag.lane != lane]
+    astray = [tag for tag in tags if tag.residue != residue]
     if astray:
-        shown = few(f"{tag.name!r} has offset {tag.lane.offset} and step {tag.lane.step}" for tag in astray)
-        shard = f"this shard has offset {lane.offset} and step {lane.step}"
+        shown = few(f"{tag.name!r} has offset {tag.residue.offset} and step {tag.residue.step}" for tag in astray)
+        shard = f"this shard has offset {residue.offset} and step {residue.step}"
         yield Finding(
             "tag-of-another-lane",
             DANGER,
             f"tags have the residues of another shard: {shown}, but "
-            f"{'this database is no shard' if lane == ALL else shard}",
+            f"{'this database is no shard' if residue == ALL else shard}",
             f"stop all processes that use these tags; in their rows of allocator_segment, set shard_offset = "
-            f"{lane.offset} and shard_step = {lane.step}; then raise each tag above every id in use on any shard: "
-            "allocator tags set TAG --start-after N",
+            f"{residue.offset} and shard_step = {residue.step}; then raise each tag above every id in use on any "
+            "shard: allocator tags set TAG --start-after N",
         )
 
 
@@ -131,7 +131,7 @@ def of_nodes(greatest: int, layout: Layout = METEOR) -> Iterator[Finding]:
         )
 
 
-def of_workers(workers: Sequence[Worker], now: float) -> Iterator[Finding]:
+def of_workers(workers: Sequence[SnowflakeWorker], now: float) -> Iterator[Finding]:
     """`now` is in seconds since 1970."""
     formats = sorted({(one.layout, one.epoch) for one in workers})
     if len(formats) > 1:
@@ -154,7 +154,7 @@ def layout_of(name: str) -> Layout:
     return Layout(**dict(zip(SNOWFLAKE.widths, map(int, widths), strict=True)))
 
 
-def of_leases(workers: Sequence[Worker], layout: Layout, epoch: int, now: float) -> Iterator[Finding]:
+def of_leases(workers: Sequence[SnowflakeWorker], layout: Layout, epoch: int, now: float) -> Iterator[Finding]:
     yield from of_end("snowflake-runs-out", "timestamp", layout, epoch / 1000, 1000, now)
     size = 1 << layout.widths["datacenter"] + layout.widths["worker"]
     leased = sum(one.until >= now * 1000 for one in workers)

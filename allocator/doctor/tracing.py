@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from allocator.database.store import Database
-from allocator.database.verbs import nodes
+from allocator.database.verbs import node_and_snowflake_rows
 from allocator.errors import DatabaseUnavailable, InvalidId
-from allocator.fleet.fleet import Fleet
+from allocator.fleet.fleet_backend import Fleet
 from allocator.rules.claim_log import Claimed, claim_in
-from allocator.schemes.checks import MAX_ID, check_tag
-from allocator.schemes.layout import moment
+from allocator.schemes.formats.bit_layout import moment
 from allocator.schemes.meteor import RANDOMS, MeteorSettings, Node
+from allocator.schemes.shared.argument_checks import MAX_ID, check_tag
 
 APART = timedelta(minutes=1)
 """Tolerated difference between the clocks of a process and of its database."""
@@ -83,5 +83,5 @@ def number_of(value: object) -> int:
 
 def registered(database: Database, number: int, at: datetime) -> Node | None:
     """The node of this number, if it was registered before `at`."""
-    node = database.run(nodes.fetch, number)
+    node = database.run(node_and_snowflake_rows.fetch, number)
     return node if node is not None and at >= node.started_at - APART else None

@@ -15,10 +15,10 @@ from secrets import token_hex
 from time import sleep
 
 from allocator.database.store import Database
-from allocator.database.verbs import servers, shards, tickets
+from allocator.database.verbs import servers, shard_row, tickets
 from allocator.database.verbs.start import Start
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
-from allocator.rules.fleet import (
+from allocator.rules.fleet_consistency import (
     BEGUN,
     DEFAULT_FLEET,
     REPLACE,
@@ -29,7 +29,7 @@ from allocator.rules.fleet import (
     described,
     lost,
 )
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 log = logging.getLogger("allocator")
 
@@ -44,7 +44,7 @@ class Opened:
     database: Database
     row: Shard | None = None
     server: str = ""
-    server_numbering: Numbering | None = None
+    server_numbering: ShardNumbering | None = None
     error: AllocatorError | None = None
 
     @property
@@ -111,10 +111,10 @@ class Opening:
         """The row of a database; None also for a row without draws that does not fit the wanted fleet.
 
         A row that another server wrote stays: this server may have forgotten tickets drawn under it."""
-        row = row or one.database.run(shards.fetch)
+        row = row or one.database.run(shard_row.fetch)
         if row is None or (self._is_alone and (self._suits(row) or row.server not in {"", one.server})):
             return row
-        return one.database.run(shards.fetch_member, self._is_alone)
+        return one.database.run(shard_row.fetch_member, self._is_alone)
 
     def _suits(self, row: Shard) -> bool:
         return self._fleet in (None, row.fleet) and self._statement in (None, row.statement)
@@ -176,7 +176,7 @@ class Opening:
                 for offset, one in enumerate(self._all, 1)
             )
             self._write(decider, members, revision=BEGUN if self._is_alone else 0)
-        first = decider.database.run(shards.fetch)
+        first = decider.database.run(shard_row.fetch)
         assert first is not None
         for one in self._all:
             if one.row or one is decider:
@@ -188,7 +188,7 @@ class Opening:
         if {row.key for _, row in rows} != {member.key for member in first.members}:
             return False  # another process began with more shards, which are needed too
         check_fleet(rows, self._fleet)
-        decider.database.run(shards.begin, first.key)
+        decider.database.run(shard_row.begin, first.key)
         return True
 
     def _check_new(self) -> None:
@@ -211,8 +211,8 @@ class Opening:
 
     def _check_unused(self, one: Opened) -> None:
         database = one.database
-        database.run(shards.check_writer if self._is_alone else shards.check_owner)
-        is_used = database.run(tickets.has_any if self._is_alone else shards.has_ids)
+        database.run(shard_row.check_writer if self._is_alone else shard_row.check_owner)
+        is_used = database.run(tickets.has_any if self._is_alone else shard_row.has_ids)
         if not is_used or self._row_of(one) is not None:
             return
         if not self._is_alone:
@@ -229,9 +229,9 @@ class Opening:
     def _write(self, one: Opened, members: tuple[Member, ...], revision: int) -> None:
         ours = next(member for member in members if member.url == one.database.address.public_url)
         fleet, statement = self._fleet or DEFAULT_FLEET, self._statement or REPLACE
-        numbering = Numbering(ours.offset, len(members))
+        numbering = ShardNumbering(ours.offset, len(members))
         fresh = Shard(fleet, ours.key, "", statement, 1, numbering, revision, members)
-        one.database.run(shards.add, fresh, one.where)
+        one.database.run(shard_row.add, fresh, one.where)
 
 
 def server_of(database: Database, start: Start) -> str:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocator.database.store import Database, sibling
-from allocator.database.verbs import servers, shards, tickets
+from allocator.database.verbs import servers, shard_row, tickets
 from allocator.errors import AllocatorError, ShardMisconfigured
 from allocator.rules import fleet_growth
-from allocator.rules.fleet import Member, Shard, Target, check_fleet, check_usable, listed
+from allocator.rules.fleet_consistency import Member, Shard, Target, check_fleet, check_usable, listed
 from allocator.rules.fleet_growth import LEAD
 from allocator.schemes.tag import Tag
 
@@ -46,16 +46,16 @@ class Found:
 
     def change(self, decide: Callable[..., Shard | None], *args: Any, tags: Sequence[Tag] = ()) -> Shard:
         """Change the row by a step of `rules.fleet_growth`. Returns the row; raises `Again` if it has changed."""
-        return self.database.run(shards.change, lambda row, _: decide(row, *args), tags)
+        return self.database.run(shard_row.change, lambda row, _: decide(row, *args), tags)
 
     def fence(self, target: Target) -> None:
         """End the old generation below the floor of `target`. Raises `TooLow`."""
-        self.database.run(shards.change, lambda row, greatest: fleet_growth.fenced(row, target, greatest))
+        self.database.run(shard_row.change, lambda row, greatest: fleet_growth.fenced(row, target, greatest))
 
     def greatest(self) -> int:
         """The greatest id that the shard may have given."""
         known: list[int] = []
-        self.database.run(shards.change, lambda _, greatest: known.append(greatest))
+        self.database.run(shard_row.change, lambda _, greatest: known.append(greatest))
         return known[-1]
 
 
@@ -131,7 +131,7 @@ def look(database: Database, several: bool = False) -> Found:
     """Look at a database. With `several` shards, a row without draws counts as none."""
     try:
         database.check_sound()
-        row = database.run(shards.fetch_member if several else shards.fetch)
+        row = database.run(shard_row.fetch_member if several else shard_row.fetch)
         server, place = database.run(servers.fetch_identity), database.run(servers.fetch_place)
         return Found(database, row, database.run(tickets.fetch_last), server, place)
     except AllocatorError as error:

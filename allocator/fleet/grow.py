@@ -8,16 +8,16 @@ from dataclasses import replace
 from secrets import token_hex
 
 from allocator.database.store import Database
-from allocator.database.verbs import shards
+from allocator.database.verbs import shard_row
 from allocator.errors import ShardMisconfigured
 from allocator.fleet.bootstrap import Opening
 from allocator.fleet.discovery import Discovery, Found, lead_of, look
-from allocator.fleet.tags import tags_of
+from allocator.fleet.tag_administration import tags_of
 from allocator.rules import fleet_growth
-from allocator.rules.fleet import BEGUN, JOINING, Member, Shard, Target, listed, newer_place, places
+from allocator.rules.fleet_consistency import BEGUN, JOINING, Member, Shard, Target, listed, newer_place, places
 from allocator.rules.fleet_growth import HEADROOM, LEAD, Again, TooLow
-from allocator.schemes.checks import MAX_ID, check_whole
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.shared.argument_checks import MAX_ID, check_whole
+from allocator.schemes.ticket import ShardNumbering
 
 ATTEMPTS = 100
 """How often to retry after a change by another command."""
@@ -41,7 +41,7 @@ class Growth(Discovery):
         self._lost(found)
         lead = lead_of(found)
         assert lead.row is not None
-        lead.database.run(shards.check_writer)
+        lead.database.run(shard_row.check_writer)
         self._opened.append(newcomer)
         key = self._join(newcomer, lead.row, found)
         planned = lead.change(fleet_growth.planned, Member(key, 0, newcomer.address.public_url), token_hex(16))
@@ -58,14 +58,14 @@ class Growth(Discovery):
             raise ShardMisconfigured(
                 f"{seen.where} is shard {seen.row.numbering.offset} of the fleet {seen.row.fleet!r} already"
             )
-        newcomer.run(shards.check_owner)
-        if newcomer.run(shards.has_ids):
+        newcomer.run(shard_row.check_owner)
+        if newcomer.run(shard_row.has_ids):
             raise ShardMisconfigured(f"{seen.where} has given ids of its own; a shard that is added must be empty")
         same = [one.where for one in found.values() if seen.place and one.place == seen.place]
         if same:
             raise ShardMisconfigured(f"{seen.where} is {same[0]} under another URL, or a copy of its server")
-        fresh = Shard(lead.fleet, token_hex(16), "", lead.statement, JOINING, Numbering(0, 0), BEGUN, ())
-        newcomer.run(shards.add, fresh, seen.where)
+        fresh = Shard(lead.fleet, token_hex(16), "", lead.statement, JOINING, ShardNumbering(0, 0), BEGUN, ())
+        newcomer.run(shard_row.add, fresh, seen.where)
         return fresh.key
 
     def leave_out(self, lost: Iterable[Database]) -> None:
@@ -154,7 +154,7 @@ class Growth(Discovery):
                 "grow --take-back"
             )
         for member in coming:
-            found[member.key].database.run(shards.check_owner)
+            found[member.key].database.run(shard_row.check_owner)
 
     def _bring_up(self, found: dict[str, Found], lead: Shard) -> bool:
         """Update shards that were away while the fleet turned; False if there are none."""
@@ -226,9 +226,9 @@ class Growth(Discovery):
         found = self.reached(newcomers=False)
         self._lost(found)
         lead = lead_of(found)
-        lead.database.run(shards.check_writer)
+        lead.database.run(shard_row.check_writer)
         # Read the lead last: a fence on another shard whose growth the lead has already dropped is stale.
-        row = lead.database.run(shards.fetch)
+        row = lead.database.run(shard_row.fetch)
         ours = row.target if row else None
         if ours is not None:
             row = lead.change(fleet_growth.taken_back, ours.key)
@@ -250,7 +250,7 @@ class Growth(Discovery):
         here = next((one for one in found if one.database.address.public_url == database.address.public_url), None)
         if here is None or here.row is None:
             raise ShardMisconfigured(f"{database.address.shown} is no shard of this fleet that can be reached")
-        here.database.run(shards.check_owner)
+        here.database.run(shard_row.check_owner)
         missing = len(here.row.members) - len(found)
         if above is None and (missing or len(found) == 1):
             raise ShardMisconfigured(
@@ -261,7 +261,7 @@ class Growth(Discovery):
         key, url = here.row.key, here.url
         epoch = 1 + max(m.epoch for one in found if one.row for m in one.row.members if m.key == key)
         row: Shard = here.database.run(
-            shards.change,
+            shard_row.change,
             lambda row, _: fleet_growth.moved(fleet_growth.trusted(row, floor), key, url, epoch),
             (),
             True,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from allocator.database import foreign_tables as tables
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
-from allocator.fleet.tags import Tags, complete
+from allocator.fleet.tag_administration import Tags, complete
 from allocator.rules import leaf_tinyid as rules
 from allocator.rules.leaf_tinyid import Decision, Refusal
 from allocator.schemes.tag import Tag

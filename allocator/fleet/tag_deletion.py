@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from allocator.database.bindings import unbind
 from allocator.errors import InvalidSetting
-from allocator.fleet.tags import complete
-from allocator.schemes.checks import check_tag
+from allocator.fleet.tag_administration import complete
+from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.tag import Tag, unknown
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from allocator.errors import AllocatorError
-from allocator.schemes.layout import Layout
-from allocator.schemes.residues import Seen
-from allocator.schemes.segment import Claim
+from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.segment_refill import Claim
+from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag
-from allocator.schemes.worker_lease import NumberClaim, NumberLease
+from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
 
 @runtime_checkable
@@ -56,7 +56,7 @@ class Backend(Protocol):
         """Give a worker number back; it was not used after the millisecond `used_ms` of the wall clock."""
 
     def tags(self, template: Tag) -> Any:
-        """The `Tags` of `allocator.fleet.tags`, for administration."""
+        """The `Tags` of `allocator.fleet.tag_administration`, for administration."""
 
     def ping(self) -> None:
         """Raise the error that a claim would raise now, in one round trip."""

@@ -15,7 +15,7 @@ from allocator.errors import DatabaseRefused, DatabaseUnavailable
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Request
-from allocator.runtime.worker_pool import Background
+from allocator.runtime.thread_pool import Background
 
 MAX_BATCH = 200
 """The most tags in a batch: its transaction locks all their rows."""

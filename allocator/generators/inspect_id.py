@@ -1,11 +1,11 @@
-"""`inspect_id`: `schemes.readings` with the clock."""
+"""`inspect_id`: `schemes.formats.id_inspection` with the clock."""
 
 from __future__ import annotations
 
 from time import time
 
-from allocator.schemes.layout import Layout
-from allocator.schemes.readings import Inspection, inspect
+from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.formats.id_inspection import Inspection, inspect
 
 
 def inspect_id(

@@ -13,8 +13,8 @@ from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.iterators import iterator
-from allocator.runtime.worker_pool import Background, check_entry
-from allocator.schemes.layout import Layout
+from allocator.runtime.thread_pool import Background, check_entry
+from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import (
     EPOCH,
     MAX_SEED,

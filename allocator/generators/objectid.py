@@ -13,7 +13,7 @@ from time import sleep, time
 from allocator.errors import InvalidId
 from allocator.runtime.forks import catch_up, in_child
 from allocator.runtime.iterators import iterator
-from allocator.runtime.worker_pool import is_held_here
+from allocator.runtime.thread_pool import is_held_here
 from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
 
 

@@ -20,11 +20,11 @@ from allocator.generators.column_default import check_each_row, check_not_held, 
 from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
-from allocator.runtime.worker_pool import Background, Waits, check_not_ending, reentrant_call, result_of, wait_for
-from allocator.schemes.checks import check_count, check_reserve, check_tag
-from allocator.schemes.residues import Seen, merged
-from allocator.schemes.retry import RETRY_PAUSE
-from allocator.schemes.segment import Claim, Segments
+from allocator.runtime.thread_pool import Background, Waits, check_not_ending, reentrant_call, result_of, wait_for
+from allocator.schemes.segment_refill import Claim, Segments
+from allocator.schemes.shared.argument_checks import check_count, check_reserve, check_tag
+from allocator.schemes.shared.residues import Seen, merged
+from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.tag import Tag
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.iterators import iterator
-from allocator.runtime.worker_pool import Background, check_entry
-from allocator.schemes.checks import quoted
-from allocator.schemes.formats import blocks_of
-from allocator.schemes.layout import Layout
-from allocator.schemes.retry import Wait
+from allocator.runtime.thread_pool import Background, check_entry
+from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.formats.known_formats import blocks_of
+from allocator.schemes.shared.argument_checks import quoted
+from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.snowflake import Lease, LeaseClaim, LeasedSnowflake, SnowflakeSettings
 
 NEVER = float("inf")

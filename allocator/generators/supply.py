@@ -29,8 +29,8 @@ from allocator.errors import (
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime import forks
 from allocator.runtime.iterators import LockedIterator, iterator
-from allocator.runtime.worker_pool import Background, Waits, check_entry, reentrant_call, wait_for
-from allocator.schemes.retry import RETRY_PAUSE, Pace, Wait
+from allocator.runtime.thread_pool import Background, Waits, check_entry, reentrant_call, wait_for
+from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Pace, Wait
 
 log = logging.getLogger("allocator")
 

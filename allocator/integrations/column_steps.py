@@ -8,9 +8,9 @@ from typing import Any, Literal
 from allocator.database import bindings
 from allocator.database.migration_database import MigrationDatabase, take_over
 from allocator.errors import InvalidSetting, TagExists
-from allocator.fleet.tags import Tags, whole
+from allocator.fleet.tag_administration import Tags, whole
 from allocator.rules.takeover_ranges import seconds_of
-from allocator.schemes.checks import split_column
+from allocator.schemes.shared.argument_checks import split_column
 from allocator.schemes.tag import Tag
 
 Action = Literal["start", "finish", "back"]

@@ -23,7 +23,7 @@ from allocator.errors import InvalidTag
 from allocator.generators.column_default import sequence_of, take_column, watch_columns
 from allocator.generators.sequence import Sequence
 from allocator.public_ids import PublicIds
-from allocator.schemes.checks import check_tag
+from allocator.schemes.shared.argument_checks import check_tag
 from allocator.sync import Allocator
 
 Ids = Allocator | AsyncAllocator

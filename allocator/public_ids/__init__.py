@@ -10,8 +10,8 @@ from typing import Any, Literal
 from allocator.errors import InvalidId, InvalidSetting
 from allocator.public_ids.permutation import LEAST_LIMIT
 from allocator.public_ids.seal import Seal
-from allocator.schemes.checks import MAX_ID, check_whole, quoted
-from allocator.schemes.encodings import Base62, Crockford, Digits
+from allocator.schemes.formats.text_encodings import Base62, Crockford, Digits
+from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, quoted
 
 KEY_BYTES = range(16, 65)
 NEW_KEY_BYTES = 32

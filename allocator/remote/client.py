@@ -18,7 +18,7 @@ from allocator.errors import (
     TagExists,
     UnknownTag,
 )
-from allocator.fleet.tags import Tags
+from allocator.fleet.tag_administration import Tags
 from allocator.remote.http import Servers
 from allocator.remote.wire import (
     lease_from_json,
@@ -31,13 +31,13 @@ from allocator.remote.wire import (
 )
 from allocator.rules.column_limit import Column
 from allocator.rules.failover import public_gap
-from allocator.schemes.checks import check_tag
-from allocator.schemes.layout import Layout
-from allocator.schemes.residues import Seen, is_outgrown, lane_of, mark
-from allocator.schemes.segment import Claim
+from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.segment_refill import Claim
+from allocator.schemes.shared.argument_checks import check_tag
+from allocator.schemes.shared.residues import Seen, is_outgrown, mark, residue_of
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, damaged
-from allocator.schemes.worker_lease import MAX_BITS, NumberClaim, NumberLease
+from allocator.schemes.worker_number_lease import MAX_BITS, NumberClaim, NumberLease
 
 PAGE_SIZE = "1000"
 """Tags in one request, the most that a service allows."""
@@ -138,8 +138,8 @@ class Service:
                     f"requested {size} ids, got {len(segment)}, and used none of them; retry, or use the same "
                     "version of client and service"
                 )
-            low = mark(seen, lane_of(segment))
-            if segment[0] <= low or is_outgrown(lane_of(segment), seen):
+            low = mark(seen, residue_of(segment))
+            if segment[0] <= low or is_outgrown(residue_of(segment), seen):
                 raise damaged(name, f"a claim of {size} ids above {low} returned {segment}")
             return self._received.add_segment(name, segment)
 
@@ -212,7 +212,7 @@ class Service:
     # -- tags
 
     def tags(self, template: Tag) -> Tags:
-        return ServedTags(self, template)
+        return RemoteTags(self, template)
 
     def read_tag(self, name: str) -> Tag:
         path = f"/v1/sequences/{check_tag(name)}"
@@ -264,7 +264,7 @@ def check_lease(claim: LeaseClaim, lease: Lease) -> Lease:
     return lease
 
 
-class ServedTags(Tags):
+class RemoteTags(Tags):
     """The tags of a service."""
 
     def __init__(self, service: Service, template: Tag) -> None:

@@ -19,13 +19,13 @@ from typing import Any
 
 from allocator.errors import InvalidSetting
 from allocator.rules.failover import FailoverGap, gap_of, public_gap
-from allocator.schemes.checks import MAX_ID, MAX_STEP, check_tag, check_whole
-from allocator.schemes.readings import Inspection
-from allocator.schemes.residues import Lane, Seen
+from allocator.schemes.formats.id_inspection import Inspection
+from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole
+from allocator.schemes.shared.residues import Residue, Seen
 from allocator.schemes.snowflake import Lease
 from allocator.schemes.tag import Tag
 from allocator.schemes.ticket import MAX_SHARDS
-from allocator.schemes.worker_lease import NumberLease
+from allocator.schemes.worker_number_lease import NumberLease
 
 MAX_LANES = 100
 NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
@@ -89,10 +89,10 @@ def gap_from_json(value: object) -> FailoverGap:
 
 
 def seen_to_text(seen: Seen) -> str:
-    return ",".join(f"{lane.offset}.{lane.step}.{greatest}" for lane, greatest in seen.items())
+    return ",".join(f"{residue.offset}.{residue.step}.{greatest}" for residue, greatest in seen.items())
 
 
-def seen_from_text(text: str) -> dict[Lane, int]:
+def seen_from_text(text: str) -> dict[Residue, int]:
     parts = text.split(",") if text else []
     if len(parts) > MAX_LANES:
         raise InvalidSetting(f"seen must name at most {MAX_LANES} shards, got {len(parts)}")
@@ -102,7 +102,7 @@ def seen_from_text(text: str) -> dict[Lane, int]:
         if len(numbers) != 3:
             raise InvalidSetting(f"seen must be offset.step.id for each shard, such as 1.1.1000, got {part!a:.80}")
         offset, step, greatest = (whole("a number of seen", number) for number in numbers)
-        seen[Lane(offset, step)] = greatest
+        seen[Residue(offset, step)] = greatest
     return seen
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from allocator.errors import InvalidSetting
 from allocator.rules.column_bindings import Placed, gone
 from allocator.rules.findings import DANGER, NOTE, Finding
-from allocator.schemes.number_audit import Group, reset_of
-from allocator.schemes.numbering import DIGITS, MAX_NUMBER, RESETS, NumberFormat, NumberRule, first_day, place
+from allocator.rules.gapless_audit import Group, reset_of
+from allocator.schemes.gapless_numbers import DIGITS, MAX_NUMBER, RESETS, NumberFormat, NumberRule, first_day, place
 
 NEXT = 10
 """Next numbers of each counter that are looked up: a single one may be missing in the column."""

@@ -10,8 +10,8 @@ from allocator.rules.days_left import AT_LEAST
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding
 from allocator.rules.key_columns import KeyColumn, at_rate
 from allocator.rules.takeover_ranges import ColumnFacts, Takeover, a_day, problems
-from allocator.schemes.checks import MAX_ID
-from allocator.schemes.residues import ALL
+from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.residues import ALL
 from allocator.schemes.tag import Tag
 
 HELD = ("started", "going back")
@@ -79,7 +79,7 @@ def findings(bound: Bound, now_ms: int, today: date) -> list[Finding]:
         return [gone(bound.binding, f"tag {bound.binding.tag!r} is", "tags")]
     if bound.tag is None:
         return [without_tag(bound)]
-    if bound.tag.lane != ALL:
+    if bound.tag.residue != ALL:
         return [of_fleet(bound.binding)]
     of_tag = list(of_ids(bound, bound.tag, bound.facts))
     loose = None if of_tag else loose_takeover(bound, bound.tag, bound.facts)

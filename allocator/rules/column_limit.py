@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
-from allocator.schemes.checks import MAX_ID, MAX_STEP, check_whole
+from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_whole
 from allocator.schemes.tag import Tag
 
 BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INT": 32, "INTEGER": 32}

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from allocator.errors import InvalidSetting, ServerReplaced
-from allocator.schemes.checks import MAX_ID, check_whole, quoted
+from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, quoted
 from allocator.schemes.tag import AUTO, REFUSE, Tag
 
 FailoverGap = int | Literal["auto", "refuse"]
@@ -136,7 +136,7 @@ def cross(tag: Tag, here: Here) -> Crossing:
 
 def reach_of(tag: Tag) -> int:
     """The numbers that the tag may have issued on another server after this row was written."""
-    each = max(1, tag.lane.step)
+    each = max(1, tag.residue.step)
     if tag.failover_gap >= 0:
         return tag.failover_gap * each
     issued = tag.max_value - tag.skipped
@@ -149,7 +149,7 @@ def floor_of(tag: Tag) -> int:
 
 
 def has_room(tag: Tag, reach: int) -> bool:
-    least = tag.max_step * max(1, tag.lane.step) if tag.failover_gap == AUTO else 0
+    least = tag.max_step * max(1, tag.residue.step) if tag.failover_gap == AUTO else 0
     return least <= reach <= tag.limit - tag.max_value
 
 

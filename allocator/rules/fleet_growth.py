@@ -27,9 +27,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from allocator.errors import AllocatorError, Exhausted, ShardMisconfigured
-from allocator.rules.fleet import Member, Shard, Target
-from allocator.schemes.checks import MAX_ID, quoted
-from allocator.schemes.ticket import MAX_SHARDS, Numbering
+from allocator.rules.fleet_consistency import Member, Shard, Target
+from allocator.schemes.shared.argument_checks import MAX_ID, quoted
+from allocator.schemes.ticket import MAX_SHARDS, ShardNumbering
 
 LEAD = 1
 """The offset of the lead; a shard never changes its offset."""
@@ -145,7 +145,7 @@ def entered(shard: Shard, target: Target) -> Shard | None:
         shard,
         statement=target.statement,
         generation=target.generation,
-        numbering=Numbering(offset, target.step, target.floor),
+        numbering=ShardNumbering(offset, target.step, target.floor),
         members=target.members,
         target=None,
     )

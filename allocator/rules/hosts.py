@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from allocator.errors import InvalidSetting
-from allocator.schemes.checks import quoted
+from allocator.schemes.shared.argument_checks import quoted
 
 PATTERN = re.compile(r"[a-z0-9._:*?-]+")
 PLAIN = re.compile(r"[a-z0-9._:-]+")

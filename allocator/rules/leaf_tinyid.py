@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from allocator.errors import InvalidSetting, InvalidTag
-from allocator.schemes.checks import MAX_ID, MAX_STEP, check_tag, check_whole
+from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from allocator.errors import AllocatorError
-from allocator.schemes.retry import Wait
+from allocator.schemes.shared.retry_pace import Wait
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """Seconds before a failed shard is probed."""

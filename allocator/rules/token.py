@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from hashlib import sha256
 
 from allocator.errors import InvalidSetting, InvalidTag
-from allocator.schemes.checks import check_tag, check_whole
+from allocator.schemes.shared.argument_checks import check_tag, check_whole
 
 DRAW, READ, ADMINISTER = VERBS = ("draw", "read", "administer")
 SCHEMES = ("meteor", "snowflake", "objectid")

@@ -1,1 +1,1 @@
-"""Processes and threads: forks, the worker pool, waiting, re-entrancy."""
+"""Processes and threads: forks, the thread pool, waiting, re-entrancy."""

@@ -23,9 +23,9 @@ from functools import cache
 from itertools import accumulate, chain, cycle, islice, pairwise
 
 from allocator.errors import AllocatorError, Exhausted, NodeIdsExhausted
-from allocator.schemes.checks import check_whole
-from allocator.schemes.layout import MAX_EPOCH, Layout, check_layout, moment
-from allocator.schemes.retry import Pace, Wait
+from allocator.schemes.formats.bit_layout import MAX_EPOCH, Layout, check_layout, moment
+from allocator.schemes.shared.argument_checks import check_whole
+from allocator.schemes.shared.retry_pace import Pace, Wait
 
 EPOCH = 1_607_558_400
 METEOR = Layout(sign=1, second=29, node=20, sequence=11, random=3)

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from allocator.errors import InvalidId
-from allocator.schemes.checks import check_whole, quoted
-from allocator.schemes.layout import moment
+from allocator.schemes.formats.bit_layout import moment
+from allocator.schemes.shared.argument_checks import check_whole, quoted
 
 SIZE = 12
 SECONDS, PROCESS, COUNTER = slice(0, 4), slice(4, 9), slice(9, 12)

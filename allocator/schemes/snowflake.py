@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from allocator.errors import AllocatorError, ClockWentBack, InvalidArgument, InvalidSetting, LeaseLost
-from allocator.schemes.checks import check_seconds, check_whole
-from allocator.schemes.layout import MAX_EPOCH, Format, Layout, check_layout, moment
-from allocator.schemes.retry import Pace, Wait
+from allocator.schemes.formats.bit_layout import MAX_EPOCH, Format, Layout, check_layout, moment
+from allocator.schemes.shared.argument_checks import check_seconds, check_whole
+from allocator.schemes.shared.retry_pace import Pace, Wait
 
 NOTHING = range(0)
 EPOCH = 1_288_834_974_657

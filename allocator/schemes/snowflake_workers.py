@@ -1,4 +1,4 @@
-"""Which worker number of the snowflake layout a process leases. Numbers for other generators: `worker_lease.py`."""
+"""Which worker number of the snowflake layout a process leases. Other generators: `worker_number_lease.py`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import islice
 
 from allocator.errors import AllocatorError, InvalidSetting, NodeIdsExhausted
-from allocator.schemes.layout import Layout, moment
+from allocator.schemes.formats.bit_layout import Layout, moment
 
 CHOICE = 16
 """Candidates to pick from at random, so that processes that start together rarely pick the same one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class SnowflakeWorker:
     """A snowflake worker and its lease: `number` is datacenter and worker, `until` milliseconds since 1970."""
 
     number: int
@@ -26,7 +26,7 @@ class Worker:
     process: int
 
 
-def check_same(workers: Sequence[Worker], layout: Layout, epoch: int) -> None:
+def check_same(workers: Sequence[SnowflakeWorker], layout: Layout, epoch: int) -> None:
     """Raise `InvalidSetting` where a lease was written for another layout or epoch."""
     for worker in workers:
         if (worker.layout, worker.epoch) != (str(layout), epoch):
@@ -38,7 +38,9 @@ def check_same(workers: Sequence[Worker], layout: Layout, epoch: int) -> None:
             )
 
 
-def choose_worker(workers: Sequence[Worker], layout: Layout, epoch: int, now: int, pick: int) -> Worker | int:
+def choose_worker(
+    workers: Sequence[SnowflakeWorker], layout: Layout, epoch: int, now: int, pick: int
+) -> SnowflakeWorker | int:
     """Choose a number that was never leased, or else a worker whose lease has ended; `pick` is a random number.
 
     Raises the errors of `check_same`, and `NodeIdsExhausted` when all workers are leased.
@@ -56,7 +58,7 @@ def choose_worker(workers: Sequence[Worker], layout: Layout, epoch: int, now: in
     return expired[pick % min(len(expired), CHOICE)]
 
 
-def exhausted(workers: Sequence[Worker], now: int) -> AllocatorError:
+def exhausted(workers: Sequence[SnowflakeWorker], now: int) -> AllocatorError:
     ends = min(worker.until for worker in workers)
     holders = sorted({f"{worker.host} (process {worker.process})" for worker in workers})
     named = ", ".join(holders[:5]) + (" and others" if len(holders) > 5 else "")

@@ -13,8 +13,8 @@ from allocator.errors import (
     SchemaDamaged,
     UnknownTag,
 )
-from allocator.schemes.checks import MAX_ID, MAX_STEP, check_tag, check_whole
-from allocator.schemes.residues import ALL, Lane, Seen, is_outgrown, mark
+from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole
+from allocator.schemes.shared.residues import ALL, Residue, Seen, is_outgrown, mark
 
 DEFAULT_STEP = 1_000
 DEFAULT_MAX_STEP = 1_000_000
@@ -30,7 +30,7 @@ class Tag:
     max_value: the greatest id that any process has claimed; 0 before the first claim.
     step, max_step: a claim takes at least `step` ids and, at a high rate, up to `max_step`.
     limit: the greatest id that the tag may issue.
-    lane: the residues of this database, where several serve the tag.
+    residue: the residues of this database, where several serve the tag.
     failover_gap: how many ids are skipped after a failover or a restore, see `allocator.rules.failover`; `AUTO` or
         `REFUSE`.
     skipped: how many numbers up to `max_value` were never claimed: failover gaps, and numbers below its start.
@@ -44,7 +44,7 @@ class Tag:
     step: int = DEFAULT_STEP
     max_step: int = DEFAULT_MAX_STEP
     limit: int = MAX_ID
-    lane: Lane = ALL
+    residue: Residue = ALL
     failover_gap: int = AUTO
     skipped: int = field(default=0, compare=False)
     claimed_at: int = field(default=0, compare=False)
@@ -54,7 +54,7 @@ class Tag:
     @property
     def remaining(self) -> int:
         """The number of ids that this database can still issue."""
-        return max(0, self.limit - self.max_value) // max(1, self.lane.step)
+        return max(0, self.limit - self.max_value) // max(1, self.residue.step)
 
     def checked(self) -> Tag:
         """Check settings that a caller passed; rows from the database are not checked here."""
@@ -78,7 +78,7 @@ def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = Fals
     check_not_back(tag, name, seen)
     if tag is None:
         raise unknown(name)
-    if not tag.lane.step:
+    if not tag.residue.step:
         raise FleetGrowing(
             f"tag {name!r} issues no ids while its fleet grows; retry, or resume an interrupted growth with: "
             "allocator shards grow"
@@ -100,10 +100,10 @@ def check_not_back(tag: Tag | None, name: str, seen: Seen) -> None:
     highest = max(seen.values(), default=0)
     if tag is None and highest:
         raise went_back(name, "the row is gone", highest)
-    if tag and is_outgrown(tag.lane, seen):
-        raise went_back(name, f"the fleet has {tag.lane.step} shards again", highest)
-    if tag and type(tag.max_value) is int and tag.lane.step and tag.max_value < mark(seen, tag.lane):
-        raise went_back(name, f"max_value is {tag.max_value}", mark(seen, tag.lane))
+    if tag and is_outgrown(tag.residue, seen):
+        raise went_back(name, f"the fleet has {tag.residue.step} shards again", highest)
+    if tag and type(tag.max_value) is int and tag.residue.step and tag.max_value < mark(seen, tag.residue):
+        raise went_back(name, f"max_value is {tag.max_value}", mark(seen, tag.residue))
 
 
 def unknown(name: str) -> UnknownTag:

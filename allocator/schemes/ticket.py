@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from allocator.errors import MaxValueWentBack, ShardMisconfigured
-from allocator.schemes.checks import MAX_ID, quoted
+from allocator.schemes.shared.argument_checks import MAX_ID, quoted
 
 MAX_SHARDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Numbering:
+class ShardNumbering:
     """The ids of one shard in one generation of its fleet: from `floor`, and below `ceiling` if set."""
 
     offset: int = 1
@@ -23,7 +23,7 @@ class Numbering:
     floor: int = 1
     ceiling: int | None = None
 
-    def checked(self) -> Numbering:
+    def checked(self) -> ShardNumbering:
         for name, value, low, high in (
             ("step", self.step, 1, MAX_SHARDS),
             ("offset", self.offset, 1, self.step),

@@ -21,16 +21,16 @@ from allocator.service.auth import Book
 from allocator.service.compat import leaf, tinyid
 from allocator.service.console.views import Console
 from allocator.service.dispatch import Dispatch
+from allocator.service.error_responses import Refusals
 from allocator.service.handlers import Administration, Ids
 from allocator.service.hot_path import Front, with_trace_context
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
 from allocator.service.openapi import document
-from allocator.service.problems import Refusals
-from allocator.service.sequences import Newcomers, Sequences
+from allocator.service.served_tags import Newcomers, ServedTags
 from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
 from allocator.service.sources import Sources
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 from allocator.service_allocator import ServiceAllocator
 from allocator.telemetry.observed import timed
 from allocator.telemetry.trace_context import is_in_use
@@ -47,7 +47,7 @@ def application(settings: ServeSettings) -> ASGIApp:
     tokens = Tokens(ids.databases.lead)
     book = Book(tokens.state, settings.workers, settings.is_open)
     sources, newcomers = Sources(ids), Newcomers(settings.max_tags, settings.timeout)
-    service = Ids(ids, sources, Sequences(ids, sources, settings.create, newcomers))
+    service = Ids(ids, sources, ServedTags(ids, sources, settings.create, newcomers))
     watch = Watch(service, book, figures)
     refusals = Refusals(figures.refused)
     dispatch = Dispatch(book, refusals)

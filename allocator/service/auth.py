@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
 from allocator.rules.token import ANONYMOUS, DRAW, PREFIX, SCHEMES, VERBS, Token
+from allocator.service.error_responses import Unauthorized
 from allocator.service.log_config import NUMBER
-from allocator.service.problems import Unauthorized
 from allocator.service.rate_limits import Rate
 
 if TYPE_CHECKING:

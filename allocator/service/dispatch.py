@@ -16,8 +16,8 @@ from starlette.responses import Response
 
 from allocator.errors import AllocatorError
 from allocator.service.auth import Book, Grant, mark
+from allocator.service.error_responses import NO_STORE, HttpRefusal, Refusals, request_name
 from allocator.service.parameters import MAX_BODY, Field, read_body, read_query
-from allocator.service.problems import NO_STORE, HttpRefusal, Refusals, request_name
 
 BODY_SECONDS = 10.0
 

@@ -21,20 +21,20 @@ from allocator.remote.wire import (
 )
 from allocator.rules.node_failover import most_ahead
 from allocator.rules.token import DRAW, READ
-from allocator.schemes.checks import check_tag
+from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
-from allocator.schemes.worker_lease import BITS, NumberClaim, NumberLease
+from allocator.schemes.worker_number_lease import BITS, NumberClaim, NumberLease
 from allocator.service.dispatch import Call, json_response
+from allocator.service.error_responses import ClientIsAhead, HttpRefusal
 from allocator.service.log_config import caller_of
-from allocator.service.problems import ClientIsAhead, HttpRefusal
-from allocator.service.sequences import Pages, Sequences, page_of, ticket_types
+from allocator.service.served_tags import Pages, ServedTags, page_of, ticket_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from starlette.responses import Response
 
-    from allocator.schemes.layout import Layout
+    from allocator.schemes.formats.bit_layout import Layout
     from allocator.service.sources import Source, Sources
     from allocator.service_allocator import ServiceAllocator
 
@@ -57,7 +57,7 @@ CONDITIONS = ("If-None-Match", "If-Match")
 class Ids:
     ids: ServiceAllocator
     sources: Sources
-    sequences: Sequences
+    sequences: ServedTags
     tickets: dict[str, int] = field(default_factory=dict)
     """Issued tickets by type, for the metrics."""
 
@@ -194,7 +194,7 @@ def check_format(layout: Layout, epoch: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Administration:
-    sequences: Sequences
+    sequences: ServedTags
 
     async def list(self, call: Call) -> Response:
         """List the tags that the token may read, by name.

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorError
-from allocator.schemes.checks import MAX_IDS_A_CALL
+from allocator.schemes.shared.argument_checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant, mark
-from allocator.service.problems import HttpRefusal, Refusals, request_name
+from allocator.service.error_responses import HttpRefusal, Refusals, request_name
 from allocator.telemetry.trace_context import incoming
 
 if TYPE_CHECKING:

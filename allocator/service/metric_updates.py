@@ -12,19 +12,19 @@ from time import monotonic, time
 
 from allocator.database.doctor_queries.integer_keys import read_keys
 from allocator.database.store import Database
-from allocator.database.verbs import nodes
+from allocator.database.verbs import node_and_snowflake_rows
 from allocator.errors import AllocatorError, SchemaOutOfDate
 from allocator.rules.days_left import DAY, Horizon
 from allocator.rules.key_columns import KeyColumn
-from allocator.rules.worker_spaces import Space
-from allocator.runtime.worker_pool import Background
+from allocator.rules.worker_number_spaces import Space
+from allocator.runtime.thread_pool import Background
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.service.auth import Book
 from allocator.service.handlers import Ids
 from allocator.service.metrics import MAX_TAGS, OF_KEY, OF_TAG, Figures
 from allocator.service.readiness import trouble_of
-from allocator.service.sequences import page_of
+from allocator.service.served_tags import page_of
 from allocator.service_allocator import ServiceAllocator
 
 log = logging.getLogger("allocator.service")
@@ -126,7 +126,7 @@ class Watch:
             self._figures.workers.labels(space.name, "free").set(space.free)
 
     def _last_node(self) -> int:
-        found = self._ids.databases.lead().run(nodes.fetch_newest, 1)
+        found = self._ids.databases.lead().run(node_and_snowflake_rows.fetch_newest, 1)
         return found[0].number if found else 0
 
     def _days(self, what: str, end: float) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from allocator.service.dispatch import Route
+from allocator.service.error_responses import CONTENT_TYPE
 from allocator.service.handlers import CONDITIONS
 from allocator.service.parameters import Field
-from allocator.service.problems import CONTENT_TYPE
 from allocator.service.routes import CLIENTS, IDS, INSPECT, PATHS, TAGS
 from allocator.service.schemas import PROBLEM
 
@@ -36,7 +36,7 @@ ALWAYS = {
     429: "The rate limit of the token is reached; retry after the seconds in Retry-After",
     503: "The database is unavailable or needs repair; retry after the seconds in Retry-After",
 }
-"""The error statuses of every route; `problems` maps errors to them."""
+"""The error statuses of every route; `error_responses` maps errors to them."""
 ABOUT = (
     "Unique 64-bit ids. JSON holds them as strings, since a browser reads the number 9007199254740993 as "
     "9007199254740992. A repeated request returns new ids: gaps are harmless, duplicates never happen."

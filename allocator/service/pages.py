@@ -14,10 +14,10 @@ from starlette.routing import BaseRoute, Route
 
 from allocator.rules.token import READ
 from allocator.service.dispatch import Dispatch, json_response
+from allocator.service.error_responses import NO_STORE, HttpRefusal
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
 from allocator.service.openapi import ASSETS, PAGE, POLICY, START, asset
-from allocator.service.problems import NO_STORE, HttpRefusal
 from allocator.service.rate_limits import Gate
 
 FIGURES_TYPE = "text/plain; version=0.0.4; charset=utf-8"

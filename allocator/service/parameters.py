@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.remote.wire import whole
-from allocator.service.problems import HttpRefusal
+from allocator.service.error_responses import HttpRefusal
 
 MAX_BODY = 65_536
 MAX_FORM = 4096

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from allocator.service.error_responses import CONTENT_TYPE, Busy, HttpRefusal, body_of, headers_of
 from allocator.service.parameters import MAX_BODY
-from allocator.service.problems import CONTENT_TYPE, Busy, HttpRefusal, body_of, headers_of
 
 MAX_HEAD = 16_384
 MAX_LINES = 100

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TypeVar
 
 from allocator.rules.rate_bucket import BURST, pause, used
-from allocator.service.problems import Busy
+from allocator.service.error_responses import Busy
 
 T = TypeVar("T")
 

@@ -7,17 +7,17 @@ from functools import partial
 from allocator.errors import InvalidCount
 from allocator.remote.wire import gap_from_json, holder_of, host_of, seen_from_text
 from allocator.rules.token import ADMINISTER, DRAW, READ
-from allocator.schemes.checks import JAVASCRIPT_MAX_ID, MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
-from allocator.schemes.formats import FORMATS
-from allocator.schemes.layout import layout_from_text
-from allocator.schemes.readings import SCHEMES
+from allocator.schemes.formats.bit_layout import layout_from_text
+from allocator.schemes.formats.id_inspection import SCHEMES
+from allocator.schemes.formats.known_formats import FORMATS
+from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_ID, MAX_IDS_A_CALL, MAX_STEP, check_tag
 from allocator.schemes.snowflake import SNOWFLAKE as SNOWFLAKE_LAYOUT
-from allocator.schemes.worker_lease import MAX_BITS, MIN_SECONDS, length_of
+from allocator.schemes.worker_number_lease import MAX_BITS, MIN_SECONDS, length_of
 from allocator.service import schemas
 from allocator.service.dispatch import Route
 from allocator.service.handlers import MAX_LEASE, PAGE, Administration, Ids
 from allocator.service.parameters import Field, choice, flag, long_number, number, required, text
-from allocator.service.sequences import MAX_PAGE
+from allocator.service.served_tags import MAX_PAGE
 from allocator.service.sources import METEOR, OBJECTID, SNOWFLAKE
 
 TAG_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$"

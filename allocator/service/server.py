@@ -21,7 +21,7 @@ from allocator.remote.http import addresses
 from allocator.service.listening import listening
 from allocator.service.log_config import config_of
 from allocator.service.settings import FIGURES, STOPPING, ServeSettings
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

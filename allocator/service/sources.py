@@ -7,7 +7,7 @@ from typing import Any
 
 from allocator.errors import InvalidCount
 from allocator.generators.objectid import ObjectId
-from allocator.schemes.checks import check_count
+from allocator.schemes.shared.argument_checks import check_count
 from allocator.service_allocator import ServiceAllocator
 
 METEOR, SNOWFLAKE, OBJECTID = "meteor", "snowflake", "objectid"

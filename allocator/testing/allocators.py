@@ -20,13 +20,13 @@ from allocator.generators.meteor import MeteorSupply
 from allocator.generators.sequence import Sequence
 from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Ended, Supply
-from allocator.generators.worker import AsyncWorkerLease, HeldNumber, WorkerLease
+from allocator.generators.worker_numbers import AsyncWorkerLease, HeldNumber, WorkerLease
 from allocator.runtime.iterators import LockedIterator
-from allocator.runtime.worker_pool import Background, Work
-from allocator.schemes.checks import quoted
+from allocator.runtime.thread_pool import Background, Work
 from allocator.schemes.meteor import MeteorBlocks, NodeClaim, check_node
-from allocator.schemes.residues import Seen
-from allocator.schemes.retry import Wait
+from allocator.schemes.shared.argument_checks import quoted
+from allocator.schemes.shared.residues import Seen
+from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.snowflake import NOTHING, LeaseClaim, LeasedSnowflake
 from allocator.sync import Allocator
 from allocator.testing.memory_backend import MemoryBackend
@@ -46,7 +46,7 @@ def since(epoch: int, start: int, limit: int) -> int:
 
 
 class SynchronousBackground(Background):
-    """A worker pool that runs work in `submit`, before it returns."""
+    """A thread pool that runs work in `submit`, before it returns."""
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         if self.closed.is_set():

@@ -10,16 +10,25 @@ from dataclasses import replace
 from typing import Any
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, NotCopyable, SchemaOutOfDate
-from allocator.fleet.tags import COLUMNS, Tags
+from allocator.fleet.tag_administration import COLUMNS, Tags
 from allocator.rules.failover import plain, repaired
-from allocator.rules.fleet import STATEMENTS
-from allocator.schemes.checks import check_tag
-from allocator.schemes.layout import Layout
-from allocator.schemes.residues import Seen
-from allocator.schemes.segment import Claim
+from allocator.rules.fleet_consistency import STATEMENTS
+from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.segment_refill import Claim
+from allocator.schemes.shared.argument_checks import check_tag
+from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from allocator.schemes.tag import Tag, settle, unknown
-from allocator.schemes.worker_lease import NumberClaim, NumberLease, NumberRow, choose, leased, lost, released, renewed
+from allocator.schemes.worker_number_lease import (
+    NumberClaim,
+    NumberLease,
+    NumberRow,
+    choose,
+    leased,
+    lost,
+    released,
+    renewed,
+)
 
 FIELDS = {column: name for name, column in COLUMNS.items() if name == "limit"}
 """Fields of `Tag` by the name of their column, where the names differ."""
@@ -84,7 +93,7 @@ class MemoryBackend:
             assert tag is not None
             last = tag.max_value + size
             rows[name] = replace(tag, max_value=last)
-            return tag.lane.ids(last, size)
+            return tag.residue.ids(last, size)
 
     def tags(self, template: Tag) -> Tags:
         database: Any = self

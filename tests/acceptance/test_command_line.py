@@ -23,7 +23,7 @@ from allocator import Allocator
 from allocator.cli import main
 from allocator.database.tables import REVISIONS
 from allocator.rules.claim_log import Claimed
-from allocator.schemes.layout import Layout
+from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import METEOR
 
 

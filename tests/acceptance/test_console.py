@@ -21,10 +21,10 @@ from support.service.served import Served
 from allocator.database import bindings
 from allocator.database.store import Database
 from allocator.database.tables import number, segment
-from allocator.database.verbs import nodes, segments
+from allocator.database.verbs import node_and_snowflake_rows, segments
 from allocator.schemes.tag import Tag
-from allocator.schemes.worker_lease import NumberClaim
-from allocator.service.tokens import Tokens
+from allocator.schemes.worker_number_lease import NumberClaim
+from allocator.service.token_administration import Tokens
 
 PAGES = (
     "/",
@@ -53,7 +53,9 @@ class Crowded(Guarded):
         for name in ("seen-1", "seen-2", "hidden-1"):
             self.database.run(segments.create, Tag(name))
         self.database.lease_number(NumberClaim("pods", 2, 600_000, time_ns() // 1_000_000, "a", f"{EVIL}.example", 7))
-        self.database.run(nodes.register, f"{EVIL}.example", 7, "1<b>", datetime(2026, 1, 2, tzinfo=UTC))
+        self.database.run(
+            node_and_snowflake_rows.register, f"{EVIL}.example", 7, "1<b>", datetime(2026, 1, 2, tzinfo=UTC)
+        )
 
 
 def fill(url: str) -> None:

@@ -13,7 +13,7 @@ from support.service.served import Served
 from allocator.database.dialect import Dialect
 from allocator.database.store import Database
 from allocator.database.tables import number
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

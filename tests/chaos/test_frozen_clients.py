@@ -15,7 +15,7 @@ from support.faults.trouble import FilePlace
 
 from allocator import DatabaseUnavailable
 from allocator.database.store import Database
-from allocator.schemes.segment import Claim
+from allocator.schemes.segment_refill import Claim
 from allocator.schemes.tag import Tag
 
 PROMISED = 0.05

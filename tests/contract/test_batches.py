@@ -19,9 +19,9 @@ from allocator.database import mysql, postgresql
 from allocator.database.store import Database
 from allocator.database.verbs import claims as claim_rows
 from allocator.database.verbs import segments
-from allocator.runtime.worker_pool import THREADS
-from allocator.schemes.residues import ALL, Lane
-from allocator.schemes.segment import Claim
+from allocator.runtime.thread_pool import THREADS
+from allocator.schemes.segment_refill import Claim
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import Tag
 
 on_servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
@@ -66,7 +66,7 @@ def test_what_cannot_be_claimed_is_left_as_it_is(url, database, names):
     full, back, unknown, moved = (f"{names[0]}-{what}" for what in ("full", "back", "unknown", "moved"))
     made(database, full, limit=5)
     made(database, back, moved)
-    database._lanes[moved] = Lane(1, 2)
+    database._residues[moved] = Residue(1, 2)
     wanted = claims([*names, full, unknown, moved]) | claims([back], seen=1)
 
     assert database.claim_segments(wanted) == dict.fromkeys(names, range(1, 11))

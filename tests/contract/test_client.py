@@ -36,7 +36,7 @@ from allocator import (
 )
 from allocator.database.store import Database
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 
 
 class Made:
@@ -185,7 +185,7 @@ def test_an_error_of_the_service_is_the_callers(face, made, tag, status, name, e
 def test_every_error_that_has_a_name_comes_back_as_itself():
     """Those that a service can meet; the others are troubles of a server, and the same as one that is away."""
     from allocator.remote.http import FAILOVER_ERRORS
-    from allocator.service.problems import PROBLEMS, name_of
+    from allocator.service.error_responses import PROBLEMS, name_of
 
     for kind, _, _ in PROBLEMS[:-1]:
         assert getattr(allocator.errors, name_of(kind("x"))) in {*kind.__mro__}

@@ -9,7 +9,7 @@ import pytest
 from support.service.served import Reply, Served
 
 from allocator.database.store import Database
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 
 FORM = "application/x-www-form-urlencoded"
 

@@ -14,7 +14,7 @@ from support.service.served import Served
 
 from allocator.database.store import Database
 from allocator.rules.token import SCHEMES, VERBS
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 
 CASES = 10
 """Examples of each kind for each route; about 600 requests in all."""

@@ -21,7 +21,7 @@ from allocator.database.doctor_queries.asking import ANOTHER, Question, answers
 from allocator.database.store import Database
 from allocator.database.tables import REVISIONS
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, examine, is_healthy
-from allocator.schemes.layout import Layout
+from allocator.schemes.formats.bit_layout import Layout
 from allocator.testing import MemoryAllocator
 
 

@@ -21,7 +21,7 @@ from support.servers.databases import databases, with_schema
 from allocator import Allocator, AllocatorError
 from allocator.cli import main
 from allocator.database.store import Database
-from allocator.database.verbs import shards as shard_rows
+from allocator.database.verbs import shard_row
 from allocator.database.verbs import tickets as ticket_rows
 from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy
 from allocator.rules.failover import FLOOR
@@ -111,7 +111,7 @@ def test_the_printed_rights_are_enough_for_all_that_is_called(service):
         assert ids.next_id("cart") == 501
         assert [tag.name for tag in ids.tags.list()] == ["cart", "order"]
     database = Database(service.url)
-    row = database.run(shard_rows.fetch)
+    row = database.run(shard_row.fetch)
     assert database.run(ticket_rows.draw, "case", replace(row, statement="count")) > 0
     database.close()
 
@@ -381,7 +381,7 @@ def test_a_single_database_without_a_row_says_who_writes_it(service):
     with Allocator(service.admin) as ids:
         ids.ticket("case")
     database = Database(service.admin)
-    row = database.run(shard_rows.fetch)
+    row = database.run(shard_row.fetch)
     tickets = ("allocator_ticket", "allocator_ticket_counter")
     with (
         changed(service.admin, (lost, *(f"DELETE FROM {name}" for name in tickets)), lost),
@@ -389,7 +389,7 @@ def test_a_single_database_without_a_row_says_who_writes_it(service):
         pytest.raises(AllocatorError, match="may not write allocator_shard.*upgrade"),
     ):
         ids.ticket("case")
-    database.run(shard_rows.add, row, database.address.shown)
+    database.run(shard_row.add, row, database.address.shown)
     database.close()
 
 

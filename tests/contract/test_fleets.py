@@ -23,9 +23,9 @@ from allocator import (
     UnknownTag,
 )
 from allocator.database.store import Database
-from allocator.database.verbs import shards as shard_rows
-from allocator.rules.fleet import Member, Shard
-from allocator.schemes.ticket import Numbering
+from allocator.database.verbs import shard_row
+from allocator.rules.fleet_consistency import Member, Shard
+from allocator.schemes.ticket import ShardNumbering
 
 
 def test_several_that_make_the_fleet_at_once_agree(shards):
@@ -52,16 +52,16 @@ def test_a_database_that_becomes_a_shard_while_it_is_looked_at_is_one(fresh, mon
     """Its row said that it was alone, and then another process drew: not from it alone."""
     with closing(Database(fresh)) as database:
         members = tuple(Member(f"key{offset}", offset, f"url{offset}") for offset in (1, 2))
-        fleet = Shard("main", "key1", "", "replace", 1, Numbering(1, 2), 2, members)
-        is_used = shard_rows.has_ids
+        fleet = Shard("main", "key1", "", "replace", 1, ShardNumbering(1, 2), 2, members)
+        is_used = shard_row.has_ids
 
         def late(connection, dialect):
-            monkeypatch.setattr(shard_rows, "has_ids", is_used)
-            shard_rows.add(connection, dialect, fleet, database.address.shown)
+            monkeypatch.setattr(shard_row, "has_ids", is_used)
+            shard_row.add(connection, dialect, fleet, database.address.shown)
             return True
 
-        monkeypatch.setattr(shard_rows, "has_ids", late)
-        row = database.run(shard_rows.fetch_member)
+        monkeypatch.setattr(shard_row, "has_ids", late)
+        row = database.run(shard_row.fetch_member)
 
     assert row is not None
     assert not row.is_alone
@@ -450,7 +450,7 @@ def test_tags_are_not_changed_on_a_part_of_the_shards(face, shards, monkeypatch)
     def unusable(known, url):
         raise InvalidDatabase(f"{url} needs a driver, which is not installed")
 
-    monkeypatch.setattr("allocator.fleet.shards.sibling", unusable)
+    monkeypatch.setattr("allocator.fleet.shard_rotation.sibling", unusable)
     ids = face(shards=[one])
     alone = face(one)
     assert ids.ticket("a") > 0

@@ -21,8 +21,8 @@ from allocator.database import upgrade
 from allocator.database.store import Database
 from allocator.doctor import examine
 from allocator.fleet.grow import Growth
-from allocator.schemes.residues import ALL
-from allocator.schemes.segment import Claim
+from allocator.schemes.segment_refill import Claim
+from allocator.schemes.shared.residues import ALL
 from allocator.schemes.tag import Tag
 
 on_servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)

@@ -24,7 +24,7 @@ from allocator import (
 )
 from allocator.remote.client import Service
 from allocator.remote.http import Servers
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 
 TIMEOUT = 4.0
@@ -144,7 +144,7 @@ def test_two_claims_at_once_never_bring_the_same_segment():
     assert brought == [range(1, 51)]
 
 
-def test_lanes_of_one_fleet_lie_beside_each_other():
+def test_residues_of_one_fleet_lie_beside_each_other():
     starts = iter(("1", "2"))
     with Hostile(lambda asked: [saying({"tag": "order", "start": next(starts), "stop": "100", "step": "2"})]) as server:
         service = asking(server.address)
@@ -172,7 +172,7 @@ def test_a_segment_that_was_not_asked_for_is_refused_and_the_next_server_asked(a
 
 def test_a_segment_below_what_was_seen_stops_the_tag():
     with always({"tag": "order", "start": "1", "stop": "51", "step": "1"}) as hostile, pytest.raises(SchemaDamaged):
-        asking(hostile.address).claim_segment("order", 50, {Lane(): 50})
+        asking(hostile.address).claim_segment("order", 50, {Residue(): 50})
 
 
 HELD = Lease(7, "ab" * 16, NOW - 60_000, NOW)

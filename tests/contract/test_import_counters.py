@@ -17,7 +17,7 @@ from allocator import Allocator, Tag
 from allocator.cli import main
 from allocator.database.store import Database
 from allocator.database.verbs import segments
-from allocator.fleet.tags import Tags
+from allocator.fleet.tag_administration import Tags
 
 ONE = pytest.mark.parametrize("kind", ["sqlite"])
 """For what is the same on every database."""

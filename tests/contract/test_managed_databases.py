@@ -29,7 +29,7 @@ from support.servers.lookalikes import (
 from allocator import Allocator, DatabaseRefused
 from allocator.database.grants import rights_for
 from allocator.database.store import Database
-from allocator.database.verbs import servers, shards
+from allocator.database.verbs import servers, shard_row
 from allocator.doctor import examine
 
 LEAST = 1 << 22
@@ -185,7 +185,7 @@ def test_a_fleet_is_refused_where_a_server_does_not_say_which_one_it_is(new_data
         database.run(servers.fetch_blind)
 
         with pytest.raises(DatabaseRefused, match="a fleet needs servers"):
-            database.run(shards.check_owner)
+            database.run(shard_row.check_owner)
 
 
 def test_ids_of_every_kind_are_drawn_by_an_engine_that_refuses(engine):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator import Allocator, AllocatorError
-from allocator.rules.fleet import STATEMENTS
+from allocator.rules.fleet_consistency import STATEMENTS
 from allocator.testing import MemoryAllocator
 from allocator.testing.allocators import SynchronousBackground
 

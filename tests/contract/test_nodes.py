@@ -23,7 +23,7 @@ from allocator import (
     inspect_id,
 )
 from allocator.database.store import Database
-from allocator.database.verbs import nodes
+from allocator.database.verbs import node_and_snowflake_rows
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import SNOWFLAKE, Lease, LeaseClaim
 
@@ -161,7 +161,7 @@ def test_nodes_are_listed_with_who_started(fresh):
     for _ in range(2):
         with Allocator(fresh) as ids:
             ids.meteor()
-            found, *before = ids._backend.databases()[0].run(nodes.fetch_newest, 10)
+            found, *before = ids._backend.databases()[0].run(node_and_snowflake_rows.fetch_newest, 10)
 
     assert found.number == 2
     assert [node.number for node in before] == [1], "no row is ever deleted"
@@ -252,13 +252,13 @@ def test_a_worker_is_taken_over_by_one_only(fresh):
     """Two that see the same ended lease: the second finds it changed."""
     database = Database(fresh)
     database.lease_worker(LeaseClaim(None, 1000, 2000), SNOWFLAKE, 0)
-    (row,) = database.run(nodes.fetch_workers)
+    (row,) = database.run(node_and_snowflake_rows.fetch_workers)
     fresh_row = type(row)(row.number, row.layout, row.epoch, "other", 9000, "here", 1)
 
-    assert database.run(nodes.take_worker, row, fresh_row)
-    assert not database.run(nodes.take_worker, row, fresh_row)
-    assert not database.run(nodes.add_worker, fresh_row)
-    assert not database.run(nodes.renew_worker, row.number, row.holder, 99_000)
+    assert database.run(node_and_snowflake_rows.take_worker, row, fresh_row)
+    assert not database.run(node_and_snowflake_rows.take_worker, row, fresh_row)
+    assert not database.run(node_and_snowflake_rows.add_worker, fresh_row)
+    assert not database.run(node_and_snowflake_rows.renew_worker, row.number, row.holder, 99_000)
     database.close()
 
 
@@ -266,12 +266,12 @@ def test_a_lease_that_was_renewed_is_not_taken_over_and_never_shortened(fresh):
     """Whoever saw it end would begin where it goes on by now."""
     database = Database(fresh)
     lease = database.lease_worker(LeaseClaim(None, 1000, 2000), SNOWFLAKE, 0)
-    (seen,) = database.run(nodes.fetch_workers)
+    (seen,) = database.run(node_and_snowflake_rows.fetch_workers)
     for until in (5000, 4000):
-        assert database.run(nodes.renew_worker, lease.number, lease.holder, until)
-    (now,) = database.run(nodes.fetch_workers)
+        assert database.run(node_and_snowflake_rows.renew_worker, lease.number, lease.holder, until)
+    (now,) = database.run(node_and_snowflake_rows.fetch_workers)
 
-    assert not database.run(nodes.take_worker, seen, replace(seen, holder="other", until=9000))
+    assert not database.run(node_and_snowflake_rows.take_worker, seen, replace(seen, holder="other", until=9000))
     assert now.until == 5000
     database.close()
 

@@ -39,7 +39,7 @@ from allocator import (
 from allocator.database.address import dialect_named
 from allocator.database.driver_errors import code_of
 from allocator.database.tables import number, number_void
-from allocator.schemes.numbering import MAX_NUMBER
+from allocator.schemes.gapless_numbers import MAX_NUMBER
 
 invoices = Numbers("invoice", format="INV-{year}-{n:05}", reset="year")
 plain = Numbers("case")

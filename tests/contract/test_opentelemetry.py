@@ -25,7 +25,7 @@ from allocator import Allocator, InvalidSetting, UnknownTag
 from allocator.database.verbs.claims import MIN_BATCH
 from allocator.doctor import examine
 from allocator.integrations.opentelemetry import instrument
-from allocator.schemes.segment import Claim
+from allocator.schemes.segment_refill import Claim
 from allocator.telemetry.spans import SECONDS, histogram
 
 SYSTEMS = {"postgres": "postgresql"}

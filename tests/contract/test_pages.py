@@ -16,10 +16,10 @@ import allocator.remote.client
 from allocator import Allocator, DatabaseRefused, DatabaseUnavailable
 from allocator.cli import main
 from allocator.database import tables
-from allocator.fleet.tags import Tags
+from allocator.fleet.tag_administration import Tags
 from allocator.remote.client import Service
 from allocator.schemes.tag import Tag
-from allocator.service.sequences import page_of
+from allocator.service.served_tags import page_of
 from allocator.testing.memory_backend import MemoryBackend
 
 ENDINGS = ("-b", ".a", "0", ":c", "A", "Z", "_d", "a", "b")

@@ -28,16 +28,16 @@ from allocator import (
 from allocator.database.connection import GUARD_RESTARTS
 from allocator.database.sqlite_forks import GATE
 from allocator.database.store import Database
-from allocator.database.verbs import claims, failover, nodes, servers, tickets
+from allocator.database.verbs import claims, failover_row, node_and_snowflake_rows, servers, tickets
 from allocator.fleet.grow import Growth
 from allocator.rules.failover import Crossing
 from allocator.rules.node_failover import LEASES_SKIPPED_MS, NODES_SKIPPED, SECONDS, TICKETS_SKIPPED, Skipped
 from allocator.schemes.meteor import METEOR
-from allocator.schemes.residues import ALL
-from allocator.schemes.retry import RETRY_PAUSE
+from allocator.schemes.shared.residues import ALL
+from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 from allocator.schemes.tag import AUTO, REFUSE
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 LEAST = 1 << 22
 FORGET = "UPDATE allocator_segment SET server_run = 'elsewhere', max_value = max_value - {0} WHERE tag = '{1}'"
@@ -267,7 +267,7 @@ def test_processes_that_see_the_move_at_one_moment_skip_nodes_once(fresh, monkey
     """Else those of a second failover, who leave them out once, could meet those of the first, who did so twice."""
     monkeypatch.setattr("allocator.database.registry.skipped", lambda at: Skipped(300, 0))
     with closing(Database(fresh)) as one, closing(Database(fresh)) as another:
-        first, others, move = one.register_node(), [another], failover.move
+        first, others, move = one.register_node(), [another], failover_row.move
         execute(fresh, MOVED)
 
         def meanwhile(*said) -> None:
@@ -275,14 +275,14 @@ def test_processes_that_see_the_move_at_one_moment_skip_nodes_once(fresh, monkey
                 others.pop().failover()
             move(*said)
 
-        monkeypatch.setattr(failover, "move", meanwhile)
+        monkeypatch.setattr(failover_row, "move", meanwhile)
 
         assert [one.register_node(), another.register_node()] == [first + 301, first + 302]
 
 
 def test_a_node_that_was_registered_while_the_database_moved_is_left(fresh, monkeypatch):
     with closing(Database(fresh)) as database:
-        register, moves = nodes.register, [MOVED]
+        register, moves = node_and_snowflake_rows.register, [MOVED]
 
         def moving(connection, *said) -> int:
             number = register(connection, *said)
@@ -290,7 +290,7 @@ def test_a_node_that_was_registered_while_the_database_moved_is_left(fresh, monk
                 connection.exec_driver_sql(moves.pop())
             return number
 
-        monkeypatch.setattr(nodes, "register", moving)
+        monkeypatch.setattr(node_and_snowflake_rows, "register", moving)
 
         assert database.register_node() > NODES_SKIPPED
 
@@ -299,7 +299,7 @@ def test_a_node_that_was_registered_while_the_database_moved_is_left(fresh, monk
 def test_a_node_below_those_of_the_server_that_was_read_is_left_too(fresh, monkeypatch):
     with closing(Database(fresh)) as database:
         database.register_node()
-        register = nodes.register
+        register = node_and_snowflake_rows.register
         forgetting = ["DELETE FROM allocator_node", "ALTER TABLE allocator_node ALTER COLUMN id RESTART", MOVED]
 
         def moving(connection, *said) -> int:
@@ -307,7 +307,7 @@ def test_a_node_below_those_of_the_server_that_was_read_is_left_too(fresh, monke
                 connection.exec_driver_sql(forgetting.pop(0))
             return register(connection, *said)
 
-        monkeypatch.setattr(nodes, "register", moving)
+        monkeypatch.setattr(node_and_snowflake_rows, "register", moving)
 
         assert database.register_node() > NODES_SKIPPED
 
@@ -367,14 +367,14 @@ def test_of_two_that_write_the_row_of_a_failover_neither_is_lost(fresh, monkeypa
     """A growth raises the beginning of new tags while another process moves the leases."""
     with closing(Database(fresh)) as database:
         database.failover()
-        move, later = failover.move, database.failover()._replace(leases_from_ms=7)
+        move, later = failover_row.move, database.failover()._replace(leases_from_ms=7)
 
         def raced(connection, dialect, before, fresh):
-            monkeypatch.setattr(failover, "move", move)
+            monkeypatch.setattr(failover_row, "move", move)
             move(connection, dialect, before, later)
             return move(connection, dialect, before, fresh)
 
-        monkeypatch.setattr(failover, "move", raced)
+        monkeypatch.setattr(failover_row, "move", raced)
         database.begin_above(1000)
 
         assert database.failover() == later._replace(first_value=1000)
@@ -420,7 +420,7 @@ def test_a_shard_that_is_a_logical_replica_is_trusted_above_the_rows(shards):
     for url in urls:
         set_sequences(url, 1)
         with closing(Database(url)) as database:
-            assert database.run(tickets.greatest_ever, Numbering()) >= max(before) - 1
+            assert database.run(tickets.greatest_ever, ShardNumbering()) >= max(before) - 1
 
 
 def set_sequences(url, number):

@@ -21,13 +21,13 @@ from allocator.database.address import dialect_of
 from allocator.database.dialect import Dialect
 from allocator.database.schema import HEAD
 from allocator.database.store import Database
-from allocator.database.verbs import worker_numbers
+from allocator.database.verbs import worker_number_rows
 from allocator.database.verbs.servers import fetch_run
 from allocator.rules.failover import Here
-from allocator.schemes.segment import Claim
+from allocator.schemes.segment_refill import Claim
 from allocator.schemes.snowflake import SNOWFLAKE, LeaseClaim
 from allocator.schemes.tag import Tag
-from allocator.schemes.worker_lease import NumberClaim, NumberLease
+from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
 EPOCH, LEASE = 1288834974657, 30_000
 COMMITTED = {
@@ -65,7 +65,7 @@ def drawn(source: Any, **settings: Any) -> Iterator[dict[str, int]]:
         held = NumberLease("pods", next(numbers), f"{next(numbers)}", LEASE)
         claim = NumberClaim("pods", 31, LEASE, wall, held.holder)
         # Not by `lease_number`, which waits where a setting made the server another run.
-        assert database.run(worker_numbers.take, held.number, claim, database.failover())
+        assert database.run(worker_number_rows.take, held.number, claim, database.failover())
         database.renew_number(held, wall + 1)
         found["number"] = wall + 1 + LEASE
         yield found

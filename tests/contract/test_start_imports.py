@@ -15,7 +15,7 @@ UNUSED = {
     "allocator.remote.client",
     "allocator.rules.findings",
     "allocator.rules.takeover_ranges",
-    "allocator.schemes.numbering",
+    "allocator.schemes.gapless_numbers",
 }
 FIRST_ID = """
 import sys

@@ -29,7 +29,7 @@ from allocator import (
 )
 from allocator.database import mysql
 from allocator.database.store import Database
-from allocator.runtime.worker_pool import result_of, wait_for
+from allocator.runtime.thread_pool import result_of, wait_for
 
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
 

@@ -25,7 +25,7 @@ from allocator.cli import main
 from allocator.database.store import Database
 from allocator.rules.token import digest_of
 from allocator.service.log_config import LINES
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 
 KNOWN_WITHIN = 8.0
 """Seconds within which a service has read the tokens again."""

@@ -17,7 +17,7 @@ from allocator import Allocator, DatabaseUnavailable, InvalidId, InvalidSetting,
 from allocator.backend import databases_at
 from allocator.doctor.tracing import claims_of, trace
 from allocator.rules.claim_log import claim_in
-from allocator.schemes.layout import Layout
+from allocator.schemes.formats.bit_layout import Layout
 
 
 def traced(url: str, number: object, meteor: MeteorSettings | None = None):

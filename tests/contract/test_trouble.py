@@ -29,7 +29,7 @@ from allocator.database import mysql, schema
 from allocator.database.store import Database
 from allocator.database.verbs import claims, segments
 from allocator.database.verbs.claims import only_row
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Residue
 
 SERVERS = ("postgres", "mysql", "mariadb")
 on_servers = pytest.mark.parametrize("kind", SERVERS, indirect=True)
@@ -669,7 +669,7 @@ def test_a_row_of_a_smaller_fleet_stops_the_process_that_saw_the_larger_one(face
     ids = face(url, step=10, max_step=10)
     ids.reserve(tag, 1)
     supply = ids._allocator.sequence(tag) if hasattr(ids, "_allocator") else ids.sequence(tag)
-    supply._core.seen[Lane(2, 2)] = 5000
+    supply._core.seen[Residue(2, 2)] = 5000
     for call in (lambda: ids.reserve(tag, 5), lambda: ids.next_id(tag)):
         with pytest.raises(MaxValueWentBack, match="this process claimed ids up to 5000"):
             call()

@@ -15,10 +15,10 @@ from allocator import DatabaseUnavailable, InvalidSetting, LeaseLost, NodeIdsExh
 from allocator.database.dialect import Dialect
 from allocator.database.store import Database
 from allocator.database.tables import lease as table
-from allocator.database.verbs import worker_numbers
+from allocator.database.verbs import worker_number_rows
 from allocator.rules.node_failover import Failover
-from allocator.schemes import worker_lease as rule
-from allocator.schemes.worker_lease import NumberClaim, NumberLease, NumberRow
+from allocator.schemes import worker_number_lease as rule
+from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 
 L = 60_000
 LEASE = NumberLease("pods", 0, "a", L)
@@ -47,11 +47,11 @@ def change(connection: Connection, dialect: Dialect, **changes: object) -> None:
 
 
 def rows(database: Database) -> list[NumberRow]:
-    return database.run(worker_numbers.fetch, "pods")[1]
+    return database.run(worker_number_rows.fetch, "pods")[1]
 
 
 def clock(database: Database) -> int:
-    return database.run(worker_numbers.fetch, "pods")[0]
+    return database.run(worker_number_rows.fetch, "pods")[0]
 
 
 def row(at: int, **changes: object) -> NumberRow:
@@ -72,7 +72,7 @@ def test_a_number_is_taken_as_the_rule_says(database, used):
     old, new = row(before, used_until_ms=before + used, until_ms=before - 9 * L), claim("b", before)
     database.run(write, old)
 
-    assert database.run(worker_numbers.take, old, new, database.failover())
+    assert database.run(worker_number_rows.take, old, new, database.failover())
     assert is_like(rows(database)[0], rule.leased(old, new, before), before, clock(database))
 
 
@@ -80,9 +80,9 @@ def test_a_number_is_added_as_the_rule_says(database):
     before = clock(database)
     new = claim("b", before)
 
-    assert database.run(worker_numbers.take, 3, new, database.failover())
+    assert database.run(worker_number_rows.take, 3, new, database.failover())
     assert is_like(rows(database)[0], rule.leased(3, new, before), before, clock(database))
-    assert not database.run(worker_numbers.take, 3, claim("c"), database.failover())
+    assert not database.run(worker_number_rows.take, 3, claim("c"), database.failover())
     assert [one.holder for one in rows(database)] == ["b"]
 
 
@@ -92,7 +92,7 @@ def test_a_row_that_changed_since_it_was_read_is_not_taken(database, column):
     database.run(write, old)
     database.run(change, **{column: "x" if column == "holder" else 77})
 
-    assert not database.run(worker_numbers.take, old, claim("b"), database.failover())
+    assert not database.run(worker_number_rows.take, old, claim("b"), database.failover())
     assert rows(database)[0].holder in ("a", "x")
 
 
@@ -105,11 +105,11 @@ def test_nothing_is_taken_by_what_was_read_of_another_server(database, chosen):
     database.forget_run()
 
     taken = old if chosen == "row" else 1
-    assert not database.run(worker_numbers.take, taken, claim("b"), state)
+    assert not database.run(worker_number_rows.take, taken, claim("b"), state)
     database.failover()
-    assert not database.run(worker_numbers.take, taken, claim("b"), state)
+    assert not database.run(worker_number_rows.take, taken, claim("b"), state)
     assert [one.holder for one in rows(database)] == [""]
-    assert database.run(worker_numbers.take, taken, claim("b"), database.failover())
+    assert database.run(worker_number_rows.take, taken, claim("b"), database.failover())
 
 
 # -- renew and release
@@ -134,7 +134,7 @@ def test_a_lease_is_renewed_as_the_rule_says(database, state, wall):
     database.run(write, old)
     expected = rule.renewed(old, LEASE, before + wall, before)
 
-    assert database.run(worker_numbers.renew, LEASE, before + wall) == (expected is not None)
+    assert database.run(worker_number_rows.renew, LEASE, before + wall) == (expected is not None)
     if expected is None:
         assert rows(database) == [old]
     else:
@@ -149,7 +149,7 @@ def test_a_number_is_given_back_as_the_rule_says(database, state, used):
     database.run(write, old)
     expected = rule.released(old, LEASE, before + used)
 
-    assert database.run(worker_numbers.release, LEASE, before + used) == (expected is not None)
+    assert database.run(worker_number_rows.release, LEASE, before + used) == (expected is not None)
     assert rows(database) == [expected or old]
 
 
@@ -222,7 +222,7 @@ def test_then_numbers_are_given_again(database, monkeypatch):
     state = database.failover()
     past = state._replace(leases_from_ms=state.leases_from_ms - 4 * L)
     monkeypatch.setattr(database, "failover", lambda start: past)
-    monkeypatch.setattr(worker_numbers, "fence", lambda *_: [])
+    monkeypatch.setattr(worker_number_rows, "fence", lambda *_: [])
 
     assert Failover(*past).moved_at_ms == state.moved_at_ms - 4 * L
     assert database.lease_number(claim("b")).number == 0

@@ -14,7 +14,7 @@ from support.service.served import Served
 
 from allocator import AccessDenied, Allocator, InvalidSetting, LeaseLost, NodeIdsExhausted
 from allocator.cli import main
-from allocator.schemes.worker_lease import NumberClaim, NumberLease
+from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
 
 def now_ms() -> int:

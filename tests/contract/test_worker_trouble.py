@@ -15,7 +15,7 @@ from support.servers.databases import with_schema
 
 from allocator import Allocator, LeaseLost, ShardMisconfigured
 from allocator.database.store import Database
-from allocator.schemes.worker_lease import NumberClaim
+from allocator.schemes.worker_number_lease import NumberClaim
 
 SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 SECONDS = 12.0

@@ -16,7 +16,7 @@ from support.processes.patience import until
 
 from allocator import Allocator, InvalidSetting, NodeIdsExhausted, TooManyRequests
 from allocator.database.store import Database
-from allocator.schemes.worker_lease import NumberClaim
+from allocator.schemes.worker_number_lease import NumberClaim
 
 L = 60_000
 spaces = (f"space-{number}" for number in count())

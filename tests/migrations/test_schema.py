@@ -21,7 +21,7 @@ from allocator.database import schema, upgrade
 from allocator.database.store import Database
 from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
 from allocator.schemes.tag import AUTO, REFUSE
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 
 SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 

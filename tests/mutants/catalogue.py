@@ -3,10 +3,10 @@
 [[mutant]]
 name = "memory before commit"       what is wrong with it, in a few words
 rule = "2: memory changes only after the commit"
-file = "allocator/schemes/segment.py"
+file = "allocator/schemes/segment_refill.py"
 old = "…"                           occurs exactly once in the file
 new = "…"
-tests = ["tests/unit/schemes/test_segment.py"]
+tests = ["tests/unit/schemes/test_segment_refill.py"]
 only = "sqlite"                     pytest's -k, where the tests are those of several databases
 server = "postgres"                 the kind of server that shows it, where SQLite does not
 """

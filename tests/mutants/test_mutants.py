@@ -11,7 +11,7 @@ from mutants.catalogue import ROOT, Mutant, NoLongerApplies, catalogue
 from mutants.trial import BAD, KILLED, SURVIVED, TIMED_OUT, UNTRIED, judged, try_mutant
 
 MUTANTS = catalogue()
-SEGMENT = "allocator/schemes/segment.py"
+SEGMENT = "allocator/schemes/segment_refill.py"
 QUICK = ("tests/unit/schemes/test_residues.py",)
 TRIED = ("memory before commit", "ObjectId: the counter wraps early", "a ticket at the ceiling accepted")
 
@@ -50,7 +50,7 @@ def test_control_a_change_that_breaks_nothing_survives():
 
 @pytest.mark.parametrize("old", ["no such text", "self"])
 def test_a_mutant_whose_text_is_not_there_once_is_an_error(old):
-    with pytest.raises(NoLongerApplies, match="times in allocator/schemes/segment.py, and must be once"):
+    with pytest.raises(NoLongerApplies, match="times in allocator/schemes/segment_refill.py, and must be once"):
         replace(MUTANTS[0], old=old, file=SEGMENT).source()
 
 

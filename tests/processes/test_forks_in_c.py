@@ -16,7 +16,7 @@ from support.processes.children import fork_in_c, found_in_child, in_child
 from allocator import Allocator, AllocatorError, AsyncAllocator, ForkedUnseen, Meteor, NotCopyable, ObjectId, Snowflake
 from allocator.generators.sequence import Sequence
 from allocator.runtime import forks
-from allocator.runtime.worker_pool import THREADS
+from allocator.runtime.thread_pool import THREADS
 
 TESTS = str(Path(__file__).parent.parent)
 

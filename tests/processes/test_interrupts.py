@@ -15,7 +15,7 @@ from support.memory.database import MemorySource, sequence
 
 from allocator import DatabaseUnavailable, Meteor, ObjectId, ReentrantCall, Snowflake
 from allocator.generators.supply import Supply
-from allocator.runtime.worker_pool import reentrant_call
+from allocator.runtime.thread_pool import reentrant_call
 
 STRIDE = 11
 """Of the steps at which something is drawn; the long runs take each."""
@@ -90,7 +90,7 @@ def test_a_handler_that_forks_repeats_at_most_the_id_of_that_very_call():
 
 
 def test_control_a_fork_in_a_handler_that_is_not_noticed_repeats_a_piece(monkeypatch):
-    monkeypatch.setattr("allocator.runtime.worker_pool.Background.renew", lambda self: None)
+    monkeypatch.setattr("allocator.runtime.thread_pool.Background.renew", lambda self: None)
     found = [repeats(one, 14) for one in every_step(fork, stride=STRIDE)]
 
     assert max(found) > 1

@@ -10,7 +10,7 @@ from support.memory.database import MemorySource, sequence
 
 from allocator import Allocator, AsyncAllocator, DatabaseUnavailable
 from allocator.aio import AsyncSequence
-from allocator.fleet.tags import Tags
+from allocator.fleet.tag_administration import Tags
 
 WAITERS = 6
 

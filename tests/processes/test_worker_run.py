@@ -293,7 +293,7 @@ def test_without_its_guard_the_command_is_stopped(run):
 
 LATE = """
 import subprocess
-from allocator.cli.worker_guard import Guard, Times, read_times
+from allocator.cli.worker_run_guard import Guard, Times, read_times
 guard = Guard()
 command = subprocess.Popen(["sleep", "1000"], process_group=0)
 boot, wall = read_times()

@@ -40,7 +40,7 @@ class Account:
             before = server.rows.get((table, name)) if table == SEGMENT else None
             if before is not None and row.max_value < before.max_value:
                 raise Violation(f"max_value of {name} was lowered from {before.max_value} to {row.max_value}")
-            if table == SEGMENT and row.limit - row.max_value < row.lane.step:
+            if table == SEGMENT and row.limit - row.max_value < row.residue.step:
                 self.used_up.add(str(name))
             if before is not None and is_crossing(before, row):
                 self.counts["gaps skipped"] += 1

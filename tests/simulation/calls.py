@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorClosed, AllocatorError
-from allocator.runtime.worker_pool import WAIT_SLICE
+from allocator.runtime.thread_pool import WAIT_SLICE
 from simulation.account import ALONE
 from simulation.scheduler import pause
 from simulation.violation import Violation
@@ -99,10 +99,10 @@ class Calls:
         """The ids that one thread sees increase; with several shards those of each."""
         shards = self.world.plan.shards
         for value in found:
-            lane = f"{what} {value % shards}" if what not in STAMP else what
-            if value <= self.last.get(lane, 0):
-                raise Violation(f"{value} of {what} came after {self.last[lane]} in {self.process}")
-            self.last[lane] = value
+            residue = f"{what} {value % shards}" if what not in STAMP else what
+            if value <= self.last.get(residue, 0):
+                raise Violation(f"{value} of {what} came after {self.last[residue]} in {self.process}")
+            self.last[residue] = value
 
     def look(self, error: AllocatorError) -> None:
         if not isinstance(error, AllocatorClosed):

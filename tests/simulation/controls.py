@@ -11,9 +11,9 @@ from allocator.database.store import Database
 from allocator.errors import DatabaseUnavailable
 from allocator.generators.supply import Supply
 from allocator.rules import failover
-from allocator.schemes.residues import Lane, Seen
-from allocator.schemes.retry import Pace
-from allocator.schemes.segment import Segments
+from allocator.schemes.segment_refill import Segments
+from allocator.schemes.shared.residues import Residue, Seen
+from allocator.schemes.shared.retry_pace import Pace
 from allocator.schemes.snowflake import LeasedSnowflake, SnowflakeBlocks
 from simulation.clocks import Time
 from simulation.dialect import SEGMENT, Dialect
@@ -38,9 +38,11 @@ class AnswersFirst(Statement):
 class ReadsFirst(Dialect):
     """SELECT, then UPDATE with what was read."""
 
-    def claims_claim(self, connection: Connection, name: str, size: int, lane: Lane, seen: int, *_: Any) -> int | None:
+    def claims_claim(
+        self, connection: Connection, name: str, size: int, residue: Residue, seen: int, *_: Any
+    ) -> int | None:
         read = connection.perform(lambda view: (view.get(SEGMENT, name), view.here))
-        return connection.perform(lambda view: self._write(view, name, size * lane.step, read))
+        return connection.perform(lambda view: self._write(view, name, size * residue.step, read))
 
     def _write(self, view: View, name: str, span: int, read: Any) -> int | None:
         if not view.lock(SEGMENT, name):
@@ -59,10 +61,12 @@ class ReadsFirst(Dialect):
 class GivesBack(Dialect):
     """Writes the second half of each claim back, where nobody has claimed since."""
 
-    def claims_claim(self, connection: Connection, name: str, size: int, lane: Lane, seen: int, *rest: Any) -> Any:
-        last = super().claims_claim(connection, name, size, lane, seen, *rest)
+    def claims_claim(
+        self, connection: Connection, name: str, size: int, residue: Residue, seen: int, *rest: Any
+    ) -> Any:
+        last = super().claims_claim(connection, name, size, residue, seen, *rest)
         if last is not None and size > 1:
-            connection.perform(lambda view: self._give_back(view, name, last, size * lane.step // 2))
+            connection.perform(lambda view: self._give_back(view, name, last, size * residue.step // 2))
         return last
 
     def _give_back(self, view: View, name: str, last: int, span: int) -> None:
@@ -90,7 +94,7 @@ def adopting(database: Database, name: str, size: int, seen: Seen, *, exact: boo
         tag = database.fetch_tag(name)
         if tag is None or tag.max_value < size:
             raise
-        return tag.lane.ids(tag.max_value, size)
+        return tag.residue.ids(tag.max_value, size)
 
 
 claim_segment = Database.claim_segment
@@ -120,9 +124,9 @@ def forgets_the_mark(core: Segments, segment: range) -> None:
     """Remembers nothing of what was seen."""
 
 
-def one_too_many(lane: Lane, last: int, size: int) -> range:
-    first = last - size * lane.step + 1
-    return range(first + (lane.offset - first) % lane.step, last + 1 + lane.step, lane.step)
+def one_too_many(residue: Residue, last: int, size: int) -> range:
+    first = last - size * residue.step + 1
+    return range(first + (residue.offset - first) % residue.step, last + 1 + residue.step, residue.step)
 
 
 def goes_on_serving(supply: Supply) -> None:
@@ -179,7 +183,7 @@ CONTROLS: dict[str, Control] = {
     "a transaction that was left open ignored": Control(
         f"{FOREIGN}|{TWICE}|nothing was forgotten", lambda: Variant(dialect=TrustsTheSession), seed=7
     ),
-    "one id too many": Control(FOREIGN, patches={(Lane, "ids"): one_too_many}),
+    "one id too many": Control(FOREIGN, patches={(Residue, "ids"): one_too_many}),
     "a sequence that starts over": Control(
         "came after|twice", patches={(SnowflakeBlocks, "take"): starting_over}, seed=61
     ),

@@ -11,10 +11,10 @@ from allocator.database.verbs.claims import Wanted
 from allocator.database.verbs.start import Start
 from allocator.errors import AllocatorError
 from allocator.rules.failover import Crossing, Here, plain
-from allocator.rules.fleet import Shard
+from allocator.rules.fleet_consistency import Shard
 from allocator.rules.node_failover import NOTHING, Failover, Skipped
-from allocator.schemes.residues import Lane
-from allocator.schemes.snowflake_workers import Worker
+from allocator.schemes.shared.residues import Residue
+from allocator.schemes.snowflake_workers import SnowflakeWorker
 from allocator.schemes.tag import Tag
 from simulation.fates import Fate
 from simulation.network import CONTENDED, Connection, Failure
@@ -31,17 +31,23 @@ class SegmentVerbs:
     least_batch = 2
 
     def claims_claim(
-        self, connection: Connection, name: str, size: int, lane: Lane, seen: int, crossing: Crossing | None = None
+        self,
+        connection: Connection,
+        name: str,
+        size: int,
+        residue: Residue,
+        seen: int,
+        crossing: Crossing | None = None,
     ) -> int | None:
-        return connection.perform(lambda view: self._claim(view, name, size * lane.step, lane, seen, crossing))
+        return connection.perform(lambda view: self._claim(view, name, size * residue.step, residue, seen, crossing))
 
     def _claim(
-        self, view: View, name: str, span: int, lane: Lane, seen: int, crossing: Crossing | None = None
+        self, view: View, name: str, span: int, residue: Residue, seen: int, crossing: Crossing | None = None
     ) -> int | None:
         if not view.lock(SEGMENT, name):
             return None
         row = view.get(SEGMENT, name)
-        after = row and claimed(row, span, lane, seen, crossing, view.here, self.rules, view.at)
+        after = row and claimed(row, span, residue, seen, crossing, view.here, self.rules, view.at)
         if after is None:
             return None
         view.put(SEGMENT, name, after)
@@ -55,7 +61,7 @@ class SegmentVerbs:
         ends = {}
         for one in wanted:
             if not view.skips(SEGMENT, one.name):
-                end = self._claim(view, one.name, one.span, one.lane, one.seen)
+                end = self._claim(view, one.name, one.span, one.residue, one.seen)
                 if end is not None:
                     ends[one.name] = end
         return ends
@@ -75,9 +81,9 @@ class SegmentVerbs:
         if not view.lock(SEGMENT, tag.name) or view.get(SEGMENT, tag.name) is not None:
             return False
         shard: Shard | None = view.get(SHARD, 1)
-        lane = Lane(shard.numbering.offset, shard.numbering.step) if shard else Lane()
+        residue = Residue(shard.numbering.offset, shard.numbering.step) if shard else Residue()
         start = tag.max_value
-        row = Row(start, tag.step, tag.max_step, tag.limit, lane, tag.failover_gap, start, 0, view.here)
+        row = Row(start, tag.step, tag.max_step, tag.limit, residue, tag.failover_gap, start, 0, view.here)
         view.put(SEGMENT, tag.name, row)
         return True
 
@@ -126,10 +132,12 @@ class SegmentVerbs:
 class FailoverVerbs:
     """What may be forgotten beside claims."""
 
-    def failover_add(self, connection: Connection, fresh: Failover) -> None:
+    def failover_row_add(self, connection: Connection, fresh: Failover) -> None:
         connection.perform(lambda view: self._change(view, None, fresh))
 
-    def failover_move(self, connection: Connection, before: Failover, fresh: Failover, skip: Skipped = NOTHING) -> bool:
+    def failover_row_move(
+        self, connection: Connection, before: Failover, fresh: Failover, skip: Skipped = NOTHING
+    ) -> bool:
         return connection.perform(lambda view: self._change(view, before, fresh, skip.nodes))
 
     @staticmethod
@@ -142,7 +150,9 @@ class FailoverVerbs:
 
 
 class NodeVerbs:
-    def nodes_register(self, connection: Connection, host: str, process: int, version: str, at: datetime) -> int:
+    def node_and_snowflake_rows_register(
+        self, connection: Connection, host: str, process: int, version: str, at: datetime
+    ) -> int:
         return connection.perform(self._register)
 
     @staticmethod
@@ -153,30 +163,34 @@ class NodeVerbs:
         view.put(NODE, "last", number)
         return number
 
-    def nodes_fetch_workers(self, connection: Connection) -> list[Worker]:
+    def node_and_snowflake_rows_fetch_workers(self, connection: Connection) -> list[SnowflakeWorker]:
         return sorted(connection.perform(lambda view: view.all(WORKER)), key=lambda worker: worker.number)
 
-    def nodes_add_worker(self, connection: Connection, fresh: Worker) -> bool:
+    def node_and_snowflake_rows_add_worker(self, connection: Connection, fresh: SnowflakeWorker) -> bool:
         return connection.perform(lambda view: self._write(view, None, fresh))
 
-    def nodes_take_worker(self, connection: Connection, old: Worker, fresh: Worker) -> bool:
+    def node_and_snowflake_rows_take_worker(
+        self, connection: Connection, old: SnowflakeWorker, fresh: SnowflakeWorker
+    ) -> bool:
         return connection.perform(lambda view: self._write(view, old, fresh))
 
     @staticmethod
-    def _write(view: View, old: Worker | None, fresh: Worker) -> bool:
+    def _write(view: View, old: SnowflakeWorker | None, fresh: SnowflakeWorker) -> bool:
         if not view.lock(WORKER, fresh.number) or view.get(WORKER, fresh.number) != old:
             return False
         view.put(WORKER, fresh.number, fresh)
         return True
 
-    def nodes_renew_worker(self, connection: Connection, number: int, holder: str, until: int) -> bool:
+    def node_and_snowflake_rows_renew_worker(
+        self, connection: Connection, number: int, holder: str, until: int
+    ) -> bool:
         return connection.perform(lambda view: self._renew(view, number, holder, until))
 
     @staticmethod
     def _renew(view: View, number: int, holder: str, until: int) -> bool:
         if not view.lock(WORKER, number):
             return False
-        row: Worker | None = view.get(WORKER, number)
+        row: SnowflakeWorker | None = view.get(WORKER, number)
         if row is None or row.holder != holder:
             return False
         view.put(WORKER, number, replace(row, until=max(row.until, until)))
@@ -187,11 +201,11 @@ class ShardVerbs:
     def servers_fetch_identity(self, connection: Connection) -> str:
         return connection.perform(lambda view: connection.place.name)
 
-    def shards_fetch(self, connection: Connection) -> Shard | None:
+    def shard_row_fetch(self, connection: Connection) -> Shard | None:
         return connection.perform(lambda view: view.get(SHARD, 1))
 
-    def shards_fetch_member(self, connection: Connection, alone: bool = False) -> Shard | None:
-        return self.shards_fetch(connection)  # no upgrade writes a row here
+    def shard_row_fetch_member(self, connection: Connection, alone: bool = False) -> Shard | None:
+        return self.shard_row_fetch(connection)  # no upgrade writes a row here
 
 
 def imitation(verb: Callable[..., Any]) -> Callable[..., Any]:

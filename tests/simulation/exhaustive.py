@@ -13,8 +13,8 @@ from enum import Enum
 from math import comb
 
 from allocator.errors import AllocatorError, DatabaseUnavailable
-from allocator.schemes.residues import ALL, mark
-from allocator.schemes.segment import Claim, Segments
+from allocator.schemes.segment_refill import Claim, Segments
+from allocator.schemes.shared.residues import ALL, mark
 from allocator.schemes.tag import settle
 from simulation.statement import Row, Rules, claimed
 from simulation.violation import Violation

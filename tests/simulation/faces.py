@@ -13,13 +13,13 @@ from unittest.mock import patch
 import allocator.aio
 import allocator.database.connection
 import allocator.database.registry
-import allocator.fleet.fleet
-import allocator.fleet.shards
+import allocator.fleet.fleet_backend
+import allocator.fleet.shard_rotation
 import allocator.generators.meteor
 import allocator.generators.sequence
 import allocator.generators.snowflake
 import allocator.generators.supply
-import allocator.runtime.worker_pool
+import allocator.runtime.thread_pool
 import allocator.sync
 from allocator.backend import fleet_of
 from allocator.database.connection import Runner
@@ -71,15 +71,15 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (allocator.generators.sequence.Sequence, {"_granted": note_what_is_late}),
     (allocator.generators.sequence, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
     (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
-    (allocator.fleet.fleet, {"monotonic": clocks.monotonic}),
-    (allocator.fleet.shards, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
+    (allocator.fleet.fleet_backend, {"monotonic": clocks.monotonic}),
+    (allocator.fleet.shard_rotation, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
     (allocator.generators.snowflake, {"time": clocks.Time, "threading": threads.Threading}),
     (
         allocator.generators.meteor,
         {"time": clocks.Time.time, "urandom": lambda size: dice().randbytes(size), "threading": threads.Threading},
     ),
     (
-        allocator.runtime.worker_pool,
+        allocator.runtime.thread_pool,
         {
             "monotonic": clocks.monotonic,
             "Future": threads.Future,

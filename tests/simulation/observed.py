@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from allocator import Allocator
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.sequence import Sequence
-from allocator.schemes.layout import Layout
-from allocator.schemes.residues import Seen
-from allocator.schemes.segment import Claim
+from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.segment_refill import Claim
+from allocator.schemes.shared.residues import Seen
 from allocator.schemes.snowflake import Lease, LeaseClaim
 from simulation.scheduler import current
 

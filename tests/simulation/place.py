@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from allocator.rules.fleet import Member, Shard
+from allocator.rules.fleet_consistency import Member, Shard
 from allocator.rules.node_failover import Failover
-from allocator.schemes.residues import Lane
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.shared.residues import Residue
+from allocator.schemes.ticket import ShardNumbering
 from simulation.clocks import BEGIN
 from simulation.dialect import FAILOVER, SEGMENT, SHARD
 from simulation.fates import Fate
@@ -37,19 +37,19 @@ class Place:
         self.behind: dict[int, Server] = {}
         """The processes that still reach a server which was replaced."""
         self.server = self._server(f"{self.name}a", [])
-        self.server.commit_first(self._first(Lane(offset, shards)))
+        self.server.commit_first(self._first(Residue(offset, shards)))
 
-    def _first(self, lane: Lane) -> Rows:
+    def _first(self, residue: Residue) -> Rows:
         rows: Rows = {(FAILOVER, 1): Failover(self.server.run)}
         for name, tag in zip(self.world.tags, self.world.plan.tags, strict=True):
             if tag.is_new:
                 continue
-            row = Row(0, tag.step, tag.max_step, tag.limit, lane, tag.failover_gap)
+            row = Row(0, tag.step, tag.max_step, tag.limit, residue, tag.failover_gap)
             rows[SEGMENT, name] = row._replace(server_run=self.server.run)
-        if lane.step > 1:
-            members = tuple(Member(f"key{n}", n, f"shard{n}") for n in range(1, lane.step + 1))
-            numbering = Numbering(lane.offset, lane.step)
-            rows[SHARD, 1] = Shard("main", f"key{lane.offset}", self.name, "replace", 1, numbering, 1, members)
+        if residue.step > 1:
+            members = tuple(Member(f"key{n}", n, f"shard{n}") for n in range(1, residue.step + 1))
+            numbering = ShardNumbering(residue.offset, residue.step)
+            rows[SHARD, 1] = Shard("main", f"key{residue.offset}", self.name, "replace", 1, numbering, 1, members)
         return rows
 
     def now(self) -> int:

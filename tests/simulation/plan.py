@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from allocator.schemes.checks import MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.tag import AUTO, REFUSE
 from simulation.fates import Fate
 

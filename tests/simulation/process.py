@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from allocator.generators.snowflake import Snowflake
-from allocator.schemes.layout import Layout
+from allocator.schemes.formats.bit_layout import Layout
 from simulation.calls import Calls
 from simulation.clocks import Clock, Time, sleep
 from simulation.observed import ObservedAllocator

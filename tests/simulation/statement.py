@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from allocator.rules.failover import Crossing
-from allocator.schemes.residues import ALL, Lane
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import Tag
 
 
@@ -27,7 +27,7 @@ class Row(NamedTuple):
     step: int
     max_step: int
     limit: int
-    lane: Lane = ALL
+    residue: Residue = ALL
     failover_gap: int = 0
     skipped: int = 0
     claimed_at: int = 0
@@ -47,7 +47,7 @@ class Rules:
 
 
 def claimed(
-    row: Row, span: int, lane: Lane, seen: int, crossing: Crossing | None, here: str, rules: Rules, at: int = 0
+    row: Row, span: int, residue: Residue, seen: int, crossing: Crossing | None, here: str, rules: Rules, at: int = 0
 ) -> Row | None:
     """The row after a claim on the run `here`; None where it does not match."""
     was, server, skip, run = here, here, 0, here
@@ -56,6 +56,6 @@ def claimed(
     if rules.run_guard and (row.server_run, here) != (was, server):
         return None
     base = row.max_value + skip
-    if row.lane != lane or (rules.seen_guard and base < seen) or (rules.limit_guard and base > row.limit - span):
+    if row.residue != residue or (rules.seen_guard and base < seen) or (rules.limit_guard and base > row.limit - span):
         return None
     return row._replace(max_value=base + span, server_run=run, skipped=row.skipped + skip, claimed_at=at)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from allocator.schemes.checks import MAX_ID
-from allocator.schemes.residues import ALL
+from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.residues import ALL
 from simulation.exhaustive import SIZE, STEPS, Actor, End, Worlds, all_of, how_many
 from simulation.statement import Row
 from simulation.violation import Violation

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from allocator.schemes import worker_lease as rule
-from allocator.schemes.worker_lease import Clocks, NumberLease, NumberRow, Tenure, Watch
+from allocator.schemes import worker_number_lease as rule
+from allocator.schemes.worker_number_lease import Clocks, NumberLease, NumberRow, Tenure, Watch
 from simulation.workers import FOLLOWED, LENGTH, Rules
 
 released, unchanged, left = rule.released, Watch.unchanged, Tenure.left

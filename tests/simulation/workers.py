@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from allocator.errors import DatabaseUnavailable, InvalidSetting, NodeIdsExhausted
-from allocator.schemes import worker_lease as rule
-from allocator.schemes.worker_lease import Clocks, NumberClaim, NumberLease, NumberRow, Tenure, Watch
+from allocator.schemes import worker_number_lease as rule
+from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, NumberRow, Tenure, Watch
 
 BEGIN = 1_800_000_000_000
 LENGTH = 10_000

@@ -15,7 +15,7 @@ from allocator.database.tables import VERSION_TABLE, metadata
 from allocator.database.verbs.number_columns import PATIENCE, engine_for
 from allocator.rules.column_limit import limit_of
 from allocator.rules.key_columns import KeyColumn
-from allocator.schemes.checks import MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID
 
 OURS = frozenset({*metadata.tables, VERSION_TABLE})
 

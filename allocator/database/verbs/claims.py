@@ -26,7 +26,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.driver_connection import by_driver
 from allocator.database.tables import segment
 from allocator.rules.failover import Crossing
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import damaged
 
 RAISED = segment.c.max_value + bindparam("span", type_=BigInteger)
@@ -36,10 +36,10 @@ CROSSING = {
 }
 WAS = "server_run = :was AND {server} = :server"
 
-FIELDS = ("name", "span", "seen", "lane_offset", "lane_step")
+FIELDS = ("name", "span", "seen", "residue_offset", "residue_step")
 CLAIMABLE = (
     "s.tag = w.name AND s.max_value <= s.id_limit - w.span AND s.max_value >= w.seen "
-    "AND s.shard_offset = w.lane_offset AND s.shard_step = w.lane_step AND {here}"
+    "AND s.shard_offset = w.residue_offset AND s.shard_step = w.residue_step AND {here}"
 )
 """The guards of `claiming`, for the row `s` and its claim `w`; only `s` has a column `server_run`."""
 MIN_BATCH = 2
@@ -47,22 +47,22 @@ MIN_BATCH = 2
 
 
 class Wanted(NamedTuple):
-    """The claim of one tag in a batch: `size` ids of a lane, above `seen`."""
+    """The claim of one tag in a batch: `size` ids of a residue, above `seen`."""
 
     name: str
     size: int
-    lane: Lane
+    residue: Residue
     seen: int
 
     @property
     def span(self) -> int:
-        return self.size * self.lane.step
+        return self.size * self.residue.step
 
 
 def claiming(max_value: ColumnElement[int], clock: str, here: str) -> Update:
     """Raise `max_value` by :span, unless that passes the limit or the row is below :seen.
 
-    A row of another lane does not match: the fleet has grown. Nor does a row that was not written `here`, an SQL
+    A row of another residue does not match: the fleet has grown. Nor does a row that was not written `here`, an SQL
     condition.
 
     The guard on :seen refuses, where `GREATEST(max_value, :seen)` would continue: from a row that fell back another
@@ -75,8 +75,8 @@ def claiming(max_value: ColumnElement[int], clock: str, here: str) -> Update:
             segment.c.tag == bindparam("name"),
             segment.c.max_value <= segment.c.id_limit - span,
             segment.c.max_value >= seen,
-            segment.c.shard_offset == bindparam("lane_offset", type_=BigInteger),
-            segment.c.shard_step == bindparam("lane_step", type_=BigInteger),
+            segment.c.shard_offset == bindparam("residue_offset", type_=BigInteger),
+            segment.c.shard_step == bindparam("residue_step", type_=BigInteger),
             text(here),
         )
         .values(max_value=max_value, claimed_at=literal_column(clock))
@@ -89,17 +89,23 @@ def claim(
     dialect: Dialect,
     name: str,
     size: int,
-    lane: Lane,
+    residue: Residue,
     seen: int,
     crossing: Crossing | None = None,
 ) -> int | None:
-    """Claim the next `size` ids of a lane: one statement, one round trip.
+    """Claim the next `size` ids of a residue: one statement, one round trip.
 
     Returns the end of their window, or None where no row matched: the tag is missing, too close to its limit,
-    below `seen`, of another lane, or was last written on another server run and there is no `crossing`.
+    below `seen`, of another residue, or was last written on another server run and there is no `crossing`.
     """
-    span = size * lane.step
-    parameters = {"name": name, "span": span, "seen": seen, "lane_offset": lane.offset, "lane_step": lane.step}
+    span = size * residue.step
+    parameters = {
+        "name": name,
+        "span": span,
+        "seen": seen,
+        "residue_offset": residue.offset,
+        "residue_step": residue.step,
+    }
     if crossing is None:
         statement: Update | None = connection.info.get("claim")
         if statement is None:
@@ -170,7 +176,7 @@ def claim_batch(connection: Connection, dialect: Dialect, wanted: Sequence[Wante
     missing, near its limit, or went back) is left to the claim of one tag. So are all tags of a damaged table: the
     claim of one tag reports the damage.
     """
-    rows = [dict(zip(FIELDS, (one.name, one.span, one.seen, *one.lane), strict=True)) for one in wanted]
+    rows = [dict(zip(FIELDS, (one.name, one.span, one.seen, *one.residue), strict=True)) for one in wanted]
     claimed = dialect.claim_batch(connection, {"wanted": json.dumps(rows)})
     ends = {name: end for name, end in claimed if type(end) is int}
     return ends if len(ends) == len(claimed) else {}

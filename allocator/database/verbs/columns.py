@@ -15,7 +15,7 @@ from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import lacks_function
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import Column, limit_of
-from allocator.schemes.checks import MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID
 
 LIMITED = {"postgresql", "mysql", "mariadb"}
 """Databases whose integer types have widths. SQLite stores 64 bits in any column, Oracle more."""

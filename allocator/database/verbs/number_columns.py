@@ -26,7 +26,7 @@ from allocator.database.address import Address
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
 from allocator.database.tables import number, number_void
-from allocator.schemes.number_audit import Group
+from allocator.rules.gapless_audit import Group
 
 T = TypeVar("T")
 

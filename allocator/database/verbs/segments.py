@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from allocator.database.dialect import Dialect, run_of
 from allocator.database.tables import segment, shard
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import Tag, damaged
 
 READ = select(segment)
@@ -33,11 +33,11 @@ READ_ALL = READ.order_by(segment.c.tag)
 READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after")).limit(bindparam("most"))
 
 NUMBERS = tuple(part.name for part in segment.c if isinstance(part.type, BigInteger))
-LANE = (
+RESIDUE = (
     func.coalesce(func.max(shard.c.shard_offset), 1),
     func.coalesce(func.max(case((shard.c.ceiling.is_not(None), 0), else_=shard.c.shard_step)), 1),
 )
-"""The lane of a new row: all ids, a shard's residue, or none while the fleet grows."""
+"""The residue of a new row: all ids, a shard's residue, or none while the fleet grows."""
 
 
 def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
@@ -76,7 +76,7 @@ def create(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
     """Make the row; False if there is one."""
     row = row_of(tag)
     values = [literal(value, segment.c[name].type) for name, value in row.items()]
-    source = select(*values, literal_column(run_of(connection)).label("server_run"), *LANE).where(shard.c.id == 1)
+    source = select(*values, literal_column(run_of(connection)).label("server_run"), *RESIDUE).where(shard.c.id == 1)
     if dialect.locks_what_it_reads:
         source = source.with_for_update(read=dialect.shared_lock(connection) != "FOR UPDATE")
     if dialect.checks_tag_first:
@@ -133,14 +133,14 @@ def remove(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
     return connection.execute(delete(segment).where(*unchanged)).rowcount == 1
 
 
-def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], lane: Lane) -> None:
-    """Make missing rows, raise each to the given tag, and set the lane of all rows."""
+def raise_all(connection: Connection, dialect: Dialect, tags: Sequence[Tag], residue: Residue) -> None:
+    """Make missing rows, raise each to the given tag, and set the residue of all rows."""
     for tag in tags:
         create(connection, dialect, tag)
         limit = dialect.greatest(segment.c.id_limit, tag.limit)
         values = (*raising(dialect, tag.max_value), (segment.c.id_limit, limit))
         connection.execute(update(segment).where(segment.c.tag == tag.name).ordered_values(*values))
-    connection.execute(update(segment).values(shard_offset=lane.offset, shard_step=lane.step))
+    connection.execute(update(segment).values(shard_offset=residue.offset, shard_step=residue.step))
 
 
 def as_tag(row: Any) -> Tag:
@@ -152,8 +152,8 @@ def as_tag(row: Any) -> Tag:
 
 
 def as_it_is(row: Any) -> Tag:
-    lane = Lane(row.shard_offset, row.shard_step)
-    settings = (row.step, row.max_step, row.id_limit, lane, row.failover_gap)
+    residue = Residue(row.shard_offset, row.shard_step)
+    settings = (row.step, row.max_step, row.id_limit, residue, row.failover_gap)
     return Tag(row.tag, row.max_value, *settings, row.skipped, row.claimed_at, row.server_run)
 
 

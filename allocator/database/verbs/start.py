@@ -25,16 +25,16 @@ from sqlalchemy import (
 
 from allocator.database.dialect import Dialect
 from allocator.database.tables import VERSION_TABLE, failover, node, segment, shard, worker
-from allocator.database.verbs.nodes import as_worker
+from allocator.database.verbs.node_and_snowflake_rows import as_worker
 from allocator.database.verbs.segments import as_tag
-from allocator.database.verbs.shards import as_shard
+from allocator.database.verbs.shard_row import as_shard
 from allocator.errors import SchemaDamaged
 from allocator.rules.failover import Here
-from allocator.rules.fleet import Shard
+from allocator.rules.fleet_consistency import Shard
 from allocator.rules.node_failover import Failover
-from allocator.schemes.snowflake_workers import Worker
+from allocator.schemes.snowflake_workers import SnowflakeWorker
 from allocator.schemes.tag import Tag, damaged
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.ticket import ShardNumbering
 
 
 class Start(NamedTuple):
@@ -52,9 +52,9 @@ class Start(NamedTuple):
     failover: Failover | None
     here: Here
     server: str | None
-    numbering: Numbering | None
+    numbering: ShardNumbering | None
     last_node: int
-    workers: Sequence[Worker]
+    workers: Sequence[SnowflakeWorker]
 
     @property
     def is_alone(self) -> bool:

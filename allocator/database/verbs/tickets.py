@@ -16,8 +16,8 @@ from allocator.database.dialect import FLOOR, Dialect
 from allocator.database.driver_connection import by_driver
 from allocator.database.tables import counter, ticket
 from allocator.database.verbs.claims import execute, only_row
-from allocator.rules.fleet import REPLACE, Shard
-from allocator.schemes.ticket import Numbering
+from allocator.rules.fleet_consistency import REPLACE, Shard
+from allocator.schemes.ticket import ShardNumbering
 
 FENCE = (
     "FROM allocator_shard, allocator_failover WHERE allocator_failover.id = 1 AND {here} AND {lasting} "
@@ -84,11 +84,11 @@ def fetch_last(connection: Connection, dialect: Dialect) -> int:
 # -- under the lock of the shard
 
 
-def greatest_ever(connection: Connection, dialect: Dialect, numbering: Numbering) -> int:
+def greatest_ever(connection: Connection, dialect: Dialect, numbering: ShardNumbering) -> int:
     """The upper bound of all tickets given. A logical replica has the rows, but not the position of their sequence."""
     dialect.number_as(connection, numbering)
     return max(fetch_last(connection, dialect), dialect.greatest_ticket(connection))
 
 
-def count_from(connection: Connection, numbering: Numbering, first: int) -> None:
+def count_from(connection: Connection, numbering: ShardNumbering, first: int) -> None:
     connection.execute(update(counter).values(id=first - numbering.step))

@@ -20,7 +20,7 @@ from allocator.integrations.django.ids import (
     start_in_tests,
 )
 from allocator.public_ids import PublicIds
-from allocator.schemes.checks import check_tag
+from allocator.schemes.shared.argument_checks import check_tag
 
 FACE = __name__.rpartition(".")[0]
 """The module of the field in migrations."""

@@ -19,7 +19,7 @@ from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
 from allocator.integrations.one_per_process import Holder
 from allocator.remote.http import addresses
 from allocator.rules.column_limit import Column
-from allocator.schemes.checks import MAX_ID
+from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.sync import Allocator
 
 SETTING = "ALLOCATOR"

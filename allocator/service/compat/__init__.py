@@ -6,7 +6,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from allocator.service.dispatch import Endpoint
-from allocator.service.problems import NO_STORE
+from allocator.service.error_responses import NO_STORE
 
 
 def routes_of(path: str, answer: Endpoint) -> list[Route]:

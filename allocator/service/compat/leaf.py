@@ -21,8 +21,8 @@ from allocator.errors import AllocatorError, InvalidTag, UnknownTag
 from allocator.rules.token import DRAW
 from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import Dispatch
+from allocator.service.error_responses import NO_STORE
 from allocator.service.handlers import Ids
-from allocator.service.problems import NO_STORE
 from allocator.service.sources import SNOWFLAKE
 
 UNKNOWN, NOT_READY = -2, -3

@@ -24,13 +24,13 @@ from starlette.routing import Route
 
 from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
 from allocator.rules.token import DRAW
-from allocator.schemes.checks import MAX_IDS_A_CALL
+from allocator.schemes.shared.argument_checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant
 from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import Dispatch, body_within, headers_of
+from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
 from allocator.service.handlers import Ids
 from allocator.service.parameters import MAX_FORM
-from allocator.service.problems import NO_STORE, HttpRefusal, detail_of
 from allocator.service.sources import Source
 
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6

@@ -6,8 +6,8 @@ from itertools import accumulate
 from math import isinf
 from typing import NamedTuple
 
-from allocator.schemes.formats import FORMATS
-from allocator.schemes.readings import Reading
+from allocator.schemes.formats.id_inspection import Reading
+from allocator.schemes.formats.known_formats import FORMATS
 
 THIN = "\u202f"
 """A narrow no-break space, between thousands."""

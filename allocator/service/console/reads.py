@@ -8,14 +8,14 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from allocator.database.store import Database
-from allocator.database.verbs import nodes, number_columns
+from allocator.database.verbs import node_and_snowflake_rows, number_columns
 from allocator.database.verbs.number_columns import Counter
 from allocator.errors import AllocatorError
 from allocator.fleet.discovery import Discovery, Found
 from allocator.rules.fleet_growth import LEAD
-from allocator.rules.worker_spaces import Space
+from allocator.rules.worker_number_spaces import Space
 from allocator.schemes.meteor import Node
-from allocator.schemes.snowflake_workers import Worker
+from allocator.schemes.snowflake_workers import SnowflakeWorker
 from allocator.service.console.rows import PAGE, Page, Query, page_number
 from allocator.service.metric_updates import spaces_in
 from allocator.service.settings import ServeSettings
@@ -34,7 +34,7 @@ class Fleet:
 
     shards: list[Found]
     nodes: list[Node]
-    workers: list[Worker]
+    workers: list[SnowflakeWorker]
     spaces: list[Space]
     error: AllocatorError | None = None
 
@@ -51,7 +51,10 @@ def read_fleet(settings: ServeSettings) -> Fleet:
             lead = next((one.database for one in shards if not one.error and is_lead(one)), None)
             if lead is None:
                 return Fleet(shards, [], [], [])
-            numbered, workers = lead.run(nodes.fetch_newest, NODES), lead.run(nodes.fetch_workers)
+            numbered, workers = (
+                lead.run(node_and_snowflake_rows.fetch_newest, NODES),
+                lead.run(node_and_snowflake_rows.fetch_workers),
+            )
             return Fleet(shards, numbered, workers, spaces_in(lead))
         except AllocatorError as error:
             return Fleet([], [], [], [], error)

@@ -23,7 +23,7 @@ from allocator.errors import AllocatorError
 from allocator.service.auth import Book
 from allocator.service.console import formatting
 from allocator.service.dispatch import Endpoint
-from allocator.service.problems import NO_STORE, HttpRefusal, Refusals, Unauthorized, detail_of, status_of
+from allocator.service.error_responses import NO_STORE, HttpRefusal, Refusals, Unauthorized, detail_of, status_of
 
 if TYPE_CHECKING:
     from allocator.service.console.sign_in import User

@@ -14,7 +14,7 @@ from allocator.service.console.live_rates import LiveRates, Sample
 from allocator.service.console.rows import Page, Query, Row, page_of, row_of, sort_key
 from allocator.service.console.sign_in import User
 from allocator.service.metric_updates import Watch
-from allocator.service.sequences import Sequences
+from allocator.service.served_tags import ServedTags
 
 LIFETIME = 3.0
 """Seconds that the list of tags stays in the cache."""
@@ -37,7 +37,7 @@ class Listing:
 
 
 class TagData:
-    def __init__(self, sequences: Sequences, rates: LiveRates, watch: Watch) -> None:
+    def __init__(self, sequences: ServedTags, rates: LiveRates, watch: Watch) -> None:
         self._sequences = sequences
         self._rates = rates
         self._watch = watch

@@ -22,9 +22,9 @@ from allocator.generators.inspect_id import inspect_id
 from allocator.rules.findings import Finding
 from allocator.rules.key_columns import KeyColumn
 from allocator.rules.token import ADMINISTER, READ
-from allocator.runtime.worker_pool import Background
-from allocator.schemes.checks import check_tag
-from allocator.schemes.readings import Inspection
+from allocator.runtime.thread_pool import Background
+from allocator.schemes.formats.id_inspection import Inspection
+from allocator.schemes.shared.argument_checks import check_tag
 from allocator.service.auth import Book
 from allocator.service.console.cache import Cache
 from allocator.service.console.formatting import bits_of
@@ -35,15 +35,15 @@ from allocator.service.console.rows import SORTS, Query, key_rows
 from allocator.service.console.sign_in import Sessions, SignIn
 from allocator.service.console.tag_data import TagData
 from allocator.service.dispatch import route_of
+from allocator.service.error_responses import NO_STORE, Refusals
 from allocator.service.log_config import caller_of
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
 from allocator.service.pages import to_docs
 from allocator.service.parameters import read_fields
-from allocator.service.problems import NO_STORE, Refusals
 from allocator.service.rate_limits import Gate
 from allocator.service.routes import SETTINGS
-from allocator.service.sequences import Sequences
+from allocator.service.served_tags import ServedTags
 from allocator.service.settings import ServeSettings
 
 P = ParamSpec("P")
@@ -62,7 +62,7 @@ class Console:
     def __init__(
         self,
         settings: ServeSettings,
-        sequences: Sequences,
+        sequences: ServedTags,
         book: Book,
         watch: Watch,
         metrics: Figures,

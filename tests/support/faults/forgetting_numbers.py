@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from allocator import Allocator, AllocatorError, SnowflakeSettings
-from allocator.schemes.layout import Layout
+from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import Lease
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from allocator import Allocator
-from allocator.schemes.retry import RETRY_PAUSE
+from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from support.faults.forgetting import Forgetful
 from support.faults.forgetting_numbers import Crowds
 from support.processes.drawers import Drawer, Drawn, Process, draw_together

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, ShardMisconfigured
-from allocator.fleet.fleet import Fleet
+from allocator.fleet.fleet_backend import Fleet
 from allocator.fleet.grow import Growth
-from allocator.runtime.worker_pool import Background
-from allocator.schemes.residues import Lane, is_outgrown
+from allocator.runtime.thread_pool import Background
+from allocator.schemes.shared.residues import Residue, is_outgrown
 from support.memory.fleet import MemoryShard
 
 TAGS = ("order", "user", "rare")
@@ -45,8 +45,8 @@ class LossWorld:
         self.lost = fleet[rnd.choice([1, 2])]
         self.tickets: list[tuple[str, int]] = []
         self.ids: list[tuple[str, int]] = []
-        self.lanes: dict[tuple[int, str, str], Lane] = {}
-        self.seen: list[dict[str, dict[Lane, int]]] = [{tag: {} for tag in TAGS} for _ in range(3)]
+        self.residues: dict[tuple[int, str, str], Residue] = {}
+        self.seen: list[dict[str, dict[Residue, int]]] = [{tag: {} for tag in TAGS} for _ in range(3)]
         self.acts = 0
         self.busy = False
         self.nested = 0
@@ -99,13 +99,13 @@ class LossWorld:
     def take(self, number: int, shard: MemoryShard, tag: str) -> None:
         """As `Database.claim_segment`, but for what the marks refuse: the rows alone must keep the ids apart."""
         place, seen = (number, shard.address.public_url, tag), self.seen[number][tag]
-        lane = self.lanes.get(place, shard.lane())
-        found = None if is_outgrown(lane, seen) else shard.claim(tag, self.rnd.randint(1, 4), lane)
+        residue = self.residues.get(place, shard.residue())
+        found = None if is_outgrown(residue, seen) else shard.claim(tag, self.rnd.randint(1, 4), residue)
         if found is None:
-            self.lanes[place] = shard.rows[tag].lane if tag in shard.rows else shard.lane()
+            self.residues[place] = shard.rows[tag].residue if tag in shard.rows else shard.residue()
             return
-        self.lanes[place] = lane
-        seen[lane] = max(seen.get(lane, 0), found[-1])
+        self.residues[place] = residue
+        seen[residue] = max(seen.get(residue, 0), found[-1])
         self.ids += [(tag, one) for one in found]
 
     def probe(self) -> None:

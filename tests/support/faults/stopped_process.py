@@ -22,7 +22,7 @@ CLIENT = """
 import json, sys
 from allocator.database.verbs import segments
 from allocator.database.store import Database
-from allocator.schemes.segment import Claim
+from allocator.schemes.segment_refill import Claim
 from allocator.schemes.tag import Tag
 
 url, names = sys.argv[1], json.loads(sys.argv[2])

@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import partial
 
 from allocator.generators.supply import Terms
-from allocator.runtime.worker_pool import Background
-from allocator.schemes.residues import Seen
-from allocator.schemes.segment import Claim
+from allocator.runtime.thread_pool import Background
+from allocator.schemes.segment_refill import Claim
+from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag
 from allocator.sync import Sequence, Sequences
 from allocator.testing.memory_backend import MemoryBackend

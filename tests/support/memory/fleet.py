@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable
-from allocator.rules.fleet import BEGUN, Shard
+from allocator.rules.fleet_consistency import BEGUN, Shard
 from allocator.rules.node_failover import Failover
-from allocator.schemes.residues import ALL, Lane
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import Tag
 
 
@@ -67,17 +67,17 @@ class MemoryShard:
             raise DatabaseRefused(f"{type(error).__name__}: {error}") from error
 
     def imitation(self, verb: Callable[..., Any]) -> Callable[..., Any]:
-        """The method that stands for a function of `allocator.database.verbs`: `shards_fetch` for `shards.fetch`."""
+        """Stands for a function of `allocator.database.verbs`: `shard_row_fetch` for `shard_row.fetch`."""
         method: Callable[..., Any] = getattr(self, f"{verb.__module__.rpartition('.')[2]}_{verb.__name__}")
         return method
 
     def is_missing(self) -> bool:
         return False
 
-    def shards_check_writer(self, connection: None) -> None:
+    def shard_row_check_writer(self, connection: None) -> None:
         pass
 
-    def shards_check_owner(self, connection: None) -> None:
+    def shard_row_check_owner(self, connection: None) -> None:
         pass
 
     def check_schema(self) -> None:
@@ -98,11 +98,11 @@ class MemoryShard:
 
     # -- in place of the functions of `allocator.database.verbs`
 
-    def shards_fetch(self, connection: None) -> Shard | None:
+    def shard_row_fetch(self, connection: None) -> Shard | None:
         return self.row
 
-    def shards_fetch_member(self, connection: None, alone: bool = False) -> Shard | None:
-        is_used = self.tickets_has_any if alone else self.shards_has_ids
+    def shard_row_fetch_member(self, connection: None, alone: bool = False) -> Shard | None:
+        is_used = self.tickets_has_any if alone else self.shard_row_has_ids
         return None if self.row and self.row.is_alone and not is_used(None) else self.row
 
     def servers_fetch_identity(self, connection: None) -> str:
@@ -114,21 +114,21 @@ class MemoryShard:
     def tickets_has_any(self, connection: None) -> bool:
         return bool(self.counter or self.counts)
 
-    def shards_has_ids(self, connection: None) -> bool:
+    def shard_row_has_ids(self, connection: None) -> bool:
         return bool(self.rows) or self.tickets_has_any(None)
 
     def tickets_fetch_last(self, connection: None) -> int:
         return self.counter
 
-    def shards_add(self, connection: None, fresh: Shard, where: str) -> None:
-        if self.shards_fetch_member(None) is None:
+    def shard_row_add(self, connection: None, fresh: Shard, where: str) -> None:
+        if self.shard_row_fetch_member(None) is None:
             self.row = replace(fresh, server=self.server)
 
-    def shards_begin(self, connection: None, key: str) -> None:
+    def shard_row_begin(self, connection: None, key: str) -> None:
         if self.row and self.row.key == key and self.row.revision == 0:
             self.row = replace(self.row, revision=BEGUN)
 
-    def shards_change(self, connection: None, decide: Any, tags: Any = (), trust: bool = False) -> Shard:
+    def shard_row_change(self, connection: None, decide: Any, tags: Any = (), trust: bool = False) -> Shard:
         now = self.row
         assert now is not None
         self.counter += 1
@@ -144,13 +144,13 @@ class MemoryShard:
         for tag in tags:
             mine = self.rows.get(tag.name, tag)
             self.rows[tag.name] = replace(mine, max_value=max(mine.max_value, tag.max_value))
-        self.rows = {name: replace(tag, lane=self.lane()) for name, tag in self.rows.items()}
+        self.rows = {name: replace(tag, residue=self.residue()) for name, tag in self.rows.items()}
         return self.row
 
-    def lane(self) -> Lane:
+    def residue(self) -> Residue:
         if self.row is None:
             return ALL
-        return Lane(self.row.numbering.offset, 0 if self.row.numbering.ceiling else self.row.numbering.step)
+        return Residue(self.row.numbering.offset, 0 if self.row.numbering.ceiling else self.row.numbering.step)
 
     def fetch_tags(self) -> list[Tag]:
         self.answer()
@@ -170,10 +170,10 @@ class MemoryShard:
         self.counts[kind] = self.counts[kind] + numbering.step if kind in self.counts else numbering.following(0)
         return self.counts[kind]
 
-    def claim(self, name: str, size: int, lane: Lane) -> range | None:
-        """A claim by a process that knows the tag under this lane."""
-        row = self.rows.setdefault(name, Tag(name, self.first_value, lane=self.lane()))
-        if row.lane != lane or not lane.step:
+    def claim(self, name: str, size: int, residue: Residue) -> range | None:
+        """A claim by a process that knows the tag under this residue."""
+        row = self.rows.setdefault(name, Tag(name, self.first_value, residue=self.residue()))
+        if row.residue != residue or not residue.step:
             return None
-        self.rows[name] = replace(row, max_value=row.max_value + size * lane.step)
-        return lane.ids(row.max_value + size * lane.step, size)
+        self.rows[name] = replace(row, max_value=row.max_value + size * residue.step)
+        return residue.ids(row.max_value + size * residue.step, size)

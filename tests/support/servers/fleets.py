@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from allocator.database.store import Database
-from allocator.database.verbs import shards as shard_rows
+from allocator.database.verbs import shard_row
 from allocator.fleet.grow import Growth
 from support.servers.administrator import execute
 
@@ -49,8 +49,8 @@ def draw_until(ids, drawn: list[int], enough: Callable[[], bool], seconds: float
 
 def copy_row(source: str, target: str) -> None:
     one, two = Database(source), Database(target)
-    row = one.run(shard_rows.fetch)
+    row = one.run(shard_row.fetch)
     assert row is not None
     execute(target, "DELETE FROM allocator_shard")
-    two.run(shard_rows.add, row, two.address.shown)
+    two.run(shard_row.add, row, two.address.shown)
     one.close(), two.close()

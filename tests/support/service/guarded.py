@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from allocator.database.store import Database
 from allocator.rules.token import SCHEMES
-from allocator.service.tokens import Tokens
+from allocator.service.token_administration import Tokens
 from support.service.served import Served
 
 

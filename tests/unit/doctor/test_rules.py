@@ -13,12 +13,12 @@ from allocator.doctor.mounts import is_networked, mount_of, mounts_of
 from allocator.doctor.sqlite_rules import loses_commits
 from allocator.rules.failover import REFUSE
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, few, in_order, is_healthy, judge, unchecked
-from allocator.schemes.checks import MAX_ID
-from allocator.schemes.layout import Layout
+from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import METEOR, MeteorSettings
-from allocator.schemes.residues import ALL, Lane
+from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, SnowflakeSettings
-from allocator.schemes.snowflake_workers import Worker
+from allocator.schemes.snowflake_workers import SnowflakeWorker
 from allocator.schemes.tag import Tag
 
 NOW = 1_790_000_000.0
@@ -136,12 +136,12 @@ def test_a_row_that_contradicts_itself(changes, severity):
     assert (found.name, found.severity) == ("tag-changed-by-hand", severity)
 
 
-def test_a_row_of_another_lane():
-    [found] = tag_rules.of_tags([replace(TAG, lane=Lane(2, 3)), TAG], Lane(1, 3))
+def test_a_row_of_another_residue():
+    [found] = tag_rules.of_tags([replace(TAG, residue=Residue(2, 3)), TAG], Residue(1, 3))
 
     assert (found.name, found.severity) == ("tag-of-another-lane", DANGER)
     assert "'order' has offset 2 and step 3, 'order' has offset 1 and step 1" in found.found
-    assert names(tag_rules.of_tags([replace(TAG, lane=Lane(1, 3))], Lane(1, 3))) == []
+    assert names(tag_rules.of_tags([replace(TAG, residue=Residue(1, 3))], Residue(1, 3))) == []
 
 
 @pytest.mark.parametrize(("used", "is_near"), [(79, False), (80, True), (100, True)])
@@ -181,8 +181,8 @@ def test_node_numbers_that_run_out(greatest, is_near):
     assert (names(tag_rules.of_nodes(greatest, METEOR)) == ["nodes-run-out"]) is is_near
 
 
-def worker(number: int = 1, epoch: int = EPOCH, layout: Layout = SNOWFLAKE, until: float = NOW + 60) -> Worker:
-    return Worker(number, str(layout), epoch, "holder", int(until * 1000), "host", 1)
+def worker(number: int = 1, epoch: int = EPOCH, layout: Layout = SNOWFLAKE, until: float = NOW + 60) -> SnowflakeWorker:
+    return SnowflakeWorker(number, str(layout), epoch, "holder", int(until * 1000), "host", 1)
 
 
 def test_workers_that_run_out_are_those_that_are_leased():

@@ -12,21 +12,21 @@ from support.faults.lost_shard import DEEPEST, Killed, LossWorld
 from support.memory.fleet import MemoryShard
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, Exhausted, ShardMisconfigured
-from allocator.fleet.fleet import Fleet
+from allocator.fleet.fleet_backend import Fleet
 from allocator.fleet.grow import Growth
-from allocator.fleet.shards import Handle
+from allocator.fleet.shard_rotation import Handle
 from allocator.rules import fleet_growth as rules
-from allocator.rules.fleet import Member, Shard, Target
-from allocator.runtime.worker_pool import Background
-from allocator.schemes.checks import MAX_ID
-from allocator.schemes.residues import Lane
-from allocator.schemes.ticket import Numbering
+from allocator.rules.fleet_consistency import Member, Shard, Target
+from allocator.runtime.thread_pool import Background
+from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.schemes.shared.residues import Residue
+from allocator.schemes.ticket import ShardNumbering
 
 
 @pytest.fixture(autouse=True)
 def named_databases(monkeypatch) -> None:
     monkeypatch.setattr("allocator.fleet.discovery.sibling", named)
-    monkeypatch.setattr("allocator.fleet.shards.sibling", named)
+    monkeypatch.setattr("allocator.fleet.shard_rotation.sibling", named)
 
 
 def named(known, url: str):
@@ -51,7 +51,7 @@ class World:
         self.clients = [Fleet(fleet, Background(), None, statement, 0.0) for _ in range(3)]
         for client in self.clients:
             self.draw(client)
-        self.lanes: dict[tuple[int, str], Lane] = {}
+        self.residues: dict[tuple[int, str], Residue] = {}
 
     def draw(self, client: Fleet) -> None:
         self.drawing = True
@@ -63,15 +63,15 @@ class World:
             self.drawing = False
 
     def claim(self) -> None:
-        """By a client that may know a lane from long ago, and reads the row anew after a refusal."""
+        """By a client that may know a residue from long ago, and reads the row anew after a refusal."""
         client, name = self.rnd.randrange(3), self.rnd.choice(list(self.databases))
         shard = self.databases[name]
         if shard.row is None:
             return
-        lane = self.lanes.get((client, name), shard.lane())
-        found = shard.claim("tag", self.rnd.randint(1, 4), lane)
+        residue = self.residues.get((client, name), shard.residue())
+        found = shard.claim("tag", self.rnd.randint(1, 4), residue)
         if found is None:
-            self.lanes[client, name] = shard.rows["tag"].lane
+            self.residues[client, name] = shard.rows["tag"].residue
         else:
             self.ids += found
 
@@ -208,7 +208,7 @@ def steps() -> int:
     world.nested = DEEPEST
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("allocator.fleet.discovery.sibling", named)
-        patch.setattr("allocator.fleet.shards.sibling", named)
+        patch.setattr("allocator.fleet.shard_rotation.sibling", named)
         world.begin(newcomer=True)
         assert world.grow(without=False) == ""
     return world.acts
@@ -276,7 +276,7 @@ def test_control_without_levelling_ids_of_a_shard_lost_after_the_turn_come_twice
 
 def test_control_a_lost_shard_that_clients_keep_gives_ids_of_others(steps, monkeypatch):
     """The rule broken: one that was left out is used again when it is back."""
-    monkeypatch.setattr("allocator.fleet.shards.newer_place", lambda shard, by: None)
+    monkeypatch.setattr("allocator.fleet.shard_rotation.newer_place", lambda shard, by: None)
 
     assert twice_where_a_shard_is_lost(steps)
 
@@ -336,7 +336,7 @@ def test_what_cannot_be_left_out_is_refused(lost, sentence):
 
 MEMBERS = (Member("one", 1, "db://0"), Member("two", 2, "db://1"))
 TARGET = Target("key", 2, 1, "replace", MEMBERS, floor=100)
-SECOND = Shard("main", "two", "server", "replace", 1, Numbering(2, 2), 5, MEMBERS)
+SECOND = Shard("main", "two", "server", "replace", 1, ShardNumbering(2, 2), 5, MEMBERS)
 
 
 def test_a_shard_that_has_passed_the_floor_is_not_fenced():
@@ -347,7 +347,7 @@ def test_a_shard_that_has_passed_the_floor_is_not_fenced():
 
 
 def test_a_ceiling_is_never_raised():
-    lower = replace(SECOND, numbering=Numbering(2, 2, ceiling=50))
+    lower = replace(SECOND, numbering=ShardNumbering(2, 2, ceiling=50))
 
     assert rules.fenced(lower, TARGET, 10).numbering.ceiling == 50
 
@@ -356,12 +356,12 @@ def test_no_shard_enters_before_the_fleet_turns():
     with pytest.raises(rules.Again):
         rules.entered(SECOND, TARGET)
 
-    assert rules.entered(SECOND, replace(TARGET, turning=True)).numbering == Numbering(2, 2, 100)
+    assert rules.entered(SECOND, replace(TARGET, turning=True)).numbering == ShardNumbering(2, 2, 100)
 
 
 @pytest.mark.parametrize("floor", [MAX_ID - 1, 2**80])
 def test_a_floor_leaves_a_ticket_to_each_shard(floor):
-    lead, last = replace(SECOND, key="one", numbering=Numbering(1, 2), target=TARGET), MAX_ID - 2
+    lead, last = replace(SECOND, key="one", numbering=ShardNumbering(1, 2), target=TARGET), MAX_ID - 2
     decided = rules.decided(lead, TARGET.key, last)
 
     assert decided.target.floor == last
@@ -375,12 +375,12 @@ def test_a_floor_leaves_a_ticket_to_each_shard(floor):
 
 def test_a_ticket_drawn_at_the_ceiling_is_burnt_whatever_the_row_says_next(monkeypatch):
     shard = MemoryShard("db://0", {})
-    shard.counter, shard.row = 20, replace(SECOND, server=shard.server, numbering=Numbering(ceiling=10))
+    shard.counter, shard.row = 20, replace(SECOND, server=shard.server, numbering=ShardNumbering(ceiling=10))
     handle = Handle(0, shard)  # type: ignore[arg-type]
     handle.row = shard.row
 
     def grown() -> Shard:
-        shard.row = replace(shard.row, revision=6, numbering=Numbering(floor=15))
+        shard.row = replace(shard.row, revision=6, numbering=ShardNumbering(floor=15))
         return shard.row
 
     monkeypatch.setattr(handle, "look", grown)

@@ -12,7 +12,7 @@ from allocator import Allocator
 from allocator.errors import AllocatorClosed, DatabaseRefused, DatabaseUnavailable, Exhausted, UnknownTag
 from allocator.generators.batching import MAX_BATCH, STRIKES, Batching
 from allocator.generators.supply import Terms
-from allocator.runtime.worker_pool import Background
+from allocator.runtime.thread_pool import Background
 from allocator.schemes.tag import Tag
 from allocator.sync import Sequence, Sequences
 

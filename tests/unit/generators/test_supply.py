@@ -36,8 +36,8 @@ from allocator.errors import (
 from allocator.generators.supply import exhaust
 from allocator.runtime import iterators
 from allocator.runtime.iterators import LockedIterator
-from allocator.runtime.worker_pool import THREADS, Background, result_of, wait_for, wait_for_async
-from allocator.schemes.residues import ALL
+from allocator.runtime.thread_pool import THREADS, Background, result_of, wait_for, wait_for_async
+from allocator.schemes.shared.residues import ALL
 from allocator.schemes.tag import Tag
 from allocator.sync import Sequence
 

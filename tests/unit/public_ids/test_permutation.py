@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.public_ids.permutation import Permutation
-from allocator.schemes.checks import JAVASCRIPT_MAX_ID, MAX_ID
+from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, MAX_ID
 
 KEY = bytes(range(32))
 limits = st.one_of(st.sampled_from([MAX_ID, JAVASCRIPT_MAX_ID]), st.integers(1, MAX_ID))

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator import JAVASCRIPT_MAX_ID, InvalidId, InvalidSetting, PublicIds
-from allocator.schemes.checks import MAX_ID
-from allocator.schemes.encodings import BASE62, SYMBOLS, Base62, Crockford, Digits
+from allocator.schemes.formats.text_encodings import BASE62, SYMBOLS, Base62, Crockford, Digits
+from allocator.schemes.shared.argument_checks import MAX_ID
 
 KEY = bytes(range(32))
 OTHER = bytes(range(1, 33))

@@ -20,7 +20,7 @@ from allocator.remote.wire import (
     tag_to_json,
     whole,
 )
-from allocator.schemes.residues import Lane, merged
+from allocator.schemes.shared.residues import Residue, merged
 from allocator.schemes.snowflake import Lease
 
 MAX_ID = 2**63 - 1
@@ -69,7 +69,7 @@ def test_a_tag_comes_back_as_it_went(max_value, step, max_step, limit):
     assert tag_from_json(tag_to_json(tag)) == tag
 
 
-@given(st.dictionaries(st.builds(Lane, st.integers(1, 1024), st.integers(1, 1024)), numbers, max_size=20))
+@given(st.dictionaries(st.builds(Residue, st.integers(1, 1024), st.integers(1, 1024)), numbers, max_size=20))
 def test_what_was_seen_comes_back_as_it_went(seen):
     assert seen_from_text(seen_to_text(seen)) == seen
 
@@ -82,10 +82,10 @@ def test_what_was_seen_is_refused_when_it_is_odd(odd):
         seen_from_text(odd)
 
 
-def test_two_that_have_seen_different_lanes_have_seen_both():
-    one, other = {Lane(1, 2): 5, Lane(2, 2): 8}, {Lane(1, 2): 7, Lane(1, 1): 3}
+def test_two_that_have_seen_different_residues_have_seen_both():
+    one, other = {Residue(1, 2): 5, Residue(2, 2): 8}, {Residue(1, 2): 7, Residue(1, 1): 3}
 
-    assert merged(one, other) == {Lane(1, 2): 7, Lane(2, 2): 8, Lane(1, 1): 3}
+    assert merged(one, other) == {Residue(1, 2): 7, Residue(2, 2): 8, Residue(1, 1): 3}
     assert merged(one, {}) == one
 
 

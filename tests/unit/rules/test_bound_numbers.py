@@ -19,8 +19,8 @@ from allocator.rules.bound_numbers import (
     newest,
     written,
 )
-from allocator.schemes.number_audit import Group
-from allocator.schemes.numbering import MAX_NUMBER, NumberFormat, NumberRule
+from allocator.rules.gapless_audit import Group
+from allocator.schemes.gapless_numbers import MAX_NUMBER, NumberFormat, NumberRule
 
 PLACE = "public.invoice.number"
 A, B = Group("a", "2026"), Group("b", "2026")

@@ -10,7 +10,7 @@ import pytest
 from allocator.rules.column_bindings import Binding, Bound, findings, rate
 from allocator.rules.days_left import DAY
 from allocator.rules.takeover_ranges import ColumnFacts, Ranges, Remedy, Takeover
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import Tag
 
 BIGINT, INT = 2**63 - 1, 2**31 - 1
@@ -74,7 +74,7 @@ WRONG = {
         ("bound-tag-gone", "danger", "allocator tags create order --start-after 1000041"),
     ),
     "a fleet": (
-        changed(SOUND, lane=Lane(1, 2)),
+        changed(SOUND, residue=Residue(1, 2)),
         ("binding-in-a-fleet", "note", "allocator tags unbind public.orders.id"),
     ),
     "the tag is below": (

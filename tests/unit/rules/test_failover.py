@@ -28,7 +28,7 @@ from allocator.rules.node_failover import (
     moved,
     skipped,
 )
-from allocator.schemes.residues import Lane
+from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import AUTO, REFUSE
 
 NOW = 1_800_000_000_000
@@ -75,7 +75,7 @@ def test_what_was_skipped_before_is_not_skipped_again():
 
 
 def test_a_tag_of_several_shards_skips_ids_of_its_own():
-    assert skip(row(lane=Lane(2, 3))) == 3 * FLOOR
+    assert skip(row(residue=Residue(2, 3))) == 3 * FLOOR
 
 
 def test_a_claim_is_never_larger_than_the_gap():
@@ -125,7 +125,7 @@ def test_a_gap_that_an_operator_fixed():
     fixed = row(10**9, failover_gap=500)
     assert skip(fixed) == 500
     assert skip(fixed, 512) == 750
-    assert skip(replace(fixed, lane=Lane(2, 3))) == 1500
+    assert skip(replace(fixed, residue=Residue(2, 3))) == 1500
     assert skip(replace(fixed, failover_gap=0)) == 0
     assert skip(replace(fixed, limit=10**9 + 600), 512) == 500
     with pytest.raises(ServerReplaced, match="only 499 ids are left"):
@@ -222,7 +222,7 @@ def test_repair_goes_above_what_is_said_or_skips_the_usual_gap():
     assert [repaired(row(failover_gap=gap), None, ELSEWHERE) for gap in (AUTO, REFUSE, 0)] == [usual] * 3
     assert repaired(row(failover_gap=500), None, ELSEWHERE) == 1500
     assert repaired(row(), 1000, ELSEWHERE) == 1000
-    assert repaired(row(lane=Lane(1, 2)), None, ELSEWHERE) == 1000 + 2 * FLOOR
+    assert repaired(row(residue=Residue(1, 2)), None, ELSEWHERE) == 1000 + 2 * FLOOR
     with pytest.raises(InvalidSetting, match="above must be 1000 to .*, got 999 for tag 'order'"):
         repaired(row(), 999, ELSEWHERE)
     with pytest.raises(InvalidSetting, match="only 400 ids left, too few to skip 500 of them.*--above N"):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.rules.leaf_tinyid import LeafRow, Refusal, TinyidRow, leaf, tinyid
-from allocator.schemes.checks import MAX_ID, MAX_STEP
+from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
 

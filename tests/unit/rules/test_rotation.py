@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from allocator.errors import DatabaseUnavailable
 from allocator.rules.rotation import FIRST_PAUSE, LONGEST_PAUSE, Rotation
-from allocator.schemes.retry import Wait
+from allocator.schemes.shared.retry_pace import Wait
 
 DOWN = DatabaseUnavailable("down")
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from support.documents.pages import ROOT
 
-from allocator.schemes.formats import FORMATS, GENERATED
-from allocator.schemes.layout import Format
+from allocator.schemes.formats.bit_layout import Format
+from allocator.schemes.formats.known_formats import FORMATS, GENERATED
 
 REFERENCE = ROOT / "docs" / "reference.md"
 

@@ -13,9 +13,9 @@ from support.processes.threads import draw_on_threads
 from allocator import ClockWentBack, Exhausted, InvalidSetting, Layout, NodeIdsExhausted, Snowflake
 from allocator.errors import DatabaseUnavailable, LeaseLost, NotCopyable
 from allocator.schemes.meteor import METEOR
-from allocator.schemes.retry import Wait
+from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim, LeasedSnowflake
-from allocator.schemes.snowflake_workers import Worker, choose_worker
+from allocator.schemes.snowflake_workers import SnowflakeWorker, choose_worker
 
 
 def alone(clock: Clock, **settings) -> Snowflake:
@@ -120,7 +120,7 @@ class Leases:
     """The database of the test: one table of workers, exact."""
 
     def __init__(self, workers: int = 1024) -> None:
-        self.rows: dict[int, Worker] = {}
+        self.rows: dict[int, SnowflakeWorker] = {}
         self.workers = workers
         self.given = 0
 
@@ -132,7 +132,9 @@ class Leases:
             self.write(row.number, row.holder, max(row.until, claim.until))
             return Lease(row.number, row.holder, claim.lease.since, claim.until)
         rows = list(self.rows.values())
-        rows += [Worker(n, str(SNOWFLAKE), EPOCH, "busy", 1 << 60, "there", 2) for n in range(self.workers, 1024)]
+        rows += [
+            SnowflakeWorker(n, str(SNOWFLAKE), EPOCH, "busy", 1 << 60, "there", 2) for n in range(self.workers, 1024)
+        ]
         chosen = choose_worker(rows, SNOWFLAKE, EPOCH, claim.now, 0)
         self.given += 1
         number, since = (
@@ -142,7 +144,7 @@ class Leases:
         return Lease(number, f"holder {self.given}", since, claim.until)
 
     def write(self, number: int, holder: str, until: int) -> None:
-        self.rows[number] = Worker(number, str(SNOWFLAKE), EPOCH, holder, until, "here", 1)
+        self.rows[number] = SnowflakeWorker(number, str(SNOWFLAKE), EPOCH, holder, until, "here", 1)
 
 
 class Process:
@@ -276,13 +278,13 @@ def test_a_wall_clock_that_jumps_neither_repeats_nor_stops_ids():
 
 
 def test_a_worker_leased_for_another_layout_or_epoch_is_refused():
-    rows = [Worker(0, "1/41/10/12", EPOCH, "x", 5, "here", 1)]
+    rows = [SnowflakeWorker(0, "1/41/10/12", EPOCH, "x", 5, "here", 1)]
     with pytest.raises(InvalidSetting, match=r"worker 0 was leased for layout 1/41/10/12 .* must use the same"):
         choose_worker(rows, SNOWFLAKE, EPOCH, 10, 0)
 
 
 def test_when_all_workers_are_leased_it_says_by_whom():
-    rows = [Worker(n, str(SNOWFLAKE), EPOCH, "x", 60_000 + n, f"host{n % 7}", 42) for n in range(1024)]
+    rows = [SnowflakeWorker(n, str(SNOWFLAKE), EPOCH, "x", 60_000 + n, f"host{n % 7}", 42) for n in range(1024)]
     with pytest.raises(
         NodeIdsExhausted, match=r"all 1024 workers are leased, by host0 \(process 42\), .* and others; .*10 s"
     ):
@@ -333,14 +335,14 @@ def test_where_our_time_is_refused_the_next_lease_begins_by_the_wall_clock():
 
 
 def test_numbers_that_never_were_leased_come_before_ended_ones():
-    rows = [Worker(0, str(SNOWFLAKE), EPOCH, "x", 5, "here", 1)]
+    rows = [SnowflakeWorker(0, str(SNOWFLAKE), EPOCH, "x", 5, "here", 1)]
 
     assert choose_worker(rows, SNOWFLAKE, EPOCH, 10, 0) == 1
 
 
 def test_a_worker_is_free_from_the_millisecond_after_its_lease():
     """Whoever takes it over begins at `now`, and the last millisecond of the lease is still its holder's."""
-    rows = [Worker(n, str(SNOWFLAKE), EPOCH, "x", 60_000, "here", 1) for n in range(1024)]
+    rows = [SnowflakeWorker(n, str(SNOWFLAKE), EPOCH, "x", 60_000, "here", 1) for n in range(1024)]
     with pytest.raises(NodeIdsExhausted, match="the next lease ends in 0 s"):
         choose_worker(rows, SNOWFLAKE, EPOCH, 60_000, 0)
 

@@ -1,4 +1,4 @@
-"""Offset and step: which ids are a shard's own, and lanes: the same for the segments of a tag."""
+"""Offset and step: which ids are a shard's own, and residues: the same for the segments of a tag."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.errors import MaxValueWentBack, ShardMisconfigured
-from allocator.schemes.residues import ALL, Lane, lane_of, mark
-from allocator.schemes.ticket import Numbering
+from allocator.schemes.shared.residues import ALL, Residue, mark, residue_of
+from allocator.schemes.ticket import ShardNumbering
 
 places = st.integers(1, 50).flatmap(lambda step: st.tuples(st.integers(1, step), st.just(step)))
 
@@ -16,7 +16,7 @@ places = st.integers(1, 50).flatmap(lambda step: st.tuples(st.integers(1, step),
 def test_the_ids_of_the_source():
     """DB1 of three gives 1, 4, 7, 10, 13 and DB2 gives 2, 5, 8, 11, 14."""
     for offset, expected in ((1, [1, 4, 7, 10, 13]), (2, [2, 5, 8, 11, 14])):
-        numbering, drawn = Numbering(offset, 3), [0]
+        numbering, drawn = ShardNumbering(offset, 3), [0]
         while len(drawn) < 6:
             drawn.append(numbering.following(drawn[-1]))
         assert drawn[1:] == expected
@@ -24,7 +24,7 @@ def test_the_ids_of_the_source():
 
 @given(places, st.integers(0, 10**18), st.integers(1, 10**18))
 def test_the_following_id_is_the_least_that_is_ones_own(place, value, floor):
-    numbering = Numbering(*place, floor)
+    numbering = ShardNumbering(*place, floor)
     found = numbering.following(value)
 
     assert found > value
@@ -36,13 +36,13 @@ def test_the_following_id_is_the_least_that_is_ones_own(place, value, floor):
 @pytest.mark.parametrize(
     ("numbering", "sentence"),
     [
-        (Numbering(1, 0), "step must be 1 to 1000, got 0"),
-        (Numbering(1, -3), "step must be 1 to 1000, got -3"),
-        (Numbering(1, 1001), "step must be 1 to 1000, got 1001"),
-        (Numbering(0, 2), "offset must be 1 to 2, got 0"),
-        (Numbering(3, 2), "offset must be 1 to 2, got 3"),
-        (Numbering(1, 1, 0), "floor must be 1 to 9223372036854775807, got 0"),
-        (Numbering(1.0, 1), "offset must be 1 to 1, got 1.0"),  # type: ignore[arg-type]
+        (ShardNumbering(1, 0), "step must be 1 to 1000, got 0"),
+        (ShardNumbering(1, -3), "step must be 1 to 1000, got -3"),
+        (ShardNumbering(1, 1001), "step must be 1 to 1000, got 1001"),
+        (ShardNumbering(0, 2), "offset must be 1 to 2, got 0"),
+        (ShardNumbering(3, 2), "offset must be 1 to 2, got 3"),
+        (ShardNumbering(1, 1, 0), "floor must be 1 to 9223372036854775807, got 0"),
+        (ShardNumbering(1.0, 1), "offset must be 1 to 1, got 1.0"),  # type: ignore[arg-type]
     ],
 )
 def test_a_numbering_that_does_not_add_up_is_refused(numbering, sentence):
@@ -51,7 +51,7 @@ def test_a_numbering_that_does_not_add_up_is_refused(numbering, sentence):
 
 
 def test_what_came_is_judged():
-    numbering = Numbering(2, 3, 100, 200)
+    numbering = ShardNumbering(2, 3, 100, 200)
 
     assert numbering.judge(101, 0)
     assert numbering.judge(197, 101)
@@ -68,14 +68,14 @@ def test_what_came_is_judged():
 
 @given(places, st.integers(0, 10**6), st.integers(1, 200))
 def test_a_window_holds_as_many_ids_as_were_asked_for(place, before, size):
-    lane = Lane(*place)
-    found = lane.ids(before + size * lane.step, size)
+    residue = Residue(*place)
+    found = residue.ids(before + size * residue.step, size)
 
     assert len(found) == size
-    assert before < found[0] <= found[-1] <= before + size * lane.step
-    assert {number % lane.step for number in found} == {lane.offset % lane.step}
+    assert before < found[0] <= found[-1] <= before + size * residue.step
+    assert {number % residue.step for number in found} == {residue.offset % residue.step}
     if size > 1:
-        assert lane_of(found) == lane
+        assert residue_of(found) == residue
 
 
 @given(st.integers(1, 8), st.lists(st.tuples(st.integers(0, 7), st.integers(1, 20)), max_size=30))
@@ -83,16 +83,16 @@ def test_the_windows_of_several_databases_have_no_id_in_common(step, claims):
     rows, ids = [0] * step, []
     for which, size in claims:
         rows[which % step] += size * step
-        ids += Lane(which % step + 1, step).ids(rows[which % step], size)
+        ids += Residue(which % step + 1, step).ids(rows[which % step], size)
 
     assert len(set(ids)) == len(ids)
 
 
-def test_a_lane_goes_on_above_what_it_gave_and_what_smaller_fleets_gave():
-    seen = {ALL: 50, Lane(1, 2): 80, Lane(2, 2): 90, Lane(1, 3): 200}
+def test_a_residue_goes_on_above_what_it_gave_and_what_smaller_fleets_gave():
+    seen = {ALL: 50, Residue(1, 2): 80, Residue(2, 2): 90, Residue(1, 3): 200}
 
     assert mark(seen, ALL) == 50
-    assert mark(seen, Lane(1, 2)) == 80
-    assert mark(seen, Lane(2, 3)) == 90
-    assert mark(seen, Lane(1, 3)) == 200
+    assert mark(seen, Residue(1, 2)) == 80
+    assert mark(seen, Residue(2, 3)) == 90
+    assert mark(seen, Residue(1, 3)) == 200
     assert mark({}, ALL) == 0

@@ -10,7 +10,7 @@ import pytest
 from allocator import AccessDenied, DatabaseUnavailable, TooManyRequests
 from allocator.rules.token import VERBS, Token, digest_of
 from allocator.service.auth import RARE_BURST, Book, Grant, is_local
-from allocator.service.problems import Unauthorized
+from allocator.service.error_responses import Unauthorized
 
 SECRET = b"allocator_secret"
 NOW = datetime.now(UTC)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from allocator.service.problems import Busy, headers_of, status_of
+from allocator.service.error_responses import Busy, headers_of, status_of
 from allocator.service.rate_limits import MAX_WAITING, Gate
 
 

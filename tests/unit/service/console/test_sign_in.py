@@ -25,7 +25,7 @@ from allocator.service.console.sign_in import (
     own_path,
 )
 from allocator.service.console.views import address_of
-from allocator.service.problems import Unauthorized
+from allocator.service.error_responses import Unauthorized
 
 SESSIONS = Sessions(b"k" * 32)
 HOST = "ids.example"

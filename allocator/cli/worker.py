@@ -1,0 +1,142 @@
+"""`allocator worker list|run`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from allocator.cli.options import database_options, fleet_options, open_allocator, open_database, option
+from allocator.cli.output import Command, show, table
+from allocator.errors import AllocatorError, InvalidSetting
+from allocator.rules.command_deadline import OWN_FAILURE
+from allocator.rules.worker_number_spaces import Space
+
+if TYPE_CHECKING:
+    from allocator.generators.worker_numbers import WorkerLease
+
+STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2")
+
+
+@click.group()
+def worker() -> None:
+    """Lease worker numbers, for generators of any kind."""
+
+
+@worker.command("list")
+@database_options
+def list_numbers(url: str) -> None:
+    """Print who holds which number, and how many are free."""
+    with open_database(url) as database:
+        database.check_schema()
+        spaces = database.worker_spaces()
+    text = "\n\n".join(map(lines_of, spaces)) or "no number was leased yet"
+    show([space_to_json(space) for space in spaces], text)
+
+
+def space_to_json(space: Space) -> dict[str, object]:
+    held = [
+        {"number": row.number, "host": row.host, "process": row.process, "until": iso(row.until_ms)}
+        for row in space.held
+    ]
+    about = {"space": space.name, "bits": space.bits, "seconds": space.length_ms / 1000, "free": space.free}
+    return {**about, "held": held}
+
+
+def lines_of(space: Space) -> str:
+    rows = [(str(row.number), row.host, str(row.process), iso(row.until_ms)) for row in space.held]
+    head = f"{space.name}: {len(rows)} held, {space.free} free, leases of {space.length_ms / 1000:g} s"
+    return "\n".join([head, *([table([("number", "host", "process", "until"), *rows], {0, 2})] if rows else [])])
+
+
+def iso(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds // 1000, UTC).isoformat()
+
+
+class Wrapping(Command):
+    """Its own failures have exit codes that commands do not use."""
+
+    def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
+        try:
+            return super().parse_args(context, words)
+        except click.UsageError as error:
+            error.show()
+            sys.exit(OWN_FAILURE)
+
+    def exit_code(self, error: AllocatorError) -> int:
+        return getattr(error, "exit_code", OWN_FAILURE)
+
+
+@worker.command(
+    "run", cls=Wrapping, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.option("--space", required=True, help="Name of the numbers; those of another space are others.")
+@option("--bits", type=int, default=10, help="Numbers are 0 to 2^BITS - 1.")
+@option("--seconds", type=float, default=60.0, help="Length of the lease.")
+@option("--env", "variable", default="WORKER_ID", help="Variable that gets the number.")
+@click.option("--file", "path", type=click.Path(path_type=Path), help="File with the number, while it is held.")
+@option(
+    "--signal",
+    "stop",
+    type=click.Choice(STOP_SIGNALS),
+    default="TERM",
+    help="Sent to COMMAND when the number ends and cannot be renewed.",
+)
+@fleet_options
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run_under_number(
+    space: str,
+    bits: int,
+    seconds: float,
+    variable: str,
+    path: Path | None,
+    stop: str,
+    urls: tuple[str, ...],
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND under a worker number that nobody else has.
+
+    Leases the smallest free number of the space, renews it while COMMAND runs,
+    and gives it back when COMMAND has ended. Passes signals on and keeps the
+    exit code. Reaps orphans, so it can be process 1 of a container. Exit code
+    125: no number, or it ended; 126: COMMAND cannot be executed; 127: COMMAND
+    was not found.
+
+    COMMAND has ended before its number can be another process's. If renewals
+    fail, it gets a signal at 30 % of the lease, and SIGKILL at 10 %. A guard
+    process sends that SIGKILL also while this process is stopped, or if it was
+    killed.
+
+    Not held: in a container that is paused as a whole, COMMAND may run for some
+    milliseconds when it is resumed. Processes that leave the process group of
+    COMMAND (daemons) are not stopped. Needs Linux.
+
+    \b
+    Examples:
+        allocator worker run --space shop -- java -jar shop.jar
+        allocator worker run --space shop --env NODE_ID --bits 5 -- node shop.mjs
+    """
+    if sys.platform != "linux":
+        raise InvalidSetting(
+            "allocator worker run needs Linux, whose kernel ends COMMAND in time; use Allocator.worker"
+        )
+    if not variable.isidentifier():
+        raise InvalidSetting(f"--env must be the name of a variable, got {variable!r}")
+    from allocator.cli.worker_run import SIGNALS, Wrapper
+
+    wrapper = Wrapper(command, seconds, variable, path, SIGNALS[stop])
+
+    @contextmanager
+    def leased(on_lost: Callable[[], None]) -> Iterator[WorkerLease]:
+        with (
+            open_allocator(urls, creates=True) as ids,
+            ids.worker(space, bits=bits, seconds=seconds, on_lost=on_lost) as number,
+        ):
+            yield number
+
+    sys.exit(wrapper.run(leased))

@@ -1,0 +1,187 @@
+"""The row of `allocator_shard`: read, made, and changed under a lock together with everything that follows from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from secrets import token_hex
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, exists, insert, literal_column, select, update
+from sqlalchemy.exc import DBAPIError
+
+from allocator.database.dialect import NOWHERE, Dialect
+from allocator.database.driver_errors import is_forbidden
+from allocator.database.tables import node, segment, shard, worker
+from allocator.database.verbs import failover_row, segments, tickets
+from allocator.errors import DatabaseRefused, ShardMisconfigured
+from allocator.rules.fleet_consistency import ALONE, BEGUN, DEFAULT_FLEET, REPLACE, Member, Shard, Target
+from allocator.schemes.tag import Tag
+from allocator.schemes.ticket import ShardNumbering
+
+Decision = Callable[[Shard, int], Shard | None]
+"""Takes a shard's row and its greatest ticket; returns the new row, or None for no change."""
+
+
+def fetch(connection: Connection, dialect: Dialect) -> Shard | None:
+    rows = connection.execute(select(shard)).all()
+    return as_shard(rows[0]) if rows else None
+
+
+def fetch_member(connection: Connection, dialect: Dialect, alone: bool = False) -> Shard | None:
+    """Fetch the row. None also if an upgrade wrote it and nothing was drawn since: then the database may join any
+    fleet, or, if only tickets are missing, become another fleet of one."""
+    row = fetch(connection, dialect)
+    if row is None or not row.is_alone:
+        return row
+    is_used = tickets.has_any if alone else has_ids
+    # Read again: another process may have made it a member of its fleet meanwhile, and drawn.
+    return fetch(connection, dialect) if is_used(connection, dialect) else None
+
+
+def begin_alone(connection: Connection, dialect: Dialect, url: str) -> None:
+    """Write the row of a single database, so that users without that right can draw ids. No change if there is a row,
+    or if tags or tickets show that there was one."""
+    outgrown = select(exists(select(segment).where(segment.c.shard_step != 1)))
+    if fetch(connection, dialect) or tickets.has_any(connection, dialect) or connection.scalar(outgrown):
+        return
+    ours = Member(token_hex(16), 1, url)
+    add(connection, dialect, Shard(DEFAULT_FLEET, ours.key, "", REPLACE, 1, ShardNumbering(1, 1), ALONE, (ours,)), url)
+
+
+def has_ids(connection: Connection, dialect: Dialect) -> bool:
+    """Whether the database gave any ids by itself: tickets, tags, and also nodes and leases, which the lead of a fleet
+    would give again."""
+    others = (select(segment), select(worker), select(node).where(node.c.process != 0))  # 0 marks a skipped number
+    return tickets.has_any(connection, dialect) or any(connection.scalar(select(exists(other))) for other in others)
+
+
+def add(connection: Connection, dialect: Dialect, fresh: Shard, where: str) -> None:
+    """Make the row and set the numbering of tickets; no change if there is a row in use.
+
+    where: the URL, for a message.
+    """
+    with dialect.transaction(connection):
+        dialect.lock_shard(connection)
+        now = fetch(connection, dialect)
+        alone = fresh.numbering.step == 1
+        if now is not None and (fresh.is_alone or fetch_member(connection, dialect, alone) is not None):
+            return
+        if not alone and has_ids(connection, dialect):
+            raise ShardMisconfigured(f"{where} has issued ids of its own meanwhile; empty its tables, and retry")
+        here: ColumnElement[str] = literal_column("''" if alone else dialect.server(connection))
+        write = insert(shard) if now is None else update(shard)
+        connection.execute(write.values({**columns_of(fresh), "id": 1, "server": here}))
+        if not fresh.joining:
+            dialect.number_from(connection, fresh.numbering, fresh.numbering.following(0))
+
+
+def begin(connection: Connection, dialect: Dialect, key: str) -> None:
+    """Mark the fleet as complete: from now on a missing row is lost."""
+    connection.execute(update(shard).where(shard.c.shard_key == key, shard.c.revision == 0).values(revision=BEGUN))
+
+
+def end_run(connection: Connection, dialect: Dialect) -> None:
+    """Stop the tickets of this shard until `shards trust`."""
+    connection.execute(update(shard).values(server=failover_row.RESTORED))
+
+
+def change(
+    connection: Connection, dialect: Dialect, decide: Decision, tags: Sequence[Tag] = (), trust: bool = False
+) -> Shard:
+    """Change the row by `decide` while draws are locked out, and adapt tickets and segments. Returns the row.
+
+    tags: all tags as far as any shard has claimed them, for a shard that enters a new generation.
+    trust: assign the row to the current server.
+    """
+    dialect.see_the_newest(connection)
+    with dialect.transaction(connection):
+        dialect.lock_shard(connection)
+        now = fetch(connection, dialect)
+        if now is None:
+            raise ShardMisconfigured("the row of allocator_shard is gone; restore it before ids are drawn again")
+        greatest = tickets.greatest_ever(connection, dialect, now.numbering)
+        fresh = decide(now, greatest)
+        if fresh is None:
+            return now
+        values: dict[str, Any] = columns_of(fresh)
+        is_alone = fresh.numbering.step == 1
+        if trust or not (is_alone or now.server):
+            values["server"] = literal_column("''" if is_alone else dialect.server(connection))
+        connection.execute(update(shard).values(values))
+        if fresh.numbering.floor != now.numbering.floor or fresh.generation != now.generation:
+            first = fresh.numbering.following(greatest)
+            dialect.number_from(connection, fresh.numbering, first)
+            tickets.count_from(connection, fresh.numbering, first)
+        if tags or fresh.residue != now.residue:
+            segments.raise_all(connection, dialect, tags, fresh.residue)
+        return fresh
+
+
+def check_writer(connection: Connection, dialect: Dialect) -> None:
+    """Raise where this user could not write the shard's row."""
+    try:
+        connection.execute(update(shard).where(shard.c.id == 0).values(revision=0))
+    except DBAPIError as error:
+        if is_forbidden(error, dialect):
+            raise DatabaseRefused(
+                "this user may not write allocator_shard, as making or growing a fleet does: use the user that "
+                "ran allocator db upgrade; run that again where it was left out, with --url once for each shard"
+            ) from error
+        raise
+
+
+def check_owner(connection: Connection, dialect: Dialect) -> None:
+    """Raise where this user may not change the numbering of the table, or the server does not identify itself."""
+    if dialect.server(connection) == NOWHERE and not dialect.embedded:
+        raise DatabaseRefused("a fleet needs servers that say which one they are: see allocator doctor")
+    if not dialect.ownership:
+        check_writer(connection, dialect)
+    elif not connection.exec_driver_sql(dialect.ownership).scalar():
+        raise DatabaseRefused(
+            "making a fleet, letting it grow and trusting a shard changes the numbering of allocator_ticket, which "
+            "on PostgreSQL takes the owner of the table: use the user that ran allocator db upgrade"
+        )
+
+
+def as_shard(row: Any) -> Shard:
+    return Shard(
+        row.fleet,
+        row.shard_key,
+        row.server,
+        row.statement,
+        row.generation,
+        ShardNumbering(row.shard_offset, row.shard_step, row.floor, row.ceiling),
+        row.revision,
+        members_of(json.loads(row.members)),
+        target_of(row.target),
+    )
+
+
+def members_of(listed: list[dict[str, Any]]) -> tuple[Member, ...]:
+    return tuple(Member(**member) for member in listed)
+
+
+def target_of(written: str | None) -> Target | None:
+    if written is None:
+        return None
+    parts = json.loads(written)
+    return Target(**{**parts, "members": members_of(parts["members"])})
+
+
+def columns_of(fresh: Shard) -> dict[str, object]:
+    numbering = fresh.numbering
+    return {
+        "fleet": fresh.fleet,
+        "shard_key": fresh.key,
+        "statement": fresh.statement,
+        "generation": fresh.generation,
+        "shard_offset": numbering.offset,
+        "shard_step": numbering.step,
+        "floor": numbering.floor,
+        "ceiling": numbering.ceiling,
+        "revision": fresh.revision,
+        "members": json.dumps([asdict(member) for member in fresh.members]),
+        "target": json.dumps(asdict(fresh.target)) if fresh.target else None,
+    }

@@ -1,0 +1,128 @@
+"""The rows of `allocator_lease`: worker numbers by space, each taken, renewed and released by one statement.
+
+The statements do what `leased`, `renewed` and `released` of `allocator.schemes.worker_number_lease` say.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    TextClause,
+    Update,
+    case,
+    literal,
+    literal_column,
+    select,
+    text,
+    update,
+)
+
+from allocator.database.dialect import Dialect
+from allocator.database.tables import failover, lease
+from allocator.rules.node_failover import Failover
+from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
+
+READ = ("holder", "renewals", "until_ms", "used_until_ms")
+"""The columns by which a row is still as it was read."""
+
+
+def fetch(connection: Connection, dialect: Dialect, space: str) -> tuple[int, list[NumberRow]]:
+    """The database's clock, and the numbers of a space that were ever leased."""
+    one = select(literal_column("1").label("one")).subquery("one")
+    rows = one.outerjoin(lease, lease.c.space == space)
+    found = connection.execute(select(clock(dialect).label("at"), *lease.c).select_from(rows)).all()
+    return int(found[0].at), [as_row(row) for row in found if row.space is not None]
+
+
+def fetch_all(connection: Connection, dialect: Dialect) -> tuple[int, dict[str, list[NumberRow]]]:
+    """The database's clock, and the numbers by space."""
+    at = int(connection.scalar(select(clock(dialect))) or 0)
+    spaces: dict[str, list[NumberRow]] = {}
+    for row in connection.execute(select(lease).order_by(lease.c.space, lease.c.number)):
+        spaces.setdefault(row.space, []).append(as_row(row))
+    return at, spaces
+
+
+def take(
+    connection: Connection, dialect: Dialect, chosen: NumberRow | int, claim: NumberClaim, state: Failover
+) -> bool:
+    """Lease a number; False if its row is not `chosen` any more, or the database has moved since `state`."""
+    on_this_server = fence(connection, dialect, state)
+    values = columns_of(claim, dialect)
+    if isinstance(chosen, int):
+        values |= {"space": typed("space", claim.space), "number": typed("number", chosen)}
+        row = select(*values.values()).where(failover.c.id == 1, *on_this_server)
+        statement: Any = dialect.insert_missing(lease).from_select(list(values), row)
+    else:
+        values["used_until_ms"] = dialect.greatest(lease.c.used_until_ms, claim.wall_ms + claim.length_ms)
+        as_it_was = (lease.c[name] == getattr(chosen, name) for name in READ)
+        is_known = select(failover.c.id).where(failover.c.id == 1, *on_this_server).exists()
+        statement = of(claim.space, chosen.number).where(*as_it_was, is_known).values(values)
+    if connection.execute(statement.execution_options(preserve_rowcount=True)).rowcount == 1:
+        return True
+    dialect.fetch_run(connection, state.server_run)  # on MySQL the run of this session may be out of date
+    return False
+
+
+def fence(connection: Connection, dialect: Dialect, state: Failover) -> list[ColumnElement[Any] | TextClause]:
+    """The database has not moved since `state`, and keeps what is written now."""
+    known = (failover.c[name] == value for name, value in state._asdict().items())
+    return [*known, text(dialect.is_here(connection)), text(dialect.lasting(connection))]
+
+
+def renew(connection: Connection, dialect: Dialect, held: NumberLease, wall_ms: int) -> bool:
+    """Extend a lease; False if it is lost."""
+    ours = (
+        lease.c.holder == held.holder,
+        lease.c.length_ms == held.length_ms,  # else the others would take it before this holder stops
+        lease.c.until_ms > clock(dialect),
+        clock(dialect) >= wall_ms - held.length_ms // 2,
+        text(dialect.lasting(connection)),
+    )
+    statement = of(held.space, held.number).where(*ours)
+    later = {
+        "renewals": lease.c.renewals + 1,
+        "until_ms": clock(dialect) + held.length_ms,
+        "used_until_ms": dialect.greatest(lease.c.used_until_ms, wall_ms + held.length_ms),
+    }
+    return connection.execute(statement.values(later)).rowcount == 1
+
+
+def release(connection: Connection, dialect: Dialect, held: NumberLease, used_ms: int) -> bool:
+    """Give a number back; False if another process holds it."""
+    ours = (lease.c.holder == held.holder, text(dialect.lasting(connection)))
+    used = case((lease.c.used_until_ms > used_ms, used_ms), else_=lease.c.used_until_ms)
+    statement = of(held.space, held.number).where(*ours).values(holder="", used_until_ms=used)
+    return connection.execute(statement).rowcount == 1
+
+
+def of(space: str, number: int) -> Update:
+    return update(lease).where(lease.c.space == space, lease.c.number == number)
+
+
+def clock(dialect: Dialect) -> ColumnElement[int]:
+    return literal_column(dialect.clock, lease.c.until_ms.type)
+
+
+def columns_of(claim: NumberClaim, dialect: Dialect) -> dict[str, ColumnElement[Any]]:
+    given = {
+        "bits": claim.bits,
+        "length_ms": claim.length_ms,
+        "holder": claim.holder,
+        "renewals": 0,
+        "used_until_ms": claim.wall_ms + claim.length_ms,
+        "host": claim.host[:255],
+        "process": claim.process,
+    }
+    return {name: typed(name, value) for name, value in given.items()} | {"until_ms": clock(dialect) + claim.length_ms}
+
+
+def typed(name: str, value: object) -> ColumnElement[Any]:
+    return literal(value, lease.c[name].type)
+
+
+def as_row(row: Any) -> NumberRow:
+    return NumberRow(**{name: getattr(row, name) for name in NumberRow.__slots__})

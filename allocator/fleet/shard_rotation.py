@@ -1,0 +1,290 @@
+"""The shards of a fleet in this process: used in rotation, without those that fail, and more as the fleet grows."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from allocator.database.store import Database, sibling
+from allocator.database.verbs import shard_row, tickets
+from allocator.errors import (
+    AllocatorClosed,
+    AllocatorError,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    FleetGrowing,
+    InvalidArgument,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+    ServerReplaced,
+    ShardMisconfigured,
+)
+from allocator.fleet.bootstrap import Opening, server_of
+from allocator.rules.fleet_consistency import Shard, check_fleet, check_usable, lost, newer_place, superseded
+from allocator.rules.fleet_growth import LEAD
+from allocator.rules.rotation import Rotation
+from allocator.runtime.thread_pool import Background
+
+log = logging.getLogger("allocator")
+
+PAUSE = 0.05
+"""The seconds between two looks of a call that waits for a shard."""
+DRAWS = 10
+"""How often a draw retries after a change of the shard's row, before another shard is tried."""
+
+FAULTS = (
+    DatabaseUnavailable,
+    DatabaseRefused,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+    ServerReplaced,
+    ShardMisconfigured,
+)
+"""Errors of a shard, after which another one is tried."""
+TAG_FAULTS = tuple(kind for kind in FAULTS if kind is not MaxValueWentBack)
+"""The same for tags. `MaxValueWentBack` stops a tag instead: ids in memory may be from that shard."""
+
+
+class Handle:
+    """One shard in this process. `row` is None until the shard answers."""
+
+    def __init__(self, number: int, database: Database) -> None:
+        self.number = number
+        self.database = database
+        self.row: Shard | None = None
+        self.seen: dict[str, int] = {}
+        self.went_back = False
+        self.failing = False
+        """Its failure was logged."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this shard numbers nodes and leases workers for the fleet."""
+        return self.row is not None and self.row.numbering.offset == LEAD
+
+    @property
+    def where(self) -> str:
+        return self.database.address.shown
+
+    def look(self) -> Shard:
+        """Fetch the row. Raises if the shard must give no ids."""
+        database, known = self.database, self.row
+        start = database.start()
+        row = start.shard
+        if row is None:
+            raise lost(self.where)
+        database.failover(start)
+        check_usable(self.where, row, server_of(database, start))
+        is_older = known is not None and row.revision < known.revision
+        if (self.went_back or is_older) and row.numbering.floor <= max(self.seen.values(), default=0):
+            raise MaxValueWentBack(
+                f"{self.where} has forgotten ids, as after a restore; go on above all ids with: "
+                f"allocator shards trust {self.where}"
+            )
+        self.went_back = False
+        return row
+
+    def draw(self, kind: str, take: Callable[[Shard], None]) -> int:
+        """Draw the next ticket of a type. `take` gets a changed row."""
+        for attempt in range(DRAWS):
+            row, seen = self.row, self.seen.get(kind, 0)
+            assert row is not None
+            ticket = self.database.run(tickets.draw, kind, row)
+            if ticket is not None and row.numbering.judge(ticket, seen):
+                self.seen[kind] = max(ticket, self.seen.get(kind, 0))
+                return ticket
+            fresh = self.look()
+            if fresh == row and attempt:  # the first look may have crossed to another server run
+                break
+            take(fresh)
+        if fresh.numbering.ceiling is None:
+            raise DatabaseUnavailable(
+                f"{self.where} drew nothing, though nothing had changed there; try again, and if it stays so: "
+                "allocator db check"
+            )
+        raise FleetGrowing(
+            f"{self.where} is at its ceiling while the fleet grows; if that was interrupted: allocator shards grow"
+        )
+
+
+class Shards:
+    """Safe to use from several threads. Nothing is opened before the first call."""
+
+    def __init__(
+        self, databases: Sequence[Database], background: Background, name: str | None, statement: str | None
+    ) -> None:
+        self._name = name
+        self._statement = statement
+        self._background = background
+        self._lock = threading.Lock()
+        self._opened = False
+        self._unusable: dict[str, InvalidArgument] = {}
+        """Errors of shards that rows name and this process cannot use, by URL."""
+        self.handles = [Handle(number, database) for number, database in enumerate(databases)]
+        self.rotation = Rotation(len(databases))
+
+    def open(self) -> None:
+        """Once: look at all shards that answer, and raise if they do not form one fleet."""
+        if self._opened:
+            return
+        opened = list(zip(self.handles, Opening(self.databases(), self._name, self._statement).open(), strict=False))
+        found = [(handle, one.row) for handle, one in opened if one.row]
+        check_fleet([(handle.where, row) for handle, row in found], self._name)
+        with self._lock:
+            if self._opened:
+                return
+            for handle, row in found:
+                handle.row = row
+        for handle, one in opened:
+            if one.error:
+                self.fail(handle, one.error)
+        for handle, row in found:
+            self.take(handle, row)
+        self._opened = True
+
+    # -- in rotation
+
+    def next(self, end: float) -> Handle:
+        """The next shard; waits while none can be used."""
+        while True:
+            with self._lock:
+                now = monotonic()
+                due = [self.handles[number] for number in self.rotation.due(now)]
+                choice = self.rotation.next(now)
+                errors = self.rotation.errors()
+            if isinstance(choice, int):
+                for handle in due:
+                    self._background.submit(self._probe, handle)
+                return self.handles[choice]
+            for handle in due:
+                self._probe(handle)  # on this thread: all threads of the pool may be waiting here
+            if not due:
+                self._raise_if_hopeless(errors, end - now)
+                self.pause(min(choice.seconds, end - now))
+
+    def pause(self, longest: float = PAUSE) -> None:
+        self._background.closed.wait(min(PAUSE, longest))
+
+    def _raise_if_hopeless(self, errors: list[AllocatorError], left: float) -> None:
+        if self._background.closed.is_set():
+            raise AllocatorClosed
+        if not any(isinstance(error, DatabaseUnavailable) for error in errors):
+            raise errors[0].again()
+        if left > 0:
+            return
+        if len(errors) == 1:
+            raise errors[0].again()
+        raise DatabaseUnavailable(f"no shard can be used: {'; '.join(map(str, errors))}")
+
+    def in_use(self) -> int:
+        with self._lock:
+            return len(self.handles) - len(self.rotation.errors())
+
+    def fail(self, handle: Handle, error: AllocatorError) -> None:
+        with self._lock:
+            was_used = self.rotation.failed(handle.number, error, monotonic())
+        if was_used or not handle.failing:
+            log.warning("stopped using shard %s: %s", handle.where, error)
+        handle.failing = True
+
+    def _probe(self, handle: Handle) -> None:
+        """Use a failed shard again if it is sound."""
+        try:
+            row = handle.look()
+            check_fleet([*self._others(handle, row), (handle.where, row)], self._name)
+        except AllocatorError as error:
+            self.fail(handle, error)
+            return
+        except BaseException:
+            self.fail(handle, DatabaseUnavailable(f"{handle.where} was not probed: the probe was interrupted"))
+            raise
+        self.take(handle, row)
+        with self._lock:
+            self.rotation.worked(handle.number, monotonic())
+        log.log(logging.WARNING if handle.failing else logging.INFO, "using shard %s again", handle.where)
+        handle.failing = False
+
+    def _others(self, handle: Handle, row: Shard) -> list[tuple[str, Shard]]:
+        """The rows of the other shards, without those of an older generation."""
+        known = [(other.where, other.row) for other in self.handles if other.row and other is not handle]
+        return [(where, other) for where, other in known if other.generation >= row.generation]
+
+    # -- what the rows say
+
+    def take(self, handle: Handle, row: Shard) -> None:
+        """Take the new row of a shard. Stop using shards that it names as replaced or left out."""
+        with self._lock:
+            handle.row = row
+        self._learn(row)
+        for other in self.handles:
+            if other.row and (newer := newer_place(other.row, row)):
+                self.fail(other, superseded(other.where, newer))
+
+    def _learn(self, row: Shard) -> None:
+        """Start using the shards that a row names and this process does not know."""
+        unusable: dict[str, InvalidArgument] = {}
+        with self._lock:
+            keys = {other.row.key for other in self.handles if other.row}
+            urls = {other.database.address.public_url for other in self.handles if not other.row}
+            for member in row.members:
+                if member.key in keys or member.url in urls:
+                    continue
+                try:
+                    database = sibling(self.databases(), member.url)
+                except InvalidArgument as why:
+                    unusable[member.url] = why
+                    continue
+                error = DatabaseUnavailable(f"{member.url} was not reached yet")
+                self.handles.append(Handle(self.rotation.add(error, monotonic()), database))
+        for url in unusable.keys() - self._unusable.keys():
+            log.warning("this process cannot use a shard of the fleet; ids come from the others: %s", unusable[url])
+        self._unusable |= unusable
+
+    # -- the databases
+
+    def lead(self) -> Database:
+        """The shard that numbers nodes and leases workers for the fleet."""
+        self.open()
+        if not any(handle.leads for handle in self.handles):  # a process that draws nothing else would never look again
+            for handle in self.handles:
+                if handle.row is None:
+                    self._probe(handle)
+        if found := next((handle for handle in self.handles if handle.leads), None):
+            return found.database
+        raise DatabaseUnavailable(f"the shard with offset {LEAD} was not reached yet")
+
+    def all(self) -> list[Database]:
+        """All shards by their current rows. Raises if this process cannot use one, as without its driver: a change of
+        some shards alone, such as raising a tag, would be undone by the others."""
+        self.open()
+        for database in self.databases():
+            if row := database.run(shard_row.fetch):
+                self._learn(row)
+        for why in self._unusable.values():
+            raise why.again()
+        return self.databases()
+
+    def databases(self) -> list[Database]:
+        """The databases known so far."""
+        return [handle.database for handle in self.handles]
+
+    def troubles(self) -> list[AllocatorError | None]:
+        """The error of each shard that is not used; None for the others."""
+        with self._lock:
+            return [state.error for state in self.rotation.states]
+
+    def abandon(self) -> None:
+        """After a fork, in the child."""
+        self._lock = threading.Lock()
+        for state in self.rotation.states:
+            state.probing = False
+        for database in self.databases():
+            database.abandon()
+
+    def close(self) -> None:
+        for database in self.databases():
+            database.close()

@@ -1,0 +1,233 @@
+"""Administration of tags: create, list, get, set. Blocking; the asyncio face runs it on a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagExists
+from allocator.rules.column_limit import Column, max_step_for
+from allocator.rules.failover import FailoverGap, gap_of
+from allocator.schemes.shared.argument_checks import MAX_ID, check_tag, check_whole, quoted, split_column
+from allocator.schemes.shared.residues import Residue
+from allocator.schemes.tag import Tag, unknown
+
+if TYPE_CHECKING:
+    from allocator.database.store import Database
+
+
+FIELDS = {"start_after": "max_value"}
+"""Fields of `Tag` by the names of settings that differ."""
+COLUMNS = {"limit": "id_limit", "start_after": "max_value"}
+"""Columns of the row by the names of settings that differ."""
+
+
+class Tags:
+    """The tags of a database, or of all shards. Reached as `Allocator.tags`. With shards, all of them must answer."""
+
+    def __init__(self, databases: Callable[[], Sequence[Database]], template: Tag) -> None:
+        self._databases = databases
+        self._template = template
+
+    def create(
+        self,
+        tag: str,
+        *,
+        step: int | None = None,
+        max_step: int | None = None,
+        limit: int | None = None,
+        start_after: int = 0,
+        start_after_column: str | None = None,
+        failover_gap: FailoverGap | None = None,
+    ) -> Tag:
+        """Make a tag whose first id is greater than `start_after`, and than every value of `start_after_column`.
+
+        The column is `table.column` or `schema.table.column` of the same database; its previous numbering must have
+        stopped. The limit is the greatest value that the column can hold, unless a lower one is given. Other settings
+        default to those of the allocator. Raises `TagExists`, and with a start `FleetGrowing` while
+        shards are added.
+        """
+        ours = self._template
+        column = Column() if start_after_column is None else self._column(start_after_column)
+        limit_from = ""
+        if limit is None and column.limit < ours.limit:
+            limit, limit_from = column.limit, column.name
+        if limit is not None and max_step is None:
+            max_step = max_step_for(limit, ours.step if step is None else step, ours.max_step)
+        settings = {"step": step, "max_step": max_step, "limit": limit}
+        if failover_gap is not None:
+            settings["failover_gap"] = gap_of(failover_gap)
+        fresh = changed(replace(ours, name=tag), start_after=start_after, **settings).checked()
+        check_whole("limit", fresh.limit, 1, column.limit, hint=f"; {column.name} holds no greater value")
+        fresh = replace(fresh, max_value=max(start_after, column.greatest), limit_from=limit_from).checked()
+        self._make(fresh)
+        return fresh
+
+    def _make(self, fresh: Tag) -> None:
+        """Overridden, as `_set` and `_column` are, where a service holds the tags."""
+        databases = self.databases()
+        with complete(databases if fresh.max_value else ()):
+            made = [database.create_tag(fresh) for database in databases]
+        if not all(made):
+            raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")
+
+    def _page(self, after: str, most: int) -> list[Tag]:
+        """The first `most` tags after this name: each shard can contribute no more."""
+        rows = (database.fetch_page(after, most) for database in self.databases())
+        return together(rows)[:most]
+
+    def list(self) -> list[Tag]:
+        """All tags, by name."""
+        return tags_of(self.databases())
+
+    def count(self) -> int:
+        """The number of tags; with shards, of the shard that has most."""
+        return max(database.count_tags() for database in self.databases())
+
+    def get(self, tag: str) -> Tag:
+        """One tag as the database has it. Raises `UnknownTag`."""
+        name = check_tag(tag)
+        rows = [database.fetch_tag(name) for database in self.databases()]
+        found = [row for row in rows if row is not None]
+        if not found:
+            raise unknown(name)
+        return merged(found)
+
+    def databases(self) -> Sequence[Database]:
+        """The databases that hold these tags, with checked tables; none if a service holds them."""
+        databases = self._databases()
+        for database in databases:
+            database.check_sound()
+        return databases
+
+    def set(
+        self,
+        tag: str,
+        *,
+        step: int | None = None,
+        max_step: int | None = None,
+        limit: int | None = None,
+        start_after: int | None = None,
+        failover_gap: FailoverGap | None = None,
+    ) -> Tag:
+        """Change a tag. A value is only ever raised: `start_after` below what was claimed is refused.
+
+        A limit and `start_after` apply from the next claim on: processes still give the ids in their memory. They read
+        a new step when they restart.
+        """
+        given = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after}
+        given |= {"failover_gap": None if failover_gap is None else gap_of(failover_gap)}
+        return self._set(tag, {name: value for name, value in given.items() if value is not None})
+
+    def repair(self, tag: str, *, above: int | None = None) -> Tag:
+        """Let a tag continue on the current server, above every id that the server may have forgotten.
+
+        above: no id in use is greater. By default the tag is raised as after a failover.
+
+        For use after a failover or restore, when no process uses the old server any more. A process that
+        `MaxValueWentBack` stopped continues after a restart. Raises `UnknownTag` and `InvalidSetting`.
+        """
+        name = check_tag(tag)
+        found = [(database, database.fetch_tag(name)) for database in self.databases()]
+        if not any(row for _, row in found):
+            raise unknown(name)
+        for database, row in found:
+            if row is not None:
+                database.repair_segment(row, above)
+        return self.get(tag)
+
+    def _set(self, tag: str, given: dict[str, Any]) -> Tag:
+        now = self.get(tag)
+        for name, least in (("start_after", 0), ("limit", 1)):
+            if name in given and check_whole(name, given[name], least, MAX_ID) < now.max_value:
+                raise InvalidSetting(f"{name} must be at least {now.max_value}, which is claimed, got {given[name]}")
+        changed(now, **given).checked()
+        changes = {COLUMNS.get(name, name): value for name, value in given.items()}
+        databases = self._databases()
+        with complete(databases if given.get("start_after") else ()):
+            for database in databases if changes else ():
+                if not write(database, now, changes):
+                    raise InvalidSetting(f"tag {tag!r} was changed meanwhile; look at it and try again")
+        return self.get(tag)
+
+    def _column(self, name: str) -> Column:
+        table, column = split_column(name)
+        found = []
+        for database in self.databases():
+            try:
+                greatest, kind, limit = database.read_column(table, column)
+            except SchemaOutOfDate as error:
+                missing = error
+            else:
+                found.append(Column(limit, f"{name} ({kind})", whole(name, greatest)))
+        if not found:
+            raise InvalidSetting(f"there is no column {name:.100} to start after") from missing
+        return min(found)._replace(greatest=max(one.greatest for one in found))
+
+
+def changed(tag: Tag, **given: Any) -> Tag:
+    """The tag with the given settings."""
+    return replace(tag, **{FIELDS.get(name, name): value for name, value in given.items() if value is not None})
+
+
+@contextmanager
+def complete(databases: Iterable[Database]) -> Iterator[None]:
+    """Wrap a change that must reach every shard: raises `FleetGrowing` if a shard that is being added may miss it."""
+    before = generations(databases)
+    yield
+    if generations(databases) != before:
+        raise FleetGrowing("the fleet has grown meanwhile, and its new shards may not know of this: do the same again")
+
+
+def generations(databases: Iterable[Database]) -> list[int]:
+    rows = [database.fetch_shard() for database in databases]
+    if any(row and row.target for row in rows):
+        raise FleetGrowing(
+            "the fleet is growing, and a shard that is being added may miss the start of the tag: wait, or end it "
+            "with: allocator shards grow"
+        )
+    return [row.generation if row else 1 for row in rows]
+
+
+def write(database: Database, tag: Tag, changes: Mapping[str, int]) -> bool:
+    """Write changes to a shard, and first make the row if the shard has none."""
+    for _ in range(2):
+        if database.change_tag(tag.name, changes):
+            return True
+        if not database.create_tag(tag):
+            return False
+    return False
+
+
+def whole(name: str, value: object) -> int:
+    if value is None:
+        return 0
+    if type(value) is not int and not (isinstance(value, Decimal) and value.is_finite() and value == int(value)):
+        raise InvalidSetting(f"the greatest value of {name} is no whole number: {quoted(value)}")
+    return max(0, int(value))
+
+
+def tags_of(databases: Iterable[Database]) -> list[Tag]:
+    """All tags by name, each with the greatest claim of any shard."""
+    return together(database.fetch_tags() for database in databases)
+
+
+def together(rows: Iterable[list[Tag]]) -> list[Tag]:
+    """Merge the tags of equal name, sorted by name."""
+    found: dict[str, list[Tag]] = {}
+    for tag in chain.from_iterable(rows):
+        found.setdefault(tag.name, []).append(tag)
+    return [merged(found[name]) for name in sorted(found)]
+
+
+def merged(rows: Sequence[Tag]) -> Tag:
+    """Merge the rows of one tag on all shards."""
+    highest = max(row.max_value for row in rows)
+    limit = max(highest, *(row.limit for row in rows))
+    claimed_at = max(row.claimed_at for row in rows)
+    residue = Residue() if rows[1:] else rows[0].residue
+    return replace(rows[0], max_value=highest, limit=limit, claimed_at=claimed_at, residue=residue)

@@ -1,0 +1,244 @@
+"""Worker numbers for any generator: leased from the database, renewed by a thread, given back at the end.
+
+The rule is in `allocator.schemes.worker_number_lease`. A forked child holds none of its parent's numbers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from inspect import iscoroutinefunction
+from secrets import token_hex
+from typing import Self
+
+from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, Uncopyable
+from allocator.generators.backend_protocol import Backend
+from allocator.runtime.clocks import own_clock
+from allocator.runtime.thread_pool import Background, Waits, result_of, wait_for, wait_for_async
+from allocator.schemes.shared.argument_checks import quoted
+from allocator.schemes.shared.retry_pace import RETRY_PAUSE
+from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Tenure, length_of
+
+log = logging.getLogger("allocator")
+
+RETRIES = 12
+"""Renewals that fail are repeated after a second, or after a twelfth of a short lease."""
+
+
+def read_clocks() -> Clocks:
+    return Clocks(own_clock(), time.time_ns() // 1_000_000)
+
+
+class Workers:
+    """What the worker leases of an allocator share, and those that hold a number."""
+
+    def __init__(
+        self, backend: Backend, background: Background, timeout: float, overdue: Callable[[], AllocatorError]
+    ) -> None:
+        self.backend, self.background, self.timeout, self.overdue = backend, background, timeout, overdue
+        self.held: set[HeldNumber] = set()
+
+    def close(self) -> None:
+        for one in list(self.held):
+            one._end()
+
+    def renew(self) -> None:
+        self.held = set()  # they are the parent's
+
+
+class HeldNumber(Uncopyable):
+    """A worker number of a space, while it is leased.
+
+    Check `lost` or `left()` *after* an id is made and before it is used: what was made earlier is then safe, however
+    long the process or its machine stood still meanwhile.
+    """
+
+    def __init__(
+        self, workers: Workers, space: str, bits: int, seconds: float, on_lost: Callable[[], object] | None
+    ) -> None:
+        claim = NumberClaim(space, bits, length_of(seconds), 0, "").checked()
+        if on_lost is not None and (not callable(on_lost) or iscoroutinefunction(on_lost)):
+            raise InvalidSetting(f"on_lost must be a function, and none that is awaited, got {quoted(on_lost)}")
+        self.space, self.bits, self._length_ms = claim.space, claim.bits, claim.length_ms
+        self._on_lost = on_lost
+        self._workers = workers
+        self._backend = workers.backend
+        self._lease: NumberLease | None = None
+        self._tenure: Tenure | None = None
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._future: Future[tuple[NumberLease, Clocks]] | None = None
+
+    @property
+    def number(self) -> int:
+        """0 to 2**bits - 1. It stays the same while leased, and says nothing of whether it still is: see `lost`."""
+        if self._lease is None:
+            raise InvalidSetting(f"no number of space {self.space!r} is leased yet; lease one by a with block")
+        return self._lease.number
+
+    @property
+    def until(self) -> datetime:
+        """The end of the lease, unless it is renewed; the number must not be used later."""
+        return datetime.now(UTC) + timedelta(seconds=self.left())
+
+    @property
+    def lost(self) -> bool:
+        """Whether the number must no longer be used."""
+        return self.left() <= 0
+
+    def left(self) -> float:
+        """The seconds left, by this machine's clocks; 0 or less when the number must no longer be used."""
+        if self._tenure is None or self._process != os.getpid() or self._ended.is_set():
+            return 0.0
+        with self._lock:
+            return self._tenure.left(read_clocks())
+
+    # -- the lease
+
+    def _leased(self) -> Waits[None]:
+        """Lease a number. What a call that failed or was cancelled may still lease is given back."""
+        workers = self._workers
+        try:
+            self._begin((yield from result_of(self._start, workers.background, workers.timeout, workers.overdue)))
+        except BaseException:
+            if self._future is not None:
+                self._ended.set()
+                self._future.add_done_callback(self._give_back_unused)
+            raise
+
+    def _start(self) -> Future[tuple[NumberLease, Clocks]]:
+        if self.left() > 0:
+            raise InvalidSetting(f"number {self.number} of space {self.space!r} is leased by this object already")
+        self._backend = self._workers.backend
+        self._future = self._workers.background.submit(self._take)
+        return self._future
+
+    def _take(self) -> tuple[NumberLease, Clocks]:
+        asked, host = read_clocks(), platform.node() or "unknown"
+        claim = NumberClaim(self.space, self.bits, self._length_ms, asked.wall_ms, token_hex(16), host, os.getpid())
+        return self._backend.lease_number(claim), asked
+
+    def _begin(self, found: tuple[NumberLease, Clocks]) -> None:
+        lease, asked = found
+        tenure = Tenure(self._length_ms, asked)
+        if tenure.left(read_clocks()) <= 0:
+            raise DatabaseUnavailable(f"the lease of {self._length_ms / 1000:g} s had ended when the answer came")
+        self._lease, self._tenure, self._process = lease, tenure, os.getpid()
+        self._lock, self._ended = threading.RLock(), threading.Event()
+        self._keep(lease, tenure, self._ended)
+        self._future = None  # nobody gives it up any more
+        self._workers.held.add(self)
+
+    def _keep(self, lease: NumberLease, tenure: Tenure, ended: threading.Event) -> None:
+        """Renew it until the end."""
+        threading.Thread(target=self._run, args=(lease, tenure, ended), name="allocator-worker", daemon=True).start()
+
+    def _give_back_unused(self, future: Future[tuple[NumberLease, Clocks]]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            lease, asked = future.result()
+            with suppress(AllocatorError):
+                self._workers.background.submit(self._backend.release_number, lease, asked.wall_ms)
+
+    # -- renewals, on a thread of its own
+
+    def _run(self, lease: NumberLease, tenure: Tenure, ended: threading.Event) -> None:
+        failed = False
+        while True:
+            left, due = self._look(tenure, read_clocks())
+            soon = min(RETRY_PAUSE, lease.length_ms / 1000 / RETRIES) if failed else due
+            if ended.wait(max(0.0, min(soon, left))):
+                return
+            asked = read_clocks()
+            left, due = self._look(tenure, asked)
+            if left <= 0:
+                break
+            if due <= 0:
+                failed = not self._is_renewed(lease, tenure, asked)
+        if not ended.is_set():
+            self._tell(lease)
+
+    def _look(self, tenure: Tenure, now: Clocks) -> tuple[float, float]:
+        """The seconds left, and those until the next renewal."""
+        with self._lock:
+            return tenure.left(now), tenure.due(now)
+
+    def _is_renewed(self, lease: NumberLease, tenure: Tenure, asked: Clocks) -> bool:
+        try:
+            self._backend.renew_number(lease, asked.wall_ms)
+        except LeaseLost:
+            tenure.lost = True
+            return False
+        except AllocatorError as error:
+            log.warning("number %d of space %r was not renewed: %s", lease.number, lease.space, error)
+            return False
+        with self._lock:
+            tenure.renewed(asked, read_clocks())
+        return True
+
+    def _tell(self, lease: NumberLease) -> None:
+        self._workers.held.discard(self)
+        log.warning("number %d of space %r is lost: its lease was not renewed in time", lease.number, lease.space)
+        if self._on_lost is not None:
+            try:
+                self._on_lost()
+            except Exception:
+                log.exception("on_lost of number %d of space %r failed", lease.number, lease.space)
+
+    # -- the end
+
+    def _end(self) -> None:
+        """Give the number back, unless it is lost. An error is logged: the lease then ends by itself."""
+        if self._process != os.getpid() or self._tenure is None or self._lease is None:
+            return
+        is_ours = self.left() > 0
+        self._ended.set()
+        self._workers.held.discard(self)
+        if is_ours:
+            try:
+                self._backend.release_number(self._lease, self._tenure.used_ms)
+            except AllocatorError as error:
+                log.warning("number %d of space %r was not given back: %s", self.number, self.space, error)
+
+    def __repr__(self) -> str:
+        number = "" if self._lease is None else f" {self._lease.number}"
+        return f"<{type(self).__name__} {self.space}{number}>"
+
+
+class WorkerLease(HeldNumber):
+    """A worker number of a space, leased by a `with` block: see `Allocator.worker`."""
+
+    def close(self) -> None:
+        """Give the number back; the `with` block does it at its end."""
+        self._end()
+
+    def __enter__(self) -> Self:
+        wait_for(self._leased())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncWorkerLease(HeldNumber):
+    """As `WorkerLease`, for `async with`. `on_lost` is called on the renewing thread, not in the event loop."""
+
+    async def close(self) -> None:
+        """Give the number back; the `async with` block does it at its end."""
+        import asyncio
+
+        await asyncio.to_thread(self._end)
+
+    async def __aenter__(self) -> Self:
+        await wait_for_async(self._leased())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

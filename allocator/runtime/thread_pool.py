@@ -1,0 +1,276 @@
+"""The thread pool of an allocator: every claim runs on one of its threads.
+
+The queue is a `SimpleQueue`, because its `put` is safe in signal handlers and destructors. The threads are daemons, so
+that a hanging claim does not delay the exit of the interpreter; the range it may still get is burnt.
+
+Waiting for the work of a thread never blocks an event loop. Blocking code can run inside an event loop: SQLAlchemy's
+`AsyncSession` calls column defaults and hooks in a greenlet that awaits on their behalf. Waiting code awaits there too.
+`sys.modules` tells whether SQLAlchemy and greenlet are imported; without them there is no such greenlet.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from allocator.errors import AllocatorClosed, AllocatorError, ReentrantCall
+from allocator.runtime.forks import catch_up
+
+if TYPE_CHECKING:
+    import asyncio
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Waits = Generator[tuple[Future[Any] | threading.Event, float], None, T]
+"""A call that waits: it yields what to wait for, and for how many seconds at most, and returns its result."""
+
+THREADS = 8
+
+WAIT_SLICE = 1.0
+"""A waiting call wakes up once a second: Python handles a signal that came just before the wait only afterwards."""
+
+
+class Work:
+    """A call that runs at most once, and the future of its result."""
+
+    __slots__ = ("_calls", "future")
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.future: Future[Any] = Future()
+        self._calls = [call]
+
+    def take(self) -> list[Callable[[], Any]]:
+        """The call, for the first who takes it: without a worker thread the submitter runs it, and it stays queued.
+
+        In a list, since the traceback of a kept error holds the frame of `run`, which must not hold the call and with
+        it the context of its caller.
+        """
+        try:
+            return [self._calls.pop()]
+        except IndexError:
+            return []
+
+    def run(self) -> None:
+        taken = self.take()
+        if not taken or not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            result = taken.pop()()
+        except BaseException as error:
+            self.future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self.future.set_result(result)
+
+    def drop(self) -> None:
+        if self.take() and self.future.set_running_or_notify_cancel():
+            self.future.set_exception(AllocatorClosed())
+
+
+class Background:
+    """A pool of up to `THREADS` threads, started on demand."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+        self._start()
+
+    def _start(self) -> None:
+        self.idle: Future[Any] = Future()
+        """A finished future, shared by all supplies without a request under way."""
+        self.idle.set_result(None)
+        self._queue: SimpleQueue[Work | None] = queue.SimpleQueue()  # looked up late, for a patch by gevent
+        self._finalizer = weakref.finalize(self, self._queue.put, None)
+        self._finalizer.atexit = False
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Queue `call` for a thread; run it here if no thread can start, as at interpreter shutdown.
+
+        It runs with the context variables of the caller, for log filters and tracing.
+        """
+        if self.closed.is_set():
+            raise AllocatorClosed
+        check_not_ending()
+        work = Work(partial(copy_context().run, call, *args, **kwargs))
+        self._queue.put(work)
+        if len(self._threads) < THREADS and not self._queue.empty():
+            self._start_thread()
+        if not self._threads:
+            work.run()
+        if self.closed.is_set():
+            work.drop()  # closed meanwhile: perhaps no thread is left to take it
+        return work.future
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=run_all, args=(self._queue,), name="allocator", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the thread limit is reached, or the interpreter is shutting down
+            return
+        self._threads.append(thread)
+
+    def close(self, seconds: float) -> None:
+        """Drop queued work, and wait at most `seconds` for running work."""
+        self.closed.set()
+        self._drop_all()
+        self._queue.put(None)
+        end = monotonic() + seconds
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, end - monotonic()))
+
+    def _drop_all(self) -> None:
+        try:
+            while True:
+                if work := self._queue.get_nowait():
+                    work.drop()
+        except Empty:
+            pass
+
+    def renew(self) -> None:
+        """Start a new pool in a forked child, which has none of the parent's threads."""
+        was_closed = self.closed.is_set()
+        self.closed = threading.Event()
+        if was_closed:
+            self.closed.set()
+        self._finalizer.detach()
+        self._start()
+
+
+def run_all(waiting: SimpleQueue[Work | None]) -> None:
+    while work := waiting.get():
+        with suppress(BaseException):  # even SystemExit from a driver's hook: the future holds it for the waiter
+            work.run()
+        del work  # an idle thread must not keep its result alive
+    waiting.put(None)  # pass the stop signal on to the next thread
+
+
+# -- waiting for a future
+
+
+def bridge() -> Callable[[Awaitable[Any]], Any] | None:
+    """SQLAlchemy's function that awaits for blocking code, inside its greenlet; None elsewhere."""
+    concurrency = sys.modules.get("sqlalchemy.util.concurrency")
+    if concurrency is None or "greenlet" not in sys.modules or not concurrency.in_greenlet():
+        return None
+    await_only: Callable[[Awaitable[Any]], Any] = concurrency.await_only
+    return await_only
+
+
+def wait_for(waits: Waits[T]) -> T:
+    """Run `waits` to its result, and block this thread at each wait; inside SQLAlchemy's greenlet, await."""
+    try:
+        while True:
+            wait(*next(waits))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    except BaseException:
+        waits.close()
+        raise
+
+
+async def wait_for_async(waits: Waits[T]) -> T:
+    """Run `waits` to its result without blocking the loop."""
+    try:
+        while True:
+            await wait_async(*next(waits))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    except BaseException:
+        waits.close()
+        raise
+
+
+def result_of(
+    start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
+) -> Waits[T]:
+    """Wait for the work that `start` begins. A result that comes after `seconds`, or for a cancelled call, is burnt."""
+    catch_up()
+    while True:
+        process, future, end = background.closed, start(), monotonic() + seconds
+        try:
+            while process is background.closed and not future.done():
+                if (left := end - monotonic()) <= 0:
+                    raise overdue()
+                yield future, left
+        finally:
+            future.cancel()  # work that has begun runs on
+        if process is background.closed:
+            return future.result()
+        # A signal handler forked while this waited: the result belongs to the parent. Start again.
+
+
+def wait(what: Future[Any] | threading.Event, seconds: float) -> None:
+    """Wait for the end of a thread's work, whatever it is, or pause until the event; perhaps not for all `seconds`."""
+    if await_only := bridge():
+        await_only(wait_async(what, seconds))
+    elif isinstance(what, Future):
+        with suppress(TimeoutError):
+            what.exception(min(seconds, WAIT_SLICE))
+    else:
+        what.wait(seconds)
+
+
+async def wait_async(what: Future[Any] | threading.Event, seconds: float) -> None:
+    """As `wait`, but a pause lasts to its end. Cancelling the waiter does not stop the work."""
+    import asyncio
+
+    if isinstance(what, Future):
+        wrapped = asyncio.wrap_future(what)
+        wrapped.add_done_callback(retrieve_error)
+        await asyncio.wait([wrapped], timeout=seconds)
+    else:
+        await asyncio.sleep(seconds)
+
+
+def retrieve_error(future: asyncio.Future[Any]) -> None:
+    """Mark the error as retrieved: else asyncio logs the error of an abandoned call."""
+    if not future.cancelled():
+        future.exception()
+
+
+# -- before a lock is taken whose owner can never release it
+
+
+def check_not_ending() -> None:
+    """Raise `AllocatorClosed` during interpreter shutdown: threads are gone, and may have left locks taken."""
+    if sys.is_finalizing():
+        raise AllocatorClosed(
+            "no ids can be drawn during interpreter shutdown; draw them earlier, for example in an atexit function"
+        )
+
+
+def is_held_here(lock: threading.RLock) -> bool:
+    """Whether this thread holds the lock: then a signal handler or destructor interrupted the holder.
+
+    `threading.Condition` uses the same private method.
+    """
+    return bool(lock._is_owned())  # type: ignore[attr-defined]
+
+
+def check_entry(lock: threading.RLock, name: str) -> None:
+    """Raise where waiting for `lock` could never end; `name` begins the message."""
+    check_not_ending()
+    if is_held_here(lock):
+        raise reentrant_call(name)
+
+
+def reentrant_call(name: str) -> AllocatorError:
+    return ReentrantCall(
+        f"{name}: a signal handler or destructor asked for an id while it interrupted a call for the same ids; "
+        "draw ids outside of signal handlers and destructors"
+    )

@@ -1,0 +1,262 @@
+"""Numbers without gaps: how one is written and parsed, and when they restart.
+
+format   "INV-{year}-{n:05}": any text with {n}, and {year} {month} {day} {scope}, each once; {{ and }} are braces
+reset    never, year, month or day: in each period the numbers restart at `start`
+period   "", "2026", "2026-03" or "2026-03-14": the part of a date that `reset` names
+scope    "", or as a tag; each scope has numbers of its own
+n        1 to 2**63 - 1
+
+No two numbers of a scope have the same text, and each text names one number; other formats are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, tzinfo
+from functools import cached_property
+from typing import Literal
+from uuid import UUID
+
+from allocator.errors import Exhausted, InvalidArgument, InvalidId, InvalidSetting, InvalidTag
+from allocator.schemes.shared.argument_checks import MAX_ID, TAG, check_tag, check_whole, quoted
+
+Reset = Literal["never", "year", "month", "day"]
+
+RESETS: Mapping[Reset, tuple[str, ...]] = {
+    "never": (),
+    "year": ("year",),
+    "month": ("year", "month"),
+    "day": ("year", "month", "day"),
+}
+"""The fields of a date that name a period."""
+
+LENGTHS: Mapping[Reset, int] = {"never": 0, "year": 4, "month": 7, "day": 10}
+"""Length of a period as text: a prefix of an ISO date."""
+
+MAX_NUMBER = MAX_ID
+MAX_COUNT = 10_000
+MAX_FORMAT = 128
+MAX_WIDTH = len(str(MAX_NUMBER))
+MAX_REASON = 255
+
+DIGITS = {"year": 4, "month": 2, "day": 2}
+PADDED = {f"{{{name}}}": f"{{{name}:0{digits}}}" for name, digits in DIGITS.items()}
+"""The fields of a date, padded with zeros for `str.format`."""
+FIELDS = ("n", "year", "month", "day", "scope")
+PATTERNS = {
+    "n": "[0-9]{1,19}",
+    "scope": TAG.pattern,
+    **{name: f"[0-9]{{{digits}}}" for name, digits in DIGITS.items()},
+}
+PIECE = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<field>\w+)(?::0(?P<width>[1-9][0-9]?))?\}|(?P<text>[^{}]+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number that was issued; `str()` is its text.
+
+    n: 1 to 2**63 - 1.
+    text: what people see, as `INV-2026-00001`.
+    scope: "" if there is only one.
+    period: "", or the year, month or day in which it is counted, as `2026`, `2026-03` or `2026-03-14`.
+    """
+
+    n: int
+    text: str
+    scope: str = ""
+    period: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Part of a format: either literal text or the name of a field."""
+
+    text: str = ""
+    field: str = ""
+
+
+class NumberFormat:
+    """A parsed format. Raises `InvalidSetting` if two numbers could have the same text."""
+
+    def __init__(self, template: object) -> None:
+        if not isinstance(template, str) or not 1 <= len(template) <= MAX_FORMAT or not template.isprintable():
+            raise InvalidSetting(f"a format is 1 to {MAX_FORMAT} printable characters, got {quoted(template)}")
+        self.template = template
+        self._written = PIECE.sub(lambda piece: PADDED.get(piece.group(), piece.group()), template)
+        self.pieces = list(pieces_of(template))
+        named = [piece.field for piece in self.pieces if piece.field]
+        self.fields = frozenset(named)
+        if "n" not in self.fields or len(named) != len(self.fields):
+            raise InvalidSetting(f"a format holds {{n}} once, and no field twice, got {quoted(template)}")
+        if "scope" in self.fields and not self._has_a_mark():
+            raise InvalidSetting(
+                f"between {{n}} and {{scope}} a format needs a character that is no digit, as in '{{scope}}-{{n}}', "
+                f"got {quoted(template)}"
+            )
+
+    def __repr__(self) -> str:
+        return f"NumberFormat({self.template!r})"
+
+    def _has_a_mark(self) -> bool:
+        """Whether text separates the scope from the number: a scope may begin or end with digits."""
+        first, last = sorted(place for place, piece in enumerate(self.pieces) if piece.field in {"n", "scope"})
+        between = "".join(piece.text for piece in self.pieces[first:last])
+        return any(not character.isdecimal() for character in between)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        parts = (f"(?P<{p.field}>{PATTERNS[p.field]})" if p.field else re.escape(p.text) for p in self.pieces)
+        return re.compile("".join(parts), re.ASCII)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the format is only the number; scope and period are in other columns then."""
+        return len(self.pieces) == 1
+
+    def write(self, n: int, day: date, scope: str) -> str:
+        if self.template == "{n}":
+            return str(n)
+        return self._written.format(n=n, year=day.year, month=day.month, day=day.day, scope=scope)
+
+    def read(self, text: object) -> dict[str, str]:
+        """The fields of a text. Raises `InvalidId` unless `write` makes exactly this text of them."""
+        match = self.pattern.fullmatch(text) if isinstance(text, str) else None
+        if match:
+            found = match.groupdict()
+            n = int(found["n"])
+            if 1 <= n <= MAX_NUMBER and self.write(n, day_in(found), found.get("scope", "")) == text:
+                return found
+        raise InvalidId(f"{quoted(text)} is no number of the format {self.template!r}")
+
+
+def pieces_of(template: str) -> Iterator[Piece]:
+    """Parse a format. Raises `InvalidSetting` for an unknown field or a single brace."""
+    place = 0
+    while place < len(template):
+        match = PIECE.match(template, place)
+        field = match["field"] if match else None
+        if not match or (field and (field not in FIELDS or (match["width"] and field != "n"))):
+            raise InvalidSetting(
+                f"the fields of a format are {{n}} or {{n:05}}, {{year}}, {{month}}, {{day}} and {{scope}}, and a "
+                f"brace is written twice, got {quoted(template[place:])}"
+            )
+        if field:
+            if int(match["width"] or 0) > MAX_WIDTH:
+                raise InvalidSetting(f"{{n}} has at most {MAX_WIDTH} digits, got {quoted(match.group())}")
+            yield Piece(field=field)
+        else:
+            yield Piece(text=match["text"] or match["brace"][0])
+        place = match.end()
+
+
+def day_in(fields: Mapping[str, str]) -> date:
+    """A date with these fields. Raises `InvalidId` if there is none, as for 30 February."""
+    try:
+        return date(int(fields.get("year", 2000)), int(fields.get("month", 1)), int(fields.get("day", 1)))
+    except ValueError:
+        text = "-".join(fields[name] for name in DIGITS if name in fields)
+        raise InvalidId(f"there is no date {text}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRule:
+    """How the numbers of a name are written and counted. Raises `InvalidTag` and `InvalidSetting`.
+
+    start: the first number of each scope and period.
+    """
+
+    name: str
+    format: NumberFormat
+    reset: Reset = "never"
+    start: int = 1
+
+    def __post_init__(self) -> None:
+        check_tag(self.name)
+        check_whole("start", self.start, 1, MAX_NUMBER)
+        if self.reset not in RESETS:
+            raise InvalidSetting(f"reset must be 'never', 'year', 'month' or 'day', got {quoted(self.reset, 40)}")
+        missing = [name for name in RESETS[self.reset] if name not in self.format.fields]
+        if missing and not self.format.is_bare:
+            raise InvalidSetting(
+                f"the numbers restart each {self.reset}, so the format must hold {{{missing[0]}}}, or the same text "
+                f"would repeat; got {self.format.template!r}. A bare '{{n}}' is for a table that has a column "
+                "for the date"
+            )
+
+    def period(self, day: date) -> str:
+        return "" if self.reset == "never" else day.isoformat()[: LENGTHS[self.reset]]
+
+    @property
+    def has_dates(self) -> bool:
+        """Whether the period or the text depends on the date."""
+        return self.reset != "never" or not self.format.fields.isdisjoint(DIGITS)
+
+    def number(self, n: int, scope: str, period: str, day: date) -> Number:
+        return Number(n, self.format.write(n, day, scope), scope, period)
+
+    def parse(self, text: str, scope: str = "", period: str = "") -> Number:
+        """The number that a text names; `scope` and `period` are taken from it where the format holds them.
+
+        Raises `InvalidId` where the text is no number of this format, or of another scope or period than those given.
+        """
+        found = self.format.read(text)
+        scope = agreed("scope", text, scope, found.get("scope", ""))
+        names = RESETS[self.reset]
+        if all(name in found for name in names):
+            period = agreed("period", text, period, "-".join(found[name] for name in names))
+        return Number(int(found["n"]), text, scope, period)
+
+    def check_scope(self, scope: object) -> str:
+        """Convert a scope to text; an int or a UUID is accepted too. Raises `InvalidTag`."""
+        if type(scope) is str and TAG.fullmatch(scope):
+            return scope
+        if isinstance(scope, UUID) or type(scope) is int:
+            scope = str(scope)
+        if scope == "" and isinstance(scope, str) and "scope" not in self.format.fields:
+            return ""
+        try:
+            return check_tag(scope)
+        except InvalidTag as error:
+            or_empty = "" if "scope" in self.format.fields else ", or empty"
+            raise InvalidTag(str(error).replace("a tag is", f"the scope of {self.name!r} is", 1) + or_empty) from None
+
+
+def agreed(what: str, text: str, given: str, found: str) -> str:
+    """The scope or period that the text or the caller names. Raises `InvalidId` if they differ."""
+    if given and found and given != found:
+        raise InvalidId(f"{quoted(text)} is of the {what} {found!r}, not of {given!r}")
+    return found or given
+
+
+def place(name: str, scope: str, period: str) -> str:
+    """Name, scope and period of a counter, for a message."""
+    of_scope = f" of scope {scope!r}" if scope else ""
+    return f"{name!r}{of_scope}{f' in {period}' if period else ''}"
+
+
+def out_of_numbers(where: str) -> Exhausted:
+    return Exhausted(f"fewer numbers of {where} are left below {MAX_NUMBER} than were requested")
+
+
+def first_day(period: str) -> date:
+    """The first day of a period. Raises ValueError if there is no such date."""
+    return date.fromisoformat(period + "2000-01-01"[len(period) :])
+
+
+def day_of(at: object, zone: tzinfo) -> date:
+    """The date that decides the period of a number; a datetime is converted to the time zone.
+
+    Raises `InvalidArgument` for a datetime without a time zone.
+    """
+    if isinstance(at, datetime):
+        if at.tzinfo is None or at.utcoffset() is None:
+            raise InvalidArgument(f"at={quoted(at)} has no time zone; give a date, or a datetime with a tzinfo")
+        return at.astimezone(zone).date()
+    if not isinstance(at, date):
+        raise InvalidArgument(f"at must be a date or a datetime with a tzinfo, got {quoted(at)}")
+    return at

@@ -1,0 +1,304 @@
+"""THE LEASE RULE: who may use which worker number of a space, and until when.
+
+Two promises. No two processes hold one number of a space at one moment. And no two of them use one number in the same
+second of their wall clocks, so the ids of any generator made of time and number differ, also where it counts seconds.
+
+A number that was never leased is added as a row. Any other may be taken when its row says so:
+
+    released        its holder gave it back
+    ended           one more length has passed since its end, by the database's clock and the claimant's wall clock
+    unchanged       the claimant has watched it, by a clock of its own, for a whole length without a renewal
+
+and in each case only if the claimant's wall clock is past the second of the row's `used_until_ms`, the last millisecond
+in which the holder may have used it. The row must still have the holder and the count of renewals that were read.
+
+The holder stops by itself, one length after it *sent* its last request that was granted, by two clocks: its own, which
+runs on while the machine sleeps, and the wall clock, which is all that a paused virtual machine sees. It also stops
+where the wall clock is before the begin of the lease. So neither a client's clock nor a step of the database's clock by
+up to one length gives a number to two. A longer step forward of the database's clock can, if the wall clock of the
+holder is behind or that of the claimant ahead as well.
+
+After a failover the newest leases may be forgotten. Those in the rows are renewed as before; nobody takes or adds a
+number until three lengths after the move was seen: one until a forgotten holder has stopped, half of one by which the
+wall clock of a holder may be ahead of the database's, and the rest for two servers whose clocks differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+
+from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, NodeIdsExhausted
+from allocator.schemes.shared.argument_checks import check_seconds, check_tag, check_whole
+
+BITS = 10
+"""The default width: that of most snowflakes."""
+MAX_BITS = 31
+"""Numbers are stored in a signed 32-bit column."""
+MIN_SECONDS = 1.0
+RENEWALS = 3
+"""Renewals in the length of a lease: two may fail before it ends."""
+TICK_MS = 1000
+"""The longest tick of generators: uid-generator's, and CosId's by the second."""
+AFTER_MOVE = 3
+"""The lengths to wait after a failover."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberClaim:
+    """A request for any number of a space. `wall_ms` is the claimant's wall clock, read before the request."""
+
+    space: str
+    bits: int
+    length_ms: int
+    wall_ms: int
+    holder: str
+    host: str = ""
+    process: int = 0
+
+    def checked(self) -> NumberClaim:
+        check_tag(self.space)
+        check_whole("bits", self.bits, 1, MAX_BITS)
+        length_of(self.length_ms / 1000)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRow:
+    """A number that was leased. `until_ms` is of the database's clock, `used_until_ms` of the holder's wall clock."""
+
+    number: int
+    bits: int
+    length_ms: int
+    holder: str
+    renewals: int
+    until_ms: int
+    used_until_ms: int
+    host: str
+    process: int
+
+    @property
+    def who(self) -> str:
+        return f"{self.host} (process {self.process})"
+
+
+class NumberLease(NamedTuple):
+    """A number and its holder, to renew and release it."""
+
+    space: str
+    number: int
+    holder: str
+    length_ms: int
+
+
+def length_of(seconds: object) -> int:
+    """The length of a lease in milliseconds."""
+    return round(1000 * check_seconds("seconds", seconds, MIN_SECONDS))
+
+
+def lost(lease: NumberLease) -> LeaseLost:
+    return LeaseLost(
+        f"number {lease.number} of space {lease.space!r} is no longer this process's: its lease ended, or another "
+        "process has it"
+    )
+
+
+# -- what a claimant may take
+
+
+def is_over(row: NumberRow, at_ms: int, unchanged: AbstractSet[int] = frozenset()) -> bool:
+    """Whether nobody holds this number any more. `at_ms` is the database's clock."""
+    return not row.holder or at_ms > row.until_ms + row.length_ms or row.number in unchanged
+
+
+def is_free(row: NumberRow, wall_ms: int, at_ms: int, unchanged: AbstractSet[int]) -> bool:
+    return wall_ms // TICK_MS > free_after(row, unchanged) // TICK_MS and is_over(row, at_ms, unchanged)
+
+
+def free_after(row: NumberRow, unchanged: AbstractSet[int] = frozenset()) -> int:
+    """The last millisecond of a claimant's wall clock in which it may not take the number.
+
+    Of an end that only the database's clock tells, the wall clock must tell too: one clock may be wrong.
+    """
+    return row.used_until_ms + (row.length_ms if row.holder and row.number not in unchanged else 0)
+
+
+def free_numbers(
+    rows: Mapping[int, NumberRow], claim: NumberClaim, at_ms: int, unchanged: AbstractSet[int]
+) -> Iterator[int]:
+    """The numbers that this claimant may take, the smallest first."""
+    for number in range(1 << claim.bits):
+        row = rows.get(number)
+        if row is None or is_free(row, claim.wall_ms, at_ms, unchanged):
+            yield number
+
+
+def choose(
+    rows: Collection[NumberRow], claim: NumberClaim, at_ms: int, unchanged: AbstractSet[int], spread: int, pick: int
+) -> NumberRow | int:
+    """The number to take: its row, or the number itself if it has none.
+
+    unchanged: the numbers that the claimant's `Watch` found so.
+    spread: how many of the smallest free numbers to choose from; `pick` is a random number. The first attempt takes the
+        smallest, later ones spread, so that many processes which start together do not meet again and again.
+
+    Raises `InvalidSetting` where the space is held with other settings, and `NodeIdsExhausted`.
+    """
+    check_alike(rows, claim, at_ms, unchanged)
+    by_number = {row.number: row for row in rows}
+    free = list(islice(free_numbers(by_number, claim, at_ms, unchanged), spread))
+    if not free:
+        raise exhausted(rows, claim, at_ms)
+    number = free[pick % len(free)]
+    return by_number.get(number, number)
+
+
+class Watch:
+    """The leases of a space as a claimant saw them, to find those that nobody renews."""
+
+    def __init__(self) -> None:
+        self._moved_at_ms = 0
+        self._seen: dict[int, tuple[str, int, float]] = {}
+
+    def unchanged(self, rows: Collection[NumberRow], moved_at_ms: int, now: float) -> set[int]:
+        """The numbers whose rows stayed as they are for a whole length.
+
+        moved_at_ms: the last failover. What was seen before it does not count: renewals may be counted again.
+        now: the claimant's own clock, read after the rows.
+        """
+        before = self._seen if moved_at_ms == self._moved_at_ms else {}
+        self._moved_at_ms, self._seen = moved_at_ms, {}
+        for row in rows:
+            holder, renewals, since = before.get(row.number, ("", 0, now))
+            if (holder, renewals) != (row.holder, row.renewals):
+                since = now
+            self._seen[row.number] = (row.holder, row.renewals, since)
+        return {row.number for row in rows if now - self._seen[row.number][2] >= row.length_ms / 1000}
+
+
+def check_alike(rows: Iterable[NumberRow], claim: NumberClaim, at_ms: int, unchanged: AbstractSet[int]) -> None:
+    """Raise `InvalidSetting` where a number of the space is held with other settings."""
+    for row in rows:
+        if (row.bits, row.length_ms) != (claim.bits, claim.length_ms) and not is_over(row, at_ms, unchanged):
+            raise InvalidSetting(
+                f"space {claim.space!r} is leased with bits={row.bits} and seconds={row.length_ms / 1000:g}, by "
+                f"{row.who}, but this process asks for bits={claim.bits} and seconds={claim.length_ms / 1000:g}; all "
+                "processes of a space must use the same: name another space, or stop all others first"
+            )
+
+
+def check_clock(claim: NumberClaim, at_ms: int) -> None:
+    """Raise `InvalidSetting` where the claimant's wall clock is too far ahead of the database's."""
+    if not is_near(claim.wall_ms, claim.length_ms, at_ms):
+        raise InvalidSetting(
+            f"the clock of this machine is {(claim.wall_ms - at_ms) / 1000:.1f} s ahead of the database's, and may be "
+            f"{claim.length_ms / 2000:g} s ahead, half of the lease; set both clocks"
+        )
+
+
+def is_near(wall_ms: int, length_ms: int, at_ms: int) -> bool:
+    return wall_ms <= at_ms + length_ms // 2
+
+
+def check_moved(moved_at_ms: int, claim: NumberClaim, at_ms: int) -> None:
+    """Raise `DatabaseUnavailable` while holders that a failover forgot may still use their numbers."""
+    left = moved_at_ms + AFTER_MOVE * claim.length_ms - min(claim.wall_ms - TICK_MS, at_ms)
+    if moved_at_ms and left >= 0:
+        raise DatabaseUnavailable(
+            f"the database moved to another server, which may have forgotten who holds numbers of space "
+            f"{claim.space!r}; numbers are leased again in {left / 1000:.0f} s, and renewed meanwhile"
+        )
+
+
+def exhausted(rows: Iterable[NumberRow], claim: NumberClaim, at_ms: int) -> AllocatorError:
+    rows = [row for row in rows if row.number < 1 << claim.bits]
+    held = [row for row in rows if row.holder]
+    holders = sorted({row.who for row in held})
+    named = ", ".join(holders[:5]) + (" and others" if len(holders) > 5 else "")
+    ends = min(max(end_of(row, at_ms), (free_after(row) // TICK_MS + 1) * TICK_MS - claim.wall_ms) for row in rows)
+    late = (at_ms - claim.wall_ms) / 1000
+    clock = f"; the clock of this machine is {late:.0f} s behind the database's" * (1000 * late > claim.length_ms)
+    what = f"all {len(rows)} numbers of space {claim.space!r} are held, by {named}; unless one is given back,"
+    if back := len(rows) - len(held):
+        others = f"{len(held)} are held, by {named}; " if held else ""
+        what = f"no number of space {claim.space!r} is free: {others}{back} given back a moment ago;"
+    return NodeIdsExhausted(f"{what} the next is free in {-(-ends // 1000)} s{clock}")
+
+
+def end_of(row: NumberRow, at_ms: int) -> int:
+    """Milliseconds until anybody may take the number, by the database's clock."""
+    return row.until_ms + row.length_ms - at_ms if row.holder else 0
+
+
+# -- what the statements do
+
+
+def leased(row: NumberRow | int, claim: NumberClaim, at_ms: int) -> NumberRow:
+    """The row after it was taken."""
+    number, used = (row, 0) if isinstance(row, int) else (row.number, row.used_until_ms)
+    until, used = at_ms + claim.length_ms, max(used, claim.wall_ms + claim.length_ms)
+    return NumberRow(number, claim.bits, claim.length_ms, claim.holder, 0, until, used, claim.host, claim.process)
+
+
+def renewed(row: NumberRow, lease: NumberLease, wall_ms: int, at_ms: int) -> NumberRow | None:
+    """The row after a renewal; None where the lease is lost: taken, ended, or the wall clock is too far ahead."""
+    if (row.holder, row.length_ms) != (lease.holder, lease.length_ms) or at_ms >= row.until_ms:
+        return None
+    if not is_near(wall_ms, row.length_ms, at_ms):
+        return None
+    used = max(row.used_until_ms, wall_ms + row.length_ms)
+    return replace(row, renewals=row.renewals + 1, until_ms=at_ms + row.length_ms, used_until_ms=used)
+
+
+def released(row: NumberRow, lease: NumberLease, used_ms: int) -> NumberRow | None:
+    """The row after its holder gave it back; None where it is another's."""
+    used = min(used_ms, row.used_until_ms)
+    return replace(row, holder="", used_until_ms=used) if row.holder == lease.holder else None
+
+
+# -- the holder
+
+
+class Clocks(NamedTuple):
+    """One reading: seconds of the process's own clock, and milliseconds of the wall clock."""
+
+    own: float
+    wall_ms: int
+
+
+class Tenure:
+    """How long a holder may use its number, by its own two clocks. Once `lost` it stays so."""
+
+    __slots__ = ("_end", "_from_ms", "_until_ms", "length_ms", "lost", "used_ms")
+
+    def __init__(self, length_ms: int, asked: Clocks) -> None:
+        """asked: the clocks before the request that leased the number was sent."""
+        self.length_ms = length_ms
+        self.lost = False
+        self._from_ms = self.used_ms = asked.wall_ms
+        self._extend(asked)
+
+    def _extend(self, asked: Clocks) -> None:
+        self._end, self._until_ms = asked.own + self.length_ms / 1000, asked.wall_ms + self.length_ms
+
+    def renewed(self, asked: Clocks, now: Clocks) -> None:
+        """Record a renewal that was granted. One whose answer came after the end is too late."""
+        if self.left(now) > 0:
+            self._extend(asked)
+
+    def left(self, now: Clocks) -> float:
+        """The seconds left; at most 0 when it is lost."""
+        left = min(self._end - now.own, (self._until_ms - now.wall_ms) / 1000)
+        if left <= 0 or now.wall_ms < self._from_ms:
+            self.lost = True
+        if self.lost:
+            return min(left, 0.0)
+        self.used_ms = max(self.used_ms, now.wall_ms)
+        return left
+
+    def due(self, now: Clocks) -> float:
+        """The seconds until the next renewal."""
+        return self.left(now) - self.length_ms / 1000 * (1 - 1 / RENEWALS)

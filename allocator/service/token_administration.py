@@ -1,0 +1,110 @@
+"""Creates, rotates, lists and revokes tokens. Blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from allocator.database.verbs import token_rows
+from allocator.errors import InvalidSetting
+from allocator.rules.days_left import DAY
+from allocator.rules.token import MAX_VALID, PREFIX, Token, digest_of
+from allocator.schemes.shared.argument_checks import quoted
+
+if TYPE_CHECKING:
+    from allocator.database.store import Database
+
+T = TypeVar("T")
+
+RANDOM_BYTES = 32
+MAX_DAYS = 36_500
+
+
+class Tokens:
+    """The tokens of a database. A fleet keeps them in its first shard."""
+
+    def __init__(self, database: Callable[[], Database]) -> None:
+        self._database = database
+
+    def create(
+        self,
+        name: str,
+        *,
+        verbs: tuple[str, ...],
+        tags: tuple[str, ...],
+        schemes: tuple[str, ...] = (),
+        ids_rate: int | None = None,
+        requests_rate: int | None = None,
+        days: float | None = None,
+    ) -> tuple[str, Token]:
+        """Create a token; return its secret, which is stored nowhere, and the token.
+
+        Raises `InvalidSetting` if two valid tokens have this name.
+        """
+        secret = PREFIX + token_urlsafe(RANDOM_BYTES)
+        digest = digest_of(secret.encode())
+        now = datetime.now(UTC).replace(microsecond=0)
+        scope = (verbs, tags, ids_rate, requests_rate)
+        fresh = Token(0, name, digest, *scope, now, expiry(now, days), schemes).checked()
+        valid = [token for token in self.list() if token.name == name and token.is_valid(now)]
+        if len(valid) >= MAX_VALID:
+            oldest = valid[0].number
+            raise InvalidSetting(
+                f"{len(valid)} valid tokens are named {name!r}, the maximum is {MAX_VALID}; revoke the oldest with: "
+                f"allocator tokens revoke {oldest}"
+            )
+        self._run(token_rows.add, fresh)
+        number = next(token.number for token in self.list() if token.digest == digest)
+        return secret, replace(fresh, number=number)
+
+    def state(self) -> tuple[list[Token], bool]:
+        """The tokens, and whether any was ever created."""
+        found = self.list()
+        return found, bool(found) or self.were_made()
+
+    def list(self) -> list[Token]:
+        """All tokens that are not revoked, oldest first; some may have expired."""
+        return self._run(token_rows.fetch_all)
+
+    def _run(self, verb: Callable[..., T], *arguments: Any) -> T:
+        database = self._database()
+        database.check_sound()
+        return database.run(verb, *arguments)
+
+    @property
+    def shown(self) -> str:
+        """The URL of the database, without its password."""
+        return self._database().address.shown
+
+    def were_made(self) -> bool:
+        """Tell whether a token was ever created, even one revoked since."""
+        return self._run(token_rows.any_made)
+
+    def rotate(self, number: int) -> tuple[str, Token]:
+        """Create a token with the rights of this one, which stays valid until it is revoked."""
+        old = next((token for token in self.list() if token.number == number), None)
+        if old is None:
+            raise none_such(number)
+        lasting = (old.expires_at - old.created_at).total_seconds() / DAY if old.expires_at else None
+        rates = {"ids_rate": old.ids_rate, "requests_rate": old.requests_rate}
+        return self.create(old.name, verbs=old.verbs, tags=old.tags, schemes=old.schemes, days=lasting, **rates)
+
+    def revoke(self, number: int) -> None:
+        """Raises `InvalidSetting` if there is no such token."""
+        if not self._run(token_rows.revoke, number, datetime.now(UTC).replace(microsecond=0)):
+            raise none_such(number)
+
+
+def none_such(number: int) -> InvalidSetting:
+    return InvalidSetting(f"there is no token {quoted(number)}; see: allocator tokens list")
+
+
+def expiry(now: datetime, days: float | None) -> datetime | None:
+    if days is None:
+        return None
+    if not 0 < days <= MAX_DAYS:
+        raise InvalidSetting(f"days must be above 0 and at most {MAX_DAYS}, got {days:g}")
+    return (now + timedelta(days=days)).replace(microsecond=0)

@@ -1,0 +1,272 @@
+"""A leased worker number in a process: renewed by its thread, lost in time, given back once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from support.processes.children import in_child
+from support.processes.patience import until
+
+from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, NotCopyable
+from allocator.generators import worker_numbers
+from allocator.generators.worker_numbers import AsyncWorkerLease, WorkerLease, Workers
+from allocator.runtime.thread_pool import Background
+from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease
+
+LATE = DatabaseUnavailable("too late")
+
+
+class Backend:
+    """Leases number 3, and does as it is told."""
+
+    def __init__(self) -> None:
+        self.renewals: list[int] = []
+        self.released: list[int] = []
+        self.before_lease: Callable[[], object] = lambda: None
+        self.before_renewal: Callable[[], object] = lambda: None
+        self.failure: AllocatorError | None = None
+
+    def lease_number(self, claim: NumberClaim) -> NumberLease:
+        self.before_lease()
+        return NumberLease(claim.space, 3, claim.holder, claim.length_ms)
+
+    def renew_number(self, lease: NumberLease, wall_ms: int) -> None:
+        self.before_renewal()
+        self.renewals.append(wall_ms)
+        if self.failure is not None:
+            raise self.failure
+
+    def release_number(self, lease: NumberLease, used_ms: int) -> None:
+        self.released.append(used_ms)
+        if self.failure is not None:
+            raise self.failure
+
+
+class Clock:
+    """The machine's clocks, set by the test."""
+
+    def __init__(self) -> None:
+        self.now = Clocks(0.0, 1_800_000_000_000)
+
+    def advance(self, own: float, wall: float) -> None:
+        self.now = Clocks(self.now.own + own, self.now.wall_ms + int(1000 * wall))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(worker_numbers, "read_clocks", lambda: found.now)
+    return found
+
+
+@pytest.fixture
+def backend() -> Backend:
+    return Backend()
+
+
+@pytest.fixture
+def workers(backend: Any) -> Iterator[Workers]:
+    background = Background()
+    made = Workers(backend, background, 15.0, lambda: LATE)
+    yield made
+    made.close()
+    background.close(1.0)
+
+
+def lease(workers: Workers, seconds: float = 1.0, on_lost: Callable[[], object] | None = None) -> WorkerLease:
+    return WorkerLease(workers, "pods", 10, seconds, on_lost)
+
+
+def test_it_is_renewed_each_third_of_its_length(workers, backend, clock):
+    """By the clock of the process, which the test moves on by 0.4 of the length at a time."""
+    with lease(workers) as held:
+        for times in (1, 2, 3, 4):
+            clock.advance(0.4, 0.4)
+            assert until(lambda times=times: len(backend.renewals) == times)
+            assert held.number == 3
+            assert not held.lost
+
+    assert backend.renewals == [1_800_000_000_000 + one for one in (400, 800, 1200, 1600)]
+
+
+def test_a_renewal_counts_from_before_its_request(workers, backend, clock):
+    with lease(workers) as held:
+        backend.before_renewal = lambda: clock.advance(0.2, 0.2)
+        clock.advance(0.5, 0.5)
+        assert until(lambda: held.left() == pytest.approx(0.8))
+
+
+def test_a_renewal_that_fails_is_tried_again(workers, backend, clock, caplog):
+    backend.failure = DatabaseUnavailable("away")
+    with lease(workers) as held:
+        clock.advance(0.4, 0.4)
+        assert until(lambda: len(backend.renewals) > 2)
+        assert "number 3 of space 'pods' was not renewed: away" in caplog.text
+        backend.failure = None
+        assert until(lambda: held.left() > 0.9)
+
+
+@pytest.mark.parametrize(("own", "wall"), [(1.0, 0.0), (0.0, 1.0), (60.0, 60.0), (0.0, -0.001)])
+def test_it_is_lost_at_its_end_by_either_clock(workers, backend, clock, own, wall):
+    """As for a process that was stopped, a machine that slept, a virtual machine that was paused, a clock set back."""
+    told = threading.Event()
+    with lease(workers, on_lost=told.set) as held:
+        clock.advance(own, wall)
+        assert held.lost
+        assert held.left() <= 0
+        assert told.wait(15)
+        clock.advance(-own, -wall)
+        assert held.lost, "for ever"
+
+    assert backend.released == []
+
+
+def test_it_is_lost_when_no_renewal_succeeds(workers, backend):
+    backend.failure = DatabaseUnavailable("away")
+    told = threading.Event()
+    with lease(workers, on_lost=told.set) as held:
+        assert told.wait(15)
+        assert held.lost
+
+
+def test_it_is_lost_when_the_database_says_so(workers, backend, clock, caplog):
+    backend.failure = LeaseLost("another has it")
+    calls: list[str] = []
+    with lease(workers, on_lost=lambda: calls.append(threading.current_thread().name)) as held:
+        clock.advance(0.4, 0.4)
+        assert until(lambda: calls)
+        assert held.lost
+
+    assert calls == ["allocator-worker"]
+    assert backend.released == []
+    assert "number 3 of space 'pods' is lost" in caplog.text
+
+
+def test_an_on_lost_that_fails_is_logged(workers, clock, caplog):
+    def fail() -> None:
+        raise RuntimeError("of the application")
+
+    with lease(workers, on_lost=fail):
+        clock.advance(1, 1)
+        assert until(lambda: "on_lost of number 3 of space 'pods' failed" in caplog.text)
+
+
+def test_it_is_given_back_with_the_last_moment_of_its_use(workers, backend, clock):
+    calls: list[None] = []
+    with lease(workers, on_lost=lambda: calls.append(None)) as held:
+        clock.advance(0.1, 0.3)
+        assert not held.lost
+        clock.advance(0.1, -0.2)
+    held.close()
+
+    assert backend.released == [1_800_000_000_300]
+    assert (held.lost, calls) == (True, [])
+
+
+def test_an_error_at_the_end_is_logged(workers, backend, caplog):
+    with lease(workers, 60):
+        backend.failure = DatabaseUnavailable("away")
+
+    assert "number 3 of space 'pods' was not given back: away" in caplog.text
+
+
+def test_a_lease_that_ended_before_its_answer_came_is_given_back(workers, backend, clock):
+    backend.before_lease = lambda: clock.advance(1, 1)
+    with pytest.raises(DatabaseUnavailable, match="the lease of 1 s had ended when the answer came"), lease(workers):
+        pass
+
+    assert until(lambda: backend.released)
+
+
+def test_a_number_that_nobody_waits_for_any_more_is_given_back(workers, backend):
+    go_on = threading.Event()
+    backend.before_lease = lambda: go_on.wait(15)
+    workers.timeout = 1.0
+    with pytest.raises(DatabaseUnavailable, match="too late"), lease(workers):
+        pass
+    assert backend.released == []
+    go_on.set()
+
+    assert until(lambda: backend.released)
+
+
+def test_a_number_whose_caller_was_cancelled_is_given_back(workers, backend):
+    go_on = threading.Event()
+    backend.before_lease = lambda: go_on.wait(15)
+
+    async def cancelled() -> None:
+        async with asyncio.timeout(1.0):
+            async with AsyncWorkerLease(workers, "pods", 10, 60, None):
+                raise AssertionError("leased")
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(cancelled())
+    go_on.set()
+
+    assert until(lambda: backend.released)
+
+
+def test_the_loop_does_not_wait_for_the_database(workers, backend):
+    """Neither at the begin nor at the end of the block."""
+
+    async def held() -> int:
+        async with AsyncWorkerLease(workers, "pods", 10, 60, None) as worker:
+            return worker.number
+
+    assert asyncio.run(held()) == 3
+    assert len(backend.released) == 1
+
+
+def test_a_forked_child_holds_nothing_and_gives_nothing_back(workers, backend):
+    with lease(workers, 60) as held:
+        assert in_child(lambda: (held.lost, held.close(), backend.released)) == "(True, None, [])"
+        assert not held.lost
+
+
+def test_it_is_entered_once_at_a_time(workers, backend):
+    with lease(workers, 60) as held:
+        with pytest.raises(InvalidSetting, match="number 3 of space 'pods' is leased by this object already"):
+            held.__enter__()
+        assert not held.lost
+        assert backend.released == []
+
+
+def test_it_can_be_leased_again(workers, backend):
+    made = lease(workers, 60)
+    for times in (1, 2):
+        with made as held:
+            assert not held.lost
+        assert len(backend.released) == times
+
+
+def test_without_a_thread_to_renew_it_no_number_is_leased(workers, backend, monkeypatch):
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    made = lease(workers, 60)
+    workers.background.submit(lambda: None).result(15)  # whose thread is there already
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        made.__enter__()
+
+    assert made.lost
+    assert until(lambda: backend.released)
+
+
+def test_it_is_not_copied(workers):
+    with pytest.raises(NotCopyable):
+        lease(workers).__reduce_ex__(4)
+
+
+def test_it_says_what_it_is(workers, caplog):
+    caplog.set_level(logging.ERROR)
+    made = lease(workers, 60)
+
+    assert repr(made) == "<WorkerLease pods>"
+    with made:
+        assert repr(made) == "<WorkerLease pods 3>"

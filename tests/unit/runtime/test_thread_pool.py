@@ -1,0 +1,114 @@
+"""The threads of an allocator: what ends them, and what does not."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from concurrent.futures import Future
+from contextvars import ContextVar
+from weakref import WeakSet
+
+import pytest
+
+from allocator.errors import AllocatorClosed
+from allocator.runtime import forks
+from allocator.runtime.thread_pool import THREADS, Background, result_of, wait_for, wait_for_async
+
+
+def ours() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "allocator"]
+
+
+def test_a_call_that_ends_a_thread_costs_none():
+    """As SystemExit out of a driver's hook."""
+    background = Background()
+
+    def leave() -> None:
+        raise SystemExit(3)
+
+    for _ in range(2 * THREADS):
+        with pytest.raises(SystemExit):
+            background.submit(leave).result(5)
+
+    assert background.submit(lambda: "well").result(5) == "well"
+    background.close(5)
+
+
+class Interrupted(Future[int]):
+    """Whoever waits for it is interrupted, as by Ctrl-C."""
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_call_takes_its_queued_work_back():
+    work = Interrupted()
+    with pytest.raises(KeyboardInterrupt) as found:
+        wait_for(result_of(lambda: work, Background(), 60.0, AllocatorClosed))
+
+    assert found  # its traceback is still held
+    assert work.cancelled()
+
+
+def test_a_cancelled_call_takes_its_queued_work_back():
+    work: Future[int] = Future()
+
+    async def cancel() -> None:
+        call = asyncio.create_task(wait_for_async(result_of(lambda: work, Background(), 60.0, AllocatorClosed)))
+        await asyncio.sleep(0)  # now it waits
+        call.cancel()
+        await call
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancel())
+    assert work.cancelled()
+
+
+def test_the_threads_of_an_allocator_that_was_forgotten_end():
+    before = set(ours())
+    background = Background()
+    background.submit(lambda: None).result(5)
+    assert len(set(ours()) - before) == 1
+    del background
+    gc.collect()
+    deadline = time.monotonic() + 5
+    while set(ours()) - before and time.monotonic() < deadline:
+        threading.Event().wait(0.001)
+
+    assert not set(ours()) - before
+
+
+def test_after_a_fork_everything_is_renewed_even_where_one_thing_fails(monkeypatch):
+    class Thing:
+        renewed = False
+
+        def after_fork(self) -> None:
+            self.renewed = True
+            raise RuntimeError("not well")
+
+    things = [Thing(), Thing()]
+    monkeypatch.setattr(forks, "alive", WeakSet(things))  # without what other tests left
+    with pytest.raises(RuntimeError, match="not well"):
+        forks.renew_all()
+
+    assert all(thing.renewed for thing in things)
+
+
+def test_work_runs_with_the_context_variables_of_its_caller_and_keeps_none():
+    """As a log filter reads them, or the tracing of a driver."""
+    request = ContextVar("request", default="none")
+    background = Background()
+
+    def change() -> str:
+        before = request.get()
+        request.set("changed by the work")
+        return before
+
+    token = request.set("a")
+    assert background.submit(change).result(5) == "a"
+    assert request.get() == "a"
+    request.reset(token)
+    assert background.submit(change).result(5) == "none"
+    background.close(5)

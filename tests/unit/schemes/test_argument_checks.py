@@ -1,0 +1,164 @@
+"""Arguments are refused with the number in the sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from allocator import Allocator, PublicIds, Snowflake, inspect_id
+from allocator.errors import FleetGrowing, InvalidArgument, InvalidCount, InvalidSetting, InvalidTag, MaxValueWentBack
+from allocator.schemes.shared.argument_checks import check_count, check_reserve, check_seconds, check_tag
+from allocator.schemes.shared.residues import ALL, Residue
+from allocator.schemes.tag import Tag, settle
+
+
+def repr_short(value: object) -> str:
+    return ascii(value)[:12] if not isinstance(value, int) or abs(value) < 10**20 else "huge"
+
+
+class Names(StrEnum):
+    ORDER = "order"
+
+
+@pytest.mark.parametrize("tag", ["order", "A", "0", "a" * 64, "shop.order:2024-v1_x", Names.ORDER])
+def test_a_tag_may_be(tag):
+    assert str(tag) == check_tag(tag)
+    assert type(check_tag(tag)) is str
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "",
+        "a" * 65,
+        " order",
+        "order ",
+        "order\n",
+        "-a",
+        ".a",
+        "ö",
+        "orde\u0301",
+        "a b",
+        "a'b",
+        'a"',
+        "a;",
+        "a/b",
+        "a\0b",
+    ]
+    + [None, 1, True, b"order", ["order"], {}, 1.5, "\x1b[31m", "x" * 10_000],
+)
+def test_a_tag_may_not_be(tag):
+    with pytest.raises(InvalidTag, match="a tag is 1 to 64") as caught:
+        check_tag(tag)
+
+    assert len(str(caught.value)) < 250
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("count", [0, -1, 10_001, 10**9, 10**5000, True, False, "5", 5.0, None, [1]], ids=repr_short)
+def test_a_count_may_not_be(count):
+    with pytest.raises(InvalidCount, match="1 (to|from)|from 1 to 10000|1 to 10000"):
+        check_count(count)
+
+
+def test_the_refused_number_is_in_the_sentence():
+    with pytest.raises(InvalidCount, match=r"^count must be 1 to 10000, got 0; for larger blocks use reserve\(\)$"):
+        check_count(0)
+    with pytest.raises(InvalidCount, match=r"^count must be 1 to 10000000, got 1000000000$"):
+        check_reserve(10**9)
+
+
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), True, "5", None, 86_401])
+def test_seconds_may_not_be(value):
+    with pytest.raises(InvalidSetting, match="timeout must be"):
+        check_seconds("timeout", value, 0.0)
+
+
+class Unshown:
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+HUGE = 10**5000
+PUBLIC = PublicIds(b"k" * 16)
+ARGUMENTS: dict[str, Callable[[Any], object]] = {
+    "next_id": lambda value: Allocator("sqlite://").next_id(value),
+    "sequence": lambda value: Allocator("sqlite://").sequence(value),
+    "start_after_column": lambda value: Allocator("sqlite://").tags.create("order", start_after_column=value),
+    "failover_gap": lambda value: Allocator("sqlite://").tags.create("order", failover_gap=value),
+    "fleet": lambda value: Allocator("sqlite://", fleet=value),
+    "tickets": lambda value: Allocator("sqlite://", tickets=value),
+    "shards": lambda value: Allocator(shards=value),
+    "timeout": lambda value: Allocator("sqlite://", timeout=value),
+    "meteor": lambda value: Allocator("sqlite://", meteor=value),
+    "layout": lambda value: Snowflake(layout=value),
+    "on_clock_back": lambda value: Snowflake(on_clock_back=value),
+    "an id": inspect_id,
+    "scheme": lambda value: inspect_id(5, scheme=value),
+    "epoch": lambda value: inspect_id(5, epoch=value),
+    "encode": PUBLIC.encode,
+    "permute": PUBLIC.permute,
+    "restore": PUBLIC.restore,
+    "decode": PUBLIC.decode,
+    "prefix": lambda value: PublicIds(b"k" * 16, prefix=value),
+    "text": lambda value: PublicIds(b"k" * 16, text=value),
+}
+
+
+@pytest.mark.parametrize(
+    "value", [HUGE, -HUGE, 10**400, [HUGE], Unshown()], ids=["huge", "low", "float", "list", "odd"]
+)
+@pytest.mark.parametrize("refused", ARGUMENTS.values(), ids=ARGUMENTS)
+def test_what_repr_refuses_is_refused_in_a_sentence_too(refused, value):
+    """Python writes no integer of more than 4300 digits, and no float of more than 308."""
+    with pytest.raises(InvalidArgument) as caught:
+        refused(value)
+
+    assert len(str(caught.value)) < 250
+
+
+def test_a_number_that_is_too_long_is_told_by_its_length():
+    with pytest.raises(InvalidTag, match="got a number of 16610 bits$"):
+        check_tag(HUGE)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"step": 0}, "step must be 1 to 100000000, got 0"),
+        ({"step": True}, "step must be a whole number"),
+        ({"step": 20, "max_step": 10}, "step must be at most max_step, which is 10, got 20"),
+        ({"limit": 2**63}, "limit must be 1 to 9223372036854775807, got 9223372036854775808"),
+        ({"limit": 10, "max_value": 11}, "start_after must be 0 to 10, got 11"),
+        ({"max_value": -1}, "got -1"),
+    ],
+)
+def test_a_tag_that_does_not_add_up_is_refused(change, sentence):
+    with pytest.raises(InvalidSetting, match=sentence):
+        Tag("order", **change).checked()
+
+
+def test_a_claim_that_no_longer_fits_takes_what_remains():
+    assert settle(Tag("order", max_value=93, limit=100), "order", 10, {}) == 7
+
+
+def test_an_exact_claim_that_no_longer_fits_is_refused():
+    with pytest.raises(InvalidCount, match="at most 7, the ids left of tag 'order', got 10"):
+        settle(Tag("order", max_value=93, limit=100), "order", 10, {}, exact=True)
+
+
+def test_a_claim_that_lost_a_race_is_tried_again_as_it_was():
+    assert settle(Tag("order", max_value=50), "order", 10, {ALL: 50}) == 10
+
+
+def test_a_row_of_a_smaller_fleet_than_was_seen_has_forgotten_ids():
+    """As after a restore to before the fleet grew; one that waits while it grows has not."""
+    seen = {ALL: 1010, Residue(1, 2): 1049}
+    with pytest.raises(MaxValueWentBack, match="the fleet has 1 shards again .* ids up to 1049"):
+        settle(Tag("order", max_value=5000), "order", 10, seen)
+    with pytest.raises(FleetGrowing):
+        settle(Tag("order", max_value=5000, residue=Residue(1, 0)), "order", 10, seen)
+    assert settle(Tag("order", max_value=5000, residue=Residue(2, 3)), "order", 10, seen) == 10

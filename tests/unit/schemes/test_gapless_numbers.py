@@ -1,0 +1,203 @@
+"""Numbers without gaps, the rule: periods, formats and back, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocator.errors import InvalidArgument, InvalidId, InvalidSetting, InvalidTag
+from allocator.schemes.gapless_numbers import MAX_NUMBER, Number, NumberFormat, NumberRule, day_of
+
+DAY = date(2026, 3, 9)
+
+
+def rule(template: str = "{n}", reset: str = "never", start: int = 1) -> NumberRule:
+    return NumberRule("invoice", NumberFormat(template), reset, start)  # type: ignore[arg-type]
+
+
+# -- periods
+
+
+@pytest.mark.parametrize(
+    ("reset", "period"), [("never", ""), ("year", "2026"), ("month", "2026-03"), ("day", "2026-03-09")]
+)
+def test_the_period_is_the_part_of_the_date_that_reset_names(reset, period):
+    assert rule(reset=reset).period(DAY) == period
+    assert rule(reset=reset).period(date(1, 2, 3)) == "0001-02-03"[: len(period)]
+
+
+def test_a_moment_is_counted_by_its_date_in_the_time_zone():
+    end = datetime(2026, 12, 31, 23, 30, tzinfo=UTC)
+    berlin, quito = ZoneInfo("Europe/Berlin"), timezone(timedelta(hours=-5))
+
+    assert [day_of(end, zone).year for zone in (UTC, berlin, quito)] == [2026, 2027, 2026]
+    assert day_of(end.astimezone(berlin), UTC) == date(2026, 12, 31)
+    assert day_of(DAY, berlin) == DAY
+
+
+@pytest.mark.parametrize("at", [datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None), "2026-01-01", 2026, None])
+def test_a_date_must_be_sure(at):
+    with pytest.raises(InvalidArgument, match="time zone|must be a date"):
+        day_of(at, UTC)
+
+
+# -- formats
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{n}", "7"),
+        ("INV-{year}-{n:05}", "INV-2026-00007"),
+        ("{year}{month}{day}{n:03}", "20260309007"),
+        ("{n}{year}", "72026"),
+        ("{scope}/{n:02}", "tenant-7/07"),
+        ("{n}-{scope}", "7-tenant-7"),
+        ("№ {n} {{{scope}}}", "№ 7 {tenant-7}"),
+        ("{n:019}", "0000000000000000007"),
+    ],
+)
+def test_a_number_is_written_and_read_back(template, text):
+    made = NumberFormat(template)
+
+    assert made.write(7, DAY, "tenant-7") == text
+    assert made.read(text)["n"].lstrip("0") == "7"
+
+
+LETTERS = "09azAZ"
+SEPARATORS = ("", "-", "1", "a", ".7")
+
+
+@settings(max_examples=100)
+@given(
+    n=st.integers(1, MAX_NUMBER),
+    day=st.dates(),
+    scope=st.text(LETTERS + "_.:-", min_size=1, max_size=5).map("0".__add__),
+    fields=st.permutations(["{n:04}", "{year}", "{month}", "{day}", "{scope}"]),
+    between=st.lists(st.sampled_from(SEPARATORS), min_size=5, max_size=5),
+)
+def test_whatever_a_format_writes_it_reads_back_exactly(n, day, scope, fields, between):
+    template = "".join(text + field for text, field in zip(between, fields, strict=True))
+    first, last = sorted((fields.index("{n:04}"), fields.index("{scope}")))
+    if "".join(between[first + 1 : last + 1]).strip("17"):
+        made = rule(template, "day")
+        number = made.number(n, scope, made.period(day), day)
+        assert made.parse(number.text) == number == Number(n, number.text, scope, day.isoformat())
+    else:
+        with pytest.raises(InvalidSetting, match="a character that is no digit"):
+            rule(template, "day")
+
+
+@pytest.mark.parametrize("text", ["INV-2026-0007", "INV-2026-000007", "INV-2026-00000", "inv-2026-00007", "", None, 7])
+def test_what_the_format_would_not_write_is_no_number(text):
+    with pytest.raises(InvalidId, match="is no number of the format 'INV-{year}-{n:05}'"):
+        NumberFormat("INV-{year}-{n:05}").read(text)
+
+
+def test_digits_of_another_script_and_lines_are_no_number():
+    for text in ("\u0667", "7\n", "\u06607", "9223372036854775808"):
+        with pytest.raises(InvalidId):
+            NumberFormat("{n}").read(text)
+    with pytest.raises(InvalidId, match="there is no date 2026-02-30"):
+        NumberFormat("{year}{month}{day}-{n}").read("20260230-1")
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("", "1 to 128 printable characters"),
+        ("x" * 126 + "{n}", "1 to 128 printable characters"),
+        ("{n}\n", "1 to 128 printable characters"),
+        (None, "1 to 128 printable characters"),
+        ("INV", "holds {n} once"),
+        ("{n}{n}", "holds {n} once, and no field twice"),
+        ("{year}-{year}-{n}", "no field twice"),
+        ("{number}", "the fields of a format are"),
+        ("{n:5}", "the fields of a format are"),
+        ("{n:05d}", "the fields of a format are"),
+        ("{n!r}", "the fields of a format are"),
+        ("{month:02}-{n}", "the fields of a format are"),
+        ("{n", "the fields of a format are"),
+        ("n}", "the fields of a format are"),
+        ("{n:020}", "at most 19 digits"),
+        ("{scope}{n}", "a character that is no digit"),
+        ("{n}20{year}{scope}", "a character that is no digit"),
+    ],
+)
+def test_formats_that_are_refused(template, words):
+    with pytest.raises(InvalidSetting, match=words):
+        NumberFormat(template)
+
+
+# -- the rule
+
+
+@pytest.mark.parametrize(("reset", "missing"), [("year", "year"), ("month", "month"), ("day", "day")])
+def test_a_format_must_hold_the_period_or_texts_would_come_again(reset, missing):
+    whole = {"year": "{year}-", "month": "{year}-{month}-", "day": "{year}-{month}-{day}-"}[reset]
+
+    assert rule(whole + "{n}", reset).reset == reset
+    assert rule("{n:04}", reset).reset == reset
+    with pytest.raises(InvalidSetting, match=f"restart each {reset}, so the format must hold {{{missing}}}"):
+        rule(whole.replace(f"{{{missing}}}-", "") + "no. {n}", reset)
+
+
+def test_a_number_has_its_text_scope_and_period():
+    made = rule("{year}-{n:02}", "year")
+
+    assert made.number(7, "a", "2026", DAY) == Number(7, "2026-07", "a", "2026")
+    assert str(made.number(5, "", "2026", DAY)) == "2026-05"
+
+
+@pytest.mark.parametrize(
+    ("template", "reset", "has_dates"),
+    [
+        ("{n}", "never", False),
+        ("{scope}-{n}", "never", False),
+        ("{n}", "year", True),
+        ("{n} of {month}", "never", True),
+    ],
+)
+def test_the_day_is_asked_for_where_it_matters(template, reset, has_dates):
+    """To a period, or to a text; other numbers need no clock."""
+    assert rule(template, reset).has_dates is has_dates
+
+
+def test_a_text_says_scope_and_period_or_they_are_given():
+    yearly = rule("{scope}-{year}-{n}", "year")
+    bare = rule("{n}", "year")
+
+    assert yearly.parse("a-2026-7") == Number(7, "a-2026-7", "a", "2026")
+    assert yearly.parse("a-2026-7", scope="a", period="2026").n == 7
+    assert bare.parse("7", scope="a", period="2026") == Number(7, "7", "a", "2026")
+    with pytest.raises(InvalidId, match="is of the scope 'a', not of 'b'"):
+        yearly.parse("a-2026-7", scope="b")
+    with pytest.raises(InvalidId, match="is of the period '2026', not of '2027'"):
+        yearly.parse("a-2026-7", period="2027")
+
+
+def test_scopes():
+    made = rule()
+
+    assert [made.check_scope(scope) for scope in ("", "tenant-7", 7)] == ["", "tenant-7", "7"]
+    assert made.check_scope(UUID(int=1)) == "00000000-0000-0000-0000-000000000001"
+    for wrong in (None, True, -1, "a b", "é", "x" * 65, b"a"):
+        with pytest.raises(InvalidTag, match=r"the scope of 'invoice' is 1 to 64 of .*, or empty"):
+            made.check_scope(wrong)
+    with pytest.raises(InvalidTag, match="got ''$"):
+        rule("{scope}-{n}").check_scope("")
+
+
+def test_what_a_rule_is_made_of():
+    with pytest.raises(InvalidTag):
+        NumberRule("in voice", NumberFormat("{n}"))
+    for start in (0, MAX_NUMBER + 1, True, "1"):
+        with pytest.raises(InvalidSetting, match="start must be"):
+            rule(start=start)
+    with pytest.raises(InvalidSetting, match="reset must be 'never', 'year', 'month' or 'day', got 'weekly'"):
+        rule(reset="weekly")

@@ -1,0 +1,319 @@
+"""The pure core: plain calls, plain numbers, no clock."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocator.errors import DatabaseUnavailable, Exhausted, MaxValueWentBack, UnknownTag
+from allocator.schemes.segment_refill import Claim, Segments
+from allocator.schemes.shared.residues import ALL, Residue, mark
+from allocator.schemes.shared.retry_pace import Wait
+
+
+def started(step: int = 1000, max_step: int = 1_000_000, runway: float = 60.0, now: float = 0.0) -> Segments:
+    """A core whose first segment was just committed."""
+    core = Segments(runway)
+    core.configure(step, max_step)
+    core.committed(wanted(core, now), range(1, step + 1), now)
+    return core
+
+
+def wanted(core: Segments, now: float) -> Claim:
+    want = core.want(now)
+    assert isinstance(want, Claim)
+    return want
+
+
+def drain(core: Segments, now: float = 0.0) -> list[int]:
+    ids: list[int] = []
+    while piece := core.take():
+        ids += piece
+    return ids
+
+
+def after(core: Segments, size: int) -> range:
+    """What the database does: the next range above what was seen."""
+    low = mark(core.seen, ALL)
+    return range(low + 1, low + size + 1)
+
+
+def commit(core: Segments, now: float) -> Claim:
+    claim = wanted(core, now)
+    core.committed(claim, after(core, claim.size), now)
+    return claim
+
+
+def test_nothing_is_served_before_a_commit():
+    core = Segments()
+
+    assert not core.take()
+    claim = wanted(core, 0.0)
+    assert not core.take()
+
+    core.committed(claim, range(1, 11), 0.0)
+    assert list(range(1, 11)) == drain(core)
+
+
+def test_the_first_claim_has_the_size_of_the_step():
+    core = Segments()
+    claim = wanted(core, 0.0)
+    core.configure(250, 1000)
+
+    core.resize(claim)
+    assert claim.size == 250
+
+
+def test_only_one_claim_is_under_way():
+    core = Segments()
+    wanted(core, 0.0)
+
+    assert core.want(1.0) is None
+
+
+def test_the_first_piece_is_a_tenth_and_its_end_is_low_water():
+    core = started(1000)
+
+    assert range(1, 101) == core.take()
+    assert core.want(1.0) is None  # above low water
+    core.take()
+    assert isinstance(core.want(1.0), Claim)
+
+
+def test_a_segment_too_small_to_be_cut_is_at_low_water_at_once():
+    core = started(5)
+
+    assert range(1, 6) == core.take()
+    assert isinstance(core.want(1.0), Claim)
+
+
+def test_a_second_segment_is_enough():
+    core = started(1000)
+    core.take(), core.take()
+    commit(core, 1.0)
+
+    assert core.want(2.0) is None
+
+
+def test_pieces_cover_the_segment_in_order_without_a_gap():
+    for size in (1, 2, 9, 10, 11, 99, 100, 101, 1000, 12_345):
+        assert list(range(1, size + 1)) == drain(started(size))
+
+
+def test_a_segment_may_have_a_step():
+    core = Segments()
+    core.committed(wanted(core, 0.0), range(2, 302, 3), 0.0)
+
+    assert list(range(2, 302, 3)) == drain(core)
+    assert core.seen == {Residue(2, 3): 299}
+
+
+def test_a_claim_lasts_the_runway_at_the_rate_seen():
+    core = started(1000, runway=60.0)
+    core.take()
+    core.take()  # 100 ids in 1 s: low water
+
+    assert wanted(core, 1.0).size == 100 * 60 * 10 // 9
+
+
+def test_a_claim_grows_at_most_tenfold():
+    core = started(1000)
+    core.take(), core.take()
+
+    assert wanted(core, 0.000_1).size == 10_000
+
+
+def test_a_clock_that_stands_still_is_no_division_by_zero():
+    core = started(1000)
+    core.take(), core.take()
+
+    assert wanted(core, 0.0).size == 10_000
+
+
+def test_a_claim_never_passes_max_step():
+    core = started(1000, max_step=1500)
+    core.take(), core.take()
+
+    assert wanted(core, 0.000_1).size == 1500
+
+
+def test_a_claim_shrinks_when_traffic_falls():
+    core = started(1000)
+    core.take(), core.take()
+    assert commit(core, 0.001).size == 10_000
+    drain(core)
+
+    assert wanted(core, 10_000.0).size == 1000
+
+
+def consume(core: Segments, rate: float, seconds: float) -> list[tuple[float, int]]:
+    """Draw at a rate from a database that answers at once: when each piece was taken, and what was then in memory."""
+    now, seen = 0.0, []
+    while now < seconds:
+        piece = core.take()
+        want = core.want(now)
+        if isinstance(want, Claim):
+            core.committed(want, after(core, want.size), now)
+        seen.append((now, len(piece)))
+        now += len(piece) / rate
+    return seen
+
+
+def test_pieces_after_low_water_last_about_half_a_second():
+    lengths = [length for _, length in consume(started(1000), rate=5000, seconds=120)]
+
+    assert 2450 <= sorted(lengths)[len(lengths) // 2] <= 2550
+
+
+def in_memory(core: Segments) -> int:
+    return len(core._left) + len(core._spare)
+
+
+def test_after_five_seconds_of_traffic_memory_lasts_the_runway():
+    for rate in (20, 1000, 5000, 15_000):
+        core = started(1000, runway=60.0)
+        consume(core, rate, seconds=5 + 1000 / rate)
+        least = min(in_memory(core) for _ in range(200) if consume(core, rate, seconds=1.0))
+
+        assert least / rate >= 58
+
+
+def test_a_failed_claim_is_tried_again_a_second_after_it_began_and_not_before():
+    core = Segments()
+    core.failed(wanted(core, 10.0), DatabaseUnavailable("away"), 10.5)
+
+    want = core.want(10.6)
+    assert isinstance(want, Wait)
+    assert pytest.approx(0.4) == want.seconds
+    assert str(want.error) == "away"
+    assert isinstance(core.want(11.0), Claim)
+
+
+def test_a_claim_that_hung_is_tried_again_at_once():
+    core = Segments()
+    core.failed(wanted(core, 10.0), DatabaseUnavailable("did not answer"), 15.0)
+
+    assert isinstance(core.want(15.0), Claim)
+
+
+def test_an_outage_costs_less_than_one_claim_a_second():
+    core = Segments()
+    attempts = 0
+    for tick in range(20_000):
+        now = tick / 1000
+        want = core.want(now)
+        if isinstance(want, Claim):
+            attempts += 1
+            core.failed(want, DatabaseUnavailable("away"), now)
+
+    assert attempts <= 20
+
+
+def test_the_size_of_a_claim_survives_an_outage():
+    core = started(1000)
+    core.take(), core.take()
+    claim = wanted(core, 0.001)
+    core.failed(claim, DatabaseUnavailable("away"), 0.002)
+
+    assert claim.size == wanted(core, 500.0).size
+
+
+def test_an_unknown_tag_is_asked_for_again_at_once():
+    core = Segments()
+    core.failed(wanted(core, 0.0), UnknownTag("x"), 0.0)
+
+    assert isinstance(core.want(0.0), Claim)
+
+
+def test_the_range_of_a_claim_that_failed_is_burnt():
+    core = Segments()
+    late = wanted(core, 0.0)
+    core.failed(late, DatabaseUnavailable("no answer"), 5.0)
+    core.committed(late, range(1, 11), 5.1)
+
+    assert not core.take()
+    assert not core.seen
+
+
+def test_a_claim_that_never_ends_is_given_up_and_its_range_burnt():
+    core = Segments(lost_after=60.0)
+    lost = wanted(core, 0.0)
+    assert core.want(59.0) is None
+    second = wanted(core, 61.0)
+    core.committed(lost, range(1, 11), 61.0)
+    assert not core.take()
+    core.committed(second, range(11, 21), 61.0)
+
+    assert range(11, 12) == core.take()
+
+
+def test_a_claim_says_what_was_seen():
+    core = started(1000)
+    core.record_seen(range(5001, 6001))  # reserved meanwhile
+    core.take(), core.take()
+
+    assert wanted(core, 1.0).seen == {ALL: 6000}
+
+
+def test_a_range_claimed_before_a_reservation_is_no_step_back():
+    core = started(1000)
+    core.take(), core.take()
+    claim = wanted(core, 1.0)
+    core.record_seen(range(11_001, 12_001))
+    core.committed(claim, range(1001, 11_001), 1.0)
+
+    assert core.stopped is None
+
+
+def test_a_range_at_or_below_what_was_seen_stops_the_tag():
+    core = started(1000)
+    core.take(), core.take()
+    core.committed(wanted(core, 1.0), range(1000, 2000), 1.0)
+
+    assert isinstance(core.stopped, MaxValueWentBack)
+    assert not core.take()
+    assert core.want(1000.0) is None
+
+
+def test_after_the_limit_memory_is_served_and_then_the_reason_is_given():
+    core = started(1000)
+    core.take(), core.take()
+    core.failed(wanted(core, 1.0), Exhausted("all gone"), 1.0)
+
+    assert list(range(201, 1001)) == drain(core)
+    want = core.want(1.5)
+    assert isinstance(want, Wait)
+    assert isinstance(want.error, Exhausted)
+    assert isinstance(core.want(2.5), Claim)  # the limit may have been raised
+
+
+@settings(max_examples=60)
+@given(st.randoms(use_true_random=False), st.integers(1, 300), st.integers(1, 300))
+def test_whatever_happens_ids_increase_and_come_from_committed_ranges(rnd: random.Random, step: int, most: int):
+    core, database, now = Segments(runway=rnd.choice([0.0, 1.0, 60.0])), 0, 0.0
+    core.configure(step, max(step, most))
+    owned: set[int] = set()
+    served: list[int] = []
+    flying: list[Claim] = []
+    for _ in range(80):
+        now += rnd.choice([0.0, 0.01, 2.0, 100.0])
+        want = core.want(now)
+        if isinstance(want, Claim):
+            flying.append(want)
+        served += core.take()
+        if flying and rnd.random() < 0.5:
+            claim = flying.pop(rnd.randrange(len(flying)))
+            database = max(database, mark(claim.seen, ALL)) + claim.size
+            segment = range(database - claim.size + 1, database + 1)
+            if rnd.random() < 0.6:
+                if claim is core.pace.under_way:
+                    owned |= set(segment)
+                core.committed(claim, segment, now)
+            else:
+                core.failed(claim, DatabaseUnavailable("x"), now)
+
+    assert sorted(set(served)) == served
+    assert set(served) <= owned

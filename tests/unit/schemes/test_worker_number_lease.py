@@ -1,0 +1,308 @@
+"""The lease rule, by plain numbers: who may take a number, and how long its holder may use it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag, NodeIdsExhausted
+from allocator.schemes.worker_number_lease import (
+    Clocks,
+    NumberClaim,
+    NumberLease,
+    NumberRow,
+    Tenure,
+    Watch,
+    check_alike,
+    check_clock,
+    check_moved,
+    choose,
+    leased,
+    length_of,
+    released,
+    renewed,
+)
+
+L = 10_000
+AT = 1_800_000_000_000
+CLAIM = NumberClaim("billing", 2, L, AT, "me", "here", 7)
+LEASE = NumberLease("billing", 0, "them", L)
+HELD = NumberRow(0, 2, L, "them", 3, AT + L, AT + L, "there", 5)
+NOBODY: frozenset[int] = frozenset()
+
+
+def number(found: NumberRow | int) -> int:
+    return found if isinstance(found, int) else found.number
+
+
+def chosen(*rows: NumberRow, claim: NumberClaim = CLAIM, at: int = AT, unchanged=NOBODY, spread=1, pick=0) -> int:
+    return number(choose(rows, claim, at, unchanged, spread, pick))
+
+
+def test_the_smallest_number_that_nobody_holds_comes_first():
+    assert chosen() == 0
+    assert chosen(HELD) == 1
+    assert chosen(HELD, replace(HELD, number=2)) == 1
+
+
+def test_later_attempts_spread_over_the_free_numbers():
+    assert {chosen(HELD, spread=2, pick=pick) for pick in range(8)} == {1, 2}
+    assert {chosen(HELD, spread=64, pick=pick) for pick in range(8)} == {1, 2, 3}
+
+
+FULL = [replace(HELD, number=one) for one in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("later", [1, L, 2 * L])
+def test_a_number_is_held_until_a_length_after_its_end(later):
+    with pytest.raises(NodeIdsExhausted):
+        chosen(HELD, *FULL, at=AT + later, claim=replace(CLAIM, wall_ms=AT + 9 * L))
+
+
+def test_a_length_after_its_end_it_may_be_taken():
+    assert chosen(HELD, *FULL, at=AT + 2 * L + 1, claim=replace(CLAIM, wall_ms=AT + 9 * L)) == 0
+
+
+def test_a_number_that_was_given_back_may_be_taken_at_once():
+    assert chosen(replace(HELD, holder="", used_until_ms=AT - 1), *FULL) == 0
+
+
+def test_not_where_only_the_database_says_that_it_is_over():
+    """Whose clock may have been set forward."""
+    held = replace(HELD, used_until_ms=AT)
+    with pytest.raises(NodeIdsExhausted):
+        chosen(held, *FULL, at=AT + 9 * L, claim=replace(CLAIM, wall_ms=AT + L))
+
+    assert chosen(held, *FULL, at=AT + 9 * L, claim=replace(CLAIM, wall_ms=AT + L + 1000)) == 0
+
+
+@pytest.mark.parametrize("free", [{"holder": ""}, {}])
+@pytest.mark.parametrize("later", [0, 1, 999])
+def test_but_never_in_a_second_that_its_holder_may_have_used(free, later):
+    """Some generators count seconds: each would begin with the first id of the second."""
+    row = replace(HELD, **free, used_until_ms=AT)
+    unchanged = NOBODY if free else {0}
+
+    with pytest.raises(NodeIdsExhausted):
+        chosen(row, *FULL, unchanged=unchanged, claim=replace(CLAIM, wall_ms=AT + later))
+    assert chosen(row, *FULL, unchanged=unchanged, claim=replace(CLAIM, wall_ms=AT + 1000)) == 0
+
+
+def test_when_all_are_held_it_says_by_whom_and_until_when():
+    with pytest.raises(NodeIdsExhausted) as caught:
+        chosen(HELD, *FULL)
+
+    assert str(caught.value) == (
+        "all 4 numbers of space 'billing' are held, by there (process 5); unless one is given back, "
+        "the next is free in 21 s"
+    )
+
+
+def test_a_number_that_was_given_back_a_moment_ago_is_not_called_held():
+    back = replace(HELD, holder="", used_until_ms=AT + 1)
+    with pytest.raises(NodeIdsExhausted) as caught:
+        chosen(back, *FULL)
+
+    assert str(caught.value) == (
+        "no number of space 'billing' is free: 3 are held, by there (process 5); 1 given back a moment ago; "
+        "the next is free in 1 s"
+    )
+
+
+def test_a_clock_that_is_behind_is_named():
+    free = [replace(row, holder="", used_until_ms=AT - 1) for row in (HELD, *FULL)]
+    with pytest.raises(
+        NodeIdsExhausted, match="4 given back a moment ago; .* free in 90 s; the clock of .* is 90 s behind"
+    ):
+        chosen(*free, claim=replace(CLAIM, wall_ms=AT - 9 * L))
+
+
+# -- watching
+
+
+def test_what_nobody_renews_for_a_length_is_over():
+    watch = Watch()
+
+    assert watch.unchanged([HELD], 0, 100.0) == set()
+    assert watch.unchanged([HELD], 0, 109.9) == set()
+    assert watch.unchanged([HELD], 0, 110.0) == {0}
+
+
+@pytest.mark.parametrize("change", [{"renewals": 4}, {"holder": "another"}])
+def test_a_renewal_or_another_holder_begins_the_watch_anew(change):
+    watch = Watch()
+    watch.unchanged([HELD], 0, 100.0)
+
+    assert watch.unchanged([replace(HELD, **change)], 0, 110.0) == set()
+    assert watch.unchanged([replace(HELD, **change)], 0, 120.0) == {0}
+
+
+def test_what_was_seen_before_a_failover_does_not_count():
+    """The new server counts the renewals again that the old one had."""
+    watch = Watch()
+    watch.unchanged([HELD], 0, 100.0)
+
+    assert watch.unchanged([HELD], AT, 110.0) == set()
+    assert watch.unchanged([HELD], AT, 120.0) == {0}
+
+
+# -- settings and clocks
+
+
+@pytest.mark.parametrize("other", [{"bits": 3}, {"length_ms": L + 1}])
+def test_a_space_that_is_held_with_other_settings_is_refused(other):
+    with pytest.raises(InvalidSetting, match=r"space 'billing' is leased with bits=2 and seconds=10, by there"):
+        check_alike([HELD], replace(CLAIM, **other), AT, NOBODY)
+
+    check_alike([replace(HELD, holder="")], replace(CLAIM, **other), AT, NOBODY)
+    check_alike([HELD], replace(CLAIM, **other), AT, {0})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"space": ""}, InvalidTag),
+        ({"space": "a b"}, InvalidTag),
+        ({"bits": 0}, InvalidSetting),
+        ({"bits": 32}, InvalidSetting),
+        ({"bits": "10"}, InvalidSetting),
+        ({"length_ms": 999}, InvalidSetting),
+    ],
+)
+def test_settings_that_are_none_are_refused(wrong, error):
+    with pytest.raises(error):
+        replace(CLAIM, **wrong).checked()
+    assert CLAIM.checked() == CLAIM
+
+
+@pytest.mark.parametrize("seconds", [0.5, 86_401, float("nan"), "60", True, None])
+def test_a_length_that_is_none_is_refused(seconds):
+    with pytest.raises(InvalidSetting, match="seconds must be"):
+        length_of(seconds)
+    assert length_of(60) == 60_000
+
+
+def test_a_clock_more_than_half_a_length_ahead_is_refused():
+    check_clock(CLAIM, AT - L // 2)
+    check_clock(CLAIM, AT + 100 * L)
+    with pytest.raises(InvalidSetting, match=r"is 5.0 s ahead of the database's, and may be 5"):
+        check_clock(CLAIM, AT - L // 2 - 1)
+
+
+@pytest.mark.parametrize(("at", "wall"), [(3 * L, 9 * L), (9 * L, 3 * L + 1000), (0, 0)])
+def test_after_a_failover_nobody_takes_a_number_for_three_lengths(at, wall):
+    with pytest.raises(DatabaseUnavailable, match="numbers are leased again in [0-9]+ s, and renewed meanwhile"):
+        check_moved(AT, replace(CLAIM, wall_ms=AT + wall), AT + at)
+
+
+def test_then_they_do():
+    check_moved(AT, replace(CLAIM, wall_ms=AT + 3 * L + 1001), AT + 3 * L + 1)
+    check_moved(0, CLAIM, AT)
+
+
+# -- the statements
+
+
+def test_a_number_that_is_taken_keeps_what_was_used():
+    fresh = leased(3, CLAIM, AT + 5)
+    over = leased(replace(HELD, used_until_ms=AT + 9 * L), CLAIM, AT + 5)
+
+    assert fresh == NumberRow(3, 2, L, "me", 0, AT + 5 + L, AT + L, "here", 7)
+    assert over == NumberRow(0, 2, L, "me", 0, AT + 5 + L, AT + 9 * L, "here", 7)
+
+
+def test_a_renewal_moves_the_end_and_counts():
+    assert renewed(HELD, LEASE, AT + 2, AT + 5) == replace(
+        HELD, renewals=4, until_ms=AT + 5 + L, used_until_ms=AT + 2 + L
+    )
+
+
+def test_a_renewal_under_a_clock_set_back_lowers_nothing():
+    after = renewed(HELD, LEASE, AT - 9 * L, AT)
+
+    assert after is not None
+    assert after.used_until_ms == HELD.used_until_ms
+
+
+@pytest.mark.parametrize(
+    ("row", "wall", "at"),
+    [
+        (replace(HELD, holder="another"), AT, AT),
+        (replace(HELD, holder=""), AT, AT),
+        (HELD, AT, AT + L),
+        (HELD, AT + L // 2 + 1, AT),
+        (replace(HELD, length_ms=L - 1), AT, AT),
+    ],
+    ids=["taken", "given back", "ended", "clock ahead", "another length"],
+)
+def test_a_lease_that_is_lost_is_not_renewed(row, wall, at):
+    assert renewed(row, LEASE, wall, at) is None
+
+
+def test_only_its_holder_gives_a_number_back():
+    assert released(HELD, LEASE, AT + 1) == replace(HELD, holder="", used_until_ms=AT + 1)
+    assert released(replace(HELD, holder="another"), LEASE, AT + 1) is None
+
+
+def test_a_number_that_is_given_back_was_not_used_after_its_end():
+    after = released(HELD, LEASE, HELD.used_until_ms + 9 * L)
+
+    assert after is not None
+    assert after.used_until_ms == HELD.used_until_ms
+
+
+# -- the holder
+
+
+def clocks(own: float, wall: float | None = None) -> Clocks:
+    return Clocks(own, AT + int(1000 * (own if wall is None else wall)))
+
+
+def tenure() -> Tenure:
+    return Tenure(L, clocks(0))
+
+
+def test_the_end_counts_from_the_request():
+    held = tenure()
+    held.renewed(clocks(4), clocks(8))
+
+    assert held.left(clocks(8)) == 6.0
+    assert held.left(clocks(14)) == 0.0
+    assert held.lost
+
+
+@pytest.mark.parametrize("now", [clocks(10, 0), clocks(0, 10), clocks(1, -0.001)], ids=["own", "wall", "before"])
+def test_either_clock_ends_it(now):
+    held = tenure()
+
+    assert held.left(clocks(1)) == 9.0
+    assert held.left(now) <= 0
+    assert held.lost
+
+
+def test_what_is_lost_stays_lost():
+    held = tenure()
+    held.left(clocks(1, 99))
+    held.renewed(clocks(1), clocks(2))
+
+    assert held.left(clocks(2)) <= 0
+
+
+def test_an_answer_that_came_after_the_end_is_too_late():
+    held = tenure()
+    held.renewed(clocks(9), clocks(11))
+
+    assert held.lost
+
+
+def test_it_knows_the_last_millisecond_in_which_it_was_used():
+    held = tenure()
+    for now in (clocks(2), clocks(3, 7), clocks(4, 5), clocks(5, 99)):
+        held.left(now)
+
+    assert held.used_ms == AT + 7000
+
+
+def test_it_is_renewed_after_a_third():
+    assert tenure().due(clocks(1)) == pytest.approx(10 / 3 - 1)

@@ -1,0 +1,86 @@
+"""Which status an error has, and what of it may be told."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import pytest
+
+import allocator
+from allocator import AllocatorError
+from allocator.service.error_responses import HttpRefusal, Unauthorized, body_of, headers_of, status_of
+
+ERRORS = [
+    value
+    for value in vars(allocator).values()
+    if inspect.isclass(value) and issubclass(value, AllocatorError) and value is not AllocatorError
+]
+STATUSES = {
+    "InvalidArgument": 400,
+    "InvalidTag": 400,
+    "InvalidCount": 400,
+    "InvalidSetting": 400,
+    "InvalidDatabase": 400,
+    "InvalidId": 400,
+    "AccessDenied": 403,
+    "UnknownTag": 404,
+    "TagExists": 409,
+    "LeaseLost": 409,
+    "Exhausted": 410,
+    "TooManyRequests": 429,
+}
+SECRET = "postgresql://root:hunter2@10.0.0.5/ids: SELECT * FROM allocator_segment"
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_has_one_status(kind):
+    assert status_of(kind("x")) == STATUSES.get(kind.__name__, 503)
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in ERRORS if kind.__name__ not in STATUSES], ids=lambda kind: kind.__name__
+)
+def test_a_trouble_of_ours_says_when_to_ask_again(kind):
+    assert int(headers_of(kind("x"))["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DatabaseUnavailable",
+        "DatabaseRefused",
+        "SchemaOutOfDate",
+        "SchemaDamaged",
+        "ShardMisconfigured",
+        "FleetGrowing",
+    ],
+)
+def test_nothing_of_the_database_is_told(name):
+    told = body_of(getattr(allocator, name)(SECRET), "r")
+
+    assert b"hunter2" not in told
+    assert b"SELECT" not in told
+    assert json.loads(told)["error"] == name
+    assert len(json.loads(told)["detail"]) > 20
+
+
+def test_a_problem_is_one_sentence_with_its_number():
+    told = json.loads(body_of(allocator.InvalidCount("count must be 1 to 10000, got 0"), "r-1"))
+
+    assert told == {
+        "type": "urn:allocator:InvalidCount",
+        "title": "Bad Request",
+        "status": 400,
+        "error": "InvalidCount",
+        "detail": "count must be 1 to 10000, got 0",
+        "request": "r-1",
+    }
+
+
+def test_refusals_of_form_bring_their_headers():
+    refusal = HttpRefusal(405, "no", Allow="GET")
+
+    assert headers_of(refusal) == {"Allow": "GET"}
+    assert headers_of(Unauthorized("x")) == {"www-authenticate": "Bearer"}
+    assert json.loads(body_of(Unauthorized("x"), ""))["error"] == "AccessDenied"
