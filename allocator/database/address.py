@@ -189,7 +189,8 @@ def imported(url: URL) -> type[SQLDialect]:
     Forks wait for this: a child would inherit modules that are half imported.
     """
     with GATE.statement():
-        import encodings.idna  # noqa: F401
+        if url.get_backend_name() != "sqlite":
+            import encodings.idna  # noqa: F401  # for the name of a host
 
         found = url.get_dialect()
         if not found.is_async:

@@ -16,7 +16,7 @@ from typing import Any
 
 from allocator.errors import InvalidDatabase, InvalidSetting
 
-NEXT_VALUE = re.compile(r"next[ _]?(sequence )?val", re.IGNORECASE)
+NEXT_VALUE = r"(?i)next[ _]?(sequence )?val"
 """Matches a server default that draws from a sequence of the database."""
 
 
@@ -74,7 +74,7 @@ def own_generator(column: Any) -> str | None:
     if column.identity is not None:
         return "Identity()"
     default = str(getattr(column.server_default, "arg", ""))
-    return f"server_default={default}" if NEXT_VALUE.search(default) else None
+    return f"server_default={default}" if re.search(NEXT_VALUE, default) else None
 
 
 def check_each_row(context: Any, name: str) -> None:
