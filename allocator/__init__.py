@@ -8,37 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from allocator.errors import (
-    AccessDenied,
-    AllocatorClosed,
-    AllocatorError,
-    ClockWentBack,
-    DatabaseRefused,
-    DatabaseUnavailable,
-    Exhausted,
-    FleetGrowing,
-    ForkedUnseen,
-    InvalidArgument,
-    InvalidCount,
-    InvalidDatabase,
-    InvalidId,
-    InvalidSetting,
-    InvalidTag,
-    LeaseLost,
-    MaxValueWentBack,
-    NodeIdsExhausted,
-    NotCopyable,
-    NumberBusy,
-    NumberConflict,
-    ReentrantCall,
-    SchemaDamaged,
-    SchemaOutOfDate,
-    ServerReplaced,
-    ShardMisconfigured,
-    TagExists,
-    TooManyRequests,
-    UnknownTag,
-)
+from allocator import errors as errors
 
 if TYPE_CHECKING:
     from allocator.aio import AsyncAllocator, AsyncSequence
@@ -63,52 +33,23 @@ __version__ = "0.2.0"
 
 __all__ = [
     "JAVASCRIPT_MAX_ID",
-    "AccessDenied",
     "Allocator",
-    "AllocatorClosed",
-    "AllocatorError",
     "AsyncAllocator",
     "AsyncSequence",
     "AsyncWorkerLease",
-    "ClockWentBack",
-    "DatabaseRefused",
-    "DatabaseUnavailable",
-    "Exhausted",
-    "FleetGrowing",
-    "ForkedUnseen",
     "Inspection",
-    "InvalidArgument",
-    "InvalidCount",
-    "InvalidDatabase",
-    "InvalidId",
-    "InvalidSetting",
-    "InvalidTag",
     "Layout",
-    "LeaseLost",
-    "MaxValueWentBack",
     "Meteor",
     "MeteorSettings",
-    "NodeIdsExhausted",
-    "NotCopyable",
     "Number",
-    "NumberBusy",
-    "NumberConflict",
     "Numbers",
     "ObjectId",
     "PublicIds",
     "Reading",
-    "ReentrantCall",
-    "SchemaDamaged",
-    "SchemaOutOfDate",
     "Sequence",
-    "ServerReplaced",
-    "ShardMisconfigured",
     "Snowflake",
     "SnowflakeSettings",
     "Tag",
-    "TagExists",
-    "TooManyRequests",
-    "UnknownTag",
     "WorkerLease",
     "inspect_id",
 ]
@@ -135,13 +76,17 @@ HOMES = {
 """Imported on first access: meteors need no asyncio, and errors need neither."""
 
 
-def __getattr__(name: str) -> object:
-    for home, names in HOMES.items():
-        if name in names:
-            value = globals()[name] = getattr(import_module(home), name)
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would take every name for one that exists
+
+    def __getattr__(name: str) -> object:
+        for home, names in HOMES.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(home), name)
+                return value
+        if isinstance(vars(errors).get(name), type):  # ImportError: `from … import` hides the text of AttributeError
+            raise ImportError(f"{name} is in allocator.errors: from allocator.errors import {name}", name=name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, "__version__", "errors"]

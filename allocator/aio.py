@@ -101,7 +101,7 @@ def on_thread(method: Callable[Concatenate[Tags, P], T]) -> Callable[Concatenate
 
     @wraps(method)
     async def call(self: AsyncTags, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        work: Callable[P, T] = getattr(self._tags, method.__name__)  # those of a service are of another class
+        work: Callable[P, T] = getattr(self._tags, method.__name__)  # by name: a service has its own class of tags
         return await self._ids._on_thread(work, *args, **kwargs)
 
     return call

@@ -74,7 +74,7 @@ def backend_of(
 ) -> Backend:
     """The backend that the arguments of an `Allocator` name."""
     if isinstance(database, Backend):
-        return database  # of `allocator.testing`
+        return database  # only `allocator.testing` passes one
     from allocator.remote.http import Servers, addresses
 
     databases = database_list(database, shards)

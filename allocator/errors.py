@@ -1,4 +1,4 @@
-"""Every error that this package raises on purpose.
+"""Every error that this package raises on purpose: `from allocator.errors import DatabaseUnavailable`.
 
     AllocatorError                  the root, never raised itself
     ├── InvalidArgument             also a ValueError

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from sqlalchemy import Integer
 
 from allocator.database.caller import Borrowed, Caller
-from allocator.database.django_caller import DjangoCaller
+from allocator.database.django.transaction import DjangoCaller
 from allocator.database.verbs import gapless_number_rows as rows
 from allocator.database.verbs.gapless_number_rows import Row
 from allocator.errors import InvalidArgument, InvalidCount, InvalidId, InvalidSetting
@@ -34,7 +34,7 @@ Scope = object
 At = date | datetime | None
 
 NO_DAY = date.min
-"""The date of numbers that no date is in, so that the clock is not read."""
+"""Stands for the date of numbers whose format and reset need none, so that the clock is not read."""
 
 
 class Numbers:

@@ -106,7 +106,7 @@ class ServiceAllocator(AsyncAllocator):
         return await self.run(self._hosted._backend.open_segment, template, create)
 
     async def count_tags(self) -> int:
-        """How many tags there are, for the limit of those that first requests make."""
+        """The number of tags, for the limit on tags that a first request makes."""
         return await self.run(self._hosted.tags.count)
 
     def page_of_tags(self, after: str, most: int) -> list[Tag]:

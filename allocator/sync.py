@@ -165,7 +165,9 @@ class Allocator(Uncopyable):
 
     def _column_of(self, column: Any, dialect: Any) -> Column:
         """Describe a SQLAlchemy column in a database of this dialect."""
-        from allocator.database.verbs.columns import mapped  # imports SQLAlchemy, which `import allocator` must not
+        from allocator.database.columns.column_types import (
+            mapped,  # imports SQLAlchemy, which `import allocator` must not
+        )
 
         return mapped(column, dialect)
 

@@ -14,7 +14,7 @@ MEMORY = """
 import asyncio, gc, os, threading, tracemalloc
 from allocator import AsyncAllocator
 from sqlalchemy import insert
-from allocator.database.tables import segment
+from allocator.database.schema.tables import segment
 
 def resident():
     with open("/proc/self/statm") as told:

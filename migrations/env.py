@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 
 from allocator.database.address import address_of
 from allocator.database.connection import check_committed, complete, engine_of
-from allocator.database.tables import PREFIX, VERSION_TABLE, metadata
-from allocator.database.upgrade import ADDRESS, CONNECTION
+from allocator.database.schema.tables import PREFIX, VERSION_TABLE, metadata
+from allocator.database.schema.upgrade import ADDRESS, CONNECTION
 
 PATIENCE = 600.0
 """Seconds that an upgrade may wait for another upgrade, and that one statement may take."""

@@ -9,11 +9,11 @@ import click
 
 from allocator.cli.options import database_options, fleet_options, only_one, open_database
 from allocator.cli.output import REFUSED, confirm, show, table, yes_option
-from allocator.database import guard as triggers
-from allocator.database import schema
-from allocator.database import upgrade as migrations
 from allocator.database.address import address_of
-from allocator.database.tables import REVISIONS
+from allocator.database.schema import guard as triggers
+from allocator.database.schema import inspection
+from allocator.database.schema import upgrade as migrations
+from allocator.database.schema.tables import REVISIONS
 from allocator.database.verbs import servers
 from allocator.errors import AllocatorError
 from allocator.fleet.bootstrap import Opening
@@ -49,7 +49,7 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, since: str | None) -> None:
             database.upgrade_schema()
         if len(databases) > 1:
             Opening(databases, None, None).open()
-        revision = databases[0].run(lambda connection, _: schema.current(connection))
+        revision = databases[0].run(lambda connection, _: inspection.current(connection))
     lines = [f"{database.address.shown} is at revision {revision}" for database in databases]
     show({"revision": revision}, "\n".join(lines))
 
@@ -81,7 +81,7 @@ def downgrade(revision: str, sure: bool, url: str) -> None:
 def history(url: str) -> None:
     """Print the revisions of the tables, newest first."""
     with open_database(url) as database:
-        now = database.run(lambda connection, _: schema.current(connection))
+        now = database.run(lambda connection, _: inspection.current(connection))
     newest_first = list(migrations.titles().items())[::-1]
     found = [{"revision": name, "current": name == now, "title": title} for name, title in newest_first]
     rows = [(name, "current" if name == now else "", title) for name, title in newest_first]
@@ -118,9 +118,9 @@ def print_statements(url: str, as_sql: bool, since: str | None) -> None:
 def current(url: str) -> None:
     """Print the revision of the tables."""
     with open_database(url) as database:
-        revision = database.run(lambda connection, _: schema.current(connection))
-    newest = " (the newest)" if revision == schema.HEAD else f"; the newest is {schema.HEAD}"
-    show({"revision": revision, "newest": schema.HEAD}, f"{revision or 'none'}{newest}")
+        revision = database.run(lambda connection, _: inspection.current(connection))
+    newest = " (the newest)" if revision == inspection.HEAD else f"; the newest is {inspection.HEAD}"
+    show({"revision": revision, "newest": inspection.HEAD}, f"{revision or 'none'}{newest}")
 
 
 @db.command()
@@ -128,7 +128,7 @@ def current(url: str) -> None:
 def check(url: str) -> None:
     """Check the tables; exit code 1 if they have a problem."""
     with open_database(url) as database:
-        found, blind = database.run(schema.problems, database.address.shown), None
+        found, blind = database.run(inspection.problems, database.address.shown), None
         with suppress(AllocatorError):  # the server run of a standby cannot be read
             blind = database.run(servers.fetch_blind)
         lines = found or [f"{database.address.shown}: the tables are correct"]

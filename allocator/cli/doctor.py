@@ -11,7 +11,7 @@ from allocator.cli.default_file import mark_opened
 from allocator.cli.doctor_columns import show_columns
 from allocator.cli.options import TIMEOUT, fleet_options, open_database
 from allocator.cli.output import REFUSED, show
-from allocator.database.grants import Rights, rights_for
+from allocator.database.schema.grants import Rights, rights_for
 from allocator.doctor import examine, is_healthy
 from allocator.rules.findings import Finding
 

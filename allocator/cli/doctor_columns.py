@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from allocator.cli.options import require_files
 from allocator.cli.output import REFUSED, show, table
 from allocator.database.address import address_of
-from allocator.database.doctor_queries.integer_keys import read_keys
+from allocator.database.columns.integer_keys import read_keys
 from allocator.errors import InvalidSetting
 from allocator.rules.days_left import DAY
 from allocator.rules.key_columns import FULL, SOON, Outlook, outlooks

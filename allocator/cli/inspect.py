@@ -14,7 +14,7 @@ from allocator.schemes.formats.id_inspection import SCHEMES, Inspection, Reading
 from allocator.schemes.formats.known_formats import FORMATS
 
 OTHERS = [name for name in FORMATS if name not in {"meteor", "snowflake", "twitter", "baidu"}]
-"""The first two are always shown; the others are names of snowflake and uid-generator too."""
+"""Formats to list beside meteor and snowflake, without second names: twitter is snowflake, baidu is uid-generator."""
 TOO_YOUNG = 86_400.0
 """Seconds: a small number has a time just after the epoch in every format, which says nothing."""
 

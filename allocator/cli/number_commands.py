@@ -98,7 +98,7 @@ def set_number(name: str, n: int, scope: str, period: str, url: str) -> None:
 
 
 def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
-    """Refuse a period that the existing counters do not have: nobody would draw from that counter."""
+    """Refuse a period that the existing counters do not have: no application draws from such a counter."""
     if not counters or len(period) in {len(one.period) for one in counters}:
         return
     newest = max(one.period for one in counters)
@@ -145,7 +145,7 @@ def bind_column(column: str, url: str, **given: Any) -> None:
         allocator doctor
     """
     from allocator.cli.doctor import show_with_findings
-    from allocator.database import number_bindings
+    from allocator.database.columns import number_bindings
     from allocator.numbers import zone_of
 
     wanted = settle(NumberBinding(column), given)
@@ -161,7 +161,7 @@ def bind_column(column: str, url: str, **given: Any) -> None:
 @database_options
 def unbind_column(column: str, url: str) -> None:
     """End the binding of TABLE.COLUMN. Its counters stay as they are."""
-    from allocator.database import number_bindings
+    from allocator.database.columns import number_bindings
 
     require_files(url)
     with open_database(url) as database:
@@ -193,7 +193,7 @@ def audit_column(column: str, url: str, **given: Any) -> None:
             --format 'INV-{year}-{n:05}' --scope-column tenant_id
     """
     from allocator.database.address import address_of
-    from allocator.database.bindings import the_one
+    from allocator.database.columns.bindings import the_one
     from allocator.database.verbs.number_columns import Source, fetch_counters, read_column
     from allocator.numbers import zone_of
 
@@ -221,7 +221,7 @@ def audit_column(column: str, url: str, **given: Any) -> None:
 
 def fetch_bindings(database: Database, name: str = "") -> Sequence[NumberBinding]:
     """The bindings of a name or of all; none before revision 0013, or where the role may not read their table."""
-    from allocator.database.number_bindings import fetch_all
+    from allocator.database.columns.number_bindings import fetch_all
 
     with suppress(SchemaOutOfDate, DatabaseRefused):
         return database.run(fetch_all, name)

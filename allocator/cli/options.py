@@ -66,7 +66,7 @@ def parse_urls(context: click.Context, parameter: click.Parameter, given: tuple[
     urls = tuple(filter(None, given))
     variable = from_environment(URL_VARIABLE)
     if not urls and variable is not None and not variable.strip():
-        # More likely a broken deployment than a wish for a file in the current folder.
+        # An empty variable is likely a mistake in the deployment: do not fall back to a file in the current folder.
         raise click.UsageError(f"{URL_VARIABLE} is empty; set it to the URL of a database, or unset it")
     return urls or tuple(BETWEEN_URLS.split(variable.strip()) if variable else [choose(context)])
 
@@ -96,7 +96,7 @@ def shard_hosts() -> Hosts:
 
 
 FALLBACKS = f"[env var: {URL_VARIABLE}; default: {DEFAULT_URL}]"
-"""Not by click, which would split the variable at every blank."""
+"""In the help text only: click's own `envvar` would split the variable at every blank."""
 ONE_URL = f"URL of the database.  {FALLBACKS}"
 URLS = f"URL of the database; once per shard.  {FALLBACKS}"
 urls_option = click.option("--url", "urls", multiple=True, callback=parse_urls, help=URLS)

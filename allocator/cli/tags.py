@@ -12,7 +12,7 @@ import click
 from allocator.cli.doctor import show_with_findings
 from allocator.cli.options import fleet_options, open_allocator, option, options
 from allocator.cli.output import confirm, show, table, yes_option
-from allocator.database import bindings
+from allocator.database.columns import bindings
 from allocator.database.store import Database
 from allocator.errors import AllocatorError, InvalidSetting
 from allocator.fleet.tag_administration import Tags

@@ -10,9 +10,9 @@ import click
 
 from allocator.cli.options import database_options, open_database, option, options
 from allocator.cli.output import REFUSED, confirm, show, yes_option
-from allocator.database import takeover as work
+from allocator.database.columns import takeovers as work
+from allocator.database.columns.takeovers import Status, note
 from allocator.database.store import Database
-from allocator.database.takeover_rows import Status, note
 from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import (
     REPLICA,
@@ -167,7 +167,7 @@ def opened(url: str) -> Iterator[Database]:
 def fetch_on_primary(database: Database, place: str) -> Status:
     """Raises `InvalidSetting` on a replica."""
     status = database.run(work.fetch_status, place)
-    if status.facts.is_replica:  # where an administrator may write all the same
+    if status.facts.is_replica:  # an administrator could write there, despite read_only
         raise InvalidSetting(REPLICA)
     return status
 

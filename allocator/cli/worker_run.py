@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 FAULTS = {signal.SIGSEGV, signal.SIGFPE, signal.SIGILL, signal.SIGBUS, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 BLOCKED = signal.valid_signals() - FAULTS - IGNORED_BY_PYTHON
-"""By the wrapper, which takes them one by one. Blocked, they reach process 1 too, which has no handlers by default."""
+"""The wrapper blocks these and reads them one by one. As process 1 it would not get them at all without a handler."""
 OURS = {signal.SIGCHLD, signal.SIGALRM}
-"""A child has ended; it is time to look. Not passed on."""
+"""Meant for the wrapper, not for the command: a child has ended, or its own timer has."""
 WATCHED = BLOCKED - {signal.SIGKILL, signal.SIGSTOP, signal.SIGTTIN, signal.SIGTTOU}
 SIGNALS = {one.name.removeprefix("SIG"): one for one in sorted(WATCHED - OURS) if isinstance(one, signal.Signals)}
 ROUNDS, ROUND = 100, 0.05
-"""How long to wait for killed processes of the group, in seconds and parts of it: one may be stuck in the kernel."""
+"""Look 100 times, 0.05 s apart, for killed processes to end; then give up: one may be stuck in the kernel."""
 
 
 class Wrapper:
@@ -56,14 +56,14 @@ class Wrapper:
     def run(self, lease: Callable[[Callable[[], None]], AbstractContextManager[HeldNumber]]) -> int:
         """Lease a number, run the command to its end, and give the number back. Returns the exit code."""
         try:
-            self._remove_file()  # of a wrapper that was killed
+            self._remove_file()  # a wrapper that was killed has left it
             with lease(wake) as held:
                 try:
                     self._supervise(held)
                 finally:
                     code = self._finish()
         finally:
-            self._finish()  # where there was no number
+            self._finish()  # if no number was leased; after a run it does nothing
         return exit_code(code, stopped=self._signalled)
 
     def _supervise(self, held: HeldNumber) -> None:
@@ -73,7 +73,7 @@ class Wrapper:
             write(self._path, held.number)
         self._child.start({self._variable: str(held.number)})
         while not self._has_ended():
-            read = read_times()  # first: this process may be stopped before the guard hears of it
+            read = read_times()  # before `left()`: if this process is stopped in between, the deadline is too early
             left, lost = held.left(), held.lost
             guarded = self._guard.process is not None
             step = next_step(left, self._seconds, lost=lost, guarded=guarded, signalled=self._signalled)
@@ -109,16 +109,16 @@ class Wrapper:
 
     def _wait(self, seconds: float) -> None:
         """Wait for the next look or a signal, and pass that on."""
-        # Not sigtimedwait: stopped past its timeout, that of Python 3.11 returns a signal that nobody sent.
+        # Not sigtimedwait: in Python 3.11 it returns a signal that nobody sent if SIGSTOP outlasts its timeout.
         signal.setitimer(signal.ITIMER_REAL, seconds)
         got = signal.sigwait(WATCHED)
         if got not in OURS:
             self._child.send(got)
 
     def _finish(self) -> int:
-        """End what is left of the command's group, so that nobody uses the number any more; the command's own code."""
+        """Kill what is left of the command's group, which could use the number. Returns the command's exit code."""
         if self._code is None:
-            self._child.kill()  # before it is reaped: until then its number is its group's, and nobody else's
+            self._child.kill()  # before `reap`: afterwards another group may get this number, and be killed
             self._guard.dismiss()
             self._code = self._child.reap()
             for _ in range(ROUNDS):
@@ -193,7 +193,7 @@ class Child:
             become(command, reader, failures)
         os.close(reader)
         os.close(failures)
-        with suppress(PermissionError, ProcessLookupError):  # the child does the same; either may be first
+        with suppress(PermissionError, ProcessLookupError):  # the child calls it too, and may be first
             os.setpgid(self.process, self.process)
 
     def start(self, variables: Mapping[str, str]) -> None:
@@ -205,7 +205,7 @@ class Child:
             raise kind(f"cannot start {self._command[0]}: {os.strerror(int(error))}")
 
     def send(self, number: int) -> None:
-        os.kill(self.process, number)  # it is not reaped before the end, so this is never another process
+        os.kill(self.process, number)  # not reaped yet, so the kernel has not given its number to another process
 
     def kill(self) -> None:
         """End every process of the group."""

@@ -14,7 +14,7 @@ from allocator.errors import InvalidSetting
 from allocator.runtime.linux import CLOCK_BOOTTIME, CLOCK_REALTIME, Alarm
 
 ORDER = struct.Struct("=qdd")
-"""The process group, and its deadline by two clocks. Less than a pipe writes in one piece."""
+"""The process group, and its deadline by two clocks. A pipe writes up to 512 bytes in one piece, and this is less."""
 
 
 class Times(NamedTuple):
@@ -35,8 +35,8 @@ class Guard:
     until one of these:
 
     - a new deadline comes through the pipe: the number was renewed
-    - the deadline is reached by the clock that counts sleep, or by the clock on the wall: kill
-    - the end of the pipe: the wrapper is gone, and nobody renews. Kill
+    - the deadline is reached by the clock that counts sleep, or by the wall clock: kill
+    - the pipe is closed: the wrapper has ended, and its lease is not renewed. Kill
 
     Make it before any thread starts: it forks.
 
@@ -55,15 +55,15 @@ class Guard:
                 os._exit(0)
         os.close(reader)
         os.close(begun)
-        if not os.read(ready, 1):  # before it has its own session, whatever stops us would stop it
+        if not os.read(ready, 1):  # wait for its setsid(): until then, Ctrl-Z in the terminal would stop it too
             raise InvalidSetting("the guard process cannot run here: the kernel gives it no timer")
         os.close(ready)
         os.set_blocking(self._writer, False)
 
     def tell(self, group: int, read: Times, seconds: float) -> None:
-        """Kill this group so many seconds after the clocks were read, unless told otherwise before."""
+        """Set the deadline: the guard kills the group `seconds` after `read`. A later call replaces it."""
         order = ORDER.pack(group, read.boot + seconds, read.wall + seconds)
-        # Gone: the wrapper sees that as the end of a child. Stopped: the pipe is full, of deadlines that have passed.
+        # If the guard has ended, the wrapper gets SIGCHLD. If it is stopped, the deadlines in a full pipe have passed.
         with suppress(BrokenPipeError, BlockingIOError):
             os.write(self._writer, order)
 
@@ -77,9 +77,9 @@ class Guard:
 
 def watch(reader: int, begun: int) -> None:
     os.setsid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # systemd signals every process of a unit
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # systemd signals all processes of a unit
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for standard in range(3):  # else whoever reads the command's output would wait for the guard
+    for standard in range(3):  # a reader of the command's output would wait until the guard closes it too
         os.dup2(nowhere, standard)
     os.chdir("/")
     boot, wall = Alarm(CLOCK_BOOTTIME), Alarm(CLOCK_REALTIME)
@@ -91,7 +91,7 @@ def watch(reader: int, begun: int) -> None:
     group = 0
     while True:
         ready = {file for file, _ in poll.poll()}
-        if reader in ready:  # first: the alarm may have rung just before the renewal came
+        if reader in ready:  # before the alarms: one may have rung just before the renewal arrived
             order = os.read(reader, ORDER.size)
             if not order:
                 kill_group(group)

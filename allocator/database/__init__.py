@@ -1,13 +1,17 @@
 """The only room that holds SQL.
 
+`mysql/`, `postgresql/`, `sqlite/`  what is asked of that database alone; the same names of files in each
+`verbs/`            a file for each kind of row: the statements of all databases
+`schema/`           the tables, their check and their upgrade, the guard and rights
+`columns/`          columns of the application: bindings, takeovers, the room that is left
+`django/`           numbers and migrations on Django's own connection
+`doctor_queries/`   how the doctor asks, and what it asks of every database
+
+`address.py`        from a URL or an engine to a dialect
+`dialect.py`        what differs between databases; each folder answers it, and has `tools.py`'s for commands
 `store.py`          one database as the others use it: segments, tags; on `registry.py` (nodes, leases, failovers)
 `connection.py`     engines and connections of our own, and how a verb runs on one
-`verbs/`            a file for each kind of row: the statements
-`dialect.py`        what differs between databases; `postgresql.py`, `mysql.py` and `sqlite.py` answer it
-`address.py`        from a URL or an engine to a dialect
 `driver_connection.py`  the same for claims and tickets, without SQLAlchemy's execution layer
 `driver_errors.py`  from a driver's error to one of ours
-`tables.py`, `schema.py`  the tables, their check and their upgrade
-`caller.py`         statements in a transaction of the application: numbers without gaps
-`doctor_queries/`   what the doctor asks
+`caller.py`         a transaction of the application: numbers without gaps
 """

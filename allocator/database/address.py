@@ -13,7 +13,7 @@ from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from allocator.database.dialect import Dialect
-from allocator.database.sqlite_forks import GATE
+from allocator.database.sqlite.fork_gate import GATE
 from allocator.errors import InvalidDatabase
 
 BACKENDS = ("sqlite", "postgresql", "mysql", "mariadb", "postgres")
@@ -24,29 +24,29 @@ def dialect_of(backend: str) -> Dialect:
     """The dialect of one of `BACKENDS`. Imports it, with SQLAlchemy's part: few processes need more than one."""
     with GATE.statement():  # see `imported`
         if backend == "sqlite":
-            from allocator.database.sqlite import SQLite
+            from allocator.database.sqlite.dialect import SQLite
 
             return SQLite()
         if backend in {"mysql", "mariadb"}:
-            from allocator.database.mysql import MySQL
+            from allocator.database.mysql.dialect import MySQL
 
             return MySQL()
-        from allocator.database.postgresql import PostgreSQL
+        from allocator.database.postgresql.dialect import PostgreSQL
 
         return PostgreSQL()
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A database that can be reached: its dialect, its URL, and what a person may read of it."""
+    """A database that can be reached: its dialect, its URL, and `shown`, the URL without its password."""
 
     dialect: Dialect
     url: URL = field(repr=False)
     shown: str
     pool: Pool | None = field(default=None, repr=False)
-    """Opens connections as the user's engine does."""
+    """Opens connections by the creator and the events of the user's engine; None for a URL."""
     cautious: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """Arguments for a server that a shard's row names."""
+    """Driver arguments that keep the password from a server which only a shard's row names."""
 
     @property
     def file(self) -> str | None:

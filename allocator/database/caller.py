@@ -1,4 +1,4 @@
-"""The transaction of a caller, in which numbers without gaps are drawn: borrowed, and left as it was."""
+"""The transaction of a caller, in which numbers without gaps are drawn. It stays open and keeps its settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import Connection, CursorResult, text
 from sqlalchemy import Dialect as SQLDialect
 
 from allocator.database.address import dialect_named, shown
-from allocator.database.number_dialects import NumberDialect, number_dialect
+from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
 
 COMMITS_EACH = (
@@ -81,7 +81,7 @@ class Borrowed:
 
 @lru_cache
 def compiled(statement: str, dialect: SQLDialect) -> tuple[str, list[str] | None]:
-    """A statement as the driver has it, and the order of its parameters where they have no names."""
+    """The statement in the driver's style of parameters, and their order if that style has no names."""
     made = text(statement).compile(dialect=dialect)
     return str(made), made.positiontup
 

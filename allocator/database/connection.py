@@ -25,7 +25,7 @@ from allocator.database.address import Address, address_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_connection import DriverConnection, driver_verbs, is_watched
 from allocator.database.driver_errors import is_contended, is_stale, translate, unforeseen
-from allocator.database.sqlite_forks import GATE
+from allocator.database.sqlite.fork_gate import GATE
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidDatabase
 from allocator.runtime.forks import catch_up
 
@@ -34,13 +34,14 @@ T = TypeVar("T")
 
 CONTENDED_PAUSE = 0.005
 MAX_CONTENDED_PAUSE = 0.2
+"""Seconds before the first and the last retries after a deadlock; the pause doubles, since many may be retrying."""
 
 LEFT_OPEN = (
     "a transaction was still open after a statement that should have committed by itself; what it claimed is burnt. "
     "Let no engine, listener, proxy or pooler change autocommit or completion_type of the allocator's connections"
 )
 GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
-"""Set to 1, each start of a server counts as a failover: for whoever restores snapshots without telling anybody."""
+"""If 1, each start of a server counts as a failover: for operators who restore without `allocator db restored`."""
 
 abandoned: list[Pool] = []
 """Pools inherited by a fork. Their connections are the parent's: kept, so that no garbage collection closes them."""
@@ -96,7 +97,7 @@ class Runner:
             if dialect.looks_first:
                 dialect.before(connection)
                 if isinstance(connection, DriverConnection) and connection.invalidated:
-                    return self._run_once(verb, *args, **kwargs)  # SQLAlchemy's connection opens another by itself
+                    return self._run_once(verb, *args, **kwargs)  # this one does not reconnect, as SQLAlchemy's does
             result = verb(connection, dialect, *args, **kwargs)
             check_committed(connection, dialect)
             return result
@@ -135,7 +136,7 @@ class Runner:
     def abandon(self) -> None:
         """In a forked child: drop the connections without closing them, since they are the parent's."""
         abandoned.append(self.engine.pool)
-        self.engine = engine_of(self.address, self.timeout)  # of the old one, a connection may have been half opened
+        self.engine = engine_of(self.address, self.timeout)  # the parent may be opening a connection in the old one
 
 
 def check_committed(connection: Connection, dialect: Dialect) -> None:
@@ -209,7 +210,7 @@ def creator_from(pool: Pool, dialect: Dialect) -> Callable[[], Any]:
 
 # -- SQLAlchemy's dialects, which ask the server about itself when they reflect, and not at the first connect.
 # Version, isolation level, SQL mode and letter case are up to seven messages, and no statement that draws ids depends
-# on them. A dialect of one's own and `get_dialect_cls` are SQLAlchemy's documented ways to change `initialize`.
+# on them. SQLAlchemy documents `get_dialect_cls`, by which a subclass of the dialect replaces `initialize`.
 
 PREFIX = "allocator_"
 

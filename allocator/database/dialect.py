@@ -1,20 +1,26 @@
-"""What differs between the databases: one class for each, in `postgresql.py`, `mysql.py` and `sqlite.py`.
+"""What differs between the databases: one class for each, in the folders `postgresql`, `mysql` and `sqlite`.
 
-What is done with the rows are plain functions of a connection and its dialect, a file for each noun in `verbs/`.
+Reads and writes of rows are plain functions of a connection and its dialect, a file for each noun in `verbs/`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, TextClause, Update, func, select, text
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, Update, func, select, text
 
-from allocator.database.tables import node
+from allocator.database.schema.tables import node
+from allocator.database.verbs.claims import returned, returning
+from allocator.database.verbs.tickets import FLOOR, KEEP, drawn
 from allocator.errors import AllocatorError
 from allocator.rules.failover import Here, plain
 from allocator.schemes.ticket import ShardNumbering
+
+if TYPE_CHECKING:
+    from allocator.database.tools import Tools
+    from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 MAX_CONNECT_SECONDS = 10.0
 """The longest wait for a connection, however long statements may take."""
@@ -37,24 +43,19 @@ ASLEEP = Blind(
     sleeps=True,
 )
 
-FLOOR = ".floor"
-"""The type of a row of `allocator_ticket` that keeps the floor; no type of a user's begins with a dot."""
-
-KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
-"""An explicit id raises the auto-increment; the row keeps it there."""
-
 
 class Dialect:
     """What all databases have in common."""
 
     name: ClassVar[str]
     default_driver: ClassVar[str]
-    """The driver that a URL without one means."""
+    """The driver of a URL that names none."""
     needs_name: ClassVar[bool] = False
     """A URL must name a database."""
     extra: ClassVar[str]
     """The extra of this package that installs it; empty where nothing is needed."""
     pool_size: ClassVar[int] = 8
+    """One connection for each thread of `runtime.worker_pool`."""
     embedded: ClassVar[bool] = False
     """The database is this library's own file, so it makes its schema by itself."""
 
@@ -73,9 +74,9 @@ class Dialect:
     """A query: does this user own the table of tickets? Empty where changing its numbering needs no owner."""
 
     transactional_ddl: ClassVar[bool] = True
-    """A change of a table is a part of the transaction; without, it commits what came before."""
+    """DDL can be rolled back. Where it cannot, each change of a table commits the statements before it."""
     index_only: ClassVar[str] = ""
-    """A statement for a transaction that reads by index; empty where small tables are read so anyway."""
+    """Makes the planner use indexes in this transaction, even on small tables; empty where it does so by default."""
 
     begin: ClassVar[str] = "BEGIN"
     clock: ClassVar[str]
@@ -83,13 +84,21 @@ class Dialect:
     trigger_names: ClassVar[str]
     """A query for the triggers on the table `:name`."""
     replace_ticket: ClassVar[str]
-    """Draw a ticket by the statement of the original: a new row in place of the old one, and its auto-increment."""
+    """Draw a ticket as Flickr did: replace the type's row; the auto-increment value of the new one is the ticket."""
     count_ticket: ClassVar[str]
     """Draw a ticket by adding to its row."""
     checks_tag_first: ClassVar[bool] = False
     """Look for the tag before the INSERT: the guard's trigger fires before `insert_missing` sees an existing row."""
     locks_what_it_reads: ClassVar[bool] = False
     """A tag's INSERT locks the shard's row, so that growth waits for rows made under the old numbering."""
+
+    def tools(self) -> Tools:
+        """Imported when they are first needed: a process that only draws ids does without."""
+        raise NotImplementedError
+
+    def numbers(self, is_mariadb: bool) -> NumberDialect:
+        """How numbers without gaps are drawn in a transaction of the application."""
+        raise NotImplementedError
 
     # -- connections
 
@@ -168,7 +177,7 @@ class Dialect:
         return False
 
     def blind(self, connection: Connection) -> Blind | None:
-        """What the failover guard cannot see here; None where it sees all."""
+        """What the failover guard cannot see on this server; None if it sees everything."""
         return None
 
     def server(self, connection: Connection) -> str:
@@ -229,19 +238,17 @@ class Dialect:
 
     def claim_statement(self, here: str) -> Update:
         """The statement that claims from a row which was written `here`."""
-        raise NotImplementedError
+        return returning(self, here)
 
-    def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
-        """Run it: the end of what is claimed, None if no row matched."""
-        raise NotImplementedError
+    claim = staticmethod(returned)
+    """Run it, for a name: the end of what is claimed, None if no row matched."""
 
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
         """Claim for those of several tags whose rows are not locked: name and end of each window."""
         raise NotImplementedError
 
-    def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
-        """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""
-        raise NotImplementedError
+    draw = staticmethod(drawn)
+    """Run `replace_ticket` or `count_ticket`: the ticket, None if no row matched."""
 
     def shared_lock(self, connection: Connection) -> str:
         """The end of a SELECT that locks the shard's row against changes, where `locks_what_it_reads`."""

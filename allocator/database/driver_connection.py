@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from sqlalchemy import Engine, PoolProxiedConnection
 from sqlalchemy.exc import DBAPIError
 
-from allocator.database.dialect import Dialect
+if TYPE_CHECKING:
+    from allocator.database.dialect import Dialect
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -17,7 +19,7 @@ driver_verbs: set[object] = set()
 
 
 def by_driver(verb: F) -> F:
-    """Run this verb on a `DriverConnection`, unless somebody watches the statements."""
+    """Run this verb on a `DriverConnection`, unless the application listens to statements or logs them."""
     driver_verbs.add(verb)
     return verb
 

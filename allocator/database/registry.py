@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from secrets import randbelow, token_hex
 from time import time_ns
 
-from allocator.database import schema, upgrade
 from allocator.database.connection import Runner
-from allocator.database.tables import SERVING
+from allocator.database.schema import inspection, upgrade
+from allocator.database.schema.tables import SERVING
 from allocator.database.verbs import (
     failover_row,
     node_and_snowflake_rows,
@@ -50,7 +50,7 @@ from allocator.schemes.worker_number_lease import (
 )
 
 ATTEMPTS = 20
-"""How often a number may be lost to another process, or to a failover."""
+"""Tries for a number while other processes take it first, or the database fails over."""
 
 
 def identity() -> tuple[str, int]:
@@ -91,9 +91,9 @@ class Registry(Runner):
             try:
                 found = self.run(start.fetch, name, with_nodes, with_workers, self._has_revision)
                 if not self._schema_seen and self._has_revision and found.revision not in SERVING:
-                    raise schema.unlike(found.revision, self.address.shown)
+                    raise inspection.unlike(found.revision, self.address.shown)
             except (SchemaDamaged, SchemaOutOfDate):
-                # The tables were just found sound: there are two revisions, or two servers answer in turn.
+                # Found sound a moment ago: two servers answer in turn, or the tables have two revisions.
                 if was_checked:
                     raise
                 self._is_sound = False  # another process may have changed the tables since they were looked at
@@ -108,7 +108,7 @@ class Registry(Runner):
         if self._is_sound:
             return
         try:
-            self._has_revision = self.run(schema.check_sound, self.address.shown)
+            self._has_revision = self.run(inspection.check_sound, self.address.shown)
         except SchemaOutOfDate:
             if not self.dialect.embedded:
                 raise
@@ -167,7 +167,7 @@ class Registry(Runner):
             self._check_numbers(start.shard)
             state = self.failover(start)
             number = self.run(node_and_snowflake_rows.register, *identity(), our_version(), now)
-            if self.failover() == state:  # else the number may be below those of the server that was read
+            if self.failover() == state:  # after a failover in between, the old server may have given this number too
                 return node_and_snowflake_rows.check_new(number, start.last_node)
         raise DatabaseUnavailable("the database failed over to another server while a node was registered; retry")
 

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from allocator.database.address import host_of, place_of
+from allocator.database.columns import column_types
 from allocator.database.registry import Registry, identity
-from allocator.database.verbs import claims, columns, failover_row, segments, servers, shard_row
+from allocator.database.verbs import claims, failover_row, segments, servers, shard_row
 from allocator.database.verbs.claims import MIN_BATCH, Wanted
 from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, SchemaOutOfDate
@@ -98,7 +99,7 @@ class Database(Registry):
         raise DatabaseUnavailable(f"tag {name!r} is close to its limit and every claim lost a race; try again")
 
     def _crossed(self, tag: Tag) -> tuple[Tag, Crossing | None]:
-        """The tag as a claim will find it, and its crossing if another server run wrote the row."""
+        """The tag as a claim will find it. If another server run wrote its row, also the ids to skip for that."""
         here = self.run(servers.fetch_run, tag.server_run)
         if tag.server_run == here.run:
             return tag, None
@@ -175,14 +176,14 @@ class Database(Registry):
 
     def bindings(self, tag: str = "") -> Sequence[Binding]:
         """The columns that a tag is bound to, or all; none before revision 0012."""
-        from allocator.database.bindings import fetch_all
+        from allocator.database.columns.bindings import fetch_all
 
         with suppress(SchemaOutOfDate):
             return self.run(fetch_all, tag)
         return ()
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:
-        return self.run(columns.read, table, column)
+        return self.run(column_types.read, table, column)
 
     def fetch_shard(self) -> Shard | None:
         return self.run(shard_row.fetch)

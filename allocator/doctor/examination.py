@@ -6,22 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from allocator.database import bindings, number_bindings
+from allocator.database.columns import bindings, number_bindings
 from allocator.database.dialect import Dialect
 from allocator.database.doctor_queries.asking import Facts, answers
-from allocator.database.doctor_queries.by_database import QUESTIONS
 from allocator.database.doctor_queries.table_shape import of_schema, of_tables
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows, segments, servers, shard_row, tickets
-from allocator.doctor.mysql_rules import RULES as MYSQL
-from allocator.doctor.postgresql_rules import RULES as POSTGRESQL
-from allocator.doctor.sqlite_rules import RULES as SQLITE
 from allocator.errors import AllocatorError
 from allocator.numbers import zone_of
 from allocator.rules import bound_numbers
 from allocator.rules.bound_numbers import BoundNumbers, NumberBinding
 from allocator.rules.column_bindings import Bound
-from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rules, judge, unchecked
+from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, judge, unchecked
 from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.snowflake_workers import SnowflakeWorker
 from allocator.schemes.tag import REFUSE, Tag
@@ -30,8 +26,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 T = TypeVar("T")
-
-RULES: Mapping[str, Rules] = dict(zip(QUESTIONS, (POSTGRESQL, MYSQL, SQLITE), strict=True))
 
 
 @dataclass(slots=True)
@@ -60,12 +54,12 @@ class Examination:
 def examine_database(database: Database, facts: Mapping[str, Any]) -> Examination:
     """Examine a database without changing it or creating a file; `facts` are those known without a query."""
     database.may_create = False
-    dialect, where = database.dialect, database.address.shown
+    tools, where = database.dialect.tools(), database.address.shown
     done = Examination(facts=dict(facts))
     if database.is_missing():
         mend = "it is created on first use; if it should exist, check the path"
         done.findings.append(Finding("file-missing", NOTE, f"there is no file {database.address.file}", mend))
-        done.findings += judge(RULES[dialect.name], {"path": database.address.file, **facts})
+        done.findings += judge(tools.rules, {"path": database.address.file, **facts})
         return done
     try:
         findings = database.run(of_schema, where)
@@ -74,8 +68,8 @@ def examine_database(database: Database, facts: Mapping[str, Any]) -> Examinatio
         return done
     done.complete = not findings
     done.findings += findings
-    done.findings += answers(database, QUESTIONS[dialect.name], done.facts, done.complete)
-    done.findings += judge(RULES[dialect.name], done.facts)
+    done.findings += answers(database, tools.questions, done.facts, done.complete)
+    done.findings += judge(tools.rules, done.facts)
     guard(database, done)
     if done.complete:
         examine_tables(database, done)

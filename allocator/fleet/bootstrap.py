@@ -146,7 +146,7 @@ class Opening:
             )
 
     def _warn_alone(self, found: Sequence[Shard]) -> None:
-        """Warn of a server that is configured as one of several and is a fleet of one here."""
+        """Warn if the server is numbered as one of several (auto_increment_increment), and the fleet has one shard."""
         if not self._is_alone or any(row.numbering.step > 1 for row in found):
             return
         (one,) = self._all

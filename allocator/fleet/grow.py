@@ -20,7 +20,7 @@ from allocator.schemes.shared.argument_checks import MAX_ID, check_whole
 from allocator.schemes.ticket import ShardNumbering
 
 ATTEMPTS = 100
-"""How often to retry after a change by another command."""
+"""Retries after another command changed a row. One command makes a few changes, so more means that rows disagree."""
 
 
 class Growth(Discovery):
@@ -136,7 +136,7 @@ class Growth(Discovery):
             one.database.cross_all()  # else the new shards would begin where these were before a failover
         target = self._turn(lead, old, lead.row.target, headroom, lost, above or 0)
         if places(target.members) != places(lead.row.target.members):
-            raise Again  # a shard was added before the decision
+            raise Again  # `shards add` was run since the rows were read: prepare that shard too
         first_value = max(one.database.failover().first_value for one in old)
         tags = tags_of(one.database for one in old)  # the old shards are fenced: no process claims more
         for member in coming:
@@ -181,7 +181,7 @@ class Growth(Discovery):
         if above is None:
             raise ShardMisconfigured(
                 f"{', '.join(one.url for one in lost.values())} may have given ids that the other shards do not know "
-                "of: when it is switched off for good, pass --above N, a number above every ticket and id that it gave"
+                "of: make sure that it never starts again, and pass --above N, a number above every ticket and id of it"
             )
 
     def _turn(
@@ -219,9 +219,9 @@ class Growth(Discovery):
             one.change(fleet_growth.levelled, target, tags=tags)
 
     def take_back(self) -> bool:
-        """Undo a planned or begun growth, while that is possible; False if there was none.
+        """Undo a growth that has not turned yet; False if there is none.
 
-        An added database stays marked as joining: it can be added again, and not be used otherwise.
+        An added database stays marked as joining: it gives no ids, and can be added again.
         """
         found = self.reached(newcomers=False)
         self._lost(found)
@@ -241,7 +241,7 @@ class Growth(Discovery):
     def trust(self, database: Database, headroom: int = HEADROOM, above: int | None = None) -> Shard:
         """Let a shard continue after a failover or restore, above all ids of any shard and a headroom.
 
-        above: the greatest id given, where there are no other shards to tell, or not all answer.
+        above: the greatest id given; needed where this shard is the only one, or others do not answer.
         """
         if above is not None:
             check_whole("above", above, 0, MAX_ID)
@@ -254,8 +254,8 @@ class Growth(Discovery):
         missing = len(here.row.members) - len(found)
         if above is None and (missing or len(found) == 1):
             raise ShardMisconfigured(
-                f"how far the ids of {here.where} went cannot be told by {len(found)} of {len(here.row.members)} "
-                "shards: say above which number nothing was given out, with: --above N"
+                f"{len(found)} of {len(here.row.members)} shards answer, too few to know the last id of {here.where}; "
+                "pass --above N, a number above every id and ticket that was given"
             )
         floor = max(above or 0, max(one.greatest() for one in found) + headroom * len(found)) + 1
         key, url = here.row.key, here.url

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from allocator.database import foreign_tables as tables
 from allocator.database.store import Database
+from allocator.database.verbs import foreign_tables as tables
 from allocator.errors import InvalidSetting, SchemaOutOfDate, TagExists
 from allocator.fleet.tag_administration import Tags, complete
 from allocator.rules import leaf_tinyid as rules

@@ -31,7 +31,7 @@ from allocator.runtime.thread_pool import Background
 log = logging.getLogger("allocator")
 
 PAUSE = 0.05
-"""The seconds between two looks of a call that waits for a shard."""
+"""Seconds between two looks at the shards, of a call that waits until one can be used."""
 DRAWS = 10
 """How often a draw retries after a change of the shard's row, before another shard is tried."""
 
@@ -71,7 +71,7 @@ class Handle:
         return self.database.address.shown
 
     def look(self) -> Shard:
-        """Fetch the row. Raises if the shard must give no ids."""
+        """Fetch the row. Raises an error if the shard must give no ids, as after a restore."""
         database, known = self.database, self.row
         start = database.start()
         row = start.shard
@@ -82,7 +82,7 @@ class Handle:
         is_older = known is not None and row.revision < known.revision
         if (self.went_back or is_older) and row.numbering.floor <= max(self.seen.values(), default=0):
             raise MaxValueWentBack(
-                f"{self.where} has forgotten ids, as after a restore; go on above all ids with: "
+                f"{self.where} lost ids that it had issued, as after a restore; to continue above all ids, run: "
                 f"allocator shards trust {self.where}"
             )
         self.went_back = False
@@ -98,7 +98,7 @@ class Handle:
                 self.seen[kind] = max(ticket, self.seen.get(kind, 0))
                 return ticket
             fresh = self.look()
-            if fresh == row and attempt:  # the first look may have crossed to another server run
+            if fresh == row and attempt:  # the first look may have skipped tickets after a failover
                 break
             take(fresh)
         if fresh.numbering.ceiling is None:
@@ -249,7 +249,7 @@ class Shards:
     def lead(self) -> Database:
         """The shard that numbers nodes and leases workers for the fleet."""
         self.open()
-        if not any(handle.leads for handle in self.handles):  # a process that draws nothing else would never look again
+        if not any(handle.leads for handle in self.handles):  # only `next` probes shards, and leases do not call it
             for handle in self.handles:
                 if handle.row is None:
                     self._probe(handle)

@@ -128,7 +128,7 @@ class Tags:
 
         above: no id in use is greater. By default the tag is raised as after a failover.
 
-        For use after a failover or restore, when no process uses the old server any more. A process that
+        For use after a failover or restore, once no process uses the old server. A process that
         `MaxValueWentBack` stopped continues after a restart. Raises `UnknownTag` and `InvalidSetting`.
         """
         name = check_tag(tag)

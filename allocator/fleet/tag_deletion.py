@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from allocator.database.bindings import unbind
+from allocator.database.columns.bindings import unbind
 from allocator.errors import InvalidSetting
 from allocator.fleet.tag_administration import complete
 from allocator.schemes.shared.argument_checks import check_tag

@@ -80,7 +80,7 @@ class Sequence(Supply):
         try:
             if context.compiled.allocator_each_row:
                 return next(self._values)
-        except (AttributeError, StopIteration):  # not checked yet, or an unknown kind of context
+        except (AttributeError, StopIteration):  # not checked yet, nothing in memory, or an unknown kind of context
             pass
         check_each_row(context, self._name())
         return self._next_in(context.root_connection, context.current_column)
@@ -249,7 +249,7 @@ class Sequence(Supply):
             block = self._backend.claim_segment(self.tag, size, seen, exact=exact)
         except AllocatorError as error:
             if isinstance(error, MaxValueWentBack) and others:
-                raise  # of the client's ids; our next claim shows whether it concerns ours
+                raise  # the lost ids are a client's; if ours are lost too, our next claim finds out
             with self._lock:
                 now = monotonic()
                 self._core.refused(error, now)

@@ -38,12 +38,13 @@ Ended = Future[AllocatorError | None]
 """The end of a request: its error, or None. A waiting caller then tries again."""
 
 LOST_AFTER = 12
-"""A request is given up after 12 times the timeout; its result is burnt."""
+"""Give a request up after 12 times the timeout, so that a hung driver does not stop a tag; its ids are burnt."""
 
 NO_CONTEXT = Context()
-"""Of requests that have ended."""
+"""Replaces the context of a request that has ended, which would keep the caller's objects alive."""
 
 RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
+"""CPython iterates over ranges by two types: the second one for numbers beyond a C long."""
 UNREAD = object()
 
 

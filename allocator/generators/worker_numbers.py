@@ -29,7 +29,7 @@ from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLea
 log = logging.getLogger("allocator")
 
 RETRIES = 12
-"""Renewals that fail are repeated after a second, or after a twelfth of a short lease."""
+"""A failed renewal is repeated after a second, or sooner: 12 tries must fit into a short lease."""
 
 
 def read_clocks() -> Clocks:
@@ -79,7 +79,7 @@ class HeldNumber(Uncopyable):
 
     @property
     def number(self) -> int:
-        """0 to 2**bits - 1. It stays the same while leased, and says nothing of whether it still is: see `lost`."""
+        """0 to 2**bits - 1. It stays the same while leased; `lost` tells whether it still is."""
         if self._lease is None:
             raise InvalidSetting(f"no number of space {self.space!r} is leased yet; lease one by a with block")
         return self._lease.number
@@ -134,7 +134,7 @@ class HeldNumber(Uncopyable):
         self._lease, self._tenure, self._process = lease, tenure, os.getpid()
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._keep(lease, tenure, self._ended)
-        self._future = None  # nobody gives it up any more
+        self._future = None  # the lease is ours now: a late cancellation must not give it back
         self._workers.held.add(self)
 
     def _keep(self, lease: NumberLease, tenure: Tenure, ended: threading.Event) -> None:

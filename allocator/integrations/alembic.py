@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from allocator.database.downgrade import check_downgrade
-from allocator.database.tables import PREFIX, metadata
-from allocator.database.upgrade import script_folder
+from allocator.database.schema.downgrade import check_downgrade
+from allocator.database.schema.tables import PREFIX, metadata
+from allocator.database.schema.upgrade import script_folder
 
 __all__ = ["check_downgrade", "include_name", "include_object", "metadata", "versions"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from allocator.database import bindings
-from allocator.database.migration_database import MigrationDatabase, take_over
+from allocator.database.columns import bindings
+from allocator.database.columns.migration_database import MigrationDatabase, take_over
 from allocator.errors import InvalidSetting, TagExists
 from allocator.fleet.tag_administration import Tags, whole
 from allocator.rules.takeover_ranges import seconds_of

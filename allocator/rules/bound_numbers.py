@@ -13,13 +13,13 @@ from allocator.rules.gapless_audit import Group, reset_of
 from allocator.schemes.gapless_numbers import DIGITS, MAX_NUMBER, RESETS, NumberFormat, NumberRule, first_day, place
 
 NEXT = 10
-"""Next numbers of each counter that are looked up: a single one may be missing in the column."""
+"""Look for the next 10 numbers of a counter in its column: a deleted row may leave out a single one."""
 MOST = 1_000
-"""Numbers in one query of the search for the newest row."""
+"""The search for the newest row asks for ten times as many numbers each time, up to this many."""
 ROUNDS = 100
-"""Queries of that search at most."""
+"""The most queries of that search, so that a doctor's run ends."""
 SHOWN = 10
-"""Counters with a finding of their own; the others are counted."""
+"""Search the newest row of the first 10 wrong counters; the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True)

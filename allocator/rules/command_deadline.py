@@ -2,8 +2,8 @@
 
 A number may be used for `left` more seconds, by the clock of its holder. Renewals raise that to the whole lease again.
 Where they fail the command gets a signal while 30 % of the lease is left, and SIGKILL while 10 % is: it has ended
-before the lease has. A number that is lost is somebody else's soon, or already: SIGKILL at once. Without its guard,
-which somebody killed, the command is stopped while the wrapper can still do it.
+before the lease has. If the number is lost, another process may have it already: SIGKILL at once. If the guard was
+killed, the command is stopped too, while the wrapper is still there to do it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 from enum import Enum
 
 SIGNAL_LEFT = 0.3
-"""Less than the third of a lease that is left when its second renewal begins: one failed renewal stops nothing."""
+"""The second renewal begins when a third of the lease is left, so one failed renewal does not stop the command."""
 KILL_LEFT = 0.1
-"""What a busy machine may need to end killed processes."""
+"""The share of the lease in which a busy machine must end the killed processes."""
 LOOKS = 20
-"""How often the wrapper looks in the time of a lease, for signals apart, which wake it."""
+"""Looks in one lease: the command is stopped at most a twentieth of a lease late. Signals wake the wrapper anyway."""
 
 
 OWN_FAILURE = 125
-"""The wrapper's own failures, as those of env and docker run. 126 and 127: the command could not be started."""
+"""The exit code of the wrapper's own failures, as of `env` and `docker run`; 126 and 127: cannot start the command."""
 
 
 class Step(Enum):

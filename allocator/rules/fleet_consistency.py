@@ -15,10 +15,10 @@ from allocator.schemes.ticket import ShardNumbering
 
 DEFAULT_FLEET = "main"
 REPLACE, COUNT = STATEMENTS = ("replace", "count")
-"""The ticket statements: that of the original scheme, or a counter that is only incremented."""
+"""How to draw a ticket: by a new row in place of the old one, as Flickr did, or by adding 1 to the row."""
 ALONE, BEGUN = 1, 2
-"""The first revision of a row: of a single database, as the schema upgrade writes it, or of a fleet. They differ so
-that a process that knows a row as the former cannot draw from it as the latter."""
+"""The first revision of a row: of a single database, or of a fleet. They differ so that a process which read the row
+of a single database draws nothing once that database has joined a fleet."""
 JOINING = 0
 """The generation of a shard that was added and issues no ids yet."""
 

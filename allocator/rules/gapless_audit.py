@@ -145,7 +145,7 @@ def counted(scope: str, scopes: Mapping[str, str]) -> str:
 
 
 def scopes_of(counters: Iterable[Group]) -> dict[str, str]:
-    """The scopes of counters by their own text, and by their UUID where none has that text."""
+    """The scopes of counters, by their text. A UUID is found by its usual spelling too."""
     own = {one.scope: one.scope for one in counters}
     return {str(uuid_of(scope) or scope): scope for scope in own} | own
 

@@ -194,7 +194,7 @@ def plan(facts: ColumnFacts, per_day: float, seconds: float) -> Ranges:
     if left < 0:  # a BIGINT UNSIGNED
         raise InvalidSetting(f"{facts.place} is at {facts.reached:,}, and no tag gives ids above {facts.limit:,}")
     need = ceil(per_day * seconds / DAY)
-    # Above, the tag begins at once; below, the counter runs on until the command holds the lock.
+    # A tag below the counter begins an hour of ids further on: the counter gives those until the command has its lock.
     ahead = 0 if facts.below else min(left // 100, 1_000) + ceil(per_day / 24)
     size = min(max(SAFETY * need, LEAST_RANGE), left // 2 - ahead)
     if left < LEAST_LEFT or size < 2 * need or size < LEAST_LEFT // 4:

@@ -24,6 +24,7 @@ DRAW, READ, ADMINISTER = VERBS = ("draw", "read", "administer")
 SCHEMES = ("meteor", "snowflake", "objectid")
 ANONYMOUS = "anonymous"
 MAX_VALID = 2
+"""Valid tokens of one name: the old and the new one, while its clients change over."""
 PREFIX = "allocator_"
 MAX_RATE = 1_000_000_000
 MAX_SCOPE = 1000

@@ -9,7 +9,7 @@ from allocator.schemes.worker_number_lease import NumberRow, is_over
 
 
 class Space(NamedTuple):
-    """`held` are the numbers that nobody else may take yet; the settings are those of the newest lease."""
+    """`held` are the numbers that no other process may take yet; the settings are those of the newest lease."""
 
     name: str
     bits: int

@@ -36,6 +36,7 @@ Waits = Generator[tuple[Future[Any] | threading.Event, float], None, T]
 """A call that waits: it yields what to wait for, and for how many seconds at most, and returns its result."""
 
 THREADS = 8
+"""A thread waits for one answer of the database at a time; more threads would queue for the pool of connections."""
 
 WAIT_SLICE = 1.0
 """A waiting call wakes up once a second: Python handles a signal that came just before the wait only afterwards."""
@@ -110,7 +111,7 @@ class Background:
         if not self._threads:
             work.run()
         if self.closed.is_set():
-            work.drop()  # closed meanwhile: perhaps no thread is left to take it
+            work.drop()  # the pool was closed just now, and its threads may all have ended
         return work.future
 
     def _start_thread(self) -> None:
@@ -215,7 +216,7 @@ def result_of(
 
 
 def wait(what: Future[Any] | threading.Event, seconds: float) -> None:
-    """Wait for the end of a thread's work, whatever it is, or pause until the event; perhaps not for all `seconds`."""
+    """Wait until a thread's work ends, with or without an error, or until the event; may return before `seconds`."""
     if await_only := bridge():
         await_only(wait_async(what, seconds))
     elif isinstance(what, Future):

@@ -37,7 +37,7 @@ WARN_FROM = 0.8
 
 
 def xorshift(state: int) -> int:
-    """The next of 65535 states of 16 bits; 0 is not one of them."""
+    """The next of 65535 states of 16 bits: with these shifts the period holds each number but 0."""
     state ^= (state << 7) & MAX_SEED
     state ^= state >> 9
     return state ^ ((state << 8) & MAX_SEED)

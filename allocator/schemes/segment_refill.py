@@ -95,6 +95,7 @@ class Segments:
             if piece:
                 return piece
         self._low = True
+        # `want` is asked after each piece: of half a retry pause, so that a failed claim is retried in time.
         a_while = min(max(int(self.rate * RETRY_PAUSE / 2), self._length // 200), self._length // LOW_WATER)
         return self._cut(max(a_while, MIN_PIECE))
 
@@ -127,7 +128,7 @@ class Segments:
         elapsed, used = now - self._measured_at, self._used
         self._measured_at, self._used = now, 0
         self.rate = used / elapsed if elapsed > 0 else float(used) / 1e-6
-        lasting = self.rate * self.runway * LOW_WATER / (LOW_WATER - 1)
+        lasting = self.rate * self.runway * LOW_WATER / (LOW_WATER - 1)  # a tenth is used before the next claim
         self._size = max(self.step, int(min(lasting, self._size * GROWTH, self.max_step)))
 
     def configure(self, step: int, max_step: int) -> None:

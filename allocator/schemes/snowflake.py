@@ -24,6 +24,7 @@ from allocator.schemes.shared.retry_pace import Pace, Wait
 
 NOTHING = range(0)
 EPOCH = 1_288_834_974_657
+"""Twitter's: 2010-11-04T01:42:54.657Z."""
 SNOWFLAKE = Layout(sign=1, timestamp=41, datacenter=5, worker=5, sequence=12)
 
 NUMBER_BITS = 31
@@ -52,7 +53,7 @@ class SnowflakeBlocks:
         self.last = -1
 
     def take(self, tick: int) -> range:
-        """The ids of a new tick since 1970; none for the last one. Raises `ClockWentBack` for an earlier one."""
+        """The ids of a tick, counted from 1970; empty if the last call took this tick. Raises `ClockWentBack`."""
         form = self.form
         if tick <= self.last:
             if tick < self.last:

@@ -42,9 +42,9 @@ MIN_SECONDS = 1.0
 RENEWALS = 3
 """Renewals in the length of a lease: two may fail before it ends."""
 TICK_MS = 1000
-"""The longest tick of generators: uid-generator's, and CosId's by the second."""
+"""The longest tick of any generator: uid-generator and CosId can count whole seconds."""
 AFTER_MOVE = 3
-"""The lengths to wait after a failover."""
+"""Lengths of a lease to wait after a failover; the docstring of this module adds them up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def lost(lease: NumberLease) -> LeaseLost:
 
 
 def is_over(row: NumberRow, at_ms: int, unchanged: AbstractSet[int] = frozenset()) -> bool:
-    """Whether nobody holds this number any more. `at_ms` is the database's clock."""
+    """Whether the number is free. `at_ms` is the database's clock."""
     return not row.holder or at_ms > row.until_ms + row.length_ms or row.number in unchanged
 
 
@@ -157,7 +157,7 @@ def choose(
 
 
 class Watch:
-    """The leases of a space as a claimant saw them, to find those that nobody renews."""
+    """The leases of a space as a claimant saw them, to find those that are not renewed."""
 
     def __init__(self) -> None:
         self._moved_at_ms = 0
@@ -229,7 +229,7 @@ def exhausted(rows: Iterable[NumberRow], claim: NumberClaim, at_ms: int) -> Allo
 
 
 def end_of(row: NumberRow, at_ms: int) -> int:
-    """Milliseconds until anybody may take the number, by the database's clock."""
+    """Milliseconds until the number is free, by the database's clock."""
     return row.until_ms + row.length_ms - at_ms if row.holder else 0
 
 

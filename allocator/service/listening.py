@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("allocator.service")
 
 OWNER_AND_GROUP = 0o117
-"""The umask of a Unix socket: to connect takes the right to write."""
+"""The umask of a Unix socket: owner and group may connect, which needs the right to write."""
 BACKLOG = 2048
-"""As uvicorn's."""
+"""The default of uvicorn."""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from functools import partial
 from math import inf
 from time import monotonic, time
 
-from allocator.database.doctor_queries.integer_keys import read_keys
+from allocator.database.columns.integer_keys import read_keys
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows
 from allocator.errors import AllocatorError, SchemaOutOfDate

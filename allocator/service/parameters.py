@@ -14,7 +14,7 @@ from allocator.service.error_responses import HttpRefusal
 
 MAX_BODY = 65_536
 MAX_FORM = 4096
-"""Bytes of a form, which is read before its token is checked, so from anybody and on many connections."""
+"""Bytes of a form. It is read before its token is checked, so anybody can send it, on many connections."""
 MAX_QUERY = 4096
 
 

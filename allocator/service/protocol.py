@@ -55,7 +55,7 @@ connection_numbers = count()
 
 @cache
 def max_connections() -> int:
-    """`MAX_CONNECTIONS`, or less if this process may open fewer files."""
+    """`MAX_CONNECTIONS`, or less if this process may open fewer files; a quarter is left for databases and logs."""
     try:
         import resource
     except ImportError:  # on Windows

@@ -34,6 +34,7 @@ log = logging.getLogger("allocator.service")
 NEEDED = ("httptools", "itsdangerous", "jinja2", "prometheus_client", "pythonjsonlogger", "starlette", "uvicorn")
 
 FILES = 65_536
+"""Raise the limit of open files to this: each connection of a client is one, and shells often allow only 1024."""
 GRACE = 10
 """Seconds for running requests to finish when the service stops."""
 WORKER_SILENCE = 30

@@ -40,7 +40,7 @@ ABOUT: Mapping[str, Callable[..., Attributes]] = {
     "renew_number": lambda lease, *_: {"allocator.space": lease.space},
     "release_number": lambda lease, *_: {"allocator.space": lease.space},
 }
-"""What a call asks for, from its arguments. The other verbs name nothing."""
+"""The attributes of a span, from the arguments of its verb. Spans of other verbs have none."""
 
 
 def histogram(meter: Meter) -> Histogram:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from allocator.database.downgrade import check_downgrade
+from allocator.database.schema.downgrade import check_downgrade
 
 revision = "0002"
 down_revision = "0001"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from allocator.database.downgrade import check_downgrade
+from allocator.database.schema.downgrade import check_downgrade
 
 revision = "0007"
 down_revision = "0006"

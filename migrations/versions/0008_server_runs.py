@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-from allocator.database.downgrade import check_downgrade
+from allocator.database.schema.downgrade import check_downgrade
 
 revision = "0008"
 down_revision = "0007"

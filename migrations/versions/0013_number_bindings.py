@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-from allocator.database.downgrade import check_downgrade
+from allocator.database.schema.downgrade import check_downgrade
 
 revision = "0013"
 down_revision = "0012"

@@ -21,7 +21,7 @@ from support.servers.throwaway import free_port
 
 from allocator import Allocator
 from allocator.cli import main
-from allocator.database.tables import REVISIONS
+from allocator.database.schema.tables import REVISIONS
 from allocator.rules.claim_log import Claimed
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import METEOR

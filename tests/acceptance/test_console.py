@@ -18,9 +18,9 @@ from support.service.console_user import Seat
 from support.service.guarded import Guarded
 from support.service.served import Served
 
-from allocator.database import bindings
+from allocator.database.columns import bindings
+from allocator.database.schema.tables import number, segment
 from allocator.database.store import Database
-from allocator.database.tables import number, segment
 from allocator.database.verbs import node_and_snowflake_rows, segments
 from allocator.schemes.tag import Tag
 from allocator.schemes.worker_number_lease import NumberClaim

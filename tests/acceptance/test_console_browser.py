@@ -11,8 +11,8 @@ from support.service.browser import DARK, DESKTOP, LIGHT, PHONE, Visit, browser
 from support.service.served import Served
 
 from allocator.database.dialect import Dialect
+from allocator.database.schema.tables import number
 from allocator.database.store import Database
-from allocator.database.tables import number
 from allocator.service.token_administration import Tokens
 
 if TYPE_CHECKING:

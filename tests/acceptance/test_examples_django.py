@@ -254,7 +254,7 @@ def test_a_setting_that_is_changed_in_tests_makes_no_id_repeat(tmp_path):
 IN_A_TRANSACTION = """
 from django.core.checks import run_checks
 from django.db import transaction
-from allocator import DatabaseUnavailable
+from allocator.errors import DatabaseUnavailable
 from shop.models import Order
 print(*(found.id for found in run_checks()))
 with transaction.atomic():

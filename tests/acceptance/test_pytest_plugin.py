@@ -15,7 +15,8 @@ TESTS = """
 
     import pytest
 
-    from allocator import Allocator, AsyncAllocator, DatabaseUnavailable, Sequence
+    from allocator import Allocator, AsyncAllocator, Sequence
+    from allocator.errors import DatabaseUnavailable
 
 
     @pytest.mark.parametrize("run", [1, 2])
@@ -78,7 +79,7 @@ def test_the_fixtures_are_described(pytester: pytest.Pytester):
 def test_a_failure_in_a_test_leaves_nothing_behind_for_the_next_one(pytester: pytest.Pytester):
     pytester.makepyfile(
         """
-        from allocator import Exhausted
+        from allocator.errors import Exhausted
 
         def test_one(memory_allocator):
             memory_allocator.next_id("order")

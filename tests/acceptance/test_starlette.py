@@ -14,7 +14,8 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from allocator import Allocator, AllocatorClosed, AsyncAllocator, InvalidSetting
+from allocator import Allocator, AsyncAllocator
+from allocator.errors import AllocatorClosed, InvalidSetting
 from allocator.integrations.starlette import ids_of, lifespan
 
 

@@ -12,11 +12,11 @@ from contextlib import closing
 import pytest
 from click.testing import CliRunner, Result
 
-from allocator import Allocator, MaxValueWentBack, UnknownTag
+from allocator import Allocator
 from allocator.cli import main
+from allocator.database.schema.tables import REVISIONS
 from allocator.database.store import Database
-from allocator.database.tables import REVISIONS
-from allocator.errors import InvalidSetting
+from allocator.errors import InvalidSetting, MaxValueWentBack, UnknownTag
 from allocator.fleet.tag_deletion import delete, last_claimed
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)

@@ -13,8 +13,8 @@ from sqlalchemy import make_url
 from support.faults.stopped_process import SECONDS, Client, Snare
 from support.faults.trouble import FilePlace
 
-from allocator import DatabaseUnavailable
 from allocator.database.store import Database
+from allocator.errors import DatabaseUnavailable
 from allocator.schemes.segment_refill import Claim
 from allocator.schemes.tag import Tag
 

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from allocator import JAVASCRIPT_MAX_ID, Allocator, Exhausted
+from allocator import JAVASCRIPT_MAX_ID, Allocator
+from allocator.errors import Exhausted
 
 LAST = 3000
 ALLOCATORS, THREADS = 3, 2

@@ -14,11 +14,13 @@ import pytest
 from sqlalchemy import create_engine, event, make_url, text
 from support.faults.tcp_proxy import Turn, Wire
 
-from allocator import Allocator, AsyncAllocator, Exhausted, MaxValueWentBack, SchemaOutOfDate
-from allocator.database import mysql, postgresql
+from allocator import Allocator, AsyncAllocator
+from allocator.database.mysql import dialect as mysql
+from allocator.database.postgresql import dialect as postgresql
 from allocator.database.store import Database
 from allocator.database.verbs import claims as claim_rows
 from allocator.database.verbs import segments
+from allocator.errors import Exhausted, MaxValueWentBack, SchemaOutOfDate
 from allocator.runtime.thread_pool import THREADS
 from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.residues import ALL, Residue

@@ -18,9 +18,10 @@ from support.servers.administrator import execute
 from support.service.served import Served
 
 import allocator.errors
-from allocator import (
+from allocator import Allocator, Tag
+from allocator.database.store import Database
+from allocator.errors import (
     AccessDenied,
-    Allocator,
     DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
@@ -30,11 +31,9 @@ from allocator import (
     MaxValueWentBack,
     NotCopyable,
     SchemaDamaged,
-    Tag,
     TooManyRequests,
     UnknownTag,
 )
-from allocator.database.store import Database
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
 from allocator.service.token_administration import Tokens
 

@@ -19,7 +19,8 @@ import json, threading
 from datetime import date
 from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
-from allocator import AllocatorError, InvalidDatabase, NumberBusy, Numbers
+from allocator import Numbers
+from allocator.errors import AllocatorError, InvalidDatabase, NumberBusy
 from allocator.integrations.django.ids import upgrade
 
 invoices = Numbers("invoice", format="INV-{year}-{n:05}", reset="year", wait=0.1)
@@ -132,7 +133,8 @@ print(json.dumps(found))
 WAITERS = """
 import json, threading
 from django.db import connection, connections, transaction
-from allocator import NumberBusy, Numbers
+from allocator import Numbers
+from allocator.errors import NumberBusy
 
 cases, found = Numbers("case"), {}
 
@@ -176,7 +178,8 @@ print(json.dumps(found))
 USING = """
 import json
 from django.db import connections, transaction
-from allocator import InvalidDatabase, Numbers
+from allocator import Numbers
+from allocator.errors import InvalidDatabase
 from allocator.integrations.django.ids import upgrade
 
 upgrade(using="other")  # as migrate does with --database other

@@ -16,11 +16,12 @@ from support.servers.available import KINDS, server
 from support.servers.databases import one_of_each
 from support.servers.throwaway import free_port
 
-from allocator import Allocator, AsyncAllocator, InvalidDatabase, InvalidSetting, MeteorSettings
+from allocator import Allocator, AsyncAllocator, MeteorSettings
 from allocator.database.doctor_queries.asking import ANOTHER, Question, answers
+from allocator.database.schema.tables import REVISIONS
 from allocator.database.store import Database
-from allocator.database.tables import REVISIONS
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, examine, is_healthy
+from allocator.errors import InvalidDatabase, InvalidSetting
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.testing import MemoryAllocator
 
@@ -307,7 +308,7 @@ def test_an_engine_without_transactions(patient):
         (
             "numbering-behind",
             DANGER,
-            "allocator_ticket goes on with 1, and 50 is in use",
+            "the next number of allocator_ticket is 1, and 50 is in use",
             "INSERT INTO allocator_ticket VALUES (50, 'invoice')",
             "DELETE FROM allocator_ticket",
         ),

@@ -12,7 +12,7 @@ from support.servers.administrator import execute, values
 
 from allocator.cli import main
 from allocator.database.address import address_of
-from allocator.database.doctor_queries.integer_keys import read_keys
+from allocator.database.columns.integer_keys import read_keys
 
 INT, BIGINT = 2**31 - 1, 2**63 - 1
 TABLES = 200

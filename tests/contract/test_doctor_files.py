@@ -14,8 +14,8 @@ from support.faults.ill_databases import Patient, named
 from support.servers.administrator import execute
 
 from allocator import doctor
+from allocator.database.sqlite.doctor_rules import loses_commits
 from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy
-from allocator.doctor.sqlite_rules import loses_commits
 
 NOBODY = 65_534
 
@@ -161,7 +161,7 @@ def test_a_counter_that_was_set_back(patient):
     found = patient.found()["numbering-behind"]
 
     assert found.severity == DANGER
-    assert "goes on after 10, and 50 is in use" in found.found
+    assert "is at 10, and 50 is in use" in found.found
 
 
 @pytest.mark.parametrize(

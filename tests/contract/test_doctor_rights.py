@@ -18,12 +18,13 @@ from support.servers.administrator import execute
 from support.servers.available import KINDS
 from support.servers.databases import databases, with_schema
 
-from allocator import Allocator, AllocatorError
+from allocator import Allocator
 from allocator.cli import main
 from allocator.database.store import Database
 from allocator.database.verbs import shard_row
 from allocator.database.verbs import tickets as ticket_rows
 from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy
+from allocator.errors import AllocatorError
 from allocator.rules.failover import FLOOR
 from allocator.rules.node_failover import TICKETS_SKIPPED
 

@@ -15,7 +15,8 @@ from support.servers.available import without
 from support.servers.machine_postgres import Postgres
 from support.servers.machines import Templates, until
 
-from allocator import Allocator, DatabaseRefused, DatabaseUnavailable, Numbers
+from allocator import Allocator, Numbers
+from allocator.errors import DatabaseRefused, DatabaseUnavailable
 
 QUICK = (
     "sqlite-renamed-running",

@@ -12,10 +12,11 @@ from sqlalchemy import create_engine, make_url
 from support.faults.message_counter import counted
 from support.servers.administrator import execute
 
-from allocator import Allocator, SchemaDamaged, SchemaOutOfDate
+from allocator import Allocator
+from allocator.database.schema.tables import VERSION_TABLE
 from allocator.database.store import Database
-from allocator.database.tables import VERSION_TABLE
 from allocator.database.verbs import start
+from allocator.errors import SchemaDamaged, SchemaOutOfDate
 
 ACTS: dict[str, tuple[int, Callable[[Allocator], object]]] = {
     "a tag that is there": (3, lambda ids: ids.next_id("there")),

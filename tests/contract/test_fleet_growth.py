@@ -12,8 +12,10 @@ from support.servers.administrator import execute
 from support.servers.fleets import copy_row, draw_until, grow, growing, on_one_of_each, once, statements
 from support.servers.throwaway import free_port
 
-from allocator import (
-    Allocator,
+from allocator import Allocator
+from allocator.database.store import Database
+from allocator.database.verbs import segments
+from allocator.errors import (
     AllocatorError,
     DatabaseUnavailable,
     Exhausted,
@@ -22,8 +24,6 @@ from allocator import (
     ShardMisconfigured,
     TagExists,
 )
-from allocator.database.store import Database
-from allocator.database.verbs import segments
 from allocator.rules import fleet_growth as rules
 
 

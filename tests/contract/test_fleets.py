@@ -13,8 +13,10 @@ from support.servers.administrator import execute
 from support.servers.databases import with_schema
 from support.servers.fleets import copy_row, draw_until, grow, growing, on_one_of_each, on_servers, once
 
-from allocator import (
-    Allocator,
+from allocator import Allocator
+from allocator.database.store import Database
+from allocator.database.verbs import shard_row
+from allocator.errors import (
     DatabaseUnavailable,
     Exhausted,
     InvalidDatabase,
@@ -22,8 +24,6 @@ from allocator import (
     ShardMisconfigured,
     UnknownTag,
 )
-from allocator.database.store import Database
-from allocator.database.verbs import shard_row
 from allocator.rules.fleet_consistency import Member, Shard
 from allocator.schemes.ticket import ShardNumbering
 

@@ -15,11 +15,12 @@ from support.faults.tcp_proxy import Wire
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
 
-from allocator import Allocator, MaxValueWentBack, SchemaDamaged, TagExists
+from allocator import Allocator
 from allocator.cli import main
-from allocator.database import upgrade
+from allocator.database.schema import upgrade
 from allocator.database.store import Database
 from allocator.doctor import examine
+from allocator.errors import MaxValueWentBack, SchemaDamaged, TagExists
 from allocator.fleet.grow import Growth
 from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.residues import ALL

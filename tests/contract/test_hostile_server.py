@@ -13,15 +13,8 @@ import pytest
 from support.service.hostile_server import DRIPS, FLOODS, Hostile, saying
 
 import allocator.remote.deadline
-from allocator import (
-    Allocator,
-    AllocatorError,
-    DatabaseRefused,
-    DatabaseUnavailable,
-    SchemaDamaged,
-    Tag,
-    UnknownTag,
-)
+from allocator import Allocator, Tag
+from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable, SchemaDamaged, UnknownTag
 from allocator.remote.client import Service
 from allocator.remote.http import Servers
 from allocator.schemes.shared.residues import Residue

@@ -8,20 +8,10 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, text
 from support.servers.administrator import execute
 
-from allocator import (
-    JAVASCRIPT_MAX_ID,
-    Allocator,
-    AllocatorClosed,
-    Exhausted,
-    InvalidCount,
-    InvalidSetting,
-    InvalidTag,
-    Tag,
-    TagExists,
-    UnknownTag,
-)
+from allocator import JAVASCRIPT_MAX_ID, Allocator, Tag
 from allocator.database.store import Database
 from allocator.database.verbs import segments
+from allocator.errors import AllocatorClosed, Exhausted, InvalidCount, InvalidSetting, InvalidTag, TagExists, UnknownTag
 
 MAX_ID = 2**63 - 1
 

@@ -26,11 +26,12 @@ from support.servers.lookalikes import (
     turn,
 )
 
-from allocator import Allocator, DatabaseRefused
-from allocator.database.grants import rights_for
+from allocator import Allocator
+from allocator.database.schema.grants import rights_for
 from allocator.database.store import Database
 from allocator.database.verbs import servers, shard_row
 from allocator.doctor import examine
+from allocator.errors import DatabaseRefused
 
 LEAST = 1 << 22
 

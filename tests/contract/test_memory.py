@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator import Allocator, AllocatorError
+from allocator import Allocator
+from allocator.errors import AllocatorError
 from allocator.rules.fleet_consistency import STATEMENTS
 from allocator.testing import MemoryAllocator
 from allocator.testing.allocators import SynchronousBackground

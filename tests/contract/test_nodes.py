@@ -10,20 +10,10 @@ from dataclasses import replace
 import pytest
 from support.servers.administrator import execute
 
-from allocator import (
-    Allocator,
-    DatabaseUnavailable,
-    Exhausted,
-    InvalidSetting,
-    Layout,
-    MaxValueWentBack,
-    MeteorSettings,
-    NodeIdsExhausted,
-    SnowflakeSettings,
-    inspect_id,
-)
+from allocator import Allocator, Layout, MeteorSettings, SnowflakeSettings, inspect_id
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows
+from allocator.errors import DatabaseUnavailable, Exhausted, InvalidSetting, MaxValueWentBack, NodeIdsExhausted
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import SNOWFLAKE, Lease, LeaseClaim
 
@@ -277,7 +267,7 @@ def test_a_lease_that_was_renewed_is_not_taken_over_and_never_shortened(fresh):
 
 
 def test_after_close_there_are_none(face, place):
-    from allocator import AllocatorClosed
+    from allocator.errors import AllocatorClosed
 
     ids = face(place)
     ids.meteor(), ids.snowflake()

@@ -36,8 +36,8 @@ from support.servers.administrator import execute, values
 
 from allocator import Numbers
 from allocator.cli import main
-from allocator.database import number_bindings
-from allocator.database.tables import number_binding
+from allocator.database.columns import number_bindings
+from allocator.database.schema.tables import number_binding
 from allocator.doctor import DANGER, Finding, examine
 
 OURS = {"counter-below-column", "bound-counter-gone", "bound-column-gone", "counters-not-looked-at", "not-looked-at"}

@@ -20,7 +20,11 @@ from support.processes.patience import until
 from support.servers.available import own
 from support.servers.databases import with_schema
 
-from allocator import (
+from allocator import Number, Numbers
+from allocator.database.address import dialect_named
+from allocator.database.driver_errors import code_of
+from allocator.database.schema.tables import number, number_void
+from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
     Exhausted,
@@ -30,15 +34,10 @@ from allocator import (
     InvalidId,
     InvalidSetting,
     InvalidTag,
-    Number,
     NumberBusy,
     NumberConflict,
-    Numbers,
     SchemaOutOfDate,
 )
-from allocator.database.address import dialect_named
-from allocator.database.driver_errors import code_of
-from allocator.database.tables import number, number_void
 from allocator.schemes.gapless_numbers import MAX_NUMBER
 
 invoices = Numbers("invoice", format="INV-{year}-{n:05}", reset="year")

@@ -21,9 +21,10 @@ from support.applications.faces import Awaited
 from support.processes.patience import until
 from support.service.served import Served
 
-from allocator import Allocator, InvalidSetting, UnknownTag
+from allocator import Allocator
 from allocator.database.verbs.claims import MIN_BATCH
 from allocator.doctor import examine
+from allocator.errors import InvalidSetting, UnknownTag
 from allocator.integrations.opentelemetry import instrument
 from allocator.schemes.segment_refill import Claim
 from allocator.telemetry.spans import SECONDS, histogram

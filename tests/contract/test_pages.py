@@ -13,9 +13,10 @@ from sqlalchemy import create_engine, insert
 from support.service.served import Served
 
 import allocator.remote.client
-from allocator import Allocator, DatabaseRefused, DatabaseUnavailable
+from allocator import Allocator
 from allocator.cli import main
-from allocator.database import tables
+from allocator.database.schema import tables
+from allocator.errors import DatabaseRefused, DatabaseUnavailable
 from allocator.fleet.tag_administration import Tags
 from allocator.remote.client import Service
 from allocator.schemes.tag import Tag

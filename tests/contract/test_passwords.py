@@ -15,10 +15,11 @@ from support.servers.administrator import execute, values
 from support.servers.available import KINDS
 from support.servers.databases import with_schema
 
-from allocator import Allocator, InvalidDatabase, InvalidSetting
+from allocator import Allocator
 from allocator.cli import main
 from allocator.database.address import address_of, of_url, place_of
 from allocator.database.store import Database, sibling
+from allocator.errors import InvalidDatabase, InvalidSetting
 
 
 @pytest.fixture(params=KINDS)
@@ -174,7 +175,7 @@ def test_a_shard_gets_the_password_of_the_url_that_names_its_host():
 def test_an_older_libpq_is_not_asked_for_what_it_does_not_know(monkeypatch):
     address = of_url("postgresql://u:p@db/ids")
     assert address.dialect.cautious_args(address.url) == {"require_auth": "scram-sha-256"}
-    monkeypatch.setattr("allocator.database.postgresql.libpq_version", lambda: 150010)
+    monkeypatch.setattr("allocator.database.postgresql.dialect.libpq_version", lambda: 150010)
     assert address.dialect.cautious_args(address.url) == {}
 
 

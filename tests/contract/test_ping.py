@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.servers.administrator import execute
 
-from allocator import Allocator, DatabaseUnavailable, InvalidSetting, SchemaDamaged, SchemaOutOfDate
+from allocator import Allocator
+from allocator.errors import DatabaseUnavailable, InvalidSetting, SchemaDamaged, SchemaOutOfDate
 from allocator.testing import MemoryAllocator
 
 

@@ -21,8 +21,9 @@ from support.processes.children import in_child
 from support.processes.patience import until
 from support.processes.workers import Workers
 
-from allocator import Allocator, AllocatorClosed, Sequence
+from allocator import Allocator, Sequence
 from allocator.aio import AsyncSequence
+from allocator.errors import AllocatorClosed
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import SNOWFLAKE
 

@@ -15,8 +15,12 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 from support.servers.administrator import execute, values
 
-from allocator import (
-    Allocator,
+from allocator import Allocator
+from allocator.database.connection import GUARD_RESTARTS
+from allocator.database.sqlite.fork_gate import GATE
+from allocator.database.store import Database
+from allocator.database.verbs import claims, failover_row, node_and_snowflake_rows, servers, tickets
+from allocator.errors import (
     DatabaseUnavailable,
     FleetGrowing,
     InvalidSetting,
@@ -25,10 +29,6 @@ from allocator import (
     ServerReplaced,
     UnknownTag,
 )
-from allocator.database.connection import GUARD_RESTARTS
-from allocator.database.sqlite_forks import GATE
-from allocator.database.store import Database
-from allocator.database.verbs import claims, failover_row, node_and_snowflake_rows, servers, tickets
 from allocator.fleet.grow import Growth
 from allocator.rules.failover import Crossing
 from allocator.rules.node_failover import LEASES_SKIPPED_MS, NODES_SKIPPED, SECONDS, TICKETS_SKIPPED, Skipped

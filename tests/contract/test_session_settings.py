@@ -16,13 +16,14 @@ from support.servers.administrator import administrator, execute
 from support.servers.available import own
 from support.servers.databases import with_schema
 
-from allocator import Allocator, DatabaseUnavailable
+from allocator import Allocator
 from allocator.database.address import dialect_of
 from allocator.database.dialect import Dialect
-from allocator.database.schema import HEAD
+from allocator.database.schema.inspection import HEAD
 from allocator.database.store import Database
 from allocator.database.verbs import worker_number_rows
 from allocator.database.verbs.servers import fetch_run
+from allocator.errors import DatabaseUnavailable
 from allocator.rules.failover import Here
 from allocator.schemes.segment_refill import Claim
 from allocator.schemes.snowflake import SNOWFLAKE, LeaseClaim

@@ -34,7 +34,8 @@ from sqlalchemy.exc import IntegrityError, OperationalError, StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
 
-from allocator import Allocator, DatabaseUnavailable, InvalidDatabase, InvalidSetting, Tag
+from allocator import Allocator, Tag
+from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.integrations.sqlalchemy import FromTable, primary_key
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)

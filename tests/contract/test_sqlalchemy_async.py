@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from support.applications.sqlalchemy_models import ROWS, keys, models, table_of
 
-from allocator import Allocator, AsyncAllocator, DatabaseUnavailable, InvalidDatabase, InvalidSetting
+from allocator import Allocator, AsyncAllocator
+from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 ASYNC = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, String, Table, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
 
-from allocator import InvalidTag
+from allocator.errors import InvalidTag
 from allocator.generators.column_default import sequence_of
 from allocator.integrations.sqlalchemy import FromTable, primary_key
 

@@ -11,7 +11,8 @@ from sqlalchemy.exc import StatementError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from support.applications.sqlalchemy_models import ROWS
 
-from allocator import InvalidId, PublicIds
+from allocator import PublicIds
+from allocator.errors import InvalidId
 from allocator.integrations.sqlalchemy import FromTable, PublicId, primary_key
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)

@@ -34,7 +34,7 @@ def test_the_first_id_imports_no_other_database_and_no_client(fresh):
     backend = make_url(fresh).get_backend_name()
 
     used = "mysql" if backend == "mariadb" else backend
-    for room in ("sqlalchemy.dialects", "allocator.database"):
-        assert {f"{room}.{one}" for one in DATABASES} & set(names) == {f"{room}.{used}"}
+    for module in ("sqlalchemy.dialects.{}", "allocator.database.{}.dialect"):
+        assert {module.format(one) for one in DATABASES} & set(names) == {module.format(used)}
     assert "allocator.database.store" in names
     assert not UNUSED & set(names)

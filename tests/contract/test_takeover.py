@@ -18,7 +18,8 @@ from support.servers.databases import with_schema
 
 from allocator import Allocator
 from allocator.cli import main, takeover_commands
-from allocator.database import takeover, takeover_mysql
+from allocator.database.columns import takeovers
+from allocator.database.mysql import takeover as mysql_takeover
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting
 from allocator.rules.takeover_ranges import plan, refusal
@@ -246,11 +247,11 @@ def test_a_counter_that_overtakes_the_start_is_refused(fresh, kind):
     """Between the look and the lock it came into the range that was planned for the tag."""
     execute(fresh, f"CREATE TABLE t ({PLAIN[kind]})")
     with opened(fresh) as database:
-        status = database.run(takeover.fetch_status, "t.id", "order")
+        status = database.run(takeovers.fetch_status, "t.id", "order")
         ranges = plan(status.facts, 0, 60)
         execute(fresh, f"INSERT INTO t (id) VALUES ({ranges.tag_first})")
         with pytest.raises(InvalidSetting, match=f"reached {ranges.tag_first:,} while this command ran"):
-            database.run(takeover.start, status, "order", ranges)
+            database.run(takeovers.start, status, "order", ranges)
 
     assert values(fresh, "SELECT tag FROM allocator_segment") == []
     if kind == "postgres":
@@ -261,19 +262,19 @@ def test_a_counter_that_overtakes_the_start_is_refused(fresh, kind):
 def test_of_two_commands_at_once_one_is_refused(fresh, kind):
     execute(fresh, f"CREATE TABLE t ({PLAIN[kind]})")
     with opened(fresh) as database:
-        status = database.run(takeover.fetch_status, "t.id", "order")
+        status = database.run(takeovers.fetch_status, "t.id", "order")
         first = plan(status.facts, 0, 60)
-        database.run(takeover.start, status, "order", first)
-        before = database.run(takeover.fetch_status, "t.id")
+        database.run(takeovers.start, status, "order", first)
+        before = database.run(takeovers.fetch_status, "t.id")
         for tag in ("order", "other"):
             second = plan(status.facts, 10_000_000, 7 * 86_400)
             with pytest.raises(InvalidSetting, match="changed meanwhile|while this command ran"):
-                database.run(takeover.start, status, tag, second)
-        after = database.run(takeover.fetch_status, "t.id")
+                database.run(takeovers.start, status, tag, second)
+        after = database.run(takeovers.fetch_status, "t.id")
         assert (after.takeover, after.tag, after.facts) == (before.takeover, before.tag, before.facts)
-        database.run(takeover.back, after, after.takeover, second._replace(tag_first=first.tag_first))
+        database.run(takeovers.back, after, after.takeover, second._replace(tag_first=first.tag_first))
         with pytest.raises(InvalidSetting, match="was changed meanwhile"):
-            database.run(takeover.back, after, after.takeover, second._replace(tag_first=first.tag_first))
+            database.run(takeovers.back, after, after.takeover, second._replace(tag_first=first.tag_first))
 
     assert values(fresh, "SELECT tag FROM allocator_segment") == ["order"]
 
@@ -518,8 +519,8 @@ def test_a_counter_that_is_held_cannot_be_set_into_the_range_of_the_tag(kind, fr
 def test_a_replica_is_refused(kind, fresh, monkeypatch):
     """Of MySQL, where the user that runs this may write all the same."""
     execute(fresh, f"CREATE TABLE t ({PLAIN['mysql']})")
-    monkeypatch.setattr(takeover_mysql, "COLUMN", takeover_mysql.COLUMN.replace("@@global.read_only", "1"))
+    monkeypatch.setattr(mysql_takeover, "COLUMN", mysql_takeover.COLUMN.replace("@@global.read_only", "1"))
     with opened(fresh) as database:
-        facts = database.run(lambda connection, _: takeover_mysql.fetch_facts(connection, "", "t", "id", ""))
+        facts = database.run(lambda connection, _: mysql_takeover.fetch_facts(connection, "", "t", "id", ""))
 
     assert refusal(facts) == "this server is a read-only replica; use the primary"

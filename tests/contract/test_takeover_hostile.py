@@ -15,7 +15,7 @@ from support.servers.administrator import administrator, execute, values
 
 from allocator import Allocator
 from allocator.cli import main
-from allocator.database import takeover_mysql
+from allocator.database.mysql import takeover as mysql_takeover
 
 PLAIN = {"postgres": "id BIGSERIAL PRIMARY KEY", "mysql": "id BIGINT AUTO_INCREMENT PRIMARY KEY"}
 PLAIN["mariadb"] = PLAIN["mysql"]
@@ -218,7 +218,7 @@ def test_on_a_replica_nothing_is_done(fresh, kind, command, monkeypatch):
     """Whose user may write all the same; `tests/failover/test_replicas.py` has real ones."""
     execute(fresh, f"CREATE TABLE t ({PLAIN[kind]})")
     start(fresh)
-    monkeypatch.setattr(takeover_mysql, "COLUMN", takeover_mysql.COLUMN.replace("@@global.read_only", "1"))
+    monkeypatch.setattr(mysql_takeover, "COLUMN", mysql_takeover.COLUMN.replace("@@global.read_only", "1"))
 
     assert run(fresh, command, "t.id", code=1) == "this server is a read-only replica; use the primary"
     assert values(fresh, "SELECT state FROM allocator_takeover") == ["started"]

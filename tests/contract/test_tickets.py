@@ -16,8 +16,10 @@ from support.servers.administrator import execute
 from support.servers.databases import with_schema
 from support.servers.fleets import growing, on_servers, once, statements
 
-from allocator import (
-    Allocator,
+from allocator import Allocator
+from allocator.database.mysql import dialect as mysql
+from allocator.database.store import Database
+from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
     DatabaseUnavailable,
@@ -27,8 +29,6 @@ from allocator import (
     SchemaDamaged,
     ShardMisconfigured,
 )
-from allocator.database import mysql
-from allocator.database.store import Database
 from allocator.runtime.thread_pool import result_of, wait_for
 
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
@@ -250,7 +250,7 @@ def test_threads_share_one_fleet(shards):
 
 
 def test_after_close_nothing_is_drawn(face, shards):
-    from allocator import AllocatorClosed
+    from allocator.errors import AllocatorClosed
 
     ids = face(shards=shards(2))
     ids.ticket("invoice")
@@ -271,7 +271,7 @@ def test_nobody_waits_for_ever_when_it_is_closed_while_drawing(shards):
 
 
 def draw_until_closed(ids: Allocator) -> None:
-    from allocator import AllocatorError
+    from allocator.errors import AllocatorError
 
     try:
         while True:

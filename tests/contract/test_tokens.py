@@ -20,9 +20,10 @@ from support.processes import patience
 from support.service.guarded import Guarded
 from support.service.served import Served
 
-from allocator import Allocator, InvalidSetting
+from allocator import Allocator
 from allocator.cli import main
 from allocator.database.store import Database
+from allocator.errors import InvalidSetting
 from allocator.rules.token import digest_of
 from allocator.service.log_config import LINES
 from allocator.service.token_administration import Tokens

@@ -13,9 +13,10 @@ import pytest
 from support.faults.tcp_proxy import Wire
 from support.servers.administrator import values
 
-from allocator import Allocator, DatabaseUnavailable, InvalidId, InvalidSetting, MeteorSettings
+from allocator import Allocator, MeteorSettings
 from allocator.backend import databases_at
 from allocator.doctor.tracing import claims_of, trace
+from allocator.errors import DatabaseUnavailable, InvalidId, InvalidSetting
 from allocator.rules.claim_log import claim_in
 from allocator.schemes.formats.bit_layout import Layout
 

@@ -16,8 +16,13 @@ from sqlalchemy.pool import StaticPool
 from support.faults.tcp_proxy import Wire
 from support.servers.administrator import execute
 
-from allocator import (
-    Allocator,
+from allocator import Allocator
+from allocator.database.mysql import dialect as mysql
+from allocator.database.schema import inspection
+from allocator.database.store import Database
+from allocator.database.verbs import claims, segments
+from allocator.database.verbs.claims import only_row
+from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
     InvalidDatabase,
@@ -25,10 +30,6 @@ from allocator import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.database import mysql, schema
-from allocator.database.store import Database
-from allocator.database.verbs import claims, segments
-from allocator.database.verbs.claims import only_row
 from allocator.schemes.shared.residues import Residue
 
 SERVERS = ("postgres", "mysql", "mariadb")
@@ -53,7 +54,7 @@ def without_key(url: str, value_type: str = "BIGINT") -> None:
 @pytest.fixture
 def unchecked(monkeypatch) -> None:
     """As if the table had been altered after it was looked at."""
-    monkeypatch.setattr(schema, "check_sound", lambda connection, dialect, where: None)
+    monkeypatch.setattr(inspection, "check_sound", lambda connection, dialect, where: None)
 
 
 # -- the schema
@@ -204,7 +205,7 @@ def test_a_trigger_on_the_table_repeats_no_id_and_is_found(face, fresh, kind, ta
     problems = ["trigger touch"]
     if face.name == "sync":
         database = ids._backend.databases()[0]
-        problems = database.run(schema.problems, "here")
+        problems = database.run(inspection.problems, "here")
 
     assert len(set(drawn)) == len(drawn)
     assert all(number > 0 for number in drawn)

@@ -15,8 +15,9 @@ from click.testing import CliRunner
 from support.processes.patience import until
 from support.service.served import START_SECONDS
 
-from allocator import AccessDenied, Allocator, DatabaseUnavailable, InvalidDatabase, InvalidSetting
+from allocator import Allocator
 from allocator.cli import main
+from allocator.errors import AccessDenied, DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.service.server import check_access
 from allocator.service.settings import ServeSettings
 

@@ -12,8 +12,9 @@ from support.processes.patience import until
 from support.service.guarded import Guarded
 from support.service.served import Served
 
-from allocator import AccessDenied, Allocator, InvalidSetting, LeaseLost, NodeIdsExhausted
+from allocator import Allocator
 from allocator.cli import main
+from allocator.errors import AccessDenied, InvalidSetting, LeaseLost, NodeIdsExhausted
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease
 
 

@@ -13,8 +13,9 @@ from support.processes.patience import until
 from support.servers.containers import killable
 from support.servers.databases import with_schema
 
-from allocator import Allocator, LeaseLost, ShardMisconfigured
+from allocator import Allocator
 from allocator.database.store import Database
+from allocator.errors import LeaseLost, ShardMisconfigured
 from allocator.schemes.worker_number_lease import NumberClaim
 
 SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)

@@ -14,8 +14,9 @@ import pytest
 from support.processes.children import in_child
 from support.processes.patience import until
 
-from allocator import Allocator, InvalidSetting, NodeIdsExhausted, TooManyRequests
+from allocator import Allocator
 from allocator.database.store import Database
+from allocator.errors import InvalidSetting, NodeIdsExhausted, TooManyRequests
 from allocator.schemes.worker_number_lease import NumberClaim
 
 L = 60_000

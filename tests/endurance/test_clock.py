@@ -17,7 +17,8 @@ LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 
 DRAWING = """
 import select, sys, time
-from allocator import Allocator, ClockWentBack, ObjectId, Snowflake, SnowflakeSettings
+from allocator import Allocator, ObjectId, Snowflake, SnowflakeSettings
+from allocator.errors import ClockWentBack
 url, end = sys.argv[1], time.monotonic() + float(sys.argv[2])
 alone, stepped, refused, last = Snowflake(1, 1), 0, 0, time.time()
 leased, single, objects = [], [], []

@@ -23,7 +23,8 @@ APPLICATION = """
 import json, os, sys, time
 if os.environ.get("WITHOUT_DECORATORS"):
     sys.modules["uwsgidecorators"] = None
-from allocator import Allocator, AllocatorError, ObjectId
+from allocator import Allocator, ObjectId
+from allocator.errors import AllocatorError
 ids = Allocator(os.environ["IDS_URL"], timeout=10)
 order = ids.sequence(os.environ["IDS_TAG"])
 before = [order.next_id() for _ in range(5)] + [ids.snowflake(), ids.meteor()]

@@ -18,8 +18,9 @@ from support.servers.available import KINDS, SERVERS, Server
 from support.servers.containers import IMAGES, killable
 from tqdm import tqdm
 
-from allocator import Allocator, AllocatorError
+from allocator import Allocator
 from allocator.database.store import Database
+from allocator.errors import AllocatorError
 
 # -- one of three is killed every 10 s
 

@@ -22,7 +22,7 @@ from support.servers.administrator import administrator, execute, values
 from support.servers.databases import with_schema
 
 from allocator import Allocator
-from allocator.database import migration_database
+from allocator.database.columns import migration_database
 from allocator.errors import DatabaseUnavailable, InvalidSetting, SchemaOutOfDate
 
 SERVERS = ("postgres", "mysql", "mariadb")

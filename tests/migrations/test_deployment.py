@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import allocator
-from allocator.database.tables import REVISIONS
+from allocator.database.schema.tables import REVISIONS
 
 CHECKOUT = Path(allocator.__file__).parent.parent
 

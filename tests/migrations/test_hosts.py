@@ -21,9 +21,9 @@ from support.servers.administrator import administrator
 
 from allocator import Allocator
 from allocator.cli import main
-from allocator.database import schema, upgrade
+from allocator.database.schema import inspection, upgrade
+from allocator.database.schema.tables import REVISIONS, VERSION_TABLE
 from allocator.database.store import Database
-from allocator.database.tables import REVISIONS, VERSION_TABLE
 from allocator.integrations import alembic as hooks
 
 TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
@@ -268,7 +268,7 @@ def told(*words: str) -> str:
 
 def problems(url: str) -> list[str]:
     database = Database(url)
-    found = database.run(schema.problems, "here")
+    found = database.run(inspection.problems, "here")
     database.close()
     return found
 

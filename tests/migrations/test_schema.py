@@ -16,10 +16,11 @@ from alembic.util import CommandError
 from sqlalchemy import create_engine, inspect, text
 from support.servers.administrator import execute
 
-from allocator import Allocator, Numbers, SchemaOutOfDate
-from allocator.database import schema, upgrade
+from allocator import Allocator, Numbers
+from allocator.database.schema import inspection, upgrade
+from allocator.database.schema.tables import REVISIONS, VERSION_TABLE, metadata
 from allocator.database.store import Database
-from allocator.database.tables import REVISIONS, VERSION_TABLE, metadata
+from allocator.errors import SchemaOutOfDate
 from allocator.schemes.tag import AUTO, REFUSE
 from allocator.service.token_administration import Tokens
 
@@ -32,13 +33,14 @@ def picture(url: str) -> dict[str, object]:
     with engine.connect() as connection:
         inspector = inspect(connection)
         seen: dict[str, object] = {}
+        options = inspection.described(inspector.get_multi_table_options)
         for name in sorted(set(inspector.get_table_names()) - {VERSION_TABLE}):
             seen[name] = {
                 "columns": [{**column, "type": repr(column["type"])} for column in inspector.get_columns(name)],
                 "key": inspector.get_pk_constraint(name)["constrained_columns"],
                 "checks": sorted(str(check) for check in inspector.get_check_constraints(name)),
                 "indexes": inspector.get_indexes(name),
-                "options": schema.table_options(inspector, name),
+                "options": options.get(name, {}),
             }
             if engine.dialect.name in {"mysql", "mariadb"}:
                 seen[f"{name} as shown"] = connection.execute(text(f"SHOW CREATE TABLE {name}")).one()[1]
@@ -181,7 +183,7 @@ def test_ids_are_drawn_before_the_tables_of_numbers_are_there(empty):
     with Allocator(empty) as ids:
         assert (ids.next_id("order"), ids.ticket("order")) == (1, 1)
     with closing(Database(empty)) as database:
-        (problem,) = database.run(schema.problems, "here")
+        (problem,) = database.run(inspection.problems, "here")
 
     assert problem == (
         "here lacks table allocator_number, table allocator_number_void, table allocator_lease, table "
@@ -200,7 +202,7 @@ def test_a_missing_table_of_bound_numbers_stops_no_numbers(empty):
     engine.dispose()
     with Allocator(empty) as ids, closing(Database(empty)) as database:
         assert ids.next_id("order") == 1
-        (problem,) = database.run(schema.problems, "here")
+        (problem,) = database.run(inspection.problems, "here")
 
     assert problem == (
         "here lacks table allocator_number_binding: ids are given, numbers bound to columns are not; "
@@ -267,7 +269,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_sound_schema_has_no_problems(fresh):
     database = Database(fresh)
-    assert database.run(schema.problems, "here") == []
+    assert database.run(inspection.problems, "here") == []
     database.close()
 
 
@@ -292,7 +294,7 @@ def test_a_table_altered_by_hand_is_found_out(fresh, made, found):
         )
     engine.dispose()
     database = Database(fresh)
-    problems = database.run(schema.problems, "here")
+    problems = database.run(inspection.problems, "here")
     database.close()
 
     assert any(found.replace("INTEGER", "INT") in problem.replace("INTEGER", "INT") for problem in problems)
@@ -306,7 +308,7 @@ def test_an_engine_without_transactions_is_found_out(fresh):
         connection.execute(text("ALTER TABLE allocator_segment ENGINE = MyISAM"))
     engine.dispose()
     database = Database(fresh)
-    problems = database.run(schema.problems, "here")
+    problems = database.run(inspection.problems, "here")
     database.close()
 
     assert problems == ["allocator_segment is kept by MyISAM, and must be by InnoDB, which has transactions"]
@@ -319,7 +321,7 @@ def test_an_upgrade_that_died_before_it_was_written_down_can_be_run_again(fresh)
     engine.dispose()
     database = Database(fresh)
     database.upgrade_schema()
-    assert database.run(lambda connection, _: schema.current(connection)) == schema.HEAD
+    assert database.run(lambda connection, _: inspection.current(connection)) == inspection.HEAD
     database.close()
 
 
@@ -351,7 +353,7 @@ def test_the_tables_can_stand_in_the_hosts_own_history(kind, empty, tmp_path):
 
 HOST_ENV = """
 from alembic import context
-from allocator.database.tables import metadata as allocator_metadata
+from allocator.database.schema.tables import metadata as allocator_metadata
 from sqlalchemy import BigInteger, Column, MetaData, Table, create_engine
 
 metadata = MetaData()

@@ -16,9 +16,10 @@ import pytest
 from support.processes.children import found_in_child
 from support.servers.databases import with_schema
 
-from allocator import Allocator, NotCopyable, ObjectId
-from allocator.database import upgrade
-from allocator.database.sqlite_forks import Gate
+from allocator import Allocator, ObjectId
+from allocator.database.schema import upgrade
+from allocator.database.sqlite.fork_gate import Gate
+from allocator.errors import NotCopyable
 from allocator.generators.objectid import generator
 
 inherited: Allocator
@@ -157,7 +158,7 @@ IMPORTING = """
 import os, sys, threading
 
 from allocator import Allocator
-from allocator.database.sqlite_forks import GATE
+from allocator.database.sqlite.fork_gate import GATE
 
 URL = "mysql+pymysql://root@127.0.0.1:1/ids"
 importing, goes_on = threading.Event(), threading.Event()

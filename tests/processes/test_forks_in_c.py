@@ -13,7 +13,8 @@ from threading import Barrier, Event, Thread
 import pytest
 from support.processes.children import fork_in_c, found_in_child, in_child
 
-from allocator import Allocator, AllocatorError, AsyncAllocator, ForkedUnseen, Meteor, NotCopyable, ObjectId, Snowflake
+from allocator import Allocator, AsyncAllocator, Meteor, ObjectId, Snowflake
+from allocator.errors import AllocatorError, ForkedUnseen, NotCopyable
 from allocator.generators.sequence import Sequence
 from allocator.runtime import forks
 from allocator.runtime.thread_pool import THREADS

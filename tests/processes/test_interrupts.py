@@ -13,7 +13,8 @@ from support.faults.call_steps import Steps, acting
 from support.faults.interrupted_calls import Interrupted, every_step
 from support.memory.database import MemorySource, sequence
 
-from allocator import DatabaseUnavailable, Meteor, ObjectId, ReentrantCall, Snowflake
+from allocator import Meteor, ObjectId, Snowflake
+from allocator.errors import DatabaseUnavailable, ReentrantCall
 from allocator.generators.supply import Supply
 from allocator.runtime.thread_pool import reentrant_call
 
@@ -162,7 +163,8 @@ def test_an_object_id_can_be_made_at_any_step_of_another():
 
 STORM = """
 import json, signal, sys, time
-from allocator import Allocator, AllocatorError
+from allocator import Allocator
+from allocator.errors import AllocatorError
 ids, drawn, tickets, done = Allocator("sqlite:///" + sys.argv[1], step=20, max_step=20), [], [], {}
 awaited = False  # an interrupt is raised only where it is caught
 

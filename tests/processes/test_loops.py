@@ -8,8 +8,9 @@ import threading
 import pytest
 from support.memory.database import MemorySource, sequence
 
-from allocator import Allocator, AsyncAllocator, DatabaseUnavailable
+from allocator import Allocator, AsyncAllocator
 from allocator.aio import AsyncSequence
+from allocator.errors import DatabaseUnavailable
 from allocator.fleet.tag_administration import Tags
 
 WAITERS = 6

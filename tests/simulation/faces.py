@@ -56,7 +56,7 @@ RUNNER = {
 }
 NUMBERS = {
     "SERVING": (REVISION,),
-    "schema": SimpleNamespace(check_sound=lambda connection, dialect, where: True),
+    "inspection": SimpleNamespace(check_sound=lambda connection, dialect, where: True),
     "randbelow": lambda limit: dice().randrange(limit),
     "token_hex": lambda size: dice().randbytes(size).hex(),
     "time_ns": lambda: int(clocks.Time.time() * 1e9),

@@ -17,8 +17,10 @@ from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, mapped_column, relationship
 
-from allocator import Allocator, AsyncAllocator, AsyncSequence, DatabaseUnavailable, PublicIds, Sequence, Tag
+import allocator
+from allocator import Allocator, AsyncAllocator, AsyncSequence, PublicIds, Sequence, Tag
 from allocator import inspect_id as inspect
+from allocator.errors import DatabaseUnavailable
 from allocator.integrations.alembic import include_name, metadata
 from allocator.integrations.flask import Allocation, current_allocator
 from allocator.integrations.sqlalchemy import FromTable, PublicId, primary_key
@@ -126,6 +128,8 @@ def blocking() -> None:
         assert_type(inspect("5016762319896585").readings[0].fields, dict[str, int | str])
     Allocator("sqlite:///ids.db", failover_gap="never")  # type: ignore[arg-type]
     assert_type(orders.decode(orders.encode(1)), int)
+    assert_type(allocator.errors.TooManyRequests("", 2).seconds, float)
+    allocator.TooManyRequests  # type: ignore[attr-defined]  # noqa: B018
 
 
 def flask() -> Flask:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import CheckConstraint, Connection, Inspector, Table
+from sqlalchemy import CheckConstraint, Connection, Table
 
-from allocator.database import schema
 from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
-from allocator.database.guard import strangers
-from allocator.database.tables import metadata
+from allocator.database.schema import inspection
+from allocator.database.schema.guard import strangers
+from allocator.database.schema.tables import metadata
 from allocator.errors import AllocatorError
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
 
@@ -21,35 +21,35 @@ NUMBERED = ("allocator_ticket", "allocator_node")
 
 
 def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Finding]:
-    """Whether the tables are there, in the revision that is needed; nothing is found where they are."""
+    """Findings if tables are missing or of another revision."""
     try:
-        schema.check(connection, where)
+        inspection.check(connection, where)
     except AllocatorError as error:
         found, _, mend = str(error).partition("; ")
         if dialect.embedded and "newer" not in found:
             return [Finding("schema-out-of-date", NOTE, found, f"{mend}, or use it: then that is done by itself")]
         return [Finding("schema-out-of-date", OUTAGE, found, mend)]
-    found, _, mend = schema.lacks_beside(connection, where).partition("; ")
+    found, _, mend = inspection.lacks_beside(connection, where).partition("; ")
     return [Finding("schema-out-of-date", NOTE, found, mend)] if found else []
 
 
 def of_tables(connection: Connection, dialect: Dialect) -> list[Finding]:
     """Check the tables, all of which exist."""
-    inspector = inspector_of(connection)
+    seen = inspection.Reflection.of(connection)
     return [
-        *(finding for table in schema.tables_to_check(inspector) for finding in of_shape(inspector, table)),
+        *(finding for table in seen.tables_to_check() for finding in of_shape(seen, table)),
         *of_triggers(connection, dialect),
-        *of_checks(inspector),
+        *of_checks(connection, seen.tables_to_check()),
     ]
 
 
-def of_shape(inspector: Inspector, table: Table) -> Iterable[Finding]:
-    mend = f"stop what writes {table.name}, and change it to what allocator/database/tables.py says"
-    for sentence in schema.column_damages(inspector, table):
+def of_shape(seen: inspection.Reflection, table: Table) -> Iterable[Finding]:
+    mend = f"stop what writes {table.name}, and change it to what allocator/database/schema/tables.py says"
+    for sentence in inspection.column_damages(seen, table):
         yield Finding("column-type", DANGER, sentence, mend)
-    for sentence in schema.key_damages(inspector, table):
+    for sentence in inspection.key_damages(seen, table):
         yield Finding("key-missing", DANGER, sentence, f"{mend}; of rows that double, keep the greatest number")
-    for sentence in schema.engine_damages(inspector, table):
+    for sentence in inspection.engine_damages(seen, table):
         yield Finding("engine-without-transactions", DANGER, sentence, f"ALTER TABLE {table.name} ENGINE = InnoDB")
 
 
@@ -60,9 +60,10 @@ def of_triggers(connection: Connection, dialect: Dialect) -> Iterable[Finding]:
         yield Finding("trigger", DANGER, f"triggers or rules can change what a claim gets: {few(found)}", "drop them")
 
 
-def of_checks(inspector: Inspector) -> Iterable[Finding]:
-    for table in schema.tables_to_check(inspector):
-        present = {str(check["name"]) for check in inspector.get_check_constraints(table.name)}
+def of_checks(connection: Connection, tables: Iterable[Table]) -> Iterable[Finding]:
+    seen = inspection.described(inspector_of(connection).get_multi_check_constraints)
+    for table in tables:
+        present = {str(check["name"]) for check in seen[table.name]}
         for check in sorted((one for one in table.constraints if isinstance(one, CheckConstraint)), key=str):
             if check.name not in present:
                 yield Finding(

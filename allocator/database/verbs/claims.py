@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -16,18 +17,22 @@ from sqlalchemy import (
     TextClause,
     Update,
     bindparam,
+    column,
     literal_column,
+    table,
     text,
     update,
 )
 from sqlalchemy import Dialect as SQLDialect
 
-from allocator.database.dialect import Dialect
 from allocator.database.driver_connection import by_driver
-from allocator.database.tables import segment
+from allocator.database.schema.tables import segment
 from allocator.rules.failover import Crossing
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import damaged
+
+if TYPE_CHECKING:
+    from allocator.database.dialect import Dialect
 
 RAISED = segment.c.max_value + bindparam("span", type_=BigInteger)
 CROSSING = {
@@ -37,11 +42,6 @@ CROSSING = {
 WAS = "server_run = :was AND {server} = :server"
 
 FIELDS = ("name", "span", "seen", "residue_offset", "residue_step")
-CLAIMABLE = (
-    "s.tag = w.name AND s.max_value <= s.id_limit - w.span AND s.max_value >= w.seen "
-    "AND s.shard_offset = w.residue_offset AND s.shard_step = w.residue_step AND {here}"
-)
-"""The guards of `claiming`, for the row `s` and its claim `w`; only `s` has a column `server_run`."""
 MIN_BATCH = 2
 """From this many tags on a batch is cheaper than single claims."""
 
@@ -59,26 +59,37 @@ class Wanted(NamedTuple):
         return self.size * self.residue.step
 
 
+def claimable(row: Any, claim: Any) -> list[ColumnElement[bool]]:
+    """What the columns of a row must fulfil for a claim, whose columns or parameters are named as `FIELDS`.
+
+    A row of another residue does not match: the fleet has grown.
+
+    The guard on `seen` refuses, where `GREATEST(max_value, :seen)` would continue: from a row that fell back another
+    process may claim again what a third one still holds, so no further id of the tag is safe.
+    """
+    return [
+        row.tag == claim.name,
+        row.max_value <= row.id_limit - claim.span,
+        row.max_value >= claim.seen,
+        row.shard_offset == claim.residue_offset,
+        row.shard_step == claim.residue_step,
+    ]
+
+
+GIVEN = SimpleNamespace(name=bindparam("name"), **{name: bindparam(name, type_=BigInteger) for name in FIELDS[1:]})
+"""The claim of one tag, as parameters."""
+CLAIMABLE = " AND ".join([*map(str, claimable(segment.alias("s").c, table("w", *map(column, FIELDS)).c)), "{here}"])
+"""The same for the row `s` and its claim `w` of a batch; only `s` has a column `server_run`."""
+
+
 def claiming(max_value: ColumnElement[int], clock: str, here: str) -> Update:
     """Raise `max_value` by :span, unless that passes the limit or the row is below :seen.
 
-    A row of another residue does not match: the fleet has grown. Nor does a row that was not written `here`, an SQL
-    condition.
-
-    The guard on :seen refuses, where `GREATEST(max_value, :seen)` would continue: from a row that fell back another
-    process may claim again what a third one still holds, so no further id of the tag is safe.
+    A row that was not written `here`, an SQL condition, does not match either: see `claimable`.
     """
-    span, seen = bindparam("span", type_=BigInteger), bindparam("seen", type_=BigInteger)
     return (
         update(segment)
-        .where(
-            segment.c.tag == bindparam("name"),
-            segment.c.max_value <= segment.c.id_limit - span,
-            segment.c.max_value >= seen,
-            segment.c.shard_offset == bindparam("residue_offset", type_=BigInteger),
-            segment.c.shard_step == bindparam("residue_step", type_=BigInteger),
-            text(here),
-        )
+        .where(*claimable(segment.c, GIVEN), text(here))
         .values(max_value=max_value, claimed_at=literal_column(clock))
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, update
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import counter, failover, segment, shard
+from allocator.database.schema.tables import counter, failover, segment, shard
 from allocator.rules.node_failover import NOTHING, Failover, Skipped
 
 RESTORED = "restored"
@@ -18,7 +18,7 @@ def add(connection: Connection, dialect: Dialect, fresh: Failover) -> None:
 
 
 def move(connection: Connection, dialect: Dialect, before: Failover, fresh: Failover, skip: Skipped = NOTHING) -> bool:
-    """Replace the row and skip numbers; False, and no change, if the row is not `before` any more.
+    """Replace the row and skip numbers; False, and no change, if the row has changed since `before` was read.
 
     One transaction: of several processes that notice a failover, only one skips. The size of the skip depends on the
     time, so that two servers that continue from one row skip differently.

@@ -1,26 +1,115 @@
 """The rows of `allocator_number` and `allocator_number_void`, in the transaction of a caller.
 
-One statement raises a row, which stays locked until that transaction ends. A ROLLBACK returns the number, and nobody
-has drawn a later one meanwhile. So there are no gaps, and a scope has one writer at a time.
+One statement inserts or raises the row of a name, scope and period, and returns its new number. The row stays locked
+until that transaction ends. A ROLLBACK returns the number, and nobody has drawn a later one meanwhile. So there are no
+gaps, and a scope has one writer at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache, lru_cache
 from time import monotonic
-from typing import TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from allocator.database.caller import Caller
+from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_held, translate_drawn
-from allocator.database.number_dialects import KEY
 from allocator.schemes.gapless_numbers import MAX_NUMBER, Number, out_of_numbers, place
+
+if TYPE_CHECKING:
+    from allocator.database.caller import Caller
 
 T = TypeVar("T")
 
+KEY = "name = :name AND scope = :scope AND period = :period"
 PEEK = f"SELECT n FROM allocator_number WHERE {KEY}"
+INSERT = "INSERT INTO allocator_number (name, scope, period, n)"
+CONFLICT = "ON CONFLICT (name, scope, period) DO UPDATE SET n ="
+RAISE = f"{CONFLICT} allocator_number.n + {{count}}"
+RAISE_TO = f"{CONFLICT} CASE WHEN allocator_number.n < {{n}} THEN {{n}} ELSE allocator_number.n END"
+VOID = (
+    "INTO allocator_number_void (name, scope, period, n, written, reason, voided_at) "
+    "VALUES (:name, :scope, :period, {n}, :written, :reason, CURRENT_TIMESTAMP)"
+)
+
+Parameters = Mapping[str, object]
+"""Name, scope and period of a row. Numbers are in the text: asyncpg would send small ones as a narrower type."""
+
+
+class NumberDialect:
+    """The statements of SQLite and PostgreSQL, and what differs between the databases.
+
+    The lock timeout is a setting of the caller's session or transaction: it is restored after the statement.
+    """
+
+    draws = f"{INSERT} VALUES (:name, :scope, :period, {{first}}) {RAISE} RETURNING n"
+    """It begins with INSERT: Python's sqlite3 opens a transaction for INSERT, and not for WITH."""
+    raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {RAISE_TO} RETURNING n"
+    voids = f"INSERT {VOID} ON CONFLICT DO NOTHING"
+    holder = ""
+    """A query for the session that holds the row; empty for none."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+
+    def commits_each(self, connection: Any, driver_connection: Any) -> bool:
+        """Whether the driver is in autocommit, and no transaction is open."""
+        return getattr(connection, "autocommit", False) is True and not self.dialect.leaves_open(driver_connection)
+
+    def lastrowid(self, result: Any) -> int:
+        return 0
+
+    def draw(self, caller: Caller, row: Parameters, first: int, count: int, wait: float | None) -> int | None:
+        """Raise the row by `count`, or insert it with `first`, and return its new number.
+
+        None, or an error of the database, if fewer numbers are left.
+        wait: seconds to wait for a lock; None for the database's own timeout.
+        """
+        if wait is not None:
+            return self.draw_soon(caller, row, first, count, wait)
+        return first_of(caller.fetch(drawing(self.draws, first, count), row))
+
+    def draw_soon(self, caller: Caller, row: Parameters, first: int, count: int, wait: float) -> int | None:
+        raise NotImplementedError
+
+    def raise_to(self, caller: Caller, row: Parameters, n: int) -> int:
+        """Raise the row to at least `n`, and return its new number."""
+        found = first_of(caller.fetch(self.raises.format(n=n), row))
+        assert found is not None
+        return found
+
+    def fetch_holder(self, caller: Caller, row: Parameters) -> str:
+        """The session that holds the row; empty if the database does not tell."""
+        rows = caller.fetch(self.holder, row) if self.holder else ()
+        return holder_in_words(rows[0]) if rows else ""
+
+
+HOLDER = ("session", "of user", "from", "application")
+"""Labels of the columns that a query for the holder returns."""
+
+
+def holder_in_words(row: Sequence[Any]) -> str:
+    return ", ".join(f"{field} {value}" for field, value in zip(HOLDER, row, strict=True) if value)
+
+
+@lru_cache
+def drawing(statement: str, first: int, count: int) -> str:
+    return statement.format(first=first, count=count, most=MAX_NUMBER - count)
+
+
+def first_of(rows: Sequence[Sequence[Any]]) -> int | None:
+    return int(rows[0][0]) if rows else None
+
+
+@cache
+def number_dialect(dialect: Dialect, *, is_mariadb: bool) -> NumberDialect:
+    return dialect.numbers(is_mariadb)
+
+
+# -- the verbs
 
 
 class Row(TypedDict):

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, case, insert, literal, literal_column, select, text, update
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import node, worker
+from allocator.database.schema.tables import node, worker
 from allocator.errors import MaxValueWentBack
 from allocator.schemes.meteor import Node
 from allocator.schemes.snowflake_workers import SnowflakeWorker
@@ -53,7 +53,7 @@ def add_worker(connection: Connection, dialect: Dialect, fresh: SnowflakeWorker)
 
 
 def take_worker(connection: Connection, dialect: Dialect, old: SnowflakeWorker, fresh: SnowflakeWorker) -> bool:
-    """Replace a lease that has ended; False if it is not `old` any more."""
+    """Replace a lease that has ended; False if the row has changed since `old` was read."""
     statement = update(worker).where(
         worker.c.number == old.number,
         worker.c.holder == old.holder,

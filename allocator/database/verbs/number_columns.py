@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from allocator.database.address import Address
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
-from allocator.database.tables import number, number_void
+from allocator.database.schema.tables import number, number_void
 from allocator.rules.gapless_audit import Group
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from allocator.database.dialect import Dialect, run_of
-from allocator.database.tables import segment, shard
+from allocator.database.schema.tables import segment, shard
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import Tag, damaged
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import NOWHERE, Dialect
 from allocator.database.driver_errors import is_forbidden
-from allocator.database.tables import node, segment, shard, worker
+from allocator.database.schema.tables import node, segment, shard, worker
 from allocator.database.verbs import failover_row, segments, tickets
 from allocator.errors import DatabaseRefused, ShardMisconfigured
 from allocator.rules.fleet_consistency import ALONE, BEGUN, DEFAULT_FLEET, REPLACE, Member, Shard, Target
@@ -36,7 +36,7 @@ def fetch_member(connection: Connection, dialect: Dialect, alone: bool = False) 
     if row is None or not row.is_alone:
         return row
     is_used = tickets.has_any if alone else has_ids
-    # Read again: another process may have made it a member of its fleet meanwhile, and drawn.
+    # Read again: since the first read, another process may have added it to its fleet and drawn.
     return fetch(connection, dialect) if is_used(connection, dialect) else None
 
 
@@ -51,8 +51,8 @@ def begin_alone(connection: Connection, dialect: Dialect, url: str) -> None:
 
 
 def has_ids(connection: Connection, dialect: Dialect) -> bool:
-    """Whether the database gave any ids by itself: tickets, tags, and also nodes and leases, which the lead of a fleet
-    would give again."""
+    """Whether the database issued ids before it joined a fleet. Nodes and leases count too: the lead of the fleet would
+    issue the same ones."""
     others = (select(segment), select(worker), select(node).where(node.c.process != 0))  # 0 marks a skipped number
     return tickets.has_any(connection, dialect) or any(connection.scalar(select(exists(other))) for other in others)
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import VERSION_TABLE, failover, node, segment, shard, worker
+from allocator.database.schema.tables import VERSION_TABLE, failover, node, segment, shard, worker
 from allocator.database.verbs.node_and_snowflake_rows import as_worker
 from allocator.database.verbs.segments import as_tag
 from allocator.database.verbs.shard_row import as_shard

@@ -9,16 +9,23 @@ how its fleet grew.
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, TextClause, exists, func, select, text, update
 
-from allocator.database.dialect import FLOOR, Dialect
 from allocator.database.driver_connection import by_driver
-from allocator.database.tables import counter, ticket
+from allocator.database.schema.tables import counter, ticket
 from allocator.database.verbs.claims import execute, only_row
 from allocator.rules.fleet_consistency import REPLACE, Shard
 from allocator.schemes.ticket import ShardNumbering
 
+if TYPE_CHECKING:
+    from allocator.database.dialect import Dialect
+
+FLOOR = ".floor"
+"""The type of a row of `allocator_ticket` that keeps the floor; no type of a user's begins with a dot."""
+KEEP = text("REPLACE INTO allocator_ticket (type, id) VALUES (:type, :last)")
+"""An explicit id raises the auto-increment; the row stays, since MySQL 5.7 forgets the counter at a restart."""
 FENCE = (
     "FROM allocator_shard, allocator_failover WHERE allocator_failover.id = 1 AND {here} AND {lasting} "
     "AND allocator_shard.id = 1 AND allocator_shard.revision = :revision AND allocator_shard.server IN ('', {server})"

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from allocator.database.dialect import Dialect
-from allocator.database.tables import failover, lease
+from allocator.database.schema.tables import failover, lease
 from allocator.rules.node_failover import Failover
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 
@@ -49,7 +49,7 @@ def fetch_all(connection: Connection, dialect: Dialect) -> tuple[int, dict[str, 
 def take(
     connection: Connection, dialect: Dialect, chosen: NumberRow | int, claim: NumberClaim, state: Failover
 ) -> bool:
-    """Lease a number; False if its row is not `chosen` any more, or the database has moved since `state`."""
+    """Lease a number; False if its row has changed since `chosen`, or the database has failed over since `state`."""
     on_this_server = fence(connection, dialect, state)
     values = columns_of(claim, dialect)
     if isinstance(chosen, int):

@@ -8,8 +8,8 @@ from typing import Any
 from django.db.migrations.operations.base import Operation  # type: ignore[import-untyped]
 
 from allocator.database.address import address_of
-from allocator.database.django_caller import borrowed
-from allocator.database.django_settings import keeps_ids_beside, url_of
+from allocator.database.django.database_setting import keeps_ids_beside, url_of
+from allocator.database.django.transaction import borrowed
 from allocator.errors import InvalidSetting
 from allocator.integrations import column_steps
 from allocator.integrations.column_steps import Action

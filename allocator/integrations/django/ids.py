@@ -12,8 +12,8 @@ from django.core.exceptions import ImproperlyConfigured  # type: ignore[import-u
 from django.core.signals import setting_changed  # type: ignore[import-untyped]
 from django.db import DEFAULT_DB_ALIAS, Error, connections, models, router, transaction  # type: ignore[import-untyped]
 
-from allocator.database.django_caller import empty_tables, make_tables
-from allocator.database.django_settings import IN_MEMORY, is_same_file, url_of
+from allocator.database.django.database_setting import IN_MEMORY, is_same_file, url_of
+from allocator.database.django.transaction import empty_tables, make_tables
 from allocator.database.store import Database
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
 from allocator.integrations.one_per_process import Holder

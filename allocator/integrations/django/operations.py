@@ -7,7 +7,7 @@ from typing import Any
 from django.db import models  # type: ignore[import-untyped]
 from django.db.migrations import AlterField  # type: ignore[import-untyped]
 
-from allocator.database.django_counters import raise_counter, read_counter
+from allocator.database.django.counters import raise_counter, read_counter
 from allocator.errors import AccessDenied, InvalidSetting, UnknownTag
 from allocator.integrations.django.fields import AllocatedBigAutoField
 from allocator.integrations.django.ids import allocator, column_of, greatest_in, raise_above

@@ -35,6 +35,7 @@ from allocator.service.sources import Source
 
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
 LOADING_PERCENT = 20
+"""As in tinyid: its clients load the next segment once they have used this part."""
 MAX_BATCH = 100_000
 """The greatest `batch.size.max` in tinyid's own configurations. Like tinyid, lower a greater batchSize to it."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)

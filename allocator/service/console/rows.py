@@ -18,7 +18,7 @@ IDLE = 0.01
 SOON_SECONDS = 3.0
 SOON_DAYS = 30.0
 MAX_KEYS = 1000
-"""Keys on their page, which has no search: the worst."""
+"""Keys on their page, the fullest first; the page has no search."""
 
 NAME = "name"
 

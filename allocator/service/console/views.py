@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from allocator.database.address import address_of as database_of
-from allocator.database.doctor_queries.integer_keys import read_keys
+from allocator.database.columns.integer_keys import read_keys
 from allocator.doctor import examine
 from allocator.errors import AccessDenied, AllocatorError, InvalidId, InvalidSetting
 from allocator.fleet.discovery import state_of

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from allocator import NumberConflict, Numbers
+from allocator import Numbers
+from allocator.errors import NumberConflict
 from support.clusters.cluster import Cluster
 
 EACH = 25

@@ -19,7 +19,8 @@ from typing import Any
 import pymysql
 from sqlalchemy import Engine, create_engine, event, make_url
 
-from allocator import Allocator, AllocatorError
+from allocator import Allocator
+from allocator.errors import AllocatorError
 from allocator.schemes.snowflake import SnowflakeSettings
 
 RECORD = struct.Struct("<dq")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from allocator.database.tables import VERSION_TABLE, metadata
+from allocator.database.schema.tables import VERSION_TABLE, metadata
 from support.faults.forgetting import Served
 from support.servers.databases import with_schema
 from support.servers.machine_images import MariaDBImage, MySQLImage

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from allocator import Allocator, AllocatorError, SnowflakeSettings
+from allocator import Allocator, SnowflakeSettings
+from allocator.errors import AllocatorError
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import Lease

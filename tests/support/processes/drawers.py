@@ -13,14 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from allocator import (
-    Allocator,
-    AllocatorError,
-    DatabaseUnavailable,
-    SchemaDamaged,
-    SchemaOutOfDate,
-    UnknownTag,
-)
+from allocator import Allocator
+from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaDamaged, SchemaOutOfDate, UnknownTag
 
 PROCESS = """
 import json, sys

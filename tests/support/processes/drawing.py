@@ -17,7 +17,8 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from allocator import Allocator, AsyncAllocator, DatabaseUnavailable, MaxValueWentBack
+from allocator import Allocator, AsyncAllocator
+from allocator.errors import DatabaseUnavailable, MaxValueWentBack
 
 CLAIMED, CLAIMED_TOGETHER, DRAWN, FAILED, STOPPED = range(1, 6)
 """Records: a range of one claim; one of a claim of several tags; ids; a call that failed; the tag went back."""

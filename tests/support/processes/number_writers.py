@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, NoReturn, Self
 from sqlalchemy import BigInteger, Column, Connection, Engine, MetaData, String, Table, create_engine, insert, text
 from sqlalchemy.exc import DBAPIError
 
-from allocator import DatabaseUnavailable, NumberConflict, Numbers
+from allocator import Numbers
+from allocator.errors import DatabaseUnavailable, NumberConflict
 from support.processes.crew import PROCESSES
 
 rows = Table("numbered", MetaData(), Column("scope", String(64)), Column("n", BigInteger))

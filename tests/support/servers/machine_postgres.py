@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Self
 
-from allocator.database.tables import VERSION_TABLE, metadata
+from allocator.database.schema.tables import VERSION_TABLE, metadata
 from support.servers.databases import with_schema
 from support.servers.machines import Machine
 from support.servers.throwaway import postgres_binaries, run, unprivileged

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import make_url
 
 from allocator.database.address import address_of
-from allocator.database.django_settings import is_same_file, url_of
+from allocator.database.django.database_setting import is_same_file, url_of
 from allocator.errors import InvalidDatabase
 
 SERVER = {"NAME": "shop", "USER": "ada", "PASSWORD": "p@ss/%", "HOST": "db.example.org", "PORT": "5433"}

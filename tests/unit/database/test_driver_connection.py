@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import QueuePool
 
 from allocator.database.driver_connection import DriverConnection, is_watched
-from allocator.database.sqlite import SQLite
+from allocator.database.sqlite.dialect import SQLite
 
 
 class Moved(SQLite):

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.driver_errors import is_contended, translate
-from allocator.database.mysql import MySQL
-from allocator.database.postgresql import PostgreSQL
+from allocator.database.mysql.dialect import MySQL
+from allocator.database.postgresql.dialect import PostgreSQL
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
 
 NOT_PREPARED = (1047, "WSREP has not yet prepared node for application use")

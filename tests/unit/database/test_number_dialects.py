@@ -9,8 +9,8 @@ from sqlalchemy.exc import OperationalError
 
 from allocator.database.address import dialect_of
 from allocator.database.caller import Answer
-from allocator.database.django_caller import DjangoCaller
-from allocator.database.number_dialects import number_dialect
+from allocator.database.django.transaction import DjangoCaller
+from allocator.database.verbs.gapless_number_rows import number_dialect
 from allocator.errors import InvalidDatabase
 
 ROW = {"name": "case", "scope": "a", "period": ""}

@@ -7,10 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from allocator.database.doctor_queries.mysql_queries import deleting, is_exact, number_of
-from allocator.doctor import mysql_rules, postgresql_rules, sqlite_rules, tag_rules
+from allocator.database.mysql import doctor_rules as mysql_rules
+from allocator.database.mysql.doctor_queries import deleting, is_exact, number_of
+from allocator.database.postgresql import doctor_rules as postgresql_rules
+from allocator.database.sqlite import doctor_rules as sqlite_rules
+from allocator.database.sqlite.doctor_rules import loses_commits
+from allocator.doctor import tag_rules
 from allocator.doctor.mounts import is_networked, mount_of, mounts_of
-from allocator.doctor.sqlite_rules import loses_commits
 from allocator.rules.failover import REFUSE
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, few, in_order, is_healthy, judge, unchecked
 from allocator.schemes.formats.bit_layout import Layout

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from allocator import AccessDenied, Allocator, InvalidSetting
+from allocator import Allocator
+from allocator.errors import AccessDenied, InvalidSetting
 
 pytest.importorskip("django")
 

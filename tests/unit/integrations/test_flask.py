@@ -6,7 +6,8 @@ import gc
 
 import pytest
 
-from allocator import Allocator, InvalidSetting
+from allocator import Allocator
+from allocator.errors import InvalidSetting
 
 flask = pytest.importorskip("flask")
 

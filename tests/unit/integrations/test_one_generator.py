@@ -16,7 +16,8 @@ from sqlalchemy import BigInteger, Column, Identity, Integer, MetaData, Table
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.schema import CreateTable
 
-from allocator import Allocator, AsyncAllocator, InvalidSetting
+from allocator import Allocator, AsyncAllocator
+from allocator.errors import InvalidSetting
 from allocator.integrations.sqlalchemy import FromTable
 
 ROOT = Path(__file__).parents[3]

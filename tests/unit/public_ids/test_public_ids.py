@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator import JAVASCRIPT_MAX_ID, InvalidId, InvalidSetting, PublicIds
+from allocator import JAVASCRIPT_MAX_ID, PublicIds
+from allocator.errors import InvalidId, InvalidSetting
 from allocator.schemes.formats.text_encodings import BASE62, SYMBOLS, Base62, Crockford, Digits
 from allocator.schemes.shared.argument_checks import MAX_ID
 

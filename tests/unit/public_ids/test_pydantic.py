@@ -12,7 +12,8 @@ import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from allocator import InvalidSetting, PublicIds
+from allocator import PublicIds
+from allocator.errors import InvalidSetting
 
 orders = PublicIds(bytes(range(32)), prefix="ord_")
 OrderId = Annotated[int, orders]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator import InvalidSetting, Tag, inspect_id
+from allocator import Tag, inspect_id
+from allocator.errors import InvalidSetting
 from allocator.remote.wire import (
     holder_of,
     inspection_to_json,

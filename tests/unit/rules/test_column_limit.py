@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from allocator import InvalidSetting, Tag
+from allocator import Tag
+from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import limit_of, max_step_for, narrowed
 
 MAX_ID = 9_223_372_036_854_775_807

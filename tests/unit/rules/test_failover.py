@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from allocator import InvalidSetting, ServerReplaced, Tag
+from allocator import Tag
+from allocator.errors import InvalidSetting, ServerReplaced
 from allocator.rules.failover import (
     FLOOR,
     PERIOD_MS,

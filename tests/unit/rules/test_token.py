@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from allocator import InvalidSetting
+from allocator.errors import InvalidSetting
 from allocator.rules.token import MAX_RATE, SCHEMES, VERBS, Token, digest_of, scope_from_text, scope_to_text
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

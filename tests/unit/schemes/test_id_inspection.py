@@ -7,7 +7,8 @@ from uuid import UUID, uuid1, uuid4
 
 import pytest
 
-from allocator import InvalidId, InvalidSetting, Layout, Meteor, ObjectId, Snowflake, inspect_id
+from allocator import Layout, Meteor, ObjectId, Snowflake, inspect_id
+from allocator.errors import InvalidId, InvalidSetting
 from allocator.schemes.formats.bit_layout import TICKS
 from allocator.schemes.formats.id_inspection import inspect
 from allocator.schemes.formats.known_formats import FORMATS

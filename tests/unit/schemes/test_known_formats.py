@@ -8,7 +8,8 @@ from itertools import islice
 import pytest
 from support.memory.wall_clock import NOW, Clock
 
-from allocator import ClockWentBack, Exhausted, InvalidId, InvalidSetting, Layout, Snowflake, inspect_id
+from allocator import Layout, Snowflake, inspect_id
+from allocator.errors import ClockWentBack, Exhausted, InvalidId, InvalidSetting
 from allocator.schemes.formats.known_formats import FORMATS, GENERATED, format_of
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID
 

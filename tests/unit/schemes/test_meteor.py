@@ -9,7 +9,8 @@ from itertools import islice
 import pytest
 from support.processes.threads import draw_on_threads
 
-from allocator import Exhausted, InvalidSetting, Layout, Meteor, NodeIdsExhausted, NotCopyable
+from allocator import Layout, Meteor
+from allocator.errors import Exhausted, InvalidSetting, NodeIdsExhausted, NotCopyable
 from allocator.schemes.meteor import METEOR, MeteorBlocks, check_node, xorshift
 from allocator.schemes.snowflake import SNOWFLAKE
 

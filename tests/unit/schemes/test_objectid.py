@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 import pytest
 from support.processes.threads import draw_on_threads
 
-from allocator import InvalidId, ObjectId
+from allocator import ObjectId
+from allocator.errors import InvalidId
 from allocator.generators.objectid import Generator
 from allocator.schemes.objectid import ObjectIdBlocks
 

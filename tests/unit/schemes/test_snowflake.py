@@ -10,8 +10,16 @@ import pytest
 from support.memory.wall_clock import NOW, Clock
 from support.processes.threads import draw_on_threads
 
-from allocator import ClockWentBack, Exhausted, InvalidSetting, Layout, NodeIdsExhausted, Snowflake
-from allocator.errors import DatabaseUnavailable, LeaseLost, NotCopyable
+from allocator import Layout, Snowflake
+from allocator.errors import (
+    ClockWentBack,
+    DatabaseUnavailable,
+    Exhausted,
+    InvalidSetting,
+    LeaseLost,
+    NodeIdsExhausted,
+    NotCopyable,
+)
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim, LeasedSnowflake

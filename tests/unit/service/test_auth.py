@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from allocator import AccessDenied, DatabaseUnavailable, TooManyRequests
+from allocator.errors import AccessDenied, DatabaseUnavailable, TooManyRequests
 from allocator.rules.token import VERBS, Token, digest_of
 from allocator.service.auth import RARE_BURST, Book, Grant, is_local
 from allocator.service.error_responses import Unauthorized

@@ -7,13 +7,13 @@ import json
 
 import pytest
 
-import allocator
-from allocator import AllocatorError
+from allocator import errors
+from allocator.errors import AllocatorError
 from allocator.service.error_responses import HttpRefusal, Unauthorized, body_of, headers_of, status_of
 
 ERRORS = [
     value
-    for value in vars(allocator).values()
+    for value in vars(errors).values()
     if inspect.isclass(value) and issubclass(value, AllocatorError) and value is not AllocatorError
 ]
 STATUSES = {
@@ -57,7 +57,7 @@ def test_a_trouble_of_ours_says_when_to_ask_again(kind):
     ],
 )
 def test_nothing_of_the_database_is_told(name):
-    told = body_of(getattr(allocator, name)(SECRET), "r")
+    told = body_of(getattr(errors, name)(SECRET), "r")
 
     assert b"hunter2" not in told
     assert b"SELECT" not in told
@@ -66,7 +66,7 @@ def test_nothing_of_the_database_is_told(name):
 
 
 def test_a_problem_is_one_sentence_with_its_number():
-    told = json.loads(body_of(allocator.InvalidCount("count must be 1 to 10000, got 0"), "r-1"))
+    told = json.loads(body_of(errors.InvalidCount("count must be 1 to 10000, got 0"), "r-1"))
 
     assert told == {
         "type": "urn:allocator:InvalidCount",

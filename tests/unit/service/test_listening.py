@@ -10,7 +10,7 @@ from stat import S_IMODE
 import pytest
 from uvicorn import Config
 
-from allocator import InvalidSetting
+from allocator.errors import InvalidSetting
 from allocator.service.listening import answers, bind_unix, listening
 from allocator.service.settings import ServeSettings
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from allocator import DatabaseUnavailable
+from allocator.errors import DatabaseUnavailable
 from allocator.rules.key_columns import KeyColumn
 from allocator.service import metric_updates
 from allocator.service.metric_updates import Watch

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator import AllocatorError, InvalidCount, InvalidSetting
+from allocator.errors import AllocatorError, InvalidCount, InvalidSetting
 from allocator.service.parameters import MAX_QUERY, choice, flag, number, read_body, read_query, required
 
 FIELDS = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from allocator import DatabaseUnavailable, UnknownTag
+from allocator.errors import DatabaseUnavailable, UnknownTag
 from allocator.service.readiness import trouble_of
 
 AWAY = DatabaseUnavailable("it does not answer")

@@ -15,25 +15,27 @@ from support.processes.children import in_child
 
 from allocator import (
     Allocator,
-    AllocatorClosed,
     AsyncAllocator,
     AsyncSequence,
+    Layout,
+    MeteorSettings,
+    Sequence,
+    SnowflakeSettings,
+    inspect_id,
+)
+from allocator.errors import (
+    AllocatorClosed,
     DatabaseUnavailable,
     Exhausted,
     InvalidCount,
     InvalidDatabase,
     InvalidSetting,
     InvalidTag,
-    Layout,
     MaxValueWentBack,
-    MeteorSettings,
     NodeIdsExhausted,
     NotCopyable,
-    Sequence,
-    SnowflakeSettings,
     TagExists,
     UnknownTag,
-    inspect_id,
 )
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import exhaust

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, insert, select
 
-from allocator import Allocator, AsyncAllocator, DatabaseUnavailable
+from allocator import Allocator, AsyncAllocator
+from allocator.errors import DatabaseUnavailable
 from allocator.testing import MemoryAllocator
 
 NOWHERE = "postgresql+psycopg://127.0.0.1:9/production"

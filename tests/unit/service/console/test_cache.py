@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from allocator import DatabaseUnavailable
+from allocator.errors import DatabaseUnavailable
 from allocator.service.console.cache import RETRY_AFTER, Cache
 
 

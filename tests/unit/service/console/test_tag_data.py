@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from allocator import DatabaseUnavailable, UnknownTag
+from allocator.errors import DatabaseUnavailable, UnknownTag
 from allocator.schemes.tag import Tag
 from allocator.service.console import tag_data as module
 from allocator.service.console.live_rates import LiveRates

@@ -1,0 +1,123 @@
+"""The integer keys of the host's own tables, by the catalogues, and the greatest value of each, by its index alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, column, func, select, table, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from allocator.database.address import Address
+from allocator.database.dialect import Dialect
+from allocator.database.driver_errors import is_forbidden, translate
+from allocator.database.schema.tables import VERSION_TABLE, metadata
+from allocator.database.verbs.number_columns import PATIENCE, engine_for
+from allocator.rules.column_limit import limit_of
+from allocator.rules.key_columns import KeyColumn
+from allocator.schemes.shared.argument_checks import MAX_ID
+
+OURS = frozenset({*metadata.tables, VERSION_TABLE})
+
+
+class Found(NamedTuple):
+    """A key by the catalogues. given: the last value of its sequence; ends: the sequence's greatest one."""
+
+    schema: str
+    table: str
+    column: str
+    type: str
+    given: int | None = None
+    ends: int | None = None
+    may_read: bool = True
+
+
+class KeyQueries(NamedTuple):
+    """The queries for the rows `Found` and `Reference`, of a :schema or where there is none of all.
+
+    references: empty where every integer has 64 bits, so that no foreign key is narrower. by_index: a statement before
+    them, for a session that reads by index.
+    """
+
+    keys: str
+    references: str = ""
+    by_index: str = ""
+
+
+class Reference(NamedTuple):
+    """A foreign key of one column, and the key that it references."""
+
+    schema: str
+    table: str
+    column: str
+    type: str
+    to_schema: str
+    to_table: str
+    to_column: str
+
+
+def read_keys(address: Address, schema: str | None = None) -> list[KeyColumn]:
+    """The integer keys of a schema: by default all of PostgreSQL's, and those of the database on MySQL and MariaDB.
+
+    Raises what the database's errors mean.
+    """
+    engine, dialect = engine_for(address), address.dialect
+    keys, references, by_index = dialect.tools().keys
+    asked = {"schema": schema}
+    try:
+        with engine.connect() as connection:
+            prepare(connection, by_index)
+            found = [one for row in connection.execute(text(keys), asked) if (one := Found(*row)).table not in OURS]
+            refers = [Reference(*row) for row in connection.execute(text(references), asked)] if references else []
+            return with_narrow([key_of(connection, dialect, one) for one in found], found, dialect, refers)
+    except SQLAlchemyError as error:
+        raise translate(error, dialect, address.shown, PATIENCE) from error
+    finally:
+        engine.dispose()
+
+
+def prepare(connection: Connection, words: str) -> None:
+    """MariaDB needs no such setting, and reads the text between the stars as a comment."""
+    try:
+        if words:
+            connection.exec_driver_sql(words)
+    except DBAPIError:
+        connection.rollback()
+
+
+def key_of(connection: Connection, dialect: Dialect, found: Found) -> KeyColumn:
+    stored = greatest_of(connection, dialect, found) if found.may_read else None
+    known = [int(value) for value in (stored, found.given) if value is not None]
+    limit = limit_in(dialect, found.type)
+    greatest = max(known) if known else None
+    ends, shown = min(limit, found.ends or limit), f"{found.schema}.{found.table}"
+    return KeyColumn(shown, found.column, found.type, ends, greatest, by_sequence=ends < limit)
+
+
+def greatest_of(connection: Connection, dialect: Dialect, found: Found) -> int | None:
+    """0 for an empty table, None for one that this user may not read."""
+    source = table(found.table, column(found.column), schema=found.schema)
+    try:
+        return connection.scalar(select(func.max(source.c[found.column]))) or 0
+    except DBAPIError as error:
+        if not is_forbidden(error, dialect):
+            raise
+        return None
+
+
+def limit_in(dialect: Dialect, kind: str) -> int:
+    return MAX_ID if dialect.embedded else limit_of(kind)
+
+
+def with_narrow(
+    keys: Sequence[KeyColumn], found: Sequence[Found], dialect: Dialect, references: Sequence[Reference]
+) -> list[KeyColumn]:
+    """Add the foreign keys that hold less than the key that they reference."""
+    known = {(one.schema, one.table, one.column): key for one, key in zip(found, keys, strict=True)}
+    narrow = []
+    for one in references:
+        key = known.get((one.to_schema, one.to_table, one.to_column))
+        limit = limit_in(dialect, one.type)
+        if key is not None and limit < limit_in(dialect, key.type):
+            narrow.append(KeyColumn(f"{one.schema}.{one.table}", one.column, one.type, limit, key.greatest, key.name))
+    return [*keys, *narrow]

@@ -1,0 +1,120 @@
+"""Django's connection as the transaction in which numbers without gaps are drawn and migrations run, and the tables
+beside its own.
+
+This module does not import Django: a caller who has one of its connections has imported it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import URL, Connection, StaticPool, create_engine, delete
+from sqlalchemy import Dialect as SQLDialect
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateTable
+
+from allocator.database.address import dialect_named
+from allocator.database.caller import Answer
+from allocator.database.connection import lazy_url
+from allocator.database.schema.tables import BESIDE
+from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
+from allocator.errors import InvalidDatabase
+
+PARAMETER = re.compile(r":(\w+)")
+
+DRIVERS = {"MySQLdb": "mysqldb", "sqlite3": "pysqlite"}
+"""SQLAlchemy's names of drivers by their modules, where they differ."""
+
+SQL_DIALECTS: Mapping[str, type[SQLDialect]] = {
+    "sqlite": sqlite.dialect,
+    "postgresql": postgresql.dialect,
+    "mysql": mysql.dialect,
+}
+"""By the vendor of Django's connection."""
+
+
+class DjangoCaller:
+    """The `atomic` block of a connection of Django's. Raises `InvalidDatabase` where it is in none."""
+
+    __slots__ = ("connection", "numbers")
+
+    def __init__(self, connection: Any) -> None:
+        if not connection.in_atomic_block:
+            raise InvalidDatabase(
+                "draw numbers inside transaction.atomic(); otherwise Django commits each statement by itself, and a "
+                "number stays used even if its row is never written"
+            )
+        self.connection = connection
+        vendor = connection.vendor
+        self.numbers = numbers_of(vendor, vendor == "mysql" and connection.mysql_is_mariadb)
+
+    @property
+    def where(self) -> str:
+        return f"Django's database {self.connection.alias!r}"
+
+    def run(self, statement: str, parameters: Mapping[str, object]) -> Answer:
+        cursor = self._execute(statement, parameters)
+        return Answer(cursor.rowcount, self.numbers.lastrowid(cursor))
+
+    def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        found: Sequence[Sequence[Any]] = self._execute(statement, parameters).fetchall()
+        return found
+
+    def _execute(self, statement: str, parameters: Mapping[str, object]) -> Any:
+        cursor = self.connection.cursor()
+        try:
+            cursor.execute(as_django_has_it(statement), parameters or None)
+        except Exception as error:
+            if error.__cause__ is None:  # Django's own, as of a block that has failed
+                raise
+            raise DBAPIError(statement, None, error.__cause__) from error
+        return cursor
+
+
+@lru_cache
+def numbers_of(vendor: str, is_mariadb: bool) -> NumberDialect:
+    return number_dialect(dialect_named(vendor, "Django's connection"), is_mariadb=is_mariadb)
+
+
+@lru_cache
+def as_django_has_it(statement: str) -> str:
+    """The parameters as `%(name)s`."""
+    return PARAMETER.sub(r"%(\1)s", statement)
+
+
+@contextmanager
+def borrowed(connection: Any) -> Iterator[Connection]:
+    """Django's connection as one of SQLAlchemy's, in its transaction, which is left open."""
+    connection.ensure_connection()
+    given, entry = connection.connection, connection.settings_dict
+    driver = type(given).__module__.partition(".")[0]
+    host, port = entry.get("HOST") or None, int(entry["PORT"]) if entry.get("PORT") else None
+    scheme = f"{connection.vendor}+{DRIVERS.get(driver, driver)}"
+    url = URL.create(scheme, entry.get("USER") or None, None, host, port, str(entry["NAME"]))
+    # The lazy dialect rolls nothing back, neither at its first connect nor at the end.
+    engine = create_engine(lazy_url(url), creator=lambda: given, poolclass=StaticPool, pool_reset_on_return=None)
+    with engine.connect() as made:
+        yield made
+
+
+def make_tables(connection: Any) -> None:
+    """Make the tables of numbers where Django keeps its rows, unless they are there."""
+    if dialect := SQL_DIALECTS.get(connection.vendor):
+        run(connection, (CreateTable(table, if_not_exists=True).compile(dialect=dialect()) for table in BESIDE))
+
+
+def empty_tables(connection: Any) -> None:
+    """Forget all numbers, as tests do."""
+    if connection.vendor in SQL_DIALECTS:
+        run(connection, (delete(table) for table in BESIDE))
+
+
+def run(connection: Any, statements: Iterable[object]) -> None:
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(str(statement))

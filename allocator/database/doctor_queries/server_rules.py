@@ -1,0 +1,27 @@
+"""Rules on every database that is a server, whatever the statement that mends it."""
+
+from __future__ import annotations
+
+from allocator.rules.findings import Rule
+
+LEAST_ROOM = 16
+"""Room for two processes with up to 8 connections each: the old and the new one during a release."""
+
+CONNECTIONS_FEW = Rule(
+    lambda facts: facts.get("room", LEAST_ROOM) < LEAST_ROOM,
+    "{room_limit} leaves room for {room} more connections, and a process uses up to 8",
+    "raise it, or put a connection pooler in front of the server",
+)
+NUMBERS_SHARDS = Rule(
+    lambda facts: facts.get("numbers_shards"),
+    "{role} may write allocator_shard: anyone with its password can make two shards issue the same ids",
+    "REVOKE INSERT, UPDATE, DELETE ON allocator_shard FROM {role}; only allocator db upgrade writes it",
+)
+
+
+def makes_tokens(mend: str) -> Rule:
+    return Rule(
+        lambda facts: facts.get("writes_tokens"),
+        "{role} may write allocator_token: an attacker who takes over the service can create tokens for everything",
+        f"{mend}; run allocator tokens as the tables' owner",
+    )

@@ -1,0 +1,302 @@
+"""MySQL and MariaDB, by PyMySQL: only what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import URL, Connection, CursorResult, Insert, Table, TextClause, Update, func, text
+from sqlalchemy.dialects.mysql import insert
+
+from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of, undo
+from allocator.database.driver_errors import GUARDED
+from allocator.database.mysql.identity import (
+    CLOCK,
+    FACTS,
+    IDENTITY,
+    cluster_in,
+    cluster_of,
+    in_session,
+    is_merely_like_it,
+    run_in,
+    settings_in,
+)
+from allocator.database.mysql.multi_statement import (
+    CLAIM_BATCH,
+    FOUND_ROWS,
+    MULTI_STATEMENTS,
+    Answer,
+    in_pyformat,
+    is_allowed,
+    send,
+)
+from allocator.database.mysql.session import IN_CLEAR, SESSION, InClear, version_of
+from allocator.database.verbs.claims import RAISED, claiming, execute
+from allocator.database.verbs.tickets import FENCE, FLOOR
+from allocator.errors import (
+    DatabaseRefused,
+    DatabaseUnavailable,
+    Exhausted,
+    MaxValueWentBack,
+    SchemaDamaged,
+    SchemaOutOfDate,
+)
+from allocator.rules.failover import Here, one_of_several, plain
+from allocator.schemes.tag import damaged
+from allocator.schemes.ticket import ShardNumbering
+
+if TYPE_CHECKING:
+    from allocator.database.tools import Tools
+    from allocator.database.verbs.gapless_number_rows import NumberDialect
+
+RAISED_TO = "SELECT max_value, LAST_INSERT_ID() FROM allocator_segment WHERE tag = %(name)s"
+REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} {{lock}}"
+COUNT = (
+    "INSERT INTO allocator_ticket_counter (type, id) "
+    "SELECT :type, LAST_INSERT_ID(:first + :step * allocator_failover.first_value) "
+    f"{FENCE} {{lock}} "
+    "ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(allocator_ticket_counter.id + :step)"
+)
+SCHEMA_LOCK = "allocator_schema_change"
+UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
+"""Error codes of a server or proxy that refuses a variable or function, or lacks it."""
+IN_TRANSACTION = 1
+"""SERVER_STATUS_IN_TRANS, in the status flags of each OK packet."""
+
+
+class MySQL(Dialect):
+    name = "mysql"
+    default_driver = "pymysql"
+    extra = "mysql"
+    needs_name = locks_what_it_reads = True
+    transactional_ddl = False
+    replace_ticket, count_ticket = REPLACE, COUNT
+    clock = CLOCK
+    trigger_names = (
+        "SELECT trigger_name FROM information_schema.triggers "
+        "WHERE event_object_schema = DATABASE() AND event_object_table = :name"
+    )
+    forbidden = frozenset({"1142", "1143"})
+    contended = frozenset({"1213", "1205", "1020", "3101"})
+    misplaced = frozenset({"1047", "1180", "1290", "1792", "1836", "3100"})
+    errors = {
+        **dict.fromkeys(("1062", GUARDED["mysql"]), MaxValueWentBack),
+        **dict.fromkeys(("1044", "1045", "1049", "1698", *UNSAID), DatabaseRefused),
+        **dict.fromkeys(("1054", "1146"), SchemaOutOfDate),
+        **dict.fromkeys(("1264", "1690", "3819", "4025"), SchemaDamaged),
+        **dict.fromkeys(("167", "1467"), Exhausted),
+    }
+
+    def tools(self) -> Tools:
+        from allocator.database.mysql import doctor_queries as asked
+        from allocator.database.mysql import doctor_rules, hardening, takeover
+        from allocator.database.tools import Tools
+
+        facts, rights = takeover.fetch_facts, hardening.rights
+        return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, facts, takeover, rights)
+
+    def numbers(self, is_mariadb: bool) -> NumberDialect:
+        from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers
+
+        return MariaDBNumbers(self) if is_mariadb else MySQLNumbers(self)
+
+    def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
+        seconds = min(timeout, MAX_CONNECT_SECONDS)
+        # PyMySQL's connect_timeout covers the TCP handshake alone, which a frozen server still completes.
+        greeting: dict[str, Any] = {"connect_timeout": ceil(seconds)}
+        if driver == self.default_driver:
+            # Else PyMySQL spends a message to switch autocommit off.
+            greeting |= {"read_timeout": seconds, "write_timeout": seconds, "autocommit": True}
+            greeting["client_flag"] = FOUND_ROWS | MULTI_STATEMENTS  # mysqlclient sets both itself
+        return greeting
+
+    def cautious_args(self, url: URL) -> dict[str, Any]:
+        if url.get_driver_name() != self.default_driver:
+            return {}
+        return {"auth_plugin_map": dict.fromkeys(IN_CLEAR, InClear)}
+
+    def on_given(self, connection: Any) -> None:
+        """No COMMIT: a server's completion_type may end the connection at it; see `on_connect`."""
+
+    def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
+        # Not by arguments: a connection may come from the user's own engine.
+        if hasattr(connection, "_read_timeout"):
+            connection._read_timeout = connection._write_timeout = timeout
+        with connection.cursor() as cursor:
+            knows = not is_merely_like_it(version_of(connection, cursor))
+            session = SESSION.format(half=ceil(timeout / 2))
+            try:
+                cursor.execute(", ".join([session, *([in_session(info)] if knows else [])]))
+            except Exception as error:
+                if not knows or self.code(error) not in UNSAID:
+                    raise
+                knows = False
+                cursor.execute(session)
+        if knows:
+            info["run"] = "@allocator_run"
+
+    def leaves_open(self, driver_connection: Any) -> bool:
+        status = getattr(driver_connection, "server_status", None)  # PyMySQL's, of the last OK packet
+        if isinstance(status, int):
+            return bool(status & IN_TRANSACTION)
+        return getattr(driver_connection, "in_transaction", False) is True
+
+    def code(self, error: BaseException) -> str:
+        return str(error.args[0]) if error.args else ""
+
+    @contextmanager
+    def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
+        # DDL commits implicitly here, so the lock belongs to the session and not to a transaction.
+        got = connection.scalar(
+            text("SELECT GET_LOCK(:name, :seconds)"), {"name": SCHEMA_LOCK, "seconds": ceil(timeout)}
+        )
+        if got != 1:
+            raise DatabaseUnavailable(f"another change of the schema is still running after {timeout:g} seconds")
+        try:
+            yield
+        finally:
+            if not connection.invalidated:
+                connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
+
+    # -- the server and its run
+
+    def is_here(self, connection: Connection) -> str:
+        run = run_of(connection)
+        if run == NOWHERE:
+            return super().is_here(connection)
+        return f"FIND_IN_SET(CAST({run} AS BINARY), server_run)"
+
+    def server_here(self, connection: Connection) -> str:
+        return NOWHERE if run_of(connection) == NOWHERE else "@allocator_server"
+
+    def fetch_run(self, connection: Connection, was: str) -> Here:
+        if run_of(connection) == NOWHERE:
+            return plain(was, "")
+        connection.exec_driver_sql(f"SET {in_session(connection.info)}")  # a proxy may have changed the server
+        facts = {**FACTS, "run": "@allocator_run"}
+        asked = ", ".join(f"{facts[name]} AS {name}" for name in ("run", "at", "uptime", "cluster"))
+        return self.here(connection, connection.exec_driver_sql(f"SELECT {asked}").one(), was)
+
+    def facts(self, connection: Connection) -> Mapping[str, str]:
+        if run_of(connection) == NOWHERE:
+            return super().facts(connection)
+        return {**FACTS, "run": run_in(connection.info)}
+
+    def here(self, connection: Connection, facts: Any, was: str) -> Here:
+        if run_of(connection) == NOWHERE:
+            return plain(was, "")
+        at, several = int(facts.at), cluster_in(settings_in(facts.cluster)) is not None
+        return one_of_several(was, facts.run, at // 1000 - int(facts.uptime), several, at)
+
+    def identity(self, connection: Connection, facts: Any) -> str | None:
+        if facts.server is None:
+            return None
+        settings = settings_in(facts.cluster)
+        connection.info["numbering"] = facts.session_offset, facts.session_step
+        connection.info["cluster"] = cluster = cluster_in(settings)
+        return f"cluster {settings[cluster]}/{facts.place}" if cluster else str(facts.server)
+
+    def blind(self, connection: Connection) -> Blind | None:
+        return ASLEEP if run_of(connection) == NOWHERE else None
+
+    def server(self, connection: Connection) -> str:
+        if name := cluster_of(connection):
+            return f"CONCAT('cluster ', @@{name}, '/', DATABASE())"
+        return IDENTITY
+
+    def place(self, connection: Connection) -> str:
+        return "CONCAT_WS('/', @@hostname, @@port, @@datadir, DATABASE())"
+
+    def server_numbering(self, facts: Any) -> ShardNumbering | None:
+        if facts.server is None or cluster_in(settings_in(facts.cluster)) or facts.server_step < 2:
+            return None
+        return ShardNumbering(facts.server_offset, facts.server_step)
+
+    # -- rows
+
+    def insert_missing(self, table: Table) -> Insert:
+        return insert(table).prefix_with("IGNORE")
+
+    def claim_statement(self, here: str) -> Update:
+        return claiming(func.last_insert_id(RAISED), self.clock, here)
+
+    def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
+        """On a table with triggers, such as the guard's, an UPDATE returns no id: the same message then reads it."""
+        if not connection.info.get("guarded"):
+            result = execute(connection, claim, parameters)
+            if result.rowcount != 1 or result.lastrowid or warned(result):
+                return end_of_claim(name, result.rowcount, warned(result), result.lastrowid)
+            connection.info["guarded"] = True  # burn this claim: a proxy may answer from another session
+        statements = ("START TRANSACTION", in_pyformat(claim), RAISED_TO, "COMMIT")
+        _, raised, read, _ = answers = self.send(connection, statements, parameters)
+        as_claimed = [end for end, last_id in read.rows if end == last_id]  # unequal: a trigger changed it
+        return end_of_claim(name, raised.found, any(one.warnings for one in answers), *as_claimed[:1] or [0])
+
+    def send(self, connection: Connection, statements: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
+        """Send a transaction as one message; roll it back after an error."""
+        try:
+            return send(connection, statements, parameters, self.misplaced)
+        except BaseException:
+            undo(connection)
+            raise
+
+    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
+        if not is_allowed(connection):
+            return ()
+        words = [statement.format(here=self.is_here(connection), clock=CLOCK) for statement in CLAIM_BATCH]
+        answers = self.send(connection, words, wanted)
+        _, _, raised, read, _ = answers
+        if raised.found != len(read.rows) or any(answer.warnings for answer in answers):
+            return ()
+        return read.rows
+
+    def shared_lock(self, connection: Connection) -> str:
+        """TiDB has no shared locks."""
+        return "FOR UPDATE" if run_of(connection) == NOWHERE else "LOCK IN SHARE MODE"
+
+    def number_as(self, connection: Connection, numbering: ShardNumbering) -> None:
+        # The server's own values may be those of a replication.
+        offset, step = wanted = (max(1, numbering.offset), max(1, numbering.step))
+        if connection.info.get("numbering") != wanted:
+            connection.exec_driver_sql(
+                f"SET SESSION auto_increment_offset = {offset}, auto_increment_increment = {step}"
+            )
+            connection.info["numbering"] = wanted
+
+    def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
+        result = execute(connection, statement, parameters)
+        if result.rowcount:
+            return int(result.lastrowid)
+        if run_of(connection) != NOWHERE:  # the server of this session may be another one, or no longer durable
+            connection.exec_driver_sql(f"SET {in_session(connection.info)}")
+        return None
+
+    def see_the_newest(self, connection: Connection) -> None:
+        # A transaction reads an old snapshot by default, and MariaDB then refuses to change rows that changed since.
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+    def lock_shard(self, connection: Connection) -> None:
+        connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
+
+    def greatest_ticket(self, connection: Connection) -> int:
+        result = connection.execute(text("REPLACE INTO allocator_ticket (type) VALUES (:type)"), {"type": FLOOR})
+        return int(result.lastrowid)
+
+
+def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | None:
+    """The end of the claimed window, from the server's answer; None if no row matched."""
+    if found == 0:
+        return None
+    if found != 1:
+        raise damaged(name, f"there are {found} rows")
+    if warned:
+        raise damaged(name, "the claim came with a warning of the server, as when a column is too small")
+    if last_id <= 0:
+        raise damaged(name, f"the claim returned {last_id}, as when the table has a trigger")
+    return int(last_id)
+
+
+def warned(result: CursorResult[Any]) -> bool:
+    return bool(getattr(result.context.cursor, "warning_count", 0))

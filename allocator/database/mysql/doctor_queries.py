@@ -1,0 +1,201 @@
+"""The questions to MySQL and MariaDB."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from allocator.database.columns.integer_keys import KeyQueries
+from allocator.database.doctor_queries.asking import (
+    Facts,
+    Question,
+    ahead,
+    by_pairs,
+    by_row,
+    listed,
+    named,
+    room_within,
+    rows,
+)
+from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
+from allocator.database.mysql.hardening import user
+from allocator.database.schema.tables import metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+VARIABLES = (
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("
+    "'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'innodb_autoinc_lock_mode', 'innodb_read_only', "
+    "'log_bin', 'sync_binlog', 'binlog_format', 'sql_mode', 'read_only', 'super_read_only', 'offline_mode', "
+    "'server_id', 'auto_increment_increment', 'auto_increment_offset', 'max_connections', "
+    "'max_user_connections', 'max_statement_time', 'group_replication_group_name', "
+    "'rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled', 'wsrep_on', 'wsrep_sync_wait')"
+)
+"""Global variables: our session overrides some."""
+STATUS = "SHOW GLOBAL STATUS WHERE Variable_name IN ('threads_connected', 'wsrep_cluster_size', 'wsrep_cluster_status')"
+SEES_REPLICAS = "GRANT {sees_replicas} ON *.* TO {account}"
+SEES_SOURCE = "GRANT {sees_source} ON *.* TO {account}"
+
+REPLACED = ("allocator_ticket",)
+TABLES = tuple(table.name for table in metadata.sorted_tables)
+
+WRITING = re.compile(r"\b(INSERT|UPDATE)\b")
+OWNING = re.compile(r"\b(ALL PRIVILEGES|CREATE)(?=,|$)")
+DELETING = re.compile(r"\b(ALL PRIVILEGES|DELETE|DROP|SUPER)\b")
+GRANT = re.compile(r"GRANT (?P<rights>.+?) ON (?:TABLE )?(?P<place>\S+) TO ", re.DOTALL)
+
+
+def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = named(
+        connection,
+        "SELECT VERSION() AS version, CURRENT_USER() AS role, DATABASE() AS database_name, "
+        "@@session.max_user_connections AS role_connections",
+    )
+    maria = is_mariadb(found)
+    return {
+        **found,
+        "version_number": number_of(str(found["version"])),
+        "account": user(str(found["role"])),
+        "sees_replicas": "REPLICATION MASTER ADMIN" if maria else "REPLICATION SLAVE",
+        "sees_source": "REPLICA MONITOR" if maria else "REPLICATION CLIENT",
+    }
+
+
+def number_of(version: str) -> tuple[int, ...]:
+    """The version as MySQL counts: MariaDB keeps AUTO_INCREMENT over restarts from 10.2.4 on, as MySQL from 8.0 on."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    if "mariadb" not in version.lower():
+        return numbers
+    return (8, 0, 0) if numbers >= (10, 2, 4) else (5, 7, 0)
+
+
+def columns(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = rows(
+        connection,
+        "SELECT table_name AS name, column_name AS part, collation_name AS collation, extra AS extra "
+        "FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name LIKE 'allocator\\_%'",
+    )
+    astray = [one for one in found if TAG_COLUMNS.get(one.name) == one.part and not is_exact(one.collation)]
+    numbers = [one for one in found if one.name in NUMBERED and one.part == "id"]
+    return {
+        "collations": listed([f"{one.name}.{one.part} has {one.collation}" for one in astray]),
+        "recollate": "; ".join(
+            f"ALTER TABLE {one.name} MODIFY {one.part} VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL"
+            for one in astray
+        ),
+        "unnumbered": listed([one.name for one in numbers if "auto_increment" not in one.extra]),
+    }
+
+
+def is_exact(collation: str | None) -> bool:
+    return collation is None or collation == "binary" or collation.endswith("_bin")
+
+
+def replicas(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """Count the replicas of this server; only a server with a binary log has any."""
+    if facts["log_bin"] != "ON":
+        return {"replicas": 0}
+    words = "SHOW REPLICAS" if facts["version_number"] >= (8, 0, 22) else "SHOW SLAVE HOSTS"
+    return {"replicas": len(rows(connection, "SHOW SLAVE HOSTS" if is_mariadb(facts) else words))}
+
+
+def source(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """Whether this server is a replica."""
+    older = is_mariadb(facts) or facts["version_number"] < (8, 0, 22)
+    return {"follows": len(rows(connection, "SHOW SLAVE STATUS" if older else "SHOW REPLICA STATUS"))}
+
+
+def is_mariadb(facts: Facts) -> bool:
+    return "mariadb" in str(facts["version"]).lower()
+
+
+def connections(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    limits = {"max_connections": int(facts["max_connections"]) - int(facts["threads_connected"]) + 1}
+    if facts["role_connections"]:
+        limits["max_user_connections"] = int(facts["role_connections"])
+    return room_within(limits)
+
+
+def encryption(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    return {"encrypted": any(value for _, value in rows(connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'"))}
+
+
+def clock(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    return ahead(facts, connection.exec_driver_sql("SELECT UNIX_TIMESTAMP(SYSDATE(6))").scalar_one())
+
+
+def rights(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    granted = [str(one[0]) for one in rows(connection, "SHOW GRANTS FOR CURRENT_USER")]
+    everywhere, deletable = deleting(granted, str(facts["database_name"]))
+    return {
+        "superuser": everywhere,
+        "deletable": listed(deletable),
+        "writes_tokens": writing("allocator_token", granted, str(facts["database_name"])),
+        "numbers_shards": writing("allocator_shard", granted, str(facts["database_name"])),
+    }
+
+
+def writing(table: str, granted: Sequence[str], database: str) -> bool:
+    """Whether these grants can write a table, unless they are those of the user that creates the tables."""
+    wide = {"*.*", f"{database}.*"}
+    found = [(place_of(match), match["rights"]) for match in map(GRANT.match, granted) if match]
+    if any(place in wide and OWNING.search(rights) for place, rights in found):
+        return False
+    return any(place in {*wide, f"{database}.{table}"} and WRITING.search(rights) for place, rights in found)
+
+
+def place_of(match: re.Match[str]) -> str:
+    return match["place"].replace("`", "").replace("\\", "").replace("'", "")
+
+
+def deleting(granted: Sequence[str], database: str) -> tuple[bool, list[str]]:
+    """Whether these grants delete everywhere, else where they do. REPLACE needs DELETE on allocator_ticket."""
+    places = [place_of(match) for match in map(GRANT.match, granted) if match and DELETING.search(match["rights"])]
+    if "*.*" in places:
+        return True, []
+    if f"{database}.*" in places:
+        return False, [f"{database}.*"]
+    return False, [name for name in TABLES if f"{database}.{name}" in places and name not in REPLACED]
+
+
+QUESTIONS = (
+    Question("the version and the user", version),
+    Question("the server's settings", by_pairs(VARIABLES)),
+    Question("the server's state", by_pairs(STATUS)),
+    Question("the columns of tags and numbers", columns, of_tables=True),
+    Question("the replicas of this server", replicas, SEES_REPLICAS),
+    Question("whether this server follows another", source, SEES_SOURCE),
+    Question("the connections", connections),
+    Question("the encryption of the connection", encryption),
+    Question("the server's clock", clock),
+    Question("the user's rights", rights),
+    Question("the identity of the server", by_row("SELECT CONCAT_WS('/', @@hostname, @@port, @@datadir) AS machine")),
+)
+
+
+# -- the keys of the application
+
+PRIMARY_KEYS = """
+SELECT c.table_schema, c.table_name, c.column_name, c.column_type, t.auto_increment - 1, NULL, 1
+FROM information_schema.statistics s
+JOIN information_schema.columns c ON c.table_schema = s.table_schema AND c.table_name = s.table_name
+ AND c.column_name = s.column_name
+JOIN information_schema.tables t ON t.table_schema = s.table_schema AND t.table_name = s.table_name
+WHERE s.index_name = 'PRIMARY' AND s.seq_in_index = 1 AND t.table_type = 'BASE TABLE'
+  AND c.data_type IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
+  AND s.table_schema = COALESCE(:schema, DATABASE())
+"""
+FOREIGN_KEYS = """
+SELECT k.table_schema, k.table_name, k.column_name, c.column_type,
+       k.referenced_table_schema, k.referenced_table_name, k.referenced_column_name
+FROM information_schema.key_column_usage k
+JOIN information_schema.columns c ON c.table_schema = k.table_schema AND c.table_name = k.table_name
+ AND c.column_name = k.column_name
+WHERE k.referenced_table_name IS NOT NULL AND k.table_schema = COALESCE(:schema, DATABASE())
+"""
+FRESH = "SET @allocator_mysql_8 = 1 /*!80000 , SESSION information_schema_stats_expiry = 0 */"
+"""Else the counters of tables may be a day old."""
+KEYS = KeyQueries(PRIMARY_KEYS, FOREIGN_KEYS, FRESH)

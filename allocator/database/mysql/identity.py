@@ -1,0 +1,87 @@
+"""How a MySQL or MariaDB server identifies itself and its run, and the cluster that it is part of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from allocator.database.schema.tables import FOR_IDS, counter, ticket
+
+CLOCK = "CAST(1000 * UNIX_TIMESTAMP() + MICROSECOND(NOW(3)) DIV 1000 AS SIGNED)"
+"""UNIX_TIMESTAMP(NOW(3)) would follow local time, which steps back an hour in autumn."""
+
+SERVER = (
+    "HEX(CRC32(CONCAT_WS('/', /*!50700 @@server_uuid, *//*M!100000 @@server_id, @@hostname, @@port, @@datadir, */ "
+    "DATABASE())))"
+)
+"""MariaDB has no identity of its own; servers that replicate each other differ at least in their number."""
+START = "((UUID_SHORT() >> 24) & 4294967295)"
+"""The start of the server in seconds; UUID_SHORT() adds one second per 2**24 calls."""
+IS_DURABLE = "@@innodb_flush_log_at_trx_commit IN (1, 3) AND (NOT @@log_bin OR @@sync_binlog = 1)"
+"""With a binary log, crash recovery rolls back a transaction that the log lacks. MariaDB's value 3 is durable too."""
+RUN = f"CONCAT({SERVER}, IF({IS_DURABLE}, '', CONCAT('-', {START})))"
+RUN_OF_EACH_START = f"CONCAT({SERVER}, '-', {START})"
+IN_SESSION = f"@allocator_server = {SERVER}, @allocator_run = {{run}}"
+"""Session variables end with the server's process. A statement-based binary log holds their values."""
+KEPT = "/*!50700 performance_schema *//*M!100000 information_schema */"
+"""Comments that only MySQL, and only MariaDB, executes: a proxy's greeting may hide which server is behind it."""
+IDENTITY = "CONCAT(/*!50700 @@server_uuid *//*M!100000 @@server_id */, '/', DATABASE())"
+CLUSTER_SETTINGS = "('wsrep_on', 'wsrep_cluster_name', 'group_replication_group_name')"
+CLUSTERS = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN {CLUSTER_SETTINGS}"
+TABLES = f"({', '.join(repr(table.name) for table in FOR_IDS)})"
+OURS = "table_schema = DATABASE() AND table_name"
+FACTS = {
+    "run": RUN,
+    "at": CLOCK,
+    "uptime": f"(SELECT variable_value FROM {KEPT}.global_status WHERE variable_name = 'Uptime')",
+    "cluster": "(SELECT GROUP_CONCAT(variable_name, '=', variable_value SEPARATOR '\\n') "
+    f"FROM {KEPT}.global_variables WHERE variable_name IN {CLUSTER_SETTINGS})",
+    "place": "DATABASE()",
+    "server": IDENTITY,
+    "server_offset": "@@GLOBAL.auto_increment_offset",
+    "server_step": "@@GLOBAL.auto_increment_increment",
+    "session_offset": "@@SESSION.auto_increment_offset",
+    "session_step": "@@SESSION.auto_increment_increment",
+    "sound": f"((SELECT COUNT(*) FROM information_schema.tables WHERE {OURS} IN {TABLES} AND engine = 'InnoDB') "
+    f"= {len(FOR_IDS)} AND (SELECT GROUP_CONCAT(column_name) FROM information_schema.statistics "
+    f"WHERE {OURS} = '{counter.name}' AND index_name = 'PRIMARY') = 'type' "
+    "AND EXISTS (SELECT 1 FROM information_schema.statistics "
+    f"WHERE {OURS} = '{ticket.name}' AND column_name = 'type' AND non_unique = 0))",
+}
+"""See `Dialect.facts`. One statement reads the clock once, so the computed start of the server is exact."""
+
+
+def is_merely_like_it(version: str) -> bool:
+    """TiDB and Vitess speak MySQL's protocol, but no single server of theirs holds the row."""
+    return "TiDB" in version or "Vitess" in version
+
+
+def run_in(info: Mapping[Any, Any]) -> str:
+    return RUN_OF_EACH_START if info.get("guards_restarts") else RUN
+
+
+def in_session(info: Mapping[Any, Any]) -> str:
+    return IN_SESSION.format(run=run_in(info))
+
+
+def settings_in(lines: str | None) -> dict[str, str]:
+    pairs = (line.split("=", 1) for line in (lines or "").splitlines())
+    return {name.lower(): value for name, value in pairs}
+
+
+def cluster_in(settings: Mapping[str, str]) -> str | None:
+    """The variable that names this server's Galera cluster or replication group."""
+    if settings.get("wsrep_on") == "ON":
+        return "wsrep_cluster_name"
+    return "group_replication_group_name" if settings.get("group_replication_group_name") else None
+
+
+def cluster_of(connection: Connection) -> str | None:
+    """As `cluster_in`, queried once per connection."""
+    info = connection.info
+    if "cluster" not in info:
+        info["cluster"] = cluster_in(dict(map(tuple, connection.exec_driver_sql(CLUSTERS).all())))
+    found: str | None = info["cluster"]
+    return found

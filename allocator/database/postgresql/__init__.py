@@ -1,0 +1,1 @@
+"""PostgreSQL: all that is asked of it and no other database."""

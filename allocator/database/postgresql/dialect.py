@@ -1,0 +1,272 @@
+"""PostgreSQL, by psycopg 3: only what differs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from math import ceil
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import URL, Connection, Engine, Insert, Table, text
+
+from allocator.database.dialect import MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
+from allocator.database.driver_errors import GUARDED, MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN
+from allocator.database.postgresql.id_sequences import greatest_ticket, number_from, skip_nodes, skip_tickets
+from allocator.database.postgresql.identity import (
+    FIRST,
+    NOT_READY,
+    NOTHING,
+    REFUSALS,
+    START,
+    find,
+    is_merely_like_it,
+    rung_of,
+    sqlstate,
+)
+from allocator.database.verbs.claims import CLAIMABLE, batch_statement
+from allocator.database.verbs.tickets import COUNT, FENCE
+from allocator.errors import DatabaseRefused, Exhausted, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
+
+if TYPE_CHECKING:
+    from allocator.database.tools import Tools
+    from allocator.database.verbs.gapless_number_rows import NumberDialect
+
+CLAIM_BATCH = (
+    "WITH w AS (SELECT * FROM json_to_recordset(CAST(:wanted AS json)) "
+    "AS w(name text, span bigint, seen bigint, residue_offset bigint, residue_step bigint)), "
+    "free AS (SELECT tag FROM allocator_segment WHERE tag IN (SELECT name FROM w) FOR NO KEY UPDATE SKIP LOCKED) "
+    "UPDATE allocator_segment s SET max_value = s.max_value + w.span, claimed_at = {clock} FROM w, free "
+    f"WHERE free.tag = s.tag AND {CLAIMABLE} RETURNING s.tag, s.max_value"
+)
+"""A row that another process changed meanwhile is locked and read again, so the sum uses its newest value."""
+REPLACE = (
+    f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} "
+    "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
+)
+SCHEMA_LOCK = 0x616C6C6F6361746F
+"""The key of the advisory lock for schema changes: the letters "allocato" as 64 bits."""
+
+MIN_VERSION = (13,)
+"""The version assumed of a server that tells none."""
+
+MIN_CONNECT_SECONDS = 2
+"""libpq's own lower bound for connect_timeout."""
+CANCEL_SECONDS = 1.0
+
+REFUSED_IN_WORDS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
+"""psycopg gives a refused connection no SQLSTATE, only the server's message."""
+REFUSED = "28000"
+WITHHELD = "authentication method requirement"
+WRONG = re.compile(
+    r"invalid connection option|bad value for|invalid (\w+ value|port)|definition of service .* not found"
+)
+"""Messages of libpq and psycopg for an invalid argument, before any connection."""
+REQUIRES = 160000
+"""The first version of libpq with `require_auth`."""
+
+
+class PostgreSQL(Dialect):
+    name = "postgresql"
+    default_driver = "psycopg"
+    extra = "postgres"
+    looks_first = True
+    index_only = "SET LOCAL enable_seqscan = off"
+    begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"  # whatever the role's default is
+    replace_ticket, count_ticket = REPLACE, COUNT
+    ownership = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
+    clock = "CAST(1000 * EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)"
+    trigger_names = (
+        "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(:name) AND NOT tgisinternal "
+        "UNION ALL SELECT rulename FROM pg_rewrite WHERE ev_class = to_regclass(:name)"
+    )
+    forbidden = frozenset({"42501"})
+    contended = frozenset({"40001", "40P01", "55P03"})
+    misplaced = frozenset({READ_ONLY})
+    errors = {
+        **dict.fromkeys(("23505", GUARDED["postgresql"]), MaxValueWentBack),
+        **dict.fromkeys((REFUSED, "28P01", "3D000", "42", "0A"), DatabaseRefused),
+        **dict.fromkeys((MISSTATED, NO_SCHEMA, UNPROVEN, NOT_READY), DatabaseRefused),
+        **dict.fromkeys(("42P01", "42703"), SchemaOutOfDate),
+        **dict.fromkeys(("22003", "23514"), SchemaDamaged),
+        "2200H": Exhausted,
+    }
+
+    def tools(self) -> Tools:
+        from allocator.database.postgresql import doctor_queries as asked
+        from allocator.database.postgresql import doctor_rules, hardening, takeover
+        from allocator.database.tools import Tools
+
+        facts, rights = takeover.fetch_facts, hardening.rights
+        return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, facts, takeover, rights)
+
+    def numbers(self, is_mariadb: bool) -> NumberDialect:
+        from allocator.database.postgresql.gapless_draws import PostgreSQLNumbers
+
+        return PostgreSQLNumbers(self)
+
+    def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
+        return {"connect_timeout": max(MIN_CONNECT_SECONDS, ceil(min(timeout, MAX_CONNECT_SECONDS)))}
+
+    def cautious_args(self, url: URL) -> dict[str, Any]:
+        """Arguments with which a server on the network gets no password in clear, whatever it asks for.
+
+        An older libpq has no such argument; there only the rule of hosts protects the password.
+        """
+        host = url.host or ""
+        if not host or host.startswith("/") or url.get_driver_name() != "psycopg" or libpq_version() < REQUIRES:
+            return {}
+        # A server that asks for no password gets none; SCRAM proves that a server knows ours.
+        return {"require_auth": "scram-sha-256" if url.password else "scram-sha-256,none"}
+
+    def on_engine(self, engine: Engine) -> None:
+        dialect: Any = engine.dialect
+        dialect._get_server_version_info = partial(version_of, dialect._get_server_version_info)
+        dialect.allocator_rung = FIRST
+
+    def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
+        warnings: list[str] = []
+        info["warnings"] = warnings
+        info["is_merely_like_it"] = is_merely_like_it(connection)
+        if hasattr(connection, "add_notice_handler"):  # psycopg 3, and not a driver of the user's own choice
+            # PgBouncer in transaction mode loses prepared statements between transactions.
+            connection.prepare_threshold = None
+            connection.add_notice_handler(partial(note_warning, warnings))
+            connection.wait = waiting_at_most(timeout, connection, connection.wait)
+
+    def before(self, connection: Connection) -> None:
+        info, engine_dialect = connection.info, connection.dialect
+        info["warnings"].clear()
+        rung = NOTHING if info["is_merely_like_it"] else engine_dialect.allocator_rung  # type: ignore[attr-defined]
+        if info.get("rung") is not rung:
+            info["rung"], info["run"] = rung, rung.each_start if info["guards_restarts"] else rung.run
+            info.pop("claim", None)  # the statement contains what the server refused
+
+    def leaves_open(self, driver_connection: Any) -> bool:
+        # psycopg and psycopg2 keep the status of the server's last answer; 0 is outside of a transaction.
+        return bool(getattr(getattr(driver_connection, "info", None), "transaction_status", 0))
+
+    def code(self, error: BaseException) -> str:
+        code = sqlstate(error)
+        if code == NOT_READY and "wal_level" not in str(error):
+            return READ_ONLY
+        return code or code_of_words(str(error))
+
+    @contextmanager
+    def schema_change(self, connection: Connection, timeout: float) -> Iterator[None]:
+        with self.transaction(connection):
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{ceil(timeout)}s'")
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": SCHEMA_LOCK})
+            yield
+
+    # -- the server and its run
+
+    def is_refusal(self, error: BaseException) -> bool:
+        return sqlstate(error) in REFUSALS
+
+    find_identity = staticmethod(find)
+
+    def blind(self, connection: Connection) -> Blind | None:
+        connection.exec_driver_sql(f"SELECT {run_of(connection)}")  # if this fails, `run` finds the rung
+        return rung_of(connection).blind
+
+    def server(self, connection: Connection) -> str:
+        return rung_of(connection).server
+
+    def place(self, connection: Connection) -> str:
+        rung = rung_of(connection)
+        return f"concat({rung.server}, {START})" if rung is not NOTHING else NOWHERE
+
+    def lasting(self, connection: Connection) -> str:
+        return rung_of(connection).lasting
+
+    # -- rows
+
+    def insert_missing(self, table: Table) -> Insert:
+        from sqlalchemy.dialects.postgresql import insert  # a process that uses another database need not load it
+
+        return insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key))
+
+    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
+        return connection.execute(batch_statement(CLAIM_BATCH, self.may_claim(connection), self.clock), wanted).all()
+
+    skip_nodes = staticmethod(skip_nodes)
+    skip_tickets = staticmethod(skip_tickets)
+    greatest_ticket = staticmethod(greatest_ticket)
+    number_from = staticmethod(number_from)
+
+    def lock_shard(self, connection: Connection) -> None:
+        if rung_of(connection) is NOTHING:  # CockroachDB has no LOCK TABLE
+            connection.exec_driver_sql("SELECT id FROM allocator_shard FOR UPDATE").all()
+            return
+        # A statement that waits for this lock takes its snapshot after it, and sees the new revision.
+        connection.exec_driver_sql(
+            "LOCK TABLE allocator_shard, allocator_ticket, allocator_ticket_counter, allocator_segment "
+            "IN EXCLUSIVE MODE"
+        )
+
+
+def version_of(ask: Callable[[Connection], tuple[int, ...]], connection: Connection) -> tuple[int, ...]:
+    """The version: SQLAlchemy refuses a server not named PostgreSQL; CockroachDB tells the version it follows."""
+    try:
+        return ask(connection)
+    except AssertionError:
+        version = str(connection.exec_driver_sql("SHOW server_version").scalar())
+        return tuple(int(part) for part in version.split(maxsplit=1)[0].split(".") if part.isdecimal()) or MIN_VERSION
+
+
+def note_warning(warnings: list[str], diagnostic: Any) -> None:
+    """Collect warnings: a cancelled wait for synchronous replication reports success with a warning."""
+    if diagnostic.severity_nonlocalized == "WARNING":
+        warnings.append(diagnostic.message_primary or "")
+
+
+def waiting_at_most(seconds: float, connection: Any, wait: Callable[..., Any]) -> Callable[..., Any]:
+    """Psycopg's `Connection.wait` with a timeout.
+
+    A frozen server or a network that drops packets never ends a statement, and `statement_timeout` is enforced by the
+    server. psycopg's wait wakes up every tenth of a second, which is the precision of the timeout.
+    """
+    return lambda generator, *args, **kwargs: wait(ending(connection, seconds, generator), *args, **kwargs)
+
+
+def give_up(connection: Any) -> None:
+    """Cancel the statement in the server too, if it answers: else it would claim later, for nobody."""
+    with suppress(Exception):
+        connection.cancel_safe(timeout=CANCEL_SECONDS)
+    connection.close()
+
+
+def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    from psycopg import OperationalError
+
+    end = monotonic() + seconds
+    try:
+        wanted = next(generator)
+        while True:
+            ready = yield wanted
+            if not ready and monotonic() > end:
+                give_up(connection)
+                raise OperationalError(f"no answer within {seconds:g} seconds")
+            wanted = generator.send(ready)
+    except StopIteration as stop:
+        return stop.value
+
+
+# -- what libpq says in words, and what it may send
+
+
+def code_of_words(words: str) -> str:
+    if WITHHELD in words:
+        return UNPROVEN
+    if any(refusal in words for refusal in REFUSED_IN_WORDS):
+        return REFUSED
+    return MISSTATED if WRONG.search(words) else ""
+
+
+def libpq_version() -> int:
+    from psycopg import pq
+
+    return pq.version()

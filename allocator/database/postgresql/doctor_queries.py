@@ -1,0 +1,250 @@
+"""The questions to PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from allocator.database.columns.integer_keys import KeyQueries
+from allocator.database.doctor_queries.asking import (
+    Facts,
+    Question,
+    ahead,
+    by_pairs,
+    by_row,
+    listed,
+    named,
+    room_within,
+    rows,
+)
+from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
+from allocator.database.schema.grants import SEQUENCE, SERVED
+from allocator.database.schema.tables import metadata
+from allocator.errors import DatabaseRefused
+
+SETTINGS = (
+    "SELECT name, setting FROM pg_settings WHERE name IN ("
+    "'fsync', 'synchronous_commit', 'full_page_writes', 'synchronous_standby_names', 'statement_timeout', "
+    "'transaction_timeout', 'default_transaction_isolation', 'transaction_read_only', 'max_connections', "
+    "'superuser_reserved_connections', 'reserved_connections', 'search_path')"
+)
+"""Settings of this role in this database."""
+ROLE = (
+    "SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database, rolsuper AS superuser, "
+    "rolconnlimit AS role_connections, datconnlimit AS database_connections, pg_is_in_recovery() AS in_recovery "
+    "FROM pg_roles, pg_database WHERE rolname = current_user AND datname = current_database()"
+)
+ENCRYPTION = "SELECT ssl AS encrypted FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+MACHINE = "SELECT CAST(system_identifier AS text) AS machine FROM pg_control_system()"
+TOOLS = ("pg_basebackup", "pg_receivewal")
+"""Tools that copy the log and are never promoted."""
+
+MONITOR = "GRANT pg_monitor TO {role}"
+NAMES = "unnest(CAST(:names AS text[])) AS name"
+TABLES = tuple(table.name for table in metadata.sorted_tables)
+
+
+def tables(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = rows(
+        connection,
+        "SELECT relname, relpersistence, row_security_active(oid) AS filtered, "
+        "pg_has_role(relowner, 'USAGE') AS owned, has_table_privilege(oid, 'DELETE') AS deletes, "
+        "has_table_privilege(oid, 'TRUNCATE') AS truncates, has_any_column_privilege(oid, 'INSERT, UPDATE') AS writes "
+        f"FROM pg_class WHERE oid = ANY (ARRAY(SELECT to_regclass(name) FROM {NAMES}))",
+        names=list(TABLES),
+    )
+    return {
+        "unlogged": listed([one.relname for one in found if one.relpersistence != "p"]),
+        "filtered": listed([one.relname for one in found if one.filtered]),
+        "owned": listed([one.relname for one in found if one.owned]),
+        "writes_tokens": any(one.writes and not one.owned for one in found if one.relname == "allocator_token"),
+        "deletable": listed([one.relname for one in found if one.deletes or one.truncates]),
+        "numbers_shards": any(one.writes and not one.owned for one in found if one.relname == "allocator_shard"),
+    }
+
+
+def lacking(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """The rights that the library needs and the role lacks."""
+    wanted = [{"name": name, "verb": verb} for name, verbs in SERVED.items() for verb in verbs]
+    found = rows(
+        connection,
+        "SELECT verb || ' ON ' || quote_ident(nspname) || '.' || name AS words "
+        "FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(name text, verb text) "
+        "JOIN pg_class ON pg_class.oid = to_regclass(name) JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+        "WHERE NOT has_table_privilege(pg_class.oid, verb) AND NOT (verb = 'UPDATE' AND name = 'allocator_segment' "
+        "AND (SELECT bool_and(has_column_privilege(pg_class.oid, written, verb)) "
+        "FROM unnest(ARRAY['max_value', 'server_run', 'skipped', 'claimed_at']) AS written)) "
+        "UNION ALL SELECT 'USAGE ON SEQUENCE ' || quote_ident(nspname) || '.' || relname FROM pg_class "
+        "JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+        "WHERE pg_class.oid = to_regclass(:sequence) AND NOT has_sequence_privilege(pg_class.oid, 'USAGE')",
+        wanted=json.dumps(wanted),
+        sequence=SEQUENCE,
+    )
+    return {
+        "lacking": listed([one.words for one in found]),
+        "grant": " ".join(f"GRANT {one.words} TO {facts['role']};" for one in found),
+    }
+
+
+def copies(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = rows(
+        connection,
+        "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+        "WHERE relname = 'allocator_segment' AND relkind IN ('r', 'p') AND nspname = ANY (current_schemas(false)) "
+        "ORDER BY array_position(current_schemas(false), nspname)",
+    )
+    schemas = [one.nspname for one in found]
+    return {"copies": ", ".join(schemas) if schemas[1:] else "", "copy_used": schemas[0] if schemas else ""}
+
+
+def collations(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = rows(
+        connection,
+        "SELECT relname, attname, collname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
+        "JOIN pg_collation ON pg_collation.oid = attcollation "
+        f"WHERE NOT collisdeterministic AND attrelid IN (SELECT to_regclass(name) FROM {NAMES})",
+        names=list(TAG_COLUMNS),
+    )
+    astray = [one for one in found if TAG_COLUMNS[one.relname] == one.attname]
+    return {
+        "collations": listed([f"{one.relname}.{one.attname} has {one.collname}" for one in astray]),
+        "recollate": "; ".join(
+            f'ALTER TABLE {one.relname} ALTER COLUMN {one.attname} TYPE VARCHAR(64) COLLATE "C"' for one in astray
+        ),
+    }
+
+
+def standbys(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = rows(
+        connection,
+        "SELECT application_name, sync_state FROM pg_stat_replication WHERE pid NOT IN "
+        "(SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical' AND active_pid IS NOT NULL)",
+    )
+    if any(one.sync_state is None for one in found):
+        raise DatabaseRefused("this role may not read pg_stat_replication")
+    states = Counter(one.sync_state for one in found)
+    behind = [one.application_name for one in found if one.sync_state == "async" and one.application_name not in TOOLS]
+    return {
+        "synchronous_standbys": states["sync"] + states["quorum"],
+        "asynchronous_standbys": 0 if states["sync"] + states["quorum"] else len(behind),
+        "standby_names": listed(behind),
+    }
+
+
+def connections(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    found = named(
+        connection,
+        "SELECT (SELECT sum(numbackends) FROM pg_stat_database) - 1 AS used, "
+        "(SELECT numbackends FROM pg_stat_database WHERE datname = current_database()) - 1 AS used_here, "
+        "(SELECT count(*) FROM pg_stat_activity WHERE usename = current_user) - 1 AS used_by_role",
+    )
+    reserved = int(facts["superuser_reserved_connections"]) + int(facts.get("reserved_connections", 0))
+    limits = {"max_connections": int(facts["max_connections"]) - reserved - int(found["used"])}
+    if not facts["superuser"] and facts["role_connections"] >= 0:
+        limits[f"CONNECTION LIMIT of role {facts['role']}"] = facts["role_connections"] - found["used_by_role"]
+    if not facts["superuser"] and facts["database_connections"] >= 0:
+        limits[f"CONNECTION LIMIT of database {facts['database']}"] = facts["database_connections"] - found["used_here"]
+    return room_within(limits)
+
+
+def pooler(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """Whether a pooler is in between: PgBouncer invents the process id that a client sees."""
+    info = getattr(connection.connection.dbapi_connection, "info", None)
+    pid = getattr(info, "backend_pid", None)
+    return {"pooler": pid is not None and pid != connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()}
+
+
+def clock(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    words = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+    return ahead(facts, connection.exec_driver_sql(words).scalar_one())
+
+
+def numberings(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """The sequences of numbered columns. Only a role with SELECT on a sequence may read its position."""
+    found = rows(
+        connection,
+        "SELECT name, CAST(sequence AS text) AS sequence, seqcycle, seqcache, "
+        "has_sequence_privilege(sequence, 'SELECT') AS readable "
+        "FROM (SELECT name, CAST(pg_get_serial_sequence(name, 'id') AS regclass) AS sequence "
+        f"FROM {NAMES}) AS numbered LEFT JOIN pg_sequence ON seqrelid = sequence",
+        names=list(NUMBERED),
+    )
+    behind = [words for one in found if one.readable and (words := behind_by(connection, one.name, one.sequence))]
+    return {
+        "unnumbered": listed([one.name for one in found if one.sequence is None]),
+        "cycling": listed([one.sequence for one in found if one.seqcycle]),
+        "caching": listed([f"{one.sequence} has CACHE {one.seqcache}" for one in found if (one.seqcache or 1) > 1]),
+        "behind": listed(behind),
+    }
+
+
+def behind_by(connection: Connection, table_name: str, sequence: str) -> str:
+    """A sentence if the sequence is about to repeat a number, as after a restore of the rows alone; else empty."""
+    ids = metadata.tables[table_name].c.id
+    greatest = connection.scalar(select(func.max(ids))) or 0
+    words = f"SELECT last_value + CASE WHEN is_called THEN 1 ELSE 0 END FROM {sequence}"
+    following = connection.exec_driver_sql(words).scalar_one()
+    return f"the next number of {table_name} is {following}, and {greatest} is in use" if following <= greatest else ""
+
+
+QUESTIONS = (
+    Question("the server's settings", by_pairs(SETTINGS)),
+    Question("the role", by_row(ROLE)),
+    Question("the tables' owner and rights", tables, of_tables=True),
+    Question("the rights that are needed", lacking, of_tables=True),
+    Question("copies of the tables", copies),
+    Question("the collation of tags", collations, of_tables=True),
+    Question("the standbys of this server", standbys, MONITOR),
+    Question("the connections", connections, MONITOR),
+    Question("the encryption of the connection", by_row(ENCRYPTION)),
+    Question("a pooler before the server", pooler),
+    Question("the server's clock", clock),
+    Question("the numbering of tickets and nodes", numberings, of_tables=True),
+    Question("the identity of the server", by_row(MACHINE)),
+)
+
+
+# -- the keys of the application
+
+WHOLE = """
+WITH RECURSIVE whole AS (
+    SELECT oid, format_type(oid, NULL) AS type FROM pg_type
+    WHERE oid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)
+    UNION ALL SELECT pg_type.oid, whole.type FROM pg_type JOIN whole ON typbasetype = whole.oid
+)"""
+"""The types that hold whole numbers, domains over them too."""
+PRIMARY_KEYS = f"""{WHOLE}, counter AS (
+    SELECT refobjid AS relid, refobjsubid AS attnum, objid AS seqrelid FROM pg_depend
+    WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass AND deptype IN ('a', 'i')
+    UNION SELECT adrelid, adnum, refobjid FROM pg_attrdef JOIN pg_depend ON objid = pg_attrdef.oid
+    WHERE classid = 'pg_attrdef'::regclass AND refclassid = 'pg_class'::regclass
+), ended AS (
+    SELECT relid, attnum, min(CASE WHEN NOT seqcycle THEN seqmax END) AS ends,
+           max(CASE WHEN has_sequence_privilege(seqrelid, 'USAGE, SELECT')
+               THEN pg_sequence_last_value(seqrelid) END) AS given
+    FROM counter JOIN pg_sequence USING (seqrelid) WHERE seqincrement > 0 GROUP BY relid, attnum
+)
+SELECT nspname, relname, attname, whole.type, given, ends,
+       has_column_privilege(pg_class.oid, pg_attribute.attnum, 'SELECT')
+FROM pg_index JOIN pg_class ON pg_class.oid = indrelid JOIN pg_namespace ON pg_namespace.oid = relnamespace
+JOIN pg_attribute ON attrelid = indrelid AND pg_attribute.attnum = indkey[0] JOIN whole ON whole.oid = atttypid
+LEFT JOIN ended ON relid = indrelid AND ended.attnum = pg_attribute.attnum
+WHERE indisprimary AND relkind IN ('r', 'p') AND NOT relispartition AND relpersistence <> 't'
+  AND nspname NOT IN ('pg_catalog', 'information_schema') AND nspname = COALESCE(:schema, nspname)
+"""
+FOREIGN_KEYS = f"""{WHOLE}
+SELECT ours.nspname, part.relname, own.attname, whole.type, theirs.nspname, target.relname, other.attname
+FROM pg_constraint CROSS JOIN LATERAL ROWS FROM (unnest(conkey), unnest(confkey)) AS pair(mine, yours)
+JOIN pg_class part ON part.oid = conrelid JOIN pg_namespace ours ON ours.oid = part.relnamespace
+JOIN pg_class target ON target.oid = confrelid JOIN pg_namespace theirs ON theirs.oid = target.relnamespace
+JOIN pg_attribute own ON own.attrelid = conrelid AND own.attnum = mine JOIN whole ON whole.oid = own.atttypid
+JOIN pg_attribute other ON other.attrelid = confrelid AND other.attnum = yours
+WHERE contype = 'f' AND conparentid = 0 AND ours.nspname = COALESCE(:schema, ours.nspname)
+"""
+BY_INDEX = "SET enable_seqscan = off"
+"""Else a small table is read faster than its index."""
+KEYS = KeyQueries(PRIMARY_KEYS, FOREIGN_KEYS, BY_INDEX)

@@ -1,0 +1,76 @@
+"""The sequences that number nodes and tickets on PostgreSQL. A used one is raised, and never set back."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, func, select, text
+
+from allocator.database.schema.tables import node, ticket
+from allocator.database.verbs.tickets import FLOOR
+from allocator.errors import DatabaseRefused
+from allocator.schemes.ticket import ShardNumbering
+
+DRAW_NODES = text(
+    "SELECT max(nextval(pg_get_serial_sequence('allocator_node', 'id'))) FROM generate_series(1, CAST(:n AS BIGINT))"
+)
+TICKETS = "pg_get_serial_sequence('allocator_ticket', 'id')"
+MAY_SET_TICKETS = text(f"SELECT has_sequence_privilege({TICKETS}, 'UPDATE')")
+SET_TICKETS = text(
+    f"WITH drawn AS MATERIALIZED (SELECT nextval({TICKETS}) AS last, CAST(:n AS BIGINT) AS n, CAST(:end AS BIGINT) "
+    f"AS e) SELECT CASE WHEN n = 0 AND last >= e THEN last ELSE setval({TICKETS}, greatest(e, last + n)) END FROM drawn"
+)
+"""setval only where needed: a number drawn by another process between the two calls would be given again."""
+DRAW_TICKET = text(
+    "INSERT INTO allocator_ticket (type) VALUES (:type) ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
+)
+KEEP_TICKET = text("INSERT INTO allocator_ticket (type, id) VALUES (:type, :last) ON CONFLICT DO NOTHING")
+BURN_TICKETS = text(
+    "INSERT INTO allocator_ticket (type) SELECT :type FROM generate_series(1, :n) ON CONFLICT DO NOTHING"
+)
+"""Each row that is not inserted draws a number. Unlike nextval(), this needs no right on the sequence."""
+
+
+def skip_nodes(connection: Connection, count: int) -> None:
+    # A logical replica has the rows, but not the position of their sequence.
+    end = count + (connection.scalar(select(func.max(node.c.id))) or 0)
+    last = connection.scalar(DRAW_NODES, {"n": count}) or 0
+    if last < end:
+        connection.execute(DRAW_NODES, {"n": end - last})
+
+
+def skip_tickets(connection: Connection, count: int) -> None:
+    end = count + fetch_greatest(connection)
+    if raise_tickets(connection, end, count) is None:
+        connection.execute(BURN_TICKETS, {"type": FLOOR, "n": count})
+    if greatest_ticket(connection) < end:
+        raise DatabaseRefused(
+            "the sequence of allocator_ticket is behind its rows, as on a logical replica, and this user may not "
+            f"raise it; as the owner of the table: SELECT setval({TICKETS}, {end})"
+        )
+
+
+def greatest_ticket(connection: Connection) -> int:
+    last = raise_tickets(connection, fetch_greatest(connection))
+    if last is None:
+        return int(connection.scalars(DRAW_TICKET, {"type": FLOOR}).one())
+    connection.execute(KEEP_TICKET, {"type": FLOOR, "last": last})
+    return last
+
+
+def number_from(connection: Connection, numbering: ShardNumbering, first: int) -> None:
+    if (numbering.offset, numbering.step, first) != (1, 1, 1):  # the table begins so, and ALTER needs its owner
+        connection.exec_driver_sql(
+            f"ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY {numbering.step} "
+            f"SET START WITH {numbering.offset} RESTART WITH {first}"
+        )
+
+
+def fetch_greatest(connection: Connection) -> int:
+    """The least position of the sequence of tickets."""
+    return connection.scalar(select(func.max(ticket.c.id))) or 0
+
+
+def raise_tickets(connection: Connection, end: int, count: int = 0) -> int | None:
+    """Draw a number and skip `count` more, at least to `end`. Returns the last; None where only the owner may."""
+    if not connection.scalar(MAY_SET_TICKETS):
+        return None
+    return int(connection.scalars(SET_TICKETS, {"n": count, "end": end}).one())

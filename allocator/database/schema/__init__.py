@@ -1,0 +1,1 @@
+"""The tables, their check, their upgrade, and what an operator adds to them: rights and the guard."""

@@ -1,0 +1,225 @@
+"""Check the schema: its revision, and each table and column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    UniqueConstraint,
+    column,
+    select,
+    table,
+)
+from sqlalchemy import Dialect as SQLDialect
+from sqlalchemy.engine.reflection import ObjectKind
+
+from allocator.database.connection import inspector_of
+from allocator.database.dialect import Dialect
+from allocator.database.schema.guard import strangers
+from allocator.database.schema.tables import BESIDE, FOR_IDS, REVISIONS, SERVING, VERSION_TABLE, metadata
+from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import ReflectedColumn
+
+
+HEAD = REVISIONS[-1]
+UPGRADE = "run: allocator db upgrade"
+USES = {
+    "allocator_number_binding": "numbers bound to columns",
+    "allocator_number": "numbers without gaps",
+    "allocator_lease": "worker numbers",
+    "allocator_takeover": "takeovers of columns",
+    "allocator_binding": "tags bound to columns",
+}
+"""What the tables beside those of ids are for, by the beginning of their names; the first that fits counts."""
+
+WHOLE = {f"table {expected.name}": expected for expected in metadata.sorted_tables}
+"""What `missing_parts` says of a table that is not there."""
+
+versions = Table(
+    VERSION_TABLE,
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
+)
+"""The version table, as Alembic makes it."""
+
+
+def current(connection: Connection) -> str | None:
+    """The revision that the database says it is at; None where this project's version table is missing or empty."""
+    if not inspector_of(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
+
+
+def check(connection: Connection, where: str) -> bool:
+    """Raise `SchemaOutOfDate` unless ids can be drawn from these tables; whether a revision says so."""
+    found = current(connection)
+    if found in SERVING:
+        return True
+    if found is not None:
+        raise unlike(found, where)
+    # Without our version table the tables may stand in the history of the host application.
+    missing = missing_parts(connection, FOR_IDS)
+    if missing == [f"table {expected.name}" for expected in FOR_IDS]:
+        raise SchemaOutOfDate(f"{where} has none of the tables yet; {UPGRADE}")
+    if missing:
+        raise SchemaOutOfDate(f"{where} lacks {', '.join(missing)}; {UPGRADE}")
+    return False
+
+
+def unlike(found: str | None, where: str) -> SchemaOutOfDate:
+    if found is None or found in REVISIONS:
+        return SchemaOutOfDate(f"{where} is at revision {found or 'none'}, and {HEAD} is needed; {UPGRADE}")
+    return newer(found, where)
+
+
+def lacks_beside(connection: Connection, where: str) -> str:
+    """What is missing besides the tables of ids, as a sentence; empty where nothing is."""
+    missing = missing_parts(connection, BESIDE)
+    lost = " and ".join(dict.fromkeys(next(what for name, what in USES.items() if name in part) for part in missing))
+    return f"{where} lacks {', '.join(missing)}: ids are given, {lost} are not; {UPGRADE}" * bool(missing)
+
+
+def newer(found: str, where: str) -> SchemaOutOfDate:
+    return SchemaOutOfDate(
+        f"{where} is at revision {found}, which is newer than this version of allocator knows ({HEAD}); "
+        "upgrade the package"
+    )
+
+
+def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
+    """All defects of the schema, a sentence each."""
+    try:
+        check(connection, where)
+    except AllocatorError as error:
+        return [str(error)]
+    triggers = [
+        f"trigger {name} on {expected.name}: a trigger can change what a claim gets; drop it"
+        for expected in metadata.sorted_tables
+        for name in strangers(connection, dialect, expected.name)
+    ]
+    return [*filter(None, [lacks_beside(connection, where)]), *all_damages(connection), *triggers]
+
+
+def check_sound(connection: Connection, dialect: Dialect, where: str) -> bool:
+    """Raise `SchemaOutOfDate` or `SchemaDamaged` unless ids can be claimed safely; else as `check`."""
+    has_revision = check(connection, where)
+    found = all_damages(connection)
+    if found:
+        raise SchemaDamaged(f"{where}: {found[0]}; see: allocator db check")
+    return has_revision
+
+
+def all_damages(connection: Connection) -> list[str]:
+    seen = Reflection.of(connection)
+    return [sentence for expected in seen.tables_to_check() for sentence in damages(seen, expected)]
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """The tables as the database describes them."""
+
+    dialect: SQLDialect
+    columns: dict[str, list[ReflectedColumn]]
+    keys: dict[str, Any]
+    indexes: dict[str, Any]
+    constraints: dict[str, Any]
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, connection: Connection) -> Reflection:
+        inspector = inspector_of(connection)
+        return cls(
+            inspector.dialect,
+            described(inspector.get_multi_columns),
+            described(inspector.get_multi_pk_constraint),
+            described(inspector.get_multi_indexes),
+            described(inspector.get_multi_unique_constraints),
+            described(inspector.get_multi_table_options),
+        )
+
+    def tables_to_check(self) -> list[Table]:
+        """The tables of ids, and of those beside them the ones that are there."""
+        return [*FOR_IDS, *(expected for expected in BESIDE if expected.name in self.columns)]
+
+    def unique_columns(self, name: str) -> list[list[str | None]]:
+        indexes = [index["column_names"] for index in self.indexes.get(name, ()) if index["unique"]]
+        return indexes + [found["column_names"] for found in self.constraints.get(name, ())]
+
+
+def described(describe: Callable[..., Mapping[Any, Any]]) -> dict[str, Any]:
+    """One kind of part of all our tables that are there. PostgreSQL answers with one statement instead of 14."""
+    try:
+        found = describe(filter_names=list(metadata.tables), kind=ObjectKind.ANY)
+    except NotImplementedError:  # SQLAlchemy 2.0, where a database has none
+        return {}
+    return {name: parts for (_, name), parts in found.items()}
+
+
+def missing_parts(connection: Connection, tables: Iterable[Table] = metadata.sorted_tables) -> list[str]:
+    parts = []
+    seen = described(inspector_of(connection).get_multi_columns)
+    for expected in tables:
+        if expected.name not in seen:
+            parts.append(f"table {expected.name}")
+            continue
+        present = {found["name"] for found in seen[expected.name]}
+        parts += [f"column {expected.name}.{part.name}" for part in expected.columns if part.name not in present]
+    return parts
+
+
+def damages(seen: Reflection, expected: Table) -> list[str]:
+    if expected.name not in seen.columns:
+        return [f"table {expected.name} is missing; {UPGRADE}"]
+    return [*column_damages(seen, expected), *key_damages(seen, expected), *engine_damages(seen, expected)]
+
+
+def column_damages(seen: Reflection, expected: Table) -> list[str]:
+    present = {part["name"]: part for part in seen.columns[expected.name]}
+    return [wrong for part in expected.columns if (wrong := damage(part, present.get(part.name), seen.dialect))]
+
+
+def key_damages(seen: Reflection, expected: Table) -> list[str]:
+    found = []
+    key = seen.keys[expected.name]["constrained_columns"]
+    needed = [part.name for part in expected.primary_key.columns]
+    if key != needed:
+        found.append(f"the primary key of {expected.name} is ({', '.join(key)}), and must be ({', '.join(needed)})")
+    for constraint in expected.constraints:
+        if not isinstance(constraint, UniqueConstraint):
+            continue
+        columns = [part.name for part in constraint.columns]
+        if columns not in seen.unique_columns(expected.name):
+            found.append(f"{expected.name} must have a unique key on ({', '.join(columns)}), and has none")
+    return found
+
+
+def engine_damages(seen: Reflection, expected: Table) -> list[str]:
+    options = seen.options.get(expected.name, {})
+    engines = [value for name, value in options.items() if name.endswith("_engine")]
+    if any(engine != "InnoDB" for engine in engines):
+        return [f"{expected.name} is kept by {engines[0]}, and must be by InnoDB, which has transactions"]
+    return []
+
+
+def damage(expected: Column[Any], present: ReflectedColumn | None, dialect: SQLDialect) -> str:
+    """The defect of a column; empty if there is none."""
+    if present is None:
+        return f"column {expected} is missing"
+    needed = expected.type.dialect_impl(dialect)
+    if isinstance(needed, BigInteger) and not isinstance(present["type"], BigInteger):
+        return f"column {expected} is {present['type']}, and must be BIGINT"
+    if present["nullable"] and not expected.nullable:
+        return f"column {expected} must be NOT NULL"
+    return ""

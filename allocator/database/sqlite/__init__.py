@@ -1,0 +1,1 @@
+"""SQLite: all that is asked of it and no other database."""
