@@ -51,9 +51,14 @@ class AsyncSequence(Uncopyable):
 
         Raises `InvalidSetting` anywhere else.
         """
-        if context is None or not context.dialect.is_async:
+        if context is None:
             raise self._blocking()
-        return self._supply(context)
+        return self._of_row(context)
+
+    def _of_row(self, context: Any) -> int:
+        if not context.dialect.is_async:
+            raise self._blocking()
+        return self._supply._of_row(context)
 
     __func__ = Sequence.__func__
 

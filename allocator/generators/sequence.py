@@ -73,13 +73,14 @@ class Sequence(Supply):
         SQLAlchemy calls it with the context of the statement, once for each row; under an `AsyncSession` it awaits
         instead of blocking. Raises the errors of `next_id`, and `InvalidSetting` for UPDATE and INSERT from SELECT.
         """
-        if context is None:
-            return self.next_id()
+        return self.next_id() if context is None else self._of_row(context)
+
+    def _of_row(self, context: Any) -> int:
+        """The next id for a row of a statement; what SQLAlchemy calls."""
         try:
-            compiled = context.compiled
-            if compiled.statement.select is None and not compiled.update_prefetch and not compiled.ctes:
+            if context.compiled.allocator_each_row:
                 return next(self._values)
-        except (AttributeError, StopIteration):  # nothing in memory, or an unknown kind of context
+        except (AttributeError, StopIteration):  # not checked yet, nothing in memory, or an unknown kind of context
             pass
         check_each_row(context, self._name())
         return self._next_in(context.root_connection, context.current_column)
