@@ -88,7 +88,7 @@ class ServiceAllocator(AsyncAllocator):
 
     def buffered_snowflake(self) -> int | None:
         """The next snowflake of this millisecond, without waiting; None when none is in memory."""
-        return next(self._snowflakes._values, None) if monotonic() < self._snowflakes.end else None
+        return self._snowflakes._at_hand(monotonic())
 
     def buffer(self, tag: str) -> TagBuffer:
         """The ids of a tag in memory."""

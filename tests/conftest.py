@@ -10,11 +10,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import hypothesis
 import pytest
 from sqlalchemy import Engine, create_engine, make_url
-from support.applications.faces import FACES, Faces
+from support.applications.faces import FACES, PATIENT, Faces
 from support.servers.administrator import execute
 from support.servers.available import KINDS, SERVERS
 from support.servers.databases import databases, one_of_each, with_schema
@@ -35,7 +36,35 @@ hypothesis.settings.load_profile("patient")
 """On a busy machine an example may take any time."""
 
 DATABASES = ("sqlite", *KINDS)
+PLACES = (*DATABASES, "mixed", "service")
 numbers = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    words = "run a test on each database with one of the faces, by turns, and not with both"
+    parser.addoption("--alternate-faces", action="store_true", help=words)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Every test meets each database and each face, but not in every pair: all below the waiting is the same."""
+    if not config.getoption("alternate_faces"):
+        return
+    paired: dict[str, list[tuple[int, int, pytest.Item]]] = {}
+    for item in items:
+        name, _, parts = item.nodeid.rstrip("]").partition("[")
+        words = parts.split("-")
+        place, face = ([few.index(word) for word in words if word in few] for few in (PLACES, FACES))
+        if place and face:
+            others = [word for word in words if word not in (*PLACES, *FACES)]
+            paired.setdefault(repr((name, others)), []).append((place[0], face[0], item))
+    left_out = {
+        item
+        for test, pairs in paired.items()
+        for place, face, item in pairs
+        if len({place for place, *_ in pairs}) > 1 and (crc32(test.encode()) + place + face) % 2
+    }
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -112,7 +141,7 @@ def fresh(empty: str) -> str:
 @pytest.fixture
 def ids(fresh: str) -> Iterator[Allocator]:
     """An allocator on a database of this test alone."""
-    with Allocator(fresh) as made:
+    with Allocator(fresh, timeout=PATIENT) as made:
         yield made
 
 

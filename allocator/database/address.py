@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,27 @@ from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from allocator.database.dialect import Dialect
-from allocator.database.mysql.dialect import MySQL
-from allocator.database.postgresql.dialect import PostgreSQL
-from allocator.database.sqlite.dialect import SQLite
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.errors import InvalidDatabase
 
-DIALECTS: dict[str, Dialect] = {
-    "sqlite": SQLite(),
-    "postgresql": PostgreSQL(),
-    "postgres": PostgreSQL(),
-    "mysql": MySQL(),
-    "mariadb": MySQL(),
-}
+BACKENDS = ("sqlite", "postgresql", "mysql", "mariadb", "postgres")
+
+
+@cache
+def dialect_of(backend: str) -> Dialect:
+    """The dialect of one of `BACKENDS`. Imports it, with SQLAlchemy's part: few processes need more than one."""
+    with GATE.statement():  # see `imported`
+        if backend == "sqlite":
+            from allocator.database.sqlite.dialect import SQLite
+
+            return SQLite()
+        if backend in {"mysql", "mariadb"}:
+            from allocator.database.mysql.dialect import MySQL
+
+            return MySQL()
+        from allocator.database.postgresql.dialect import PostgreSQL
+
+        return PostgreSQL()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,7 @@ class Address:
 
     def names(self, place: URL) -> bool:
         """Whether another database is on a host of this URL. All files are on one host."""
-        if DIALECTS[place.get_backend_name()].embedded or self.dialect.embedded:
+        if dialect_of(place.get_backend_name()).embedded or self.dialect.embedded:
             return self.is_like(place)
         return host_of(place) in hosts_of(self.url)
 
@@ -134,7 +143,7 @@ def place_of(written: str) -> URL:
     """The database that a shard's row names. A row names a place; it never chooses the user or the way to log in."""
     try:
         url = make_url(written)
-        known = url.get_backend_name() in DIALECTS
+        known = url.get_backend_name() in BACKENDS
     except (ArgumentError, ValueError):
         known = False
     if not known:
@@ -168,10 +177,10 @@ def is_file(name: str | None) -> bool:
 def dialect_named(backend: str, where: str) -> Dialect:
     if backend in {"http", "https"}:
         raise InvalidDatabase(f"{where} is a service; this needs the URL of the database itself")
-    if backend not in DIALECTS:
-        known = ", ".join(name for name in DIALECTS if name != "postgres")
+    if backend not in BACKENDS:
+        known = ", ".join(BACKENDS[:-1])
         raise InvalidDatabase(f"{where} names the database {backend!r}; known are {known}")
-    return DIALECTS[backend]
+    return dialect_of(backend)
 
 
 def imported(url: URL) -> type[SQLDialect]:
@@ -180,7 +189,8 @@ def imported(url: URL) -> type[SQLDialect]:
     Forks wait for this: a child would inherit modules that are half imported.
     """
     with GATE.statement():
-        import encodings.idna  # noqa: F401
+        if url.get_backend_name() != "sqlite":
+            import encodings.idna  # noqa: F401  # for the name of a host
 
         found = url.get_dialect()
         if not found.is_async:

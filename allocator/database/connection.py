@@ -12,7 +12,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, Inspector, Pool, create_engine, event, inspect
 from sqlalchemy import Dialect as SQLDialect
@@ -59,6 +59,10 @@ class Runner:
         self.dialect = self.address.dialect
         self.engine: Engine = engine_of(self.address, timeout)
         self._closed = False
+        self._whole: Callable[[], AbstractContextManager[None]] = (
+            GATE.statement if self.dialect.embedded else nullcontext
+        )
+        """Blocks forks while a SQLite statement runs."""
         self.may_create = True
         """Whether a file that is not there may be made, as the embedded database does."""
 
@@ -104,7 +108,8 @@ class Runner:
 
     def _connect(self, verb: object) -> Connection:
         if verb in driver_verbs and not is_watched(self.engine):
-            return cast(Connection, DriverConnection(self.engine, self.dialect))
+            connection: Any = DriverConnection(self.engine, self.dialect)
+            return connection  # type: ignore[no-any-return]
         return self.engine.connect()
 
     def _identity_was_refused(self, error: SQLAlchemyError) -> bool:
@@ -114,10 +119,6 @@ class Runner:
         with suppress(SQLAlchemyError), self._whole(), self.engine.connect() as connection:
             return self.dialect.find_identity(connection)
         return False
-
-    def _whole(self) -> AbstractContextManager[None]:
-        """Block forks while a SQLite statement runs."""
-        return GATE.statement() if self.dialect.embedded else nullcontext()
 
     def _check_there(self) -> None:
         catch_up()

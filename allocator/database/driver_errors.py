@@ -18,7 +18,6 @@ from allocator.errors import (
     SchemaDamaged,
     SchemaOutOfDate,
 )
-from allocator.schemes.gapless_numbers import out_of_numbers
 
 ADVICE: dict[type[AllocatorError], str] = {
     DatabaseUnavailable: "{where} is not available: {words}",
@@ -152,6 +151,8 @@ def translate_drawn(
     """As `translate`, for a number of `place`, which another session may hold."""
     code = code_of(error, dialect)
     if code in NO_MORE:
+        from allocator.schemes.gapless_numbers import out_of_numbers  # few processes draw such numbers
+
         return out_of_numbers(place)
     if code in OF_DRAW:
         kind, words = OF_DRAW[code]

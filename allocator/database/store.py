@@ -88,7 +88,8 @@ class Database(Registry):
                 found = residue.ids(last, size)
                 if found[0] <= low:
                     raise damaged(name, f"a claim of {size} ids above {low} returned {last}")
-                tell(name, crossing, found[0])
+                if crossing and crossing.skip:
+                    tell(name, crossing, found[0])
                 self._log_claim(name, found)
                 return found
             tag = self.run(segments.fetch, name)
@@ -196,17 +197,16 @@ class Database(Registry):
                 claims_log.debug(CLAIMED, name, *span, self._host, os.getpid(), at, self._where)
 
 
-def tell(name: str, crossing: Crossing | None, first: int) -> None:
-    if crossing and crossing.skip:
-        log.warning(
-            "tag %r: the database moved to another server (a promoted standby, say); skipped %s ids that may already "
-            "be in use, next id %s; the server was %s and is %s",
-            name,
-            f"{crossing.skip:,}",
-            f"{first:,}",
-            crossing.here.was,
-            crossing.here.run,
-        )
+def tell(name: str, crossing: Crossing, first: int) -> None:
+    log.warning(
+        "tag %r: the database moved to another server (a promoted standby, say); skipped %s ids that may already "
+        "be in use, next id %s; the server was %s and is %s",
+        name,
+        f"{crossing.skip:,}",
+        f"{first:,}",
+        crossing.here.was,
+        crossing.here.run,
+    )
 
 
 def sibling(known: Sequence[Database], url: str) -> Database:

@@ -117,11 +117,8 @@ class MeteorSupply(Supply):
         return "meteor"
 
     def _more(self, now: float) -> int | None:
-        try:
-            return next(self._values)
-        except StopIteration:
-            values: Iterator[int] | None = self._core.take()
-            return None if values is None else self._serve(values)
+        values: Iterator[int] | None = self._core.take()
+        return None if values is None else self._serve(values)
 
     def _work(self, claim: NodeClaim) -> MeteorBlocks:
         settings = self._settings

@@ -15,17 +15,24 @@ from allocator.runtime.forks import catch_up, in_child
 from allocator.runtime.iterators import LockedIterator, iterator
 from allocator.runtime.thread_pool import is_held_here
 from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
+from allocator.schemes.shared.retry_pace import Wait
 
 
 class Generator:
     """The generator of this process. `values` may be used until `end`, in seconds since 1970."""
 
-    __slots__ = ("_blocks", "_clock", "_lock", "end", "values")
+    __slots__ = ("_blocks", "_clock", "_lock", "_sleep", "end", "values")
 
     values: Iterator[bytes]
 
-    def __init__(self, process: bytes, counter: int, clock: Callable[[], float] = time) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        process: bytes,
+        counter: int,
+        clock: Callable[[], float] = time,
+        sleep: Callable[[float], None] = sleep,
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
         self.values = iter(())
         self.renew(process, counter)
 
@@ -45,21 +52,20 @@ class Generator:
             return Generator(*fresh()).refill()  # a signal handler or destructor interrupted this method
         while True:
             with self._lock:
-                now = self._clock()
-                raw = self._decide(now)
-            if raw is not None:
-                return raw
-            sleep(max(0.001, int(now) + 1 - now))  # all 2**24 ids of this second are used
+                found = self._decide(self._clock())
+            if not isinstance(found, Wait):
+                return found
+            self._sleep(max(0.001, found.seconds))
 
-    def _decide(self, now: float) -> bytes | None:
+    def _decide(self, now: float) -> bytes | Wait:
         if now < self.end:
             try:
                 return next(self.values)  # another thread refilled first
             except StopIteration:
                 pass
-        values: Iterator[bytes] | None = self._blocks.take(int(now))
-        if values is None:
-            return None
+        values = self._blocks.take(now)
+        if isinstance(values, Wait):
+            return values
         served = iterator(values)
         first = next(served)
         self.values, self.end = served, float(self._blocks.second + 1)

@@ -73,13 +73,14 @@ class Sequence(Supply):
         SQLAlchemy calls it with the context of the statement, once for each row; under an `AsyncSession` it awaits
         instead of blocking. Raises the errors of `next_id`, and `InvalidSetting` for UPDATE and INSERT from SELECT.
         """
-        if context is None:
-            return self.next_id()
+        return self.next_id() if context is None else self._of_row(context)
+
+    def _of_row(self, context: Any) -> int:
+        """The next id for a row of a statement; what SQLAlchemy calls."""
         try:
-            compiled = context.compiled
-            if compiled.statement.select is None and not compiled.update_prefetch and not compiled.ctes:
+            if context.compiled.allocator_each_row:
                 return next(self._values)
-        except (AttributeError, StopIteration):  # nothing in memory, or an unknown kind of context
+        except (AttributeError, StopIteration):  # not checked yet, nothing in memory, or an unknown kind of context
             pass
         check_each_row(context, self._name())
         return self._next_in(context.root_connection, context.current_column)
@@ -103,8 +104,7 @@ class Sequence(Supply):
 
         If an error occurs midway, the ids drawn before it are burnt.
         """
-        check_count(count)
-        core, ids = self._core, list(islice(self._values, count))
+        core, ids = self._core, list(islice(self._values, check_count(count)))
         return ids if len(ids) == count else wait_for(self._completed(core, ids, count))
 
     def _completed(self, core: Segments, ids: list[int], count: int) -> Waits[list[int]]:
@@ -147,11 +147,8 @@ class Sequence(Supply):
         return first
 
     def _more(self, now: float) -> int | None:
-        try:
-            return next(self._values)  # another thread may have refilled meanwhile
-        except StopIteration:
-            piece = self._core.take()
-            return self._publish(piece) if piece else None
+        piece = self._core.take()
+        return self._publish(piece) if piece else None
 
     def _stopped(self) -> AllocatorError | None:
         return self._core.stopped
@@ -242,9 +239,8 @@ class Sequence(Supply):
             with self._lock:
                 if self._core.stopped:
                     raise self._core.stopped.again()
-                core = self._core
-                size = count if count and exact else min(count or core.step, max(core.step, core.max_step))
-                seen = merged(core.seen, others)
+                size = count if count and exact else self._core.block_size(count)
+                seen = merged(self._core.seen, others)
             block = self._backend.claim_segment(self.tag, size, seen, exact=exact)
         except AllocatorError as error:
             if isinstance(error, MaxValueWentBack) and others:

@@ -83,31 +83,27 @@ class Snowflake(Uncopyable):
         check_entry(self._lock, "this snowflake")
         while True:
             with self._lock:
-                value, pause = self._decide(self._clock())
-            if value is not None:
-                return value
-            self._sleep(min(pause, 1.0))  # in steps: the clock may be corrected meanwhile
+                found = self._decide(self._clock())
+            if isinstance(found, int):
+                return found
+            self._sleep(min(found.seconds, 1.0))  # in steps: the clock may be corrected meanwhile
 
-    def _decide(self, now: float) -> tuple[int | None, float]:
-        """The next id, or None and the seconds to wait."""
+    def _decide(self, now: float) -> int | Wait:
         if self._forked:
             raise NotCopyable(
                 "a Snowflake cannot be used after a fork: the parent uses its worker; create one with another worker"
             )
         tick, per_second = int(now * self._per_second), self._per_second
-        last = self._blocks.last
-        if tick < last and self._waits:
-            return None, (last - tick) / per_second
-        if tick == last:
-            try:
-                return next(self._values), 0.0
-            except StopIteration:
-                return None, max(0.0, (tick + 1) / per_second - now)
-        served = iterator(self._blocks.take(tick))
+        if tick == self._blocks.last and (value := next(self._values, None)) is not None:
+            return value  # another thread refilled first
+        values = self._blocks.draw(now, waits=self._waits)
+        if isinstance(values, Wait):
+            return values
+        served = iterator(values)
         first = next(served)
         self._values = served
         self._begin, self._end = tick / per_second, (tick + 1) / per_second
-        return first, 0.0
+        return first
 
     def after_fork(self) -> None:
         self._lock = threading.RLock()
@@ -138,12 +134,10 @@ class SnowflakeSupply(Supply):
     def _name(self) -> str:
         return "snowflake"
 
+    def _at_hand(self, now: float) -> int | None:
+        return next(self._values, None) if now < self.end else None
+
     def _more(self, now: float) -> int | None:
-        if now < self.end:
-            try:
-                return next(self._values)
-            except StopIteration:
-                pass
         values = self._core.take(now)
         if not values:
             return None

@@ -155,9 +155,17 @@ class Supply(Uncopyable):
     def _name(self) -> str:
         """The beginning of messages."""
 
+    def _at_hand(self, now: float) -> int | None:
+        """The next id of `_values`, without the lock; None if there is none, or if it may not be used any more."""
+        return next(self._values, None)
+
+    def _next_here(self, now: float) -> int | None:
+        value = self._at_hand(now)  # another thread may have refilled meanwhile
+        return self._more(now) if value is None else value
+
     @abstractmethod
     def _more(self, now: float) -> int | None:
-        """Under the lock: the next id in memory, once `_values` is used up; None if there is none."""
+        """Under the lock: serve the next ids in memory once nothing is at hand, and return the first; None without."""
 
     def _want(self, now: float) -> Any:
         """Under the lock: a claim to make, a `Wait`, or None."""
@@ -226,7 +234,7 @@ class Supply(Uncopyable):
 
     def _decide(self, now: float) -> tuple[int | Ended | Wait, Any]:
         self._check_usable()
-        value = self._more(now)
+        value = self._next_here(now)
         want = self._want(now)
         claim = None if isinstance(want, Wait) else want
         if claim is not None:

@@ -18,31 +18,39 @@ from inspect import iscoroutinefunction
 from secrets import token_hex
 from typing import Self
 
-from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, Uncopyable
+from allocator.errors import AllocatorError, InvalidSetting, LeaseLost, Uncopyable
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime.clocks import own_clock
 from allocator.runtime.thread_pool import Background, Waits, result_of, wait_for, wait_for_async
 from allocator.schemes.shared.argument_checks import quoted
-from allocator.schemes.shared.retry_pace import RETRY_PAUSE
+from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Tenure, length_of
 
 log = logging.getLogger("allocator")
-
-RETRIES = 12
-"""A failed renewal is repeated after a second, or sooner: 12 tries must fit into a short lease."""
 
 
 def read_clocks() -> Clocks:
     return Clocks(own_clock(), time.time_ns() // 1_000_000)
 
 
+def random_holder() -> str:
+    return token_hex(16)
+
+
 class Workers:
     """What the worker leases of an allocator share, and those that hold a number."""
 
     def __init__(
-        self, backend: Backend, background: Background, timeout: float, overdue: Callable[[], AllocatorError]
+        self,
+        backend: Backend,
+        background: Background,
+        timeout: float,
+        overdue: Callable[[], AllocatorError],
+        clocks: Callable[[], Clocks] = read_clocks,
+        new_holder: Callable[[], str] = random_holder,
     ) -> None:
         self.backend, self.background, self.timeout, self.overdue = backend, background, timeout, overdue
+        self.clocks, self.new_holder = clocks, new_holder
         self.held: set[HeldNumber] = set()
 
     def close(self) -> None:
@@ -87,7 +95,8 @@ class HeldNumber(Uncopyable):
     @property
     def until(self) -> datetime:
         """The end of the lease, unless it is renewed; the number must not be used later."""
-        return datetime.now(UTC) + timedelta(seconds=self.left())
+        now = datetime.fromtimestamp(self._workers.clocks().wall_ms / 1000, UTC)
+        return now + timedelta(seconds=self.left())
 
     @property
     def lost(self) -> bool:
@@ -99,11 +108,11 @@ class HeldNumber(Uncopyable):
         if self._tenure is None or self._process != os.getpid() or self._ended.is_set():
             return 0.0
         with self._lock:
-            return self._tenure.left(read_clocks())
+            return self._tenure.left(self._workers.clocks())
 
     # -- the lease
 
-    def _leased(self) -> Waits[None]:
+    def _leased(self) -> Waits[Self]:
         """Lease a number. What a call that failed or was cancelled may still lease is given back."""
         workers = self._workers
         try:
@@ -113,6 +122,7 @@ class HeldNumber(Uncopyable):
                 self._ended.set()
                 self._future.add_done_callback(self._give_back_unused)
             raise
+        return self
 
     def _start(self) -> Future[tuple[NumberLease, Clocks]]:
         if self.left() > 0:
@@ -122,15 +132,14 @@ class HeldNumber(Uncopyable):
         return self._future
 
     def _take(self) -> tuple[NumberLease, Clocks]:
-        asked, host = read_clocks(), platform.node() or "unknown"
-        claim = NumberClaim(self.space, self.bits, self._length_ms, asked.wall_ms, token_hex(16), host, os.getpid())
+        asked, holder, host = self._workers.clocks(), self._workers.new_holder(), platform.node() or "unknown"
+        claim = NumberClaim(self.space, self.bits, self._length_ms, asked.wall_ms, holder, host, os.getpid())
         return self._backend.lease_number(claim), asked
 
     def _begin(self, found: tuple[NumberLease, Clocks]) -> None:
         lease, asked = found
         tenure = Tenure(self._length_ms, asked)
-        if tenure.left(read_clocks()) <= 0:
-            raise DatabaseUnavailable(f"the lease of {self._length_ms / 1000:g} s had ended when the answer came")
+        tenure.check_answered(self._workers.clocks())
         self._lease, self._tenure, self._process = lease, tenure, os.getpid()
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._keep(lease, tenure, self._ended)
@@ -150,38 +159,28 @@ class HeldNumber(Uncopyable):
     # -- renewals, on a thread of its own
 
     def _run(self, lease: NumberLease, tenure: Tenure, ended: threading.Event) -> None:
-        failed = False
-        while True:
-            left, due = self._look(tenure, read_clocks())
-            soon = min(RETRY_PAUSE, lease.length_ms / 1000 / RETRIES) if failed else due
-            if ended.wait(max(0.0, min(soon, left))):
+        while not ended.is_set():
+            with self._lock:
+                step = tenure.want(self._workers.clocks())
+            if step is None:
+                self._tell(lease)
                 return
-            asked = read_clocks()
-            left, due = self._look(tenure, asked)
-            if left <= 0:
-                break
-            if due <= 0:
-                failed = not self._is_renewed(lease, tenure, asked)
-        if not ended.is_set():
-            self._tell(lease)
+            if isinstance(step, Wait):
+                ended.wait(step.seconds)
+            else:
+                self._ask(lease, tenure, step.asked)
 
-    def _look(self, tenure: Tenure, now: Clocks) -> tuple[float, float]:
-        """The seconds left, and those until the next renewal."""
-        with self._lock:
-            return tenure.left(now), tenure.due(now)
-
-    def _is_renewed(self, lease: NumberLease, tenure: Tenure, asked: Clocks) -> bool:
+    def _ask(self, lease: NumberLease, tenure: Tenure, asked: Clocks) -> None:
         try:
             self._backend.renew_number(lease, asked.wall_ms)
-        except LeaseLost:
-            tenure.lost = True
-            return False
         except AllocatorError as error:
-            log.warning("number %d of space %r was not renewed: %s", lease.number, lease.space, error)
-            return False
-        with self._lock:
-            tenure.renewed(asked, read_clocks())
-        return True
+            if not isinstance(error, LeaseLost):
+                log.warning("number %d of space %r was not renewed: %s", lease.number, lease.space, error)
+            with self._lock:
+                tenure.failed(error)
+        else:
+            with self._lock:
+                tenure.renewed(asked, self._workers.clocks())
 
     def _tell(self, lease: NumberLease) -> None:
         self._workers.held.discard(self)
@@ -220,8 +219,7 @@ class WorkerLease(HeldNumber):
         self._end()
 
     def __enter__(self) -> Self:
-        wait_for(self._leased())
-        return self
+        return wait_for(self._leased())
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -237,8 +235,7 @@ class AsyncWorkerLease(HeldNumber):
         await asyncio.to_thread(self._end)
 
     async def __aenter__(self) -> Self:
-        await wait_for_async(self._leased())
-        return self
+        return await wait_for_async(self._leased())
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from sqlalchemy import BigInteger, Column, ColumnDefault, Connection, Dialect, Table, TypeDecorator, event, inspect
-from sqlalchemy.orm import MappedColumn, Mapper, mapped_column
-from sqlalchemy.orm.attributes import set_committed_value
+from sqlalchemy import BigInteger, Column, ColumnDefault, Connection, Dialect, Table, TypeDecorator, event
+from sqlalchemy.orm import InstanceState, MappedColumn, Mapper, mapped_column
 
 from allocator.aio import AsyncAllocator, AsyncSequence
 from allocator.errors import InvalidTag
-from allocator.generators.column_default import check_only_generator, watch_columns
+from allocator.generators.column_default import sequence_of, take_column, watch_columns
 from allocator.generators.sequence import Sequence
 from allocator.public_ids import PublicIds
 from allocator.schemes.shared.argument_checks import check_tag
@@ -54,7 +53,7 @@ class FromTable:
 
     def __call__(self, context: Any, /) -> int:
         """Draw an id for a column that `set_default` has not seen, such as an earlier copy."""
-        return self.sequence(context.current_column.table)(context)
+        return self.sequence(context.current_column.table)._of_row(context)
 
 
 class PublicId(TypeDecorator[str]):
@@ -90,7 +89,7 @@ class TextFromIds:
         self._public = public
 
     def __call__(self, context: Any, /) -> str:
-        return self._public.encode(self._sequence(context))
+        return self._public.encode(self._sequence._of_row(context))
 
     def _next_in(self, connection: Any, column: Any) -> str:
         return self._public.encode(self._sequence._next_in(connection, column))
@@ -123,26 +122,28 @@ def set_default(column: Column[Any], table: Table) -> None:
         column.default = None
         if column.foreign_keys:
             return
-        default = default.sequence(table)
-        ColumnDefault(default)._set_parent_with_dispatch(column)
-        check_only_generator(column, table)
-    if isinstance(default, Sequence | AsyncSequence) and isinstance(column.type, PublicId):
+        ColumnDefault(default.sequence(table))._set_parent_with_dispatch(column)
+        take_column(column, table)
+    sequence = sequence_of(column)
+    if sequence is not None and isinstance(column.type, PublicId):
         column.default = None
-        ColumnDefault(TextFromIds(default, column.type.public))._set_parent_with_dispatch(column)
+        ColumnDefault(TextFromIds(sequence, column.type.public))._set_parent_with_dispatch(column)
 
 
 @event.listens_for(Mapper, "after_mapper_constructed")
 def set_keys_before_flush(mapper: Mapper[Any], _: type) -> None:
     for column in mapper.primary_key:
         default = getattr(column.default, "arg", None)
-        if isinstance(default, Sequence | AsyncSequence | TextFromIds):
-            setter = key_setter(mapper.get_property_by_column(column).key, column, default)
-            event.listen(mapper, "before_insert", setter)
+        source = default if isinstance(default, TextFromIds) else sequence_of(column)
+        if source is not None:
+            setter = key_setter(mapper.get_property_by_column(column).key, column, source)
+            event.listen(mapper, "before_insert", setter, raw=True)
 
 
-def key_setter(key: str, column: Any, sequence: Sequence | AsyncSequence | TextFromIds) -> Any:
-    def set_key(_: Mapper[Any], connection: Connection, target: object) -> None:
-        if inspect(target).dict.get(key) is None:
-            set_committed_value(target, key, sequence._next_in(connection, column))
+def key_setter(key: str, column: Any, source: Sequence | AsyncSequence | TextFromIds) -> Any:
+    def set_key(_: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
+        values = state.dict
+        if values.get(key) is None:
+            values[key] = source._next_in(connection, column)
 
     return set_key

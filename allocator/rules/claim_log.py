@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 FIELD = r"[^\s\"\\]+"
-OUTSIDE = re.compile(r"[\s\"\\]|[^ -~]")
+OUTSIDE = r"[\s\"\\]|[^ -~]"
 """Characters that a field must not contain: some loggers escape them."""
-LINE = re.compile(
+LINE = (
     rf"claimed tag=(?P<tag>{FIELD}) first=(?P<first>\d+) last=(?P<last>\d+) step=(?P<step>\d+) "
     rf"host=(?P<host>{FIELD}) process=(?P<process>\d+) at=(?P<at>{FIELD}) database=(?P<database>{FIELD})"
 )
@@ -40,7 +40,7 @@ class Claimed(NamedTuple):
 
 def claim_in(line: str) -> Claimed | None:
     """Parse the claim in a line of a log; None for any other line."""
-    match = LINE.search(line)
+    match = re.search(LINE, line)
     if match is None:
         return None
     first, last, step = (int(match[name]) for name in ("first", "last", "step"))
@@ -53,4 +53,4 @@ def claim_in(line: str) -> Claimed | None:
 
 
 def sanitize(text: str) -> str:
-    return OUTSIDE.sub("?", text) or "?"
+    return re.sub(OUTSIDE, "?", text) or "?"

@@ -10,7 +10,7 @@ from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_who
 from allocator.schemes.tag import Tag
 
 BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INT": 32, "INTEGER": 32}
-TYPE = re.compile(r"(\w+)(?:\((\d+)(?:, ?(\d+))?\))?( UNSIGNED)?")
+TYPE = r"(\w+)(?:\((\d+)(?:, ?(\d+))?\))?( UNSIGNED)?"
 
 LEAST_CLAIMS = 2048
 """The default `max_step` leaves a tag with a low limit at least this many claims, unless its step is larger."""
@@ -31,7 +31,7 @@ class Column(NamedTuple):
 
 def limit_of(kind: str) -> int:
     """The greatest id that a column of this SQL type can hold; `MAX_ID` for an unknown type."""
-    match = TYPE.match(kind.upper())
+    match = re.match(TYPE, kind.upper())
     if match is None:
         return MAX_ID
     word, digits, scale, unsigned = match.groups()

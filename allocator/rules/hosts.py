@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import quoted
 
-PATTERN = re.compile(r"[a-z0-9._:*?-]+")
-PLAIN = re.compile(r"[a-z0-9._:-]+")
+PATTERN = r"[a-z0-9._:*?-]+"
+PLAIN = r"[a-z0-9._:-]+"
 """Only a plain host name can match. libpq reads `evil.example,db.internal` as two hosts, and `/tmp` as a socket."""
 
 Hosts = tuple[str, ...]
@@ -25,7 +25,7 @@ def hosts_from(given: str | Iterable[str] | None) -> Hosts:
     listed = given.split(",") if isinstance(given, str) else given
     patterns = tuple(one.strip().lower() if isinstance(one, str) else one for one in listed)
     for one in patterns:
-        if not isinstance(one, str) or not PATTERN.fullmatch(one):
+        if not isinstance(one, str) or not re.fullmatch(PATTERN, one):
             raise InvalidSetting(
                 f"shard_hosts must be host names, with * or ? as in 'db-*.internal', got {quoted(one, 40)}"
             )
@@ -33,4 +33,4 @@ def hosts_from(given: str | Iterable[str] | None) -> Hosts:
 
 
 def is_named(host: str, patterns: Hosts) -> bool:
-    return bool(PLAIN.fullmatch(host)) and any(fnmatchcase(host, one) for one in patterns)
+    return bool(re.fullmatch(PLAIN, host)) and any(fnmatchcase(host, one) for one in patterns)

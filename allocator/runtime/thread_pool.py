@@ -21,6 +21,7 @@ from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
+from types import coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from allocator.errors import AllocatorClosed, AllocatorError, ReentrantCall
@@ -170,30 +171,66 @@ def bridge() -> Callable[[Awaitable[Any]], Any] | None:
     return await_only
 
 
+def block(what: Future[Any] | threading.Event, seconds: float) -> tuple[()]:
+    """Block until a thread's work ends, with or without an error, or until the event; may return before `seconds`."""
+    if await_only := bridge():
+        await_only(wait_async(what, seconds))
+    elif isinstance(what, Future):
+        with suppress(TimeoutError):
+            what.exception(min(seconds, WAIT_SLICE))
+    else:
+        what.wait(seconds)
+    return ()
+
+
+async def wait_async(what: Future[Any] | threading.Event, seconds: float) -> None:
+    """As `block`, but in the loop, and a pause lasts to its end. Cancelling the waiter does not stop the work."""
+    import asyncio
+
+    if isinstance(what, Future):
+        wrapped = asyncio.wrap_future(what)
+        wrapped.add_done_callback(retrieve_error)
+        await asyncio.wait([wrapped], timeout=seconds)
+    else:
+        await asyncio.sleep(seconds)
+
+
+def retrieve_error(future: asyncio.Future[Any]) -> None:
+    """Mark the error as retrieved: else asyncio logs the error of an abandoned call."""
+    if not future.cancelled():
+        future.exception()
+
+
 def wait_for(waits: Waits[T]) -> T:
     """Run `waits` to its result, and block this thread at each wait; inside SQLAlchemy's greenlet, await."""
     try:
-        while True:
-            wait(*next(waits))
+        next(drive(waits, block))
     except StopIteration as end:
         result: T = end.value
-        return result
-    except BaseException:
-        waits.close()
-        raise
+    return result
 
 
 async def wait_for_async(waits: Waits[T]) -> T:
     """Run `waits` to its result without blocking the loop."""
+    return await drive_async(waits, wait_async)
+
+
+def drive(waits: Waits[T], pause: Callable[[Future[Any] | threading.Event, float], Any]) -> Generator[Any, Any, T]:
+    """Run `waits` to its result. Yields what the loop waits for, or nothing where `pause` blocks.
+
+    Not `async def`: Python warns of a coroutine that Ctrl-C drops before its first step.
+    """
     try:
         while True:
-            await wait_async(*next(waits))
+            yield from pause(*next(waits))
     except StopIteration as end:
         result: T = end.value
         return result
-    except BaseException:
+    finally:
         waits.close()
-        raise
+
+
+drive_async = coroutine(drive)
 
 
 def result_of(
@@ -213,35 +250,6 @@ def result_of(
         if process is background.closed:
             return future.result()
         # A signal handler forked while this waited: the result belongs to the parent. Start again.
-
-
-def wait(what: Future[Any] | threading.Event, seconds: float) -> None:
-    """Wait until a thread's work ends, with or without an error, or until the event; may return before `seconds`."""
-    if await_only := bridge():
-        await_only(wait_async(what, seconds))
-    elif isinstance(what, Future):
-        with suppress(TimeoutError):
-            what.exception(min(seconds, WAIT_SLICE))
-    else:
-        what.wait(seconds)
-
-
-async def wait_async(what: Future[Any] | threading.Event, seconds: float) -> None:
-    """As `wait`, but a pause lasts to its end. Cancelling the waiter does not stop the work."""
-    import asyncio
-
-    if isinstance(what, Future):
-        wrapped = asyncio.wrap_future(what)
-        wrapped.add_done_callback(retrieve_error)
-        await asyncio.wait([wrapped], timeout=seconds)
-    else:
-        await asyncio.sleep(seconds)
-
-
-def retrieve_error(future: asyncio.Future[Any]) -> None:
-    """Mark the error as retrieved: else asyncio logs the error of an abandoned call."""
-    if not future.cancelled():
-        future.exception()
 
 
 # -- before a lock is taken whose owner can never release it

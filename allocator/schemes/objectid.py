@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from allocator.errors import InvalidId
 from allocator.schemes.formats.bit_layout import moment
 from allocator.schemes.shared.argument_checks import check_whole, quoted
+from allocator.schemes.shared.retry_pace import Wait
 
 SIZE = 12
 SECONDS, PROCESS, COUNTER = slice(0, 4), slice(4, 9), slice(9, 12)
@@ -79,17 +80,18 @@ class ObjectIdBlocks:
         self.second = -1
         self._left = 0
 
-    def take(self, now: int) -> Iterator[bytes] | None:
-        """The next ids of the second `now`; None when all its 2**24 ids are used.
+    def take(self, now: float) -> Iterator[bytes] | Wait:
+        """The next ids of the second of `now`; when all its 2**24 ids are used, how long it lasts.
 
         If the clock went back, ids continue in the last second used.
         """
-        if now < self.second and not self._left:
-            now = self.second + 1
-        if now > self.second:
-            self.second, self._left = now, MAX_COUNTER + 1
+        second = int(now)
+        if second < self.second and not self._left:
+            second = self.second + 1
+        if second > self.second:
+            self.second, self._left = second, MAX_COUNTER + 1
         if not self._left:
-            return None
+            return Wait(second + 1 - now)
         begin = self._counter & 0xFF
         tails = TAILS[begin : begin + self._left]
         prefix = build(self.second, self._process, self._counter)[:-1]

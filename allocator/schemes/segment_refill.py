@@ -131,6 +131,10 @@ class Segments:
         lasting = self.rate * self.runway * LOW_WATER / (LOW_WATER - 1)  # a tenth is used before the next claim
         self._size = max(self.step, int(min(lasting, self._size * GROWTH, self.max_step)))
 
+    def block_size(self, count: int | None) -> int:
+        """The size of a block for a client process that asks for `count` ids: at most that of our claims."""
+        return min(count or self.step, max(self.step, self.max_step))
+
     def configure(self, step: int, max_step: int) -> None:
         """Apply the settings in the tag's row."""
         self.step, self.max_step = step, max_step

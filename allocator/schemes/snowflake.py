@@ -52,6 +52,19 @@ class SnowflakeBlocks:
         self._size = self._step << layout.widths[form.counter]
         self.last = -1
 
+    def draw(self, now: float, *, waits: bool) -> range | Wait:
+        """The ids of a new tick, or the wait for it: the ids of the last one are used up.
+
+        waits: for a clock that went back; otherwise raises `ClockWentBack`. now: seconds since 1970.
+        """
+        per_second = self.form.per_second
+        tick = int(now * per_second)
+        if tick == self.last:
+            return Wait(max(0.0, (tick + 1) / per_second - now))
+        if tick < self.last and waits:
+            return Wait((self.last - tick) / per_second)
+        return self.take(tick)
+
     def take(self, tick: int) -> range:
         """The ids of a tick, counted from 1970; empty if the last call took this tick. Raises `ClockWentBack`."""
         form = self.form

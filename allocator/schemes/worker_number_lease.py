@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, NodeIdsExhausted
 from allocator.schemes.shared.argument_checks import check_seconds, check_tag, check_whole
+from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Wait
 
 BITS = 10
 """The default width: that of most snowflakes."""
@@ -41,6 +42,8 @@ MAX_BITS = 31
 MIN_SECONDS = 1.0
 RENEWALS = 3
 """Renewals in the length of a lease: two may fail before it ends."""
+RETRIES = 12
+"""A failed renewal is repeated after a second, or sooner: 12 tries must fit into a short lease."""
 TICK_MS = 1000
 """The longest tick of any generator: uid-generator and CosId can count whole seconds."""
 AFTER_MOVE = 3
@@ -269,17 +272,40 @@ class Clocks(NamedTuple):
     wall_ms: int
 
 
-class Tenure:
-    """How long a holder may use its number, by its own two clocks. Once `lost` it stays so."""
+class Renewal(NamedTuple):
+    """Ask the database for a renewal, which counts from `asked`."""
 
-    __slots__ = ("_end", "_from_ms", "_until_ms", "length_ms", "lost", "used_ms")
+    asked: Clocks
+
+
+class Tenure:
+    """How long a holder may use its number, by its own two clocks. Once `lost` it stays so. Callers hold a lock."""
+
+    __slots__ = ("_end", "_from_ms", "_retry_at", "_until_ms", "length_ms", "lost", "used_ms")
 
     def __init__(self, length_ms: int, asked: Clocks) -> None:
         """asked: the clocks before the request that leased the number was sent."""
         self.length_ms = length_ms
         self.lost = False
         self._from_ms = self.used_ms = asked.wall_ms
+        self._retry_at = asked.own
         self._extend(asked)
+
+    def check_answered(self, now: Clocks) -> None:
+        """Raise `DatabaseUnavailable` where the answer with the lease came after its end."""
+        if self.left(now) <= 0:
+            raise DatabaseUnavailable(f"the lease of {self.length_ms / 1000:g} s had ended when the answer came")
+
+    def want(self, now: Clocks) -> Renewal | Wait | None:
+        """The next step: a `Renewal`, after which the next one waits, a `Wait`, or None once the number is lost."""
+        left = self.left(now)
+        if left <= 0:
+            return None
+        until = max(self.due(now), self._retry_at - now.own)
+        if until > 0:
+            return Wait(min(until, left))
+        self._retry_at = now.own + min(RETRY_PAUSE, self.length_ms / 1000 / RETRIES)
+        return Renewal(now)
 
     def _extend(self, asked: Clocks) -> None:
         self._end, self._until_ms = asked.own + self.length_ms / 1000, asked.wall_ms + self.length_ms
@@ -288,6 +314,11 @@ class Tenure:
         """Record a renewal that was granted. One whose answer came after the end is too late."""
         if self.left(now) > 0:
             self._extend(asked)
+
+    def failed(self, error: AllocatorError) -> None:
+        """Record a renewal that failed. After any error but `LeaseLost` it may be repeated until the end."""
+        if isinstance(error, LeaseLost):
+            self.lost = True
 
     def left(self, now: Clocks) -> float:
         """The seconds left; at most 0 when it is lost."""

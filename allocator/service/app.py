@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -27,6 +28,7 @@ from allocator.service.hot_path import Front, with_trace_context
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
 from allocator.service.openapi import document
+from allocator.service.repeats import REPEATS
 from allocator.service.served_tags import Newcomers, ServedTags
 from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
 from allocator.service.sources import Sources
@@ -54,11 +56,11 @@ def application(settings: ServeSettings) -> ASGIApp:
     console = Console(settings, service.sequences, book, watch, figures, refusals) if settings.console else None
 
     @asynccontextmanager
-    async def life(app: Starlette) -> AsyncIterator[None]:
+    async def life(app: Starlette) -> AsyncIterator[dict[str, Any]]:
         running = [book.keep_fresh(), watch.run(), *([console.run()] if console else [])]
         tasks = [asyncio.create_task(one) for one in running]
         await wait_for_database(book, Path(settings.folder))
-        yield
+        yield {} if is_in_use() else {REPEATS: book.repeats}  # traces need the headers of each request
         for task in tasks:
             task.cancel()
         if console:

@@ -20,6 +20,7 @@ from allocator.rules.token import ANONYMOUS, DRAW, PREFIX, SCHEMES, VERBS, Token
 from allocator.service.error_responses import Unauthorized
 from allocator.service.log_config import NUMBER
 from allocator.service.rate_limits import Rate
+from allocator.service.repeats import Repeats
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -91,16 +92,15 @@ class Grant:
             self.check(verb, name)
 
     def wait(self) -> float:
-        """Count a request, or return the seconds that it must wait, uncounted."""
-        wait = max(self._ids.wait() if self._ids else 0.0, self._requests.wait() if self._requests else 0.0)
-        if self._requests and not wait:
-            self._requests.use()
-        return wait
+        """Seconds until the rates of the token allow a request."""
+        return max(self._ids.wait() if self._ids else 0.0, self._requests.wait() if self._requests else 0.0)
 
     def admit(self) -> None:
         """Count a request; raise `TooManyRequests` if the rates of the token are used up."""
         if wait := self.wait():
             raise too_many(wait)
+        if self._requests:
+            self._requests.use()
 
     def charge(self, ids: int) -> None:
         if self._ids:
@@ -127,6 +127,7 @@ class Book:
         self._were_made = False
         self._grants: dict[bytes, Grant] = {}
         self._anonymous: Grant | None = None
+        self.repeats = Repeats()
         self._lock = asyncio.Lock()
         self._tried_at = -REFRESH
         self.failure: AllocatorError | None = DatabaseUnavailable(NOT_READ)
@@ -158,17 +159,24 @@ class Book:
 
     async def of(self, headers: Mapping[bytes, bytes]) -> Grant:
         """Find the token of a request. Raises `Unauthorized` if it has none that is valid."""
-        secret = headers.get(b"authorization", b"").partition(b" ")[2]
         grant = self.quick(headers)
-        if grant is None and (secret.startswith(SECRET_PREFIX) or not self.loaded):
+        if grant is None and not self.refusal(headers):
             await self._read_since(monotonic())
             grant = self.quick(headers)
         if grant is None and not self.loaded:
             raise DatabaseUnavailable(NOT_READ)
         if grant is None:
-            needs_token = self._were_made or self._open
-            raise Unauthorized(f"this request needs a valid token; {HOW}" if needs_token else NONE_EXISTS)
+            raise self._unauthorized()
         return grant
+
+    def refusal(self, headers: Mapping[bytes, bytes]) -> Unauthorized | None:
+        """The refusal of a request without a valid token; None if reading the tokens again may find its token."""
+        secret = headers.get(b"authorization", b"").partition(b" ")[2]
+        return None if secret.startswith(SECRET_PREFIX) or not self.loaded else self._unauthorized()
+
+    def _unauthorized(self) -> Unauthorized:
+        needs_token = self._were_made or self._open
+        return Unauthorized(f"this request needs a valid token; {HOW}" if needs_token else NONE_EXISTS)
 
     async def of_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Grant:
         """Find the token of a request that sends its secret in a form or query."""
@@ -205,6 +213,7 @@ class Book:
                 log.warning("cannot read the tokens; the last ones stay valid: %s", error)
             self.failure = error
             return
+        self.repeats.clear()
         self._take(tokens)
         self._were_made = were_made
         if were_made:

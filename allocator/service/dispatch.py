@@ -14,10 +14,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from allocator.errors import AllocatorError
+from allocator.errors import AccessDenied, AllocatorError
 from allocator.service.auth import Book, Grant, mark
-from allocator.service.error_responses import NO_STORE, HttpRefusal, Refusals, request_name
+from allocator.service.error_responses import NO_STORE, HttpRefusal, Refusals, Unauthorized, request_name
 from allocator.service.parameters import MAX_BODY, Field, read_body, read_query
+from allocator.service.repeats import WHOLE
 
 BODY_SECONDS = 10.0
 
@@ -78,11 +79,21 @@ class Dispatch:
         return [route_of(path, self.guarded, **endpoints) for path, endpoints in paths.items()]
 
     async def _answer(self, route: Route, request: Request) -> Response:
-        names = request.path_params
-        grant = await self.grant_of(request)
-        grant.authorize(route.verb, names.get("tag") or names.get("type") or names.get("space"), route.scheme)
+        try:
+            grant = await self.grant_of(request)
+            names = request.path_params
+            grant.authorize(route.verb, names.get("tag") or names.get("type") or names.get("space"), route.scheme)
+        except AccessDenied as error:
+            self._keep(error, request)
+            raise
         query = read_query(request.scope["query_string"], route.query)
         return await route.handler(Call(request, grant, query, read_body(await body_within(request), route.body)))
+
+    def _keep(self, error: AccessDenied, request: Request) -> None:
+        """Refuse the same request again, unless its token may be a new one, which must be valid at once."""
+        is_known = not isinstance(error, Unauthorized) or self._book.refusal(headers_of(request))
+        if WHOLE in request.scope and is_known:
+            self._book.repeats.keep(request.scope, self._refusals.again(error))
 
     def guarded(self, answer: Endpoint) -> Endpoint:
         """Wrap an endpoint so that its errors become problem+json."""
@@ -100,6 +111,8 @@ class Dispatch:
     async def grant_of(self, request: Request) -> Grant:
         grant = await self._book.of(headers_of(request))
         mark(request.scope, grant)
+        if grant.limited:
+            request.scope.pop(WHOLE, None)  # each of its requests counts
         return grant
 
     def _problem(self, error: AllocatorError, request: Request) -> Response:

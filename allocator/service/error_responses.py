@@ -39,7 +39,8 @@ from allocator.errors import (
     TooManyRequests,
     UnknownTag,
 )
-from allocator.service.log_config import REFUSED, caller_of, masked
+from allocator.service.log_config import REFUSED, caller_of, line_limit, masked
+from allocator.service.repeats import Answer
 
 log = logging.getLogger(REFUSED)
 
@@ -157,19 +158,32 @@ def body_of(error: AllocatorError, request: str) -> bytes:
 
 # -- one error: a problem for the caller, a line in the log, and a metric
 
+LINE = "%d %s %s [%s] from %s: %s"
+
 NO_STORE = {"cache-control": "no-store"}
 """A cached response would issue its ids twice."""
 
 REQUEST_NAME = re.compile(rb"[A-Za-z0-9_.:/+=-]{1,128}")
 
-prefix = secrets.token_hex(4)
+prefix = secrets.token_hex(4).encode()
 numbers = count(1)
 
 
 def request_name(headers: Mapping[bytes, bytes]) -> str:
     """The id of a request: the caller's X-Request-Id if it is well-formed, else a new one."""
     given = headers.get(b"x-request-id", b"")
-    return given.decode() if REQUEST_NAME.fullmatch(given) else f"{prefix}-{next(numbers):x}"
+    return (given if REQUEST_NAME.fullmatch(given) else new_name()).decode()
+
+
+def new_name() -> bytes:
+    return b"%b-%x" % (prefix, next(numbers))
+
+
+def head_of(status: int, headers: Mapping[str, str]) -> bytes:
+    """Encode the status line and header lines of a problem."""
+    lines = {"content-type": CONTENT_TYPE, **headers}
+    text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{text}".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +196,12 @@ class Refusals:
         """Log an error; return its status, headers and body. Only the log has its full text."""
         request, status, name = request_name(dict(scope["headers"])), status_of(error), name_of(error)
         self.count(status, name)
+        if not line_limit.drop(level_of(status), LINE):
+            self._log(error, scope, request, status, name)
+        headers = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
+        return status, headers, body_of(error, request)
+
+    def _log(self, error: AllocatorError, scope: Mapping[str, Any], request: str, status: int, name: str) -> None:
         method, caller = scope["method"], caller_of(scope)
         about = {
             "request": request,
@@ -192,7 +212,24 @@ class Refusals:
             "caller": caller.address,
             "token": caller.token,
         }
-        level = logging.WARNING if status >= 500 else logging.INFO
-        log.log(level, "%d %s %s [%s] from %s: %s", status, method, about["path"], request, caller, error, extra=about)
-        headers = NO_STORE | headers_of(error) | {"content-type": CONTENT_TYPE, "x-request-id": request}
-        return status, headers, body_of(error, request)
+        log.log(level_of(status), LINE, status, method, about["path"], request, caller, error, extra=about)
+
+    def again(self, error: AllocatorError) -> Answer:
+        """Refuse the same request again, without a line in the log; where the log has room, parse it and write one."""
+        status, name = status_of(error), name_of(error)
+        head, body = head_of(status, NO_STORE | headers_of(error)), body_of(error, "").removesuffix(b'"}')
+
+        def answer(more: bytes) -> bytes | None:
+            if not line_limit.drop(level_of(status), LINE):
+                return None
+            self.count(status, name)
+            request = new_name()
+            length = len(body) + len(request) + 2
+            ours = b"content-length: %d\r\nx-request-id: %b\r\n" % (length, request)
+            return b'%b%b%b\r\n%b%b"}' % (head, more, ours, body, request)
+
+        return answer
+
+
+def level_of(status: int) -> int:
+    return logging.WARNING if status >= 500 else logging.INFO

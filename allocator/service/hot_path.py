@@ -1,17 +1,21 @@
 """The hot path: an ASGI application in front of the framework that answers repeated requests for ids.
 
 The framework serves all others: the first request of a path, a request with a body or another parameter than `count`,
-an unknown token, and a token whose rate limit is reached.
+and a token that is not known yet. `repeats` answers requests for one id that come again byte by byte.
 """
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorError
 from allocator.schemes.shared.argument_checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant, mark
-from allocator.service.error_responses import HttpRefusal, Refusals, request_name
+from allocator.service.error_responses import HttpRefusal, Refusals, new_name, request_name
+from allocator.service.repeats import WHOLE, Pairs
 from allocator.telemetry.trace_context import incoming
 
 if TYPE_CHECKING:
@@ -20,11 +24,12 @@ if TYPE_CHECKING:
     from allocator.service.sources import Source
 
 Headers = dict[bytes, bytes]
-Pairs = list[tuple[bytes, bytes]]
 
 COUNTS = {b"": 1} | {b"count=%d" % count: count for count in range(1, MAX_IDS_A_CALL + 1)}
 
 FIXED = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+HEAD = b"".join([b"HTTP/1.1 200 OK\r\n", *(b"%b: %b\r\n" % pair for pair in FIXED)])
+PATHS = re.compile("/v1/(sequences/[^/]+/ids|meteor|snowflake|objectids)")
 UNIQUE_HEADERS = (b"host", b"authorization")
 SHORT = 200
 LENGTHS = [[*FIXED, (b"content-length", b"%d" % length)] for length in range(SHORT)]
@@ -46,33 +51,48 @@ class Front:
         headers = dict(pairs)
         if len(headers) < len(pairs) and (name := repeated(pairs)):
             return await self._refuse(HttpRefusal(400, f"the header {name} occurs twice"), scope, headers, send)
-        ready = None
-        if scope["method"] == "POST" and (count := COUNTS.get(scope["query_string"], 0)):
-            ready = self._ready(scope["path"], headers)
-        if ready is None:
-            return await self._framework(scope, receive, send)
-        source, grant = ready
         try:
-            body = source.single(count) or source.body(await source.take(count))
+            body = await self._draw(scope, headers)
         except AllocatorError as error:
             return await self._refuse(error, scope, headers, send)
-        if grant.limited:
-            grant.charge(count)
+        if body is None:
+            return await self._framework(scope, receive, send)
         await send({"type": "http.response.start", "status": 200, "headers": response_headers(headers, len(body))})
         await send({"type": "http.response.body", "body": body})
         return None
 
-    def _ready(self, path: str, headers: Headers) -> tuple[Source, Grant] | None:
-        """Find the source of ids and the token, if the hot path may serve this request."""
+    async def _draw(self, scope: Scope, headers: Headers) -> bytes | None:
+        """Draw ids as JSON; None if the framework must answer."""
+        count = COUNTS.get(scope["query_string"])
+        if count is None or scope["method"] != "POST":
+            return None
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
             return None
         grant = self._book.quick(headers)
         if grant is None:
+            self._refuse_at_once(scope, headers)
             return None
-        source = grant.ready.get(path)
-        if source is None or (grant.limited and grant.wait()):
-            return None
-        return source, grant
+        source = grant.ready.get(scope["path"])
+        return None if source is None else await self._draw_from(source, grant, count, scope)
+
+    async def _draw_from(self, source: Source, grant: Grant, count: int, scope: Scope) -> bytes:
+        if grant.limited:
+            grant.admit()
+        body = source.single(count)
+        if body is None:
+            body = source.body(await source.take(count))
+        elif WHOLE in scope:
+            self._book.repeats.keep(scope, partial(again, source, grant))
+        if grant.limited:
+            grant.charge(count)
+        return body
+
+    def _refuse_at_once(self, scope: Scope, headers: Headers) -> None:
+        """Refuse a request for ids without a token: it may be one of thousands of a client that lacks its setting."""
+        if PATHS.fullmatch(scope["path"]) and (error := self._book.refusal(headers)):
+            if WHOLE in scope:
+                self._book.repeats.keep(scope, self._refusals.again(error))
+            raise error
 
     async def _refuse(self, error: AllocatorError, scope: Scope, headers: Headers, send: Send) -> None:
         if grant := self._book.quick(headers):
@@ -82,6 +102,24 @@ class Front:
         pairs.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": pairs})
         await send({"type": "http.response.body", "body": body})
+
+
+def again(source: Source, grant: Grant, lines: bytes) -> bytes | None:
+    """A response with one id from memory; None if the token allows none now, or none is there."""
+    if grant.expires and not grant.token.is_valid(datetime.now(UTC)):
+        return None
+    if grant.limited and grant.wait():
+        return None
+    try:
+        body = source.single(1)
+    except AllocatorError:  # comes again where the request is parsed, and is reported there
+        return None
+    if body is None:
+        return None
+    if grant.limited:
+        grant.admit()
+        grant.charge(1)
+    return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (HEAD, lines, len(body), new_name(), body)
 
 
 def with_trace_context(application: ASGIApp) -> ASGIApp:

@@ -78,32 +78,42 @@ class LineLimit:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._second = 0
-        self._written: Counter[str] = Counter()
-        self._dropped: Counter[str] = Counter()
+        self._written: Counter[tuple[int, str]] = Counter()
+        self._dropped: Counter[tuple[int, str]] = Counter()
 
-    def admit(self, kind: str) -> int | None:
-        """The number of lines of this kind dropped before; None to drop this one too."""
+    def drop(self, level: int, message: str) -> bool:
+        """Count a line as dropped if this second has enough of its kind: then it need not be made."""
         if (second := int(self._clock())) != self._second:
             self._second = second
             self._written.clear()
-        self._written[kind] += 1
-        if self._written[kind] <= LINES:
-            return self._dropped.pop(kind, 0)
-        self._dropped[kind] += 1
-        return None
+        if self._written[level, message] < LINES:
+            return False
+        self._dropped[level, message] += 1
+        return True
+
+    def admit(self, level: int, message: str) -> int | None:
+        """The number of lines of this kind dropped before; None to drop this one too."""
+        if self.drop(level, message):
+            return None
+        self._written[level, message] += 1
+        return self._dropped.pop((level, message), 0)
+
+
+line_limit = LineLimit()
+"""Of this process: its handler writes no more lines, and who would make one can ask before."""
 
 
 class Lines(logging.StreamHandler[TextIO]):
     """Masks tokens, and limits the lines that callers cause, so that they cannot fill the disk."""
 
-    def __init__(self, limit: LineLimit | None = None) -> None:
+    def __init__(self, limit: LineLimit = line_limit) -> None:
         super().__init__()
-        self._limit = limit or LineLimit()
+        self._limit = limit
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name not in {REFUSED, SERVER} or not isinstance(record.args, tuple):
             return True
-        dropped = self._limit.admit(f"{record.levelno} {record.msg}")
+        dropped = self._limit.admit(record.levelno, record.msg)
         if dropped:
             record.msg = f"{record.msg} (%d more like this were dropped)"
             record.args = (*record.args, dropped)

@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import cache
-from http import HTTPStatus
 from itertools import count
 from time import monotonic
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from allocator.service.error_responses import CONTENT_TYPE, Busy, HttpRefusal, body_of, headers_of
+from allocator.service.error_responses import Busy, HttpRefusal, body_of, head_of, headers_of
 from allocator.service.parameters import MAX_BODY
+from allocator.service.repeats import MAX_BYTES, PASSING, REPEATS, WHOLE, Repeats
 
 MAX_HEAD = 16_384
 MAX_LINES = 100
@@ -40,9 +40,8 @@ def closing(status: int, detail: str) -> bytes:
     """Encode a whole response for a connection without a complete request."""
     refusal = Busy(detail) if status == 503 else HttpRefusal(status, detail)
     body = body_of(refusal, "")
-    headers = {"content-type": CONTENT_TYPE, "connection": "close", **headers_of(refusal), "content-length": len(body)}
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join([*lines, "", ""]).encode() + body
+    headers = {"connection": "close", **headers_of(refusal), "content-length": str(len(body))}
+    return b"%b\r\n%b" % (head_of(status, headers), body)
 
 
 SLOW = closing(408, f"a request must arrive within {MAX_SECONDS:g} seconds")
@@ -84,8 +83,13 @@ class BoundedProtocol(HttpToolsProtocol):
     closing: float | None = None
     """Time of the first sweep that found this connection closed by us."""
 
+    repeats = Repeats()
+    is_in_use = False
+    """Whether a repeated request came since the timer for an idle connection was set."""
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.repeats = self.app_state.get(REPEATS, self.repeats)
         self.begun: deque[Any] = deque()
         """All unanswered requests; uvicorn knows only the latest."""
 
@@ -106,6 +110,26 @@ class BoundedProtocol(HttpToolsProtocol):
             cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
+        may_repeat = len(data) <= MAX_BYTES and self.is_between_requests()
+        if may_repeat and (answer := self.repeats.answer(data, self.server_state.default_headers)):
+            self.is_in_use = True
+            self.transport.write(answer)
+            return
+        self.parse(data)
+        if may_repeat and self.may_come_again(data):
+            self.cycle.scope[WHOLE] = data  # type: ignore[literal-required]
+
+    def is_between_requests(self) -> bool:
+        """Tell whether the next byte begins a request: the last one is answered, its body has come, and can be read."""
+        return self.timeout_keep_alive_task is not None and not self.cycle.more_body and not self.flow.write_paused
+
+    def may_come_again(self, data: bytes) -> bool:
+        """Tell whether this was one POST without a body, on a connection that stays open."""
+        is_one = data.find(b"\r\n\r\n") == len(data) - 4 and not self.in_head and not self.cycle.more_body
+        is_post = is_one and self.cycle.keep_alive and self.cycle.scope["method"] == "POST"
+        return is_post and PASSING.isdisjoint(dict(self.headers))
+
+    def parse(self, data: bytes) -> None:
         for start in range(0, len(data), CHUNK):  # to refuse a long head before all of it is parsed
             super().data_received(data[start : start + CHUNK])
             self.unended += CHUNK if start + CHUNK < len(data) else len(data) - start
@@ -148,6 +172,16 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self.end(LARGE if len(self.headers or ()) > MAX_LINES else MALFORMED)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End an idle connection. uvicorn does not know of the repeated requests."""
+        if self.is_in_use:
+            self.is_in_use = False
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        else:
+            super().timeout_keep_alive_handler()
 
     def make_room(self) -> None:
         """Close the oldest hundredth of the idle connections, first those that never sent a request."""

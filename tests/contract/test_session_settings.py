@@ -17,7 +17,7 @@ from support.servers.available import own
 from support.servers.databases import with_schema
 
 from allocator import Allocator
-from allocator.database.address import DIALECTS
+from allocator.database.address import dialect_of
 from allocator.database.dialect import Dialect
 from allocator.database.schema.inspection import HEAD
 from allocator.database.store import Database
@@ -356,7 +356,7 @@ def test_what_is_given_in_a_transaction_that_stays_open_is_burnt(fresh, what):
 
 
 def test_control_without_the_proof_they_are_given_twice(fresh, kind, monkeypatch):
-    monkeypatch.setattr(type(DIALECTS[make_url(fresh).get_backend_name()]), "leaves_open", lambda *_: False)
+    monkeypatch.setattr(type(dialect_of(make_url(fresh).get_backend_name())), "leaves_open", lambda *_: False)
     with held_open(fresh) as (ids, opened):
         before = list(ids.reserve("order", 5))
         for connection in opened:

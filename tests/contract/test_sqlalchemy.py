@@ -211,10 +211,11 @@ def test_an_insert_from_a_select_is_refused(engine, ids, many):
     table = table_of(ids, engine)
     with engine.begin() as connection:
         connection.execute(insert(table), ROWS)
-        with pytest.raises(StatementError, match="all rows of this statement would get the same id") as refused:
-            connection.execute(from_select(table), [{}, {}] if many else None)
+        for _ in range(2):  # the second time as compiled before
+            with pytest.raises(StatementError, match="all rows of this statement would get the same id") as refused:
+                connection.execute(from_select(table), [{}, {}] if many else None)
+            assert isinstance(refused.value.orig, InvalidSetting)
 
-    assert isinstance(refused.value.orig, InvalidSetting)
     assert keys(engine, table) == [1, 2, 3]
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, String, Table, 
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
 
 from allocator.errors import InvalidTag
+from allocator.generators.column_default import sequence_of
 from allocator.integrations.sqlalchemy import FromTable, primary_key
 
 TWO = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
@@ -124,7 +125,7 @@ def test_a_schema_is_part_of_the_tag(ids):
     for schema in (None, "sales"):
         Table("order", metadata, Column("id", BigInteger, primary_key=True, default=FromTable(ids)), schema=schema)
 
-    assert [table.c.id.default.arg.tag for table in metadata.tables.values()] == ["order", "sales.order"]
+    assert [sequence_of(table.c.id).tag for table in metadata.tables.values()] == ["order", "sales.order"]
 
 
 @SQLITE
@@ -132,7 +133,7 @@ def test_a_copy_of_a_table_goes_on_with_its_tag(ids):
     original = Table("order", MetaData(), Column("id", BigInteger, primary_key=True, default=FromTable(ids)))
     copied = original.to_metadata(MetaData(), name="_alembic_tmp_order")
 
-    assert copied.c.id.default.arg is original.c.id.default.arg is ids.sequence("order")
+    assert sequence_of(copied.c.id) is sequence_of(original.c.id) is ids.sequence("order")
 
 
 @SQLITE
@@ -150,7 +151,7 @@ def test_a_name_that_is_no_tag_is_refused_when_the_class_is_mapped(ids):
         __tablename__ = "line items"
         id: Mapped[int] = primary_key(ids, tag="line-items")
 
-    assert Right.__table__.c.id.default.arg is ids.sequence("line-items")
+    assert sequence_of(Right.__table__.c.id) is ids.sequence("line-items")
 
 
 @SQLITE

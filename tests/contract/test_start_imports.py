@@ -1,7 +1,4 @@
-"""What the first id of a process imports: no client, no rules of the doctor, and SQLAlchemy's PostgreSQL only there.
-
-SQLAlchemy imports its parts for MySQL and SQLite always, for the options of our tables. PostgreSQL's is the largest.
-"""
+"""What the first id of a process imports: no client, no rules of the doctor, and nothing of another database."""
 
 from __future__ import annotations
 
@@ -13,6 +10,13 @@ from sqlalchemy import make_url
 
 from allocator.database.store import Database
 
+DATABASES = ("sqlite", "postgresql", "mysql")
+UNUSED = {
+    "allocator.remote.client",
+    "allocator.rules.findings",
+    "allocator.rules.takeover_ranges",
+    "allocator.schemes.gapless_numbers",
+}
 FIRST_ID = """
 import sys
 from allocator import Allocator
@@ -22,13 +26,15 @@ print(*sorted(name for name in sys.modules if name.startswith(("sqlalchemy.diale
 """
 
 
-def test_the_first_id_imports_no_postgresql_elsewhere_and_no_client(fresh):
+def test_the_first_id_imports_no_other_database_and_no_client(fresh):
     with closing(Database(fresh)) as database:
         database.upgrade_schema()
     words = [sys.executable, "-c", FIRST_ID, fresh]
     names = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     backend = make_url(fresh).get_backend_name()
 
-    assert ("sqlalchemy.dialects.postgresql" in names) is (backend == "postgresql")
+    used = "mysql" if backend == "mariadb" else backend
+    for module in ("sqlalchemy.dialects.{}", "allocator.database.{}.dialect"):
+        assert {module.format(one) for one in DATABASES} & set(names) == {module.format(used)}
     assert "allocator.database.store" in names
-    assert not {"allocator.remote.client", "allocator.rules.findings", "allocator.rules.takeover_ranges"} & set(names)
+    assert not UNUSED & set(names)

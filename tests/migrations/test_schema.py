@@ -33,13 +33,14 @@ def picture(url: str) -> dict[str, object]:
     with engine.connect() as connection:
         inspector = inspect(connection)
         seen: dict[str, object] = {}
+        options = inspection.described(inspector.get_multi_table_options)
         for name in sorted(set(inspector.get_table_names()) - {VERSION_TABLE}):
             seen[name] = {
                 "columns": [{**column, "type": repr(column["type"])} for column in inspector.get_columns(name)],
                 "key": inspector.get_pk_constraint(name)["constrained_columns"],
                 "checks": sorted(str(check) for check in inspector.get_check_constraints(name)),
                 "indexes": inspector.get_indexes(name),
-                "options": inspection.table_options(inspector, name),
+                "options": options.get(name, {}),
             }
             if engine.dialect.name in {"mysql", "mariadb"}:
                 seen[f"{name} as shown"] = connection.execute(text(f"SHOW CREATE TABLE {name}")).one()[1]

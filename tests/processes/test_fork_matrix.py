@@ -175,7 +175,7 @@ class Changed(threading.Condition):
         return super().wait(timeout)
 
 sys.meta_path.insert(0, Slow())
-GATE._changed = Changed()
+GATE._changed = Changed(GATE._lock)
 first = threading.Thread(target=Allocator, args=[URL])
 first.start()
 importing.wait(30)

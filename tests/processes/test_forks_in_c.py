@@ -63,7 +63,7 @@ def test_the_refusal_is_for_good_and_says_what_to_do(url, tag):
             said.append(str(caught.value))
         return said
 
-    with Allocator(url) as ids:
+    with Allocator(url, timeout=20) as ids:
         ids.next_id(tag)
         first, second = found_in_child(twice, fork_in_c)
 
@@ -79,7 +79,7 @@ def test_what_had_drawn_nothing_goes_on_in_the_child(url, tag):
     def draw() -> list[int]:
         return [*handle.next_ids(200), *ids.reserve(tag, 5)]
 
-    with Allocator(url) as ids:
+    with Allocator(url, timeout=20) as ids:
         handle = ids.sequence(tag)
         ids.reserve(tag, 10)  # has threads and a connection now
         theirs = [found_in_child(draw, fork_in_c) for _ in range(3)]
@@ -90,7 +90,7 @@ def test_what_had_drawn_nothing_goes_on_in_the_child(url, tag):
 
 def test_a_child_waits_for_no_thread_that_made_a_tag_while_it_was_forked(url, tag):
     inside, done = Event(), Event()
-    with Allocator(url) as ids:
+    with Allocator(url, timeout=20) as ids:
         make = ids._sequences._make
 
         def make_slowly(name: str) -> Sequence:
@@ -111,7 +111,7 @@ def test_a_child_waits_for_no_thread_that_made_a_tag_while_it_was_forked(url, ta
 
 
 def test_another_tag_of_the_same_allocator_goes_on(url, tag):
-    with Allocator(url) as ids:
+    with Allocator(url, timeout=20) as ids:
         ids.next_id(tag)
 
         assert found_in_child(lambda: [ids.next_id(f"{tag}-other"), ids.ticket(tag)], fork_in_c)
@@ -132,7 +132,7 @@ def test_the_parents_connection_and_threads_are_left_alone(url, tag):
 
 @pytest.mark.parametrize("scheme", ["meteor", "snowflake"])
 def test_nodes_and_leases_are_not_inherited(url, scheme):
-    with Allocator(url) as ids:
+    with Allocator(url, timeout=20) as ids:
         draw = getattr(ids, scheme)
         draw()
         repeated, why = found_in_child(lambda: drawn_until_refused(draw), fork_in_c)
@@ -161,7 +161,7 @@ def test_object_ids_are_of_another_process_after_one_block():
 
 def test_what_is_made_in_the_child_is_its_own(url, tag):
     def made() -> list[int]:
-        with Allocator(url) as ids:
+        with Allocator(url, timeout=20) as ids:
             return [Meteor(2).next_id(), Snowflake(2, 2).next_id(), *ids.next_ids(tag, 300)]
 
     assert len(found_in_child(made, fork_in_c)) == 302
@@ -174,10 +174,10 @@ def test_two_threads_of_the_child_find_out_together(url, tag):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         return drawn
 
-    with Allocator(url) as ids:
+    with Allocator(url, timeout=20) as ids:
         theirs = found_in_child(both, fork_in_c)
 
     assert len(set(theirs)) == 600
@@ -187,7 +187,7 @@ def test_the_asyncio_face_finds_out_too(url, tag):
     async def draw() -> list[int]:
         return [*await shared.next_ids(tag, 3), *await shared.reserve(tag, 3)]
 
-    with Allocator(url) as ids:
+    with Allocator(url, timeout=20) as ids:
         shared = AsyncAllocator(ids)
         ids.reserve(tag, 1)
         theirs = found_in_child(lambda: asyncio.run(draw()), fork_in_c)
@@ -201,7 +201,7 @@ def test_the_asyncio_face_finds_out_too(url, tag):
 
 def test_the_tags_of_the_asyncio_face_are_not_awaited_for_ever(url, tag):
     """The parent has started as many threads as it may, and none of them is there in the child."""
-    with Allocator(url) as ids:
+    with Allocator(url, timeout=20) as ids:
         tags = AsyncAllocator(ids).tags
         asyncio.run(tags.create(tag, step=7))
         together = Barrier(THREADS)
@@ -218,7 +218,7 @@ def test_a_child_of_a_child_that_was_refused_is_refused_too(url, tag):
             ids.next_ids(tag, 200)
         return found + in_child(lambda: ids.next_ids(tag, 200))
 
-    with Allocator(url) as ids:
+    with Allocator(url, timeout=20) as ids:
         ids.next_id(tag)
         before, after = found_in_child(lambda: grandchild().split("]"), fork_in_c)
 

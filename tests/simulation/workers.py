@@ -19,12 +19,14 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
+from math import ceil
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from allocator.errors import DatabaseUnavailable, InvalidSetting, NodeIdsExhausted
 from allocator.schemes import worker_number_lease as rule
+from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, NumberRow, Tenure, Watch
 
 BEGIN = 1_800_000_000_000
@@ -190,11 +192,14 @@ class Pod:
     def _hold(self, tenure: Tenure, end: int) -> Iterator[int]:
         world = self.world
         while world.now < end:
-            yield max(1, int(1000 * tenure.due(self.clocks())))
-            asked = self.clocks()
-            if tenure.left(asked) <= 0:
+            step = tenure.want(self.clocks())
+            if step is None:
                 world.counts["lost by its clocks"] += 1
                 return
+            if isinstance(step, Wait):
+                yield max(1, ceil(1000 * step.seconds))
+                continue
+            asked = step.asked
             yield world.latency()
             is_ours = world.renew(self._lease, asked.wall_ms)
             yield world.latency()
@@ -202,6 +207,7 @@ class Pod:
                 world.counts["answers lost"] += 1
                 continue
             if not is_ours:
+                tenure.failed(rule.lost(self._lease))
                 world.counts["lost by the database"] += 1
                 return
             self.mark()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import CheckConstraint, Connection, Inspector, Table
+from sqlalchemy import CheckConstraint, Connection, Table
 
 from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
@@ -35,21 +35,21 @@ def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Find
 
 def of_tables(connection: Connection, dialect: Dialect) -> list[Finding]:
     """Check the tables, all of which exist."""
-    inspector = inspector_of(connection)
+    seen = inspection.Reflection.of(connection)
     return [
-        *(finding for table in inspection.tables_to_check(inspector) for finding in of_shape(inspector, table)),
+        *(finding for table in seen.tables_to_check() for finding in of_shape(seen, table)),
         *of_triggers(connection, dialect),
-        *of_checks(inspector),
+        *of_checks(connection, seen.tables_to_check()),
     ]
 
 
-def of_shape(inspector: Inspector, table: Table) -> Iterable[Finding]:
+def of_shape(seen: inspection.Reflection, table: Table) -> Iterable[Finding]:
     mend = f"stop what writes {table.name}, and change it to what allocator/database/schema/tables.py says"
-    for sentence in inspection.column_damages(inspector, table):
+    for sentence in inspection.column_damages(seen, table):
         yield Finding("column-type", DANGER, sentence, mend)
-    for sentence in inspection.key_damages(inspector, table):
+    for sentence in inspection.key_damages(seen, table):
         yield Finding("key-missing", DANGER, sentence, f"{mend}; of rows that double, keep the greatest number")
-    for sentence in inspection.engine_damages(inspector, table):
+    for sentence in inspection.engine_damages(seen, table):
         yield Finding("engine-without-transactions", DANGER, sentence, f"ALTER TABLE {table.name} ENGINE = InnoDB")
 
 
@@ -60,9 +60,10 @@ def of_triggers(connection: Connection, dialect: Dialect) -> Iterable[Finding]:
         yield Finding("trigger", DANGER, f"triggers or rules can change what a claim gets: {few(found)}", "drop them")
 
 
-def of_checks(inspector: Inspector) -> Iterable[Finding]:
-    for table in inspection.tables_to_check(inspector):
-        present = {str(check["name"]) for check in inspector.get_check_constraints(table.name)}
+def of_checks(connection: Connection, tables: Iterable[Table]) -> Iterable[Finding]:
+    seen = inspection.described(inspector_of(connection).get_multi_check_constraints)
+    for table in tables:
+        present = {str(check["name"]) for check in seen[table.name]}
         for check in sorted((one for one in table.constraints if isinstance(one, CheckConstraint)), key=str):
             if check.name not in present:
                 yield Finding(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, Connection, CursorResult, Insert, Table, TextClause, Update, func, text
+from sqlalchemy import URL, Connection, Insert, Table, TextClause, Update, func, text
 from sqlalchemy.dialects.mysql import insert
 
 from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of, undo
@@ -225,9 +225,10 @@ class MySQL(Dialect):
     def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
         """On a table with triggers, such as the guard's, an UPDATE returns no id: the same message then reads it."""
         if not connection.info.get("guarded"):
-            result = execute(connection, claim, parameters)
-            if result.rowcount != 1 or result.lastrowid or warned(result):
-                return end_of_claim(name, result.rowcount, warned(result), result.lastrowid)
+            cursor: Any = execute(connection, claim, parameters).context.cursor
+            was_warned = warned(cursor)
+            if cursor.rowcount != 1 or cursor.lastrowid or was_warned:
+                return end_of_claim(name, cursor.rowcount, was_warned, cursor.lastrowid)
             connection.info["guarded"] = True  # burn this claim: a proxy may answer from another session
         statements = ("START TRANSACTION", in_pyformat(claim), RAISED_TO, "COMMIT")
         _, raised, read, _ = answers = self.send(connection, statements, parameters)
@@ -298,5 +299,5 @@ def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | Non
     return int(last_id)
 
 
-def warned(result: CursorResult[Any]) -> bool:
-    return bool(getattr(result.context.cursor, "warning_count", 0))
+def warned(cursor: Any) -> bool:
+    return bool(getattr(cursor, "warning_count", 0))

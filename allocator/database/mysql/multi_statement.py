@@ -55,7 +55,7 @@ def send(
         lost = bool(error.args) and str(error.args[0]) in misplaced
         raise wrapped(connection, error, cursor, lost=lost) from error
     finally:
-        cursor.close()
+        result.close()
     return answers
 
 

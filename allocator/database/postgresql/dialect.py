@@ -145,8 +145,10 @@ class PostgreSQL(Dialect):
             info.pop("claim", None)  # the statement contains what the server refused
 
     def leaves_open(self, driver_connection: Any) -> bool:
-        # psycopg and psycopg2 keep the status of the server's last answer; 0 is outside of a transaction.
-        return bool(getattr(getattr(driver_connection, "info", None), "transaction_status", 0))
+        # psycopg (`pgconn`) and psycopg2 (`info`) keep the status of the server's last answer; 0 is outside of a
+        # transaction.
+        told = getattr(driver_connection, "pgconn", None) or getattr(driver_connection, "info", None)
+        return bool(getattr(told, "transaction_status", 0))
 
     def code(self, error: BaseException) -> str:
         code = sqlstate(error)
@@ -240,14 +242,14 @@ def give_up(connection: Any) -> None:
 
 
 def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    from psycopg import OperationalError
-
     end = monotonic() + seconds
     try:
         wanted = next(generator)
         while True:
             ready = yield wanted
             if not ready and monotonic() > end:
+                from psycopg import OperationalError
+
                 give_up(connection)
                 raise OperationalError(f"no answer within {seconds:g} seconds")
             wanted = generator.send(ready)

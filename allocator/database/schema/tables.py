@@ -33,6 +33,7 @@ which are a tag's. `allocator_binding` holds a row per column that a tag is boun
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import (
@@ -48,8 +49,6 @@ from sqlalchemy import (
     Table,
     Text,
 )
-from sqlalchemy.dialects import mysql
-from sqlalchemy.schema import SchemaItem
 
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", "0013")
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
@@ -67,8 +66,7 @@ metadata = MetaData()
 
 def bytewise(length: int, charset: str = "ascii") -> String:
     """Text that MySQL and MariaDB compare byte by byte: their default collation may equate `Order` and `order`."""
-    kind = mysql.VARCHAR(length, charset=charset, collation=f"{charset}_bin")
-    return String(length).with_variant(kind, "mysql", "mariadb")
+    return String(length).with_variant(String(length, collation=f"{charset}_bin"), "mysql", "mariadb")
 
 
 def bytewise_everywhere(length: int) -> String:
@@ -84,16 +82,28 @@ number_type = BigInteger().with_variant(Integer, "sqlite")
 """The type of an auto-increment column. SQLite numbers only INTEGER, which has 64 bits there."""
 
 
-def table(name: str, *parts: SchemaItem, **options: Any) -> Table:
-    return Table(name, metadata, *parts, **options, mysql_engine="InnoDB", mariadb_engine="InnoDB")
+class Stored(Table):
+    """A table of ours. Its options are made when they are asked for: they import SQLAlchemy's MySQL and SQLite."""
+
+    inherit_cache = True
+
+    @cached_property
+    def dialect_options(self) -> Any:
+        options = super().dialect_options
+        options["mysql"]["engine"] = options["mariadb"]["engine"] = "InnoDB"
+        if any(column.identity for column in self.columns):
+            # Without AUTOINCREMENT SQLite reuses the number of a deleted row.
+            options["sqlite"]["autoincrement"] = True
+        return options
 
 
 def counts(*names: str) -> Iterator[Column[int]]:
     return (Column(name, BigInteger, nullable=False) for name in names)
 
 
-segment = table(
+segment = Stored(
     "allocator_segment",
+    metadata,
     Column("tag", tag_type, primary_key=True),
     *counts("max_value", "step", "max_step", "id_limit"),
     Column("shard_offset", BigInteger, nullable=False, server_default="1"),
@@ -110,19 +120,19 @@ segment = table(
     CheckConstraint("step >= 1 AND step <= max_step", name="allocator_segment_step"),
 )
 
-node = table(
+node = Stored(
     "allocator_node",
-    # Without AUTOINCREMENT SQLite reuses the number of a deleted row.
+    metadata,
     Column("id", number_type, Identity(always=True), primary_key=True),
     Column("host", String(255), nullable=False),
     Column("process", BigInteger, nullable=False),
     Column("version", String(32), nullable=False),
     Column("started_at", DateTime, nullable=False),
-    sqlite_autoincrement=True,
 )
 
-worker = table(
+worker = Stored(
     "allocator_worker",
+    metadata,
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("layout", String(40), nullable=False),
     Column("epoch_ms", BigInteger, nullable=False),
@@ -132,22 +142,24 @@ worker = table(
     Column("process", BigInteger, nullable=False),
 )
 
-ticket = table(
+ticket = Stored(
     "allocator_ticket",
+    metadata,
     # Not "always": the draw for an existing type writes the new number over the old one.
     Column("id", number_type, Identity(always=False), primary_key=True),
     Column("type", tag_type, nullable=False, unique=True),
-    sqlite_autoincrement=True,
 )
 
-counter = table(
+counter = Stored(
     "allocator_ticket_counter",
+    metadata,
     Column("type", tag_type, primary_key=True),
     Column("id", BigInteger, nullable=False),
 )
 
-shard = table(
+shard = Stored(
     "allocator_shard",
+    metadata,
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
     Column("fleet", tag_type, nullable=False),
     Column("shard_key", String(32), nullable=False),
@@ -161,16 +173,18 @@ shard = table(
     CheckConstraint("id = 1", name="allocator_shard_one_row"),
 )
 
-failover = table(
+failover = Stored(
     "allocator_failover",
+    metadata,
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
     *counts("first_value", "leases_from_ms", "leases_ahead_ms"),
     Column("server_run", run_type, nullable=False, server_default=""),
     CheckConstraint("id = 1", name="allocator_epoch_one_row"),
 )
 
-token = table(
+token = Stored(
     "allocator_token",
+    metadata,
     Column("id", number_type, Identity(always=True), primary_key=True),
     Column("name", tag_type, nullable=False),
     Column("digest", String(64), nullable=False),
@@ -181,11 +195,11 @@ token = table(
     Column("created_at", DateTime, nullable=False),
     Column("expires_at", DateTime, nullable=True),
     Column("revoked_at", DateTime, nullable=True),
-    sqlite_autoincrement=True,
 )
 
-number = table(
+number = Stored(
     "allocator_number",
+    metadata,
     Column("name", tag_type, primary_key=True),
     Column("scope", tag_type, primary_key=True),
     Column("period", period_type, primary_key=True),
@@ -194,8 +208,9 @@ number = table(
     CheckConstraint("n >= 1 AND n <= 9223372036854775807", name="allocator_number_within_limit"),
 )
 
-number_void = table(
+number_void = Stored(
     "allocator_number_void",
+    metadata,
     Column("name", tag_type, primary_key=True),
     Column("scope", tag_type, primary_key=True),
     Column("period", period_type, primary_key=True),
@@ -205,8 +220,9 @@ number_void = table(
     Column("voided_at", DateTime, nullable=False),
 )
 
-lease = table(
+lease = Stored(
     "allocator_lease",
+    metadata,
     Column("space", tag_type, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("bits", Integer, nullable=False),
@@ -217,8 +233,9 @@ lease = table(
     Column("process", BigInteger, nullable=False),
 )
 
-takeover = table(
+takeover = Stored(
     "allocator_takeover",
+    metadata,
     Column("place", place_type, primary_key=True),
     Column("tag", tag_type, nullable=False),
     Column("state", String(16), nullable=False),
@@ -227,15 +244,17 @@ takeover = table(
     *counts("given", "given_at", "started_given", "started_at"),
 )
 
-binding = table(
+binding = Stored(
     "allocator_binding",
+    metadata,
     Column("place", place_type, primary_key=True),
     Column("tag", tag_type, nullable=False),
     *counts("greatest", "tag_first", "issued", "bound_at"),
 )
 
-number_binding = table(
+number_binding = Stored(
     "allocator_number_binding",
+    metadata,
     Column("place", place_type, primary_key=True),
     Column("name", tag_type, nullable=False),
     Column("format", place_type, nullable=False),

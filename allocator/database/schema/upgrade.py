@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from sqlalchemy import Connection
 
-from allocator.database.connection import complete, inspector_of
+from allocator.database.connection import complete
 from allocator.database.dialect import Dialect
 from allocator.database.schema.inspection import HEAD, WHOLE, current, missing_parts, newer, unlike, versions
 from allocator.database.schema.tables import REVISIONS, metadata
@@ -48,7 +48,7 @@ def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float
             return
         if found is not None and found not in REVISIONS:
             raise newer(found, where)
-        missing = missing_parts(inspector_of(connection))
+        missing = missing_parts(connection)
         if found is None and all(part in WHOLE for part in missing):
             create(connection, missing)
         else:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ def is_for_all_threads(connection: Any) -> bool:
 
 def inode_of(path: str) -> tuple[int, int]:
     try:
-        found = Path(path).stat()
+        found = os.stat(path)  # noqa: PTH116  # a claim asks, and a Path is six times as slow
     except FileNotFoundError:
         raise DatabaseUnavailable(f"there is no file {path}: it was moved or deleted; put it back") from None
     return found.st_dev, found.st_ino

@@ -26,7 +26,8 @@ class Gate:
 
     def renew(self) -> None:
         """In a forked child, which has none of the parent's threads."""
-        self._changed = threading.Condition()  # a re-entrant lock: a signal handler may fork
+        self._lock = threading.RLock()  # re-entrant: a signal handler may fork
+        self._changed = threading.Condition(self._lock)
         self._under_way: set[int] = set()
         self._forks = 0
 
@@ -38,14 +39,16 @@ class Gate:
             yield
             return
         try:
-            with self._changed:
-                self._changed.wait_for(lambda: not self._forks, PATIENCE)
+            with self._lock:
+                if self._forks:
+                    self._changed.wait_for(lambda: not self._forks, PATIENCE)
                 self._under_way.add(me)
             yield
         finally:
-            with self._changed:
+            with self._lock:
                 self._under_way.discard(me)
-                self._changed.notify_all()
+                if self._forks:
+                    self._changed.notify_all()
 
     def before_fork(self) -> None:
         """Wait for the statements of other threads; the forking thread's own cannot end first."""

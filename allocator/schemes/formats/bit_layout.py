@@ -30,7 +30,7 @@ TICKS = {"second": (1000, "second"), "centisecond": (10, "hundredth of a second"
 COUNTERS = ("sequence", "increment", "counter")
 """The names of fields that count the ids of one tick."""
 NOTHING_FIXED: Mapping[str, int] = MappingProxyType({})
-WIDTH = re.compile(r"[0-9]{1,2}", re.ASCII)
+WIDTH = r"[0-9]{1,2}"
 MAX_EPOCH = 253_402_300_799
 """9999-12-31T23:59:59Z, the last second of `datetime`."""
 
@@ -188,7 +188,7 @@ def check_layout(layout: object, like: Layout) -> Layout:
 def layout_from_text(text: object, like: Layout) -> Layout:
     """A layout with the fields of `like` from its widths, as in 1/41/5/5/12."""
     widths = text.split("/") if isinstance(text, str) else []
-    if len(widths) != len(like.widths) or not all(WIDTH.fullmatch(width) for width in widths):
+    if len(widths) != len(like.widths) or not all(re.fullmatch(WIDTH, width) for width in widths):
         raise InvalidSetting(f"a layout must be {len(like.widths)} widths, as in {like}, got {text!a:.80}")
     return Layout(**dict(zip(like.widths, map(int, widths), strict=True)))
 

@@ -10,6 +10,8 @@ from typing import Any
 from allocator import Allocator, AsyncAllocator
 
 FACES = ("sync", "asyncio")
+PATIENT = 30
+"""Seconds. The machine may be busy; a test of what is late gives a time of its own."""
 
 
 class Awaited:
@@ -45,6 +47,7 @@ class Faces:
         self.made: list[Any] = []
 
     def __call__(self, database: Any = None, **settings: Any) -> Any:
+        settings = {"timeout": PATIENT, **settings}
         made: Any = (
             Allocator(database, **settings)
             if self.name == "sync"

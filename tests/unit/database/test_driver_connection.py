@@ -24,6 +24,7 @@ class Cursor:
     """Raises at the given step."""
 
     rowcount = 1
+    description = ()
 
     def __init__(self, step: str, error: BaseException) -> None:
         self.step, self.error = step, error

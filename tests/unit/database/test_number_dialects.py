@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from allocator.database.address import DIALECTS
+from allocator.database.address import dialect_of
 from allocator.database.caller import Answer
 from allocator.database.django.transaction import DjangoCaller
 from allocator.database.verbs.gapless_number_rows import number_dialect
@@ -22,7 +22,7 @@ class Told:
     """A caller that notes the beginning of each statement; those with the word `fails` in them fail."""
 
     def __init__(self, name: str, *, is_mariadb: bool = False, fails: str = "") -> None:
-        self.numbers = number_dialect(DIALECTS[name], is_mariadb=is_mariadb)
+        self.numbers = number_dialect(dialect_of(name), is_mariadb=is_mariadb)
         self.where, self.fails = "here", fails
         self.said: list[str] = []
 

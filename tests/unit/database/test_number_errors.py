@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from allocator.database.address import DIALECTS
+from allocator.database.address import dialect_of
 from allocator.database.driver_errors import translate_drawn
 from allocator.errors import (
     DatabaseRefused,
@@ -54,7 +54,7 @@ class Failed(Exception):
 )
 def test_what_it_means_and_what_to_do(name, code, kind, words):
     error = OperationalError("INSERT", {}, Failed(code))
-    found = translate_drawn(error, DIALECTS[name], "here", "'invoice'", 2.0, "session 7")
+    found = translate_drawn(error, dialect_of(name), "here", "'invoice'", 2.0, "session 7")
 
     assert type(found) is kind
     assert words in str(found)

@@ -13,7 +13,6 @@ from support.processes.children import in_child
 from support.processes.patience import until
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, NotCopyable
-from allocator.generators import worker_numbers
 from allocator.generators.worker_numbers import AsyncWorkerLease, WorkerLease, Workers
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease
@@ -58,9 +57,9 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(workers: Workers) -> Clock:
     found = Clock()
-    monkeypatch.setattr(worker_numbers, "read_clocks", lambda: found.now)
+    workers.clocks = lambda: found.now
     return found
 
 
@@ -104,10 +103,12 @@ def test_a_renewal_counts_from_before_its_request(workers, backend, clock):
 def test_a_renewal_that_fails_is_tried_again(workers, backend, clock, caplog):
     backend.failure = DatabaseUnavailable("away")
     with lease(workers) as held:
-        clock.advance(0.4, 0.4)
-        assert until(lambda: len(backend.renewals) > 2)
+        for times, seconds in ((1, 0.4), (2, 0.1), (3, 0.1)):
+            clock.advance(seconds, seconds)
+            assert until(lambda times=times: len(backend.renewals) == times)
         assert "number 3 of space 'pods' was not renewed: away" in caplog.text
         backend.failure = None
+        clock.advance(0.1, 0.1)
         assert until(lambda: held.left() > 0.9)
 
 

@@ -18,6 +18,7 @@ from allocator.errors import InvalidId
 from allocator.generators.objectid import Generator, renew
 from allocator.runtime.iterators import LockedIterator
 from allocator.schemes.objectid import ObjectIdBlocks
+from allocator.schemes.shared.retry_pace import Wait
 
 TEXT = "4df2dcec2cdcd20936a8b817"
 
@@ -83,11 +84,22 @@ def test_more_than_a_second_holds_wait_for_the_next():
     made = list(blocks.take(7))
     assert len(made) + blocks._left == 1 << 24
     blocks._left = 300
-    while (more := blocks.take(7)) is not None:
+    while not isinstance(more := blocks.take(7.25), Wait):
         made += more
 
     assert len(made) == 251 + 300
+    assert more.seconds == 0.75
     assert next(blocks.take(8))[:4] == b"\0\0\0\x08"
+
+
+def test_a_used_up_second_is_slept_through():
+    now = [7.25]
+    made = Generator(b"proc!", 0, clock=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds))
+    made.refill()
+    made.values, made._blocks._left = iter(()), 0
+
+    assert made.refill()[:4] == b"\0\0\0\x08"
+    assert now == [8.0]
 
 
 def test_a_clock_that_goes_back_repeats_nothing():

@@ -20,9 +20,10 @@ from allocator.errors import (
     NodeIdsExhausted,
     NotCopyable,
 )
+from allocator.schemes.formats.bit_layout import Format
 from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.retry_pace import Wait
-from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim, LeasedSnowflake
+from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim, LeasedSnowflake, SnowflakeBlocks
 from allocator.schemes.snowflake_workers import SnowflakeWorker, choose_worker
 
 
@@ -56,6 +57,17 @@ def test_a_clock_that_goes_back_is_refused_until_it_has_caught_up():
     clock.now += 3.002
 
     assert ids.next_id() > first
+
+
+def test_when_a_tick_is_drawn_waited_for_or_refused():
+    blocks = SnowflakeBlocks(33, Format(SNOWFLAKE, EPOCH))
+
+    assert len(blocks.draw(NOW, waits=False)) == 4096
+    assert blocks.draw(NOW + 0.0004, waits=False) == Wait(pytest.approx(0.0006, abs=1e-6))
+    assert blocks.draw(NOW - 3, waits=True) == Wait(3.0)
+    with pytest.raises(ClockWentBack):
+        blocks.draw(NOW - 3, waits=False)
+    assert len(blocks.draw(NOW + 1, waits=False)) == 4096
 
 
 def test_or_waited_for():

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag, NodeIdsExhausted
+from allocator.errors import DatabaseUnavailable, InvalidSetting, InvalidTag, LeaseLost, NodeIdsExhausted
+from allocator.schemes.shared.retry_pace import Wait
 from allocator.schemes.worker_number_lease import (
     Clocks,
     NumberClaim,
     NumberLease,
     NumberRow,
+    Renewal,
     Tenure,
     Watch,
     check_alike,
@@ -306,3 +308,64 @@ def test_it_knows_the_last_millisecond_in_which_it_was_used():
 
 def test_it_is_renewed_after_a_third():
     assert tenure().due(clocks(1)) == pytest.approx(10 / 3 - 1)
+
+
+def wait(held: Tenure, now: Clocks) -> float:
+    step = held.want(now)
+    assert isinstance(step, Wait)
+    return step.seconds
+
+
+def test_a_holder_waits_renews_and_waits_again():
+    held = tenure()
+
+    assert wait(held, clocks(1)) == pytest.approx(10 / 3 - 1)
+    assert held.want(clocks(3.4)) == Renewal(clocks(3.4))
+    held.renewed(clocks(3.4), clocks(3.5))
+    assert wait(held, clocks(3.5)) == pytest.approx(10 / 3 - 0.1)
+
+
+@pytest.mark.parametrize(("length", "pause"), [(L, 10 / 12), (60_000, 1.0)])
+def test_a_renewal_that_failed_is_repeated_a_twelfth_of_the_length_or_a_second_after_it_began(length, pause):
+    held, due = Tenure(length, clocks(0)), length / 3000 + 0.1
+    assert held.want(clocks(due)) == Renewal(clocks(due))
+    held.failed(DatabaseUnavailable("away"))
+
+    assert wait(held, clocks(due + 0.5)) == pytest.approx(pause - 0.5)
+    assert held.want(clocks(due + pause + 0.1)) == Renewal(clocks(due + pause + 0.1))
+
+
+def test_one_renewal_is_asked_for_at_a_time():
+    held = tenure()
+    held.want(clocks(4))
+
+    assert wait(held, clocks(4.1)) > 0
+
+
+def test_a_holder_waits_no_longer_than_its_lease():
+    held = tenure()
+    held.want(clocks(9.9))
+
+    assert wait(held, clocks(9.95)) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("now", [clocks(10, 0), clocks(0, 10), clocks(1, -0.001)], ids=["own", "wall", "before"])
+def test_what_is_lost_is_not_renewed(now):
+    held = tenure()
+
+    assert held.want(now) is None
+    assert held.want(clocks(4)) is None
+
+
+def test_a_lease_that_the_database_refuses_to_renew_is_lost():
+    held = tenure()
+    held.failed(LeaseLost())
+
+    assert held.lost
+    assert held.want(clocks(1)) is None
+
+
+def test_a_lease_whose_answer_came_after_its_end_is_not_used():
+    tenure().check_answered(clocks(9.9))
+    with pytest.raises(DatabaseUnavailable, match=r"the lease of 10 s had ended when the answer came"):
+        tenure().check_answered(clocks(10))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,6 +118,17 @@ def test_a_connection_that_is_kept_alive_is_uvicorns_to_end(connection):
     connection.cycle, connection.timeout_keep_alive_task = Request(answered=True), object()
 
     assert looks(connection, 0.0, 1000.0, 2000.0).ended == ""
+
+
+def test_a_connection_with_repeated_requests_is_not_idle(connection):
+    """uvicorn sets its timer after a request that it has parsed."""
+    timers: list[Any] = []
+    connection.loop = SimpleNamespace(call_later=lambda seconds, call: timers.append(call))
+    connection.timeout_keep_alive, connection.is_in_use = 75, True
+    connection.timeout_keep_alive_handler()
+    assert (connection.transport.ended, timers) == ("", [connection.timeout_keep_alive_handler])
+    connection.timeout_keep_alive_handler()
+    assert connection.transport.ended == "closed"
 
 
 def test_a_connection_that_is_closed_here_is_ended_when_the_client_says_nothing(connection):

@@ -1,0 +1,182 @@
+"""Requests that come again byte by byte, which are answered without being parsed."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from time import monotonic
+
+import pytest
+from support.processes.patience import until
+from support.service.guarded import Guarded
+from support.service.served import Served
+
+from allocator.service.auth import REFRESH
+
+KNOWN_WITHIN = 30.0
+"""Seconds within which a service has read the tokens again, on any machine that runs the tests."""
+
+
+class Connection:
+    """One that stays open. It sends the same bytes for the same request."""
+
+    def __init__(self, service: Served) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+        self._received = self.socket.makefile("rb")
+
+    def close(self) -> None:
+        self._received.close()
+        self.socket.close()
+
+    def send(self, *requests: bytes) -> None:
+        self.socket.sendall(b"".join(requests))
+
+    def read(self) -> tuple[int, dict[str, str], bytes]:
+        status = int(self._received.readline().split()[1])
+        headers: dict[str, str] = {}
+        while line := self._received.readline().decode().strip():
+            name, _, value = line.partition(": ")
+            headers[name] = value
+        return status, headers, self._received.read(int(headers["content-length"]))
+
+    def ask(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
+        self.send(request)
+        return self.read()
+
+    def draw(self, request: bytes) -> int:
+        status, _, body = self.ask(request)
+        assert status == 200, body
+        return int(json.loads(body)["ids"][0])
+
+
+def post(tag: str, token: str = "", *lines: str) -> bytes:
+    authorization = (f"Authorization: Bearer {token}",) if token else ()
+    return "\r\n".join([f"POST /v1/sequences/{tag}/ids HTTP/1.1", "Host: x", *authorization, *lines, "", ""]).encode()
+
+
+@pytest.fixture
+def connection(service: Served) -> Iterator[Connection]:
+    with closing(Connection(service)) as made:
+        yield made
+
+
+def test_a_repeated_request_has_the_answer_of_a_parsed_one(guarded, connection, tag):
+    request = post(tag, guarded.admin)
+    answers = [connection.ask(request) for _ in range(20)]
+
+    assert [json.loads(body) for _, _, body in answers] == [{"tag": tag, "ids": [str(n)]} for n in range(1, 21)]
+    assert {status for status, _, _ in answers} == {200}
+    assert len({tuple(sorted(headers)) for _, headers, _ in answers}) == 1
+    assert {headers["cache-control"] for _, headers, _ in answers} == {"no-store"}
+    assert len({headers["x-request-id"] for _, headers, _ in answers}) == 20
+
+
+def test_requests_that_come_together_or_in_pieces_have_an_answer_each(guarded, connection, tag):
+    request, other = post(tag, guarded.admin), post(f"{tag}-other", guarded.admin)
+    drawn = [connection.draw(request) for _ in range(5)]
+    for together in ((request,) * 3, (request, other, request), (request,) * 3):
+        connection.send(*together)
+        drawn += [int(json.loads(body)["ids"][0]) for _, _, body in (connection.read() for _ in together)]
+    for byte in request + request:
+        connection.send(bytes([byte]))
+    drawn += [int(json.loads(connection.read()[2])["ids"][0]) for _ in range(2)]
+    drawn.append(connection.draw(request))
+
+    assert sorted(drawn) == [1, *range(1, 17)]  # and the first one of the other tag
+
+
+def test_a_body_with_the_bytes_of_a_request_is_none(guarded, connection, tag):
+    """A request without a token is answered before its body is read."""
+    request, other = post(tag, guarded.admin), post(f"{tag}-other", guarded.admin)
+    assert [connection.draw(request) for _ in range(5)] == [1, 2, 3, 4, 5]
+    head = post(tag, "", f"Content-Length: {2 * len(request)}")
+    assert connection.ask(head)[0] == 401
+    connection.send(request)
+    connection.send(request)
+
+    assert json.loads(connection.ask(other)[2])["tag"] == f"{tag}-other"
+    assert connection.draw(request) == 6
+
+
+def test_a_request_with_an_id_of_its_own_gets_that_id_back(guarded, connection, tag):
+    request = post(tag, guarded.admin, "X-Request-Id: mine")
+
+    assert {connection.ask(request)[1]["x-request-id"] for _ in range(5)} == {"mine"}
+
+
+def test_refusals_come_again_and_are_counted(guarded, service, connection, tag):
+    secret = guarded.make("elsewhere", tags=("elsewhere",))
+    for request, status in ((post(tag), 401), (post(tag, secret), 403), (post(tag), 401)):
+        answers = [connection.ask(request) for _ in range(50)]
+        problems = [json.loads(body) for _, _, body in answers]
+
+        assert {answer[0] for answer in answers} == {status}
+        assert {(one["status"], one["error"]) for one in problems} == {(status, "AccessDenied")}
+        assert [one["request"] for one in problems] == [headers["x-request-id"] for _, headers, _ in answers]
+        assert len({one["request"] for one in problems}) == 50
+        assert len({tuple(sorted(headers)) for _, headers, _ in answers}) == 1
+    counted = service.get("/metrics", token=guarded.admin).body.decode()
+    line = next(one for one in counted.splitlines() if one.startswith("allocator_refusals_total") and '"401"' in one)
+    assert float(line.split()[-1]) >= 100
+
+
+def test_a_rate_holds_for_repeated_requests(guarded, connection, tag):
+    request = post(tag, guarded.make("rated", requests_rate=20))
+    began, statuses = monotonic(), []
+    while statuses.count(429) < 50:
+        statuses.append(connection.ask(request)[0])
+
+    assert set(statuses) == {200, 429}
+    assert 19 <= statuses.count(200) <= 20 * (2 + monotonic() - began)
+
+
+def test_a_token_that_has_expired_is_none_for_a_repeated_request(guarded, connection, tag):
+    request = post(tag, guarded.make("expiring", days=3 / 86_400))
+    statuses = [connection.ask(request)[0] for _ in range(5)]
+
+    assert set(statuses) == {200}
+    assert until(lambda: connection.ask(request)[0] == 401, KNOWN_WITHIN, every=0.01)
+
+
+@contextmanager
+def drawing(service: Served, *requests: bytes) -> Iterator[list[list[int]]]:
+    """Clients that send one request again and again. Yields the statuses of each."""
+    statuses: list[list[int]] = [[] for _ in requests]
+    over = threading.Event()
+
+    def draw(request: bytes, found: list[int]) -> None:
+        with closing(Connection(service)) as connection:
+            while not over.is_set():
+                found.append(connection.ask(request)[0])
+
+    threads = [threading.Thread(target=draw, args=pair) for pair in zip(requests, statuses, strict=True)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield statuses
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_revoked_token_is_refused_with_the_next_reading_while_it_and_others_draw(tmp_path, tag):
+    """`anonymous`, made after it was revoked, shows when the service has read the tokens: no request asks for that."""
+    guarded = Guarded(str(tmp_path))
+    requests = [post(tag, guarded.make("revoked")), post(tag, guarded.make("valid")), post(tag)]
+    number = next(one.number for one in guarded.tokens.list() if one.name == "revoked")
+    with guarded.service as service, drawing(service, *requests) as statuses:
+        assert until(lambda: min(map(len, statuses)) > 100, KNOWN_WITHIN)
+        assert [set(one) for one in statuses] == [{200}, {200}, {401}]
+        guarded.tokens.revoke(number)
+        guarded.make("anonymous")
+        assert until(lambda: statuses[2][-1] == 200, KNOWN_WITHIN, every=0.001)
+        with closing(Connection(service)) as connection:
+            assert [connection.ask(one)[0] for one in requests] == [401, 200, 200]
+        assert until(lambda: [one[-1] for one in statuses] == [401, 200, 200], KNOWN_WITHIN)
+    guarded.database.close()
+    assert set(statuses[1]) == {200}
+    assert REFRESH == 2.0  # seconds between two readings
