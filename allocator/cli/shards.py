@@ -13,7 +13,7 @@ from allocator.cli.output import show, table
 from allocator.database.store import Database
 from allocator.fleet.discovery import Found, state_of
 from allocator.fleet.grow import Growth
-from allocator.rules.fleet_growth import HEADROOM
+from allocator.rules.fleet_growth_protocol import HEADROOM
 
 HEADINGS = ("shard", "database", "last ticket", "state")
 

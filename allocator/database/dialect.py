@@ -19,7 +19,7 @@ from allocator.rules.failover import Here, plain
 from allocator.schemes.ticket import ShardNumbering
 
 if TYPE_CHECKING:
-    from allocator.database.tools import Tools
+    from allocator.database.operator_tools import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 MAX_CONNECT_SECONDS = 10.0

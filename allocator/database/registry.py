@@ -31,9 +31,9 @@ from allocator.errors import (
     SchemaOutOfDate,
     ShardMisconfigured,
 )
+from allocator.rules.failover_of_nodes import NOTHING, Failover, begin_of_lease, moved, skipped
 from allocator.rules.fleet_consistency import Shard
-from allocator.rules.fleet_growth import LEAD
-from allocator.rules.node_failover import NOTHING, Failover, begin_of_lease, moved, skipped
+from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.rules.worker_number_spaces import Space, spaces_of
 from allocator.runtime.clocks import own_clock
 from allocator.schemes.formats.bit_layout import Layout

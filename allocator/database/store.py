@@ -19,9 +19,9 @@ from allocator.database.verbs.start import Start
 from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, SchemaOutOfDate
 from allocator.rules.claim_log import CLAIMED, SECONDS, sanitize
 from allocator.rules.failover import Crossing, cross, repaired
+from allocator.rules.failover_of_nodes import beginning
 from allocator.rules.fleet_consistency import Shard
 from allocator.rules.hosts import Hosts, is_named
-from allocator.rules.node_failover import beginning
 from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.residues import ALL, NONE, Residue, Seen, is_outgrown, mark
 from allocator.schemes.tag import Tag, damaged, settle, unknown

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from allocator.database.columns import bindings, number_bindings
 from allocator.database.dialect import Dialect
-from allocator.database.doctor_queries.asking import Facts, answers
+from allocator.database.doctor_queries.questions import Facts, answers
 from allocator.database.doctor_queries.table_shape import of_schema, of_tables
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows, segments, servers, shard_row, tickets

@@ -9,9 +9,9 @@ from typing import Any
 from allocator.database.store import Database, sibling
 from allocator.database.verbs import servers, shard_row, tickets
 from allocator.errors import AllocatorError, ShardMisconfigured
-from allocator.rules import fleet_growth
+from allocator.rules import fleet_growth_protocol
 from allocator.rules.fleet_consistency import Member, Shard, Target, check_fleet, check_usable, listed
-from allocator.rules.fleet_growth import LEAD
+from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.schemes.tag import Tag
 
 
@@ -45,12 +45,12 @@ class Found:
         return self.error is None and serves
 
     def change(self, decide: Callable[..., Shard | None], *args: Any, tags: Sequence[Tag] = ()) -> Shard:
-        """Change the row by a step of `rules.fleet_growth`. Returns the row; raises `Again` if it has changed."""
+        """Change the row by a step of `fleet_growth_protocol`. Returns the row; raises `Again` if it has changed."""
         return self.database.run(shard_row.change, lambda row, _: decide(row, *args), tags)
 
     def fence(self, target: Target) -> None:
         """End the old generation below the floor of `target`. Raises `TooLow`."""
-        self.database.run(shard_row.change, lambda row, greatest: fleet_growth.fenced(row, target, greatest))
+        self.database.run(shard_row.change, lambda row, greatest: fleet_growth_protocol.fenced(row, target, greatest))
 
     def greatest(self) -> int:
         """The greatest id that the shard may have given."""

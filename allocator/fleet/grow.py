@@ -1,4 +1,4 @@
-"""Grow a fleet while it gives ids: the steps of `rules.fleet_growth`, applied to one shard after the other."""
+"""Grow a fleet while it gives ids: the steps of `rules.fleet_growth_protocol`, applied to one shard after the other."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from allocator.errors import ShardMisconfigured
 from allocator.fleet.bootstrap import Opening
 from allocator.fleet.discovery import Discovery, Found, lead_of, look
 from allocator.fleet.tag_administration import tags_of
-from allocator.rules import fleet_growth
+from allocator.rules import fleet_growth_protocol
 from allocator.rules.fleet_consistency import BEGUN, JOINING, Member, Shard, Target, listed, newer_place, places
-from allocator.rules.fleet_growth import HEADROOM, LEAD, Again, TooLow
+from allocator.rules.fleet_growth_protocol import HEADROOM, LEAD, Again, TooLow
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole
 from allocator.schemes.ticket import ShardNumbering
 
@@ -44,7 +44,7 @@ class Growth(Discovery):
         lead.database.run(shard_row.check_writer)
         self._opened.append(newcomer)
         key = self._join(newcomer, lead.row, found)
-        planned = lead.change(fleet_growth.planned, Member(key, 0, newcomer.address.public_url), token_hex(16))
+        planned = lead.change(fleet_growth_protocol.planned, Member(key, 0, newcomer.address.public_url), token_hex(16))
         assert planned.target is not None
         return planned.target
 
@@ -113,7 +113,7 @@ class Growth(Discovery):
         lead = lead_of(self.reached())
         assert lead.row is not None
         if lead.row.target is None or lead.row.target.floor is None:
-            lead.change(fleet_growth.planned, None, token_hex(16), statement)
+            lead.change(fleet_growth_protocol.planned, None, token_hex(16), statement)
 
     def _grow(self, headroom: int, above: int | None) -> Shard:
         found = self.reached()
@@ -142,8 +142,8 @@ class Growth(Discovery):
         for member in coming:
             found[member.key].database.begin_above(first_value)
             if member.offset != LEAD:
-                found[member.key].change(fleet_growth.entered, target, tags=tags)
-        return lead.change(fleet_growth.entered, target, tags=tags)
+                found[member.key].change(fleet_growth_protocol.entered, target, tags=tags)
+        return lead.change(fleet_growth_protocol.entered, target, tags=tags)
 
     def _check_coming(self, coming: Sequence[Member], found: dict[str, Found]) -> None:
         missing = [member.url for member in coming if member.key not in found]
@@ -165,7 +165,7 @@ class Growth(Discovery):
             first_value = max(database.failover().first_value for database in serving)
             for one in behind:
                 one.database.begin_above(first_value)
-                one.change(fleet_growth.followed, lead, tags=tags)
+                one.change(fleet_growth_protocol.followed, lead, tags=tags)
             return True
         return False
 
@@ -191,10 +191,10 @@ class Growth(Discovery):
         room = headroom * len(old) + 1
         if lost and not target.turning:
             floor = max(above, *(one.greatest() for one in old)) + room
-            target = target_of(lead.change(fleet_growth.left_out, target.key, lost, floor))
+            target = target_of(lead.change(fleet_growth_protocol.left_out, target.key, lost, floor))
         if target.floor is None:
             floor = max(one.greatest() for one in old) + room
-            target = target_of(lead.change(fleet_growth.decided, target.key, floor))
+            target = target_of(lead.change(fleet_growth_protocol.decided, target.key, floor))
         while not target.turning:
             try:
                 for one in old:
@@ -202,9 +202,9 @@ class Growth(Discovery):
                 self._level(old, target, above)
             except TooLow as error:
                 room *= 2  # they draw faster than expected
-                target = target_of(lead.change(fleet_growth.decided, target.key, error.greatest + room))
+                target = target_of(lead.change(fleet_growth_protocol.decided, target.key, error.greatest + room))
             else:
-                target = target_of(lead.change(fleet_growth.turning, target))
+                target = target_of(lead.change(fleet_growth_protocol.turning, target))
         return target
 
     def _level(self, old: Sequence[Found], target: Target, above: int) -> None:
@@ -216,7 +216,7 @@ class Growth(Discovery):
         ]
         for one in old:
             one.database.begin_above(first_value)
-            one.change(fleet_growth.levelled, target, tags=tags)
+            one.change(fleet_growth_protocol.levelled, target, tags=tags)
 
     def take_back(self) -> bool:
         """Undo a growth that has not turned yet; False if there is none.
@@ -231,11 +231,11 @@ class Growth(Discovery):
         row = lead.database.run(shard_row.fetch)
         ours = row.target if row else None
         if ours is not None:
-            row = lead.change(fleet_growth.taken_back, ours.key)
+            row = lead.change(fleet_growth_protocol.taken_back, ours.key)
         for one in found.values():
             # A shard behind the lead is fenced by a growth that has ended: `grow` updates it.
             if one.row and one.row.target and one is not lead and row and one.row.generation == row.generation:
-                one.change(fleet_growth.taken_back, one.row.target.key)
+                one.change(fleet_growth_protocol.taken_back, one.row.target.key)
         return ours is not None or any(one.row and one.row.target for one in found.values())
 
     def trust(self, database: Database, headroom: int = HEADROOM, above: int | None = None) -> Shard:
@@ -262,13 +262,13 @@ class Growth(Discovery):
         epoch = 1 + max(m.epoch for one in found if one.row for m in one.row.members if m.key == key)
         row: Shard = here.database.run(
             shard_row.change,
-            lambda row, _: fleet_growth.moved(fleet_growth.trusted(row, floor), key, url, epoch),
+            lambda row, _: fleet_growth_protocol.moved(fleet_growth_protocol.trusted(row, floor), key, url, epoch),
             (),
             True,
         )
         for one in found:
             if one is not here:
-                one.change(fleet_growth.moved, key, url, epoch)
+                one.change(fleet_growth_protocol.moved, key, url, epoch)
         return row
 
 

@@ -24,7 +24,7 @@ from allocator.errors import (
 )
 from allocator.fleet.bootstrap import Opening, server_of
 from allocator.rules.fleet_consistency import Shard, check_fleet, check_usable, lost, newer_place, superseded
-from allocator.rules.fleet_growth import LEAD
+from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.rules.rotation import Rotation
 from allocator.runtime.thread_pool import Background
 

@@ -25,13 +25,13 @@ from allocator.service.dispatch import Dispatch
 from allocator.service.error_responses import Refusals
 from allocator.service.handlers import Administration, Ids
 from allocator.service.hot_path import Front, with_trace_context
+from allocator.service.id_sources import Sources
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
 from allocator.service.openapi import document
-from allocator.service.repeats import REPEATS
+from allocator.service.repeated_requests import REPEATS
 from allocator.service.served_tags import Newcomers, ServedTags
 from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSettings
-from allocator.service.sources import Sources
 from allocator.service.token_administration import Tokens
 from allocator.service_allocator import ServiceAllocator
 from allocator.telemetry.observed import timed

@@ -20,12 +20,12 @@ from allocator.rules.token import ANONYMOUS, DRAW, PREFIX, SCHEMES, VERBS, Token
 from allocator.service.error_responses import Unauthorized
 from allocator.service.log_config import NUMBER
 from allocator.service.rate_limits import Rate
-from allocator.service.repeats import Repeats
+from allocator.service.repeated_requests import Repeats
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from allocator.service.sources import Source
+    from allocator.service.id_sources import Source
 
 log = logging.getLogger("allocator.service")
 

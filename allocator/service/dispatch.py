@@ -18,7 +18,7 @@ from allocator.errors import AccessDenied, AllocatorError
 from allocator.service.auth import Book, Grant, mark
 from allocator.service.error_responses import NO_STORE, HttpRefusal, Refusals, Unauthorized, request_name
 from allocator.service.parameters import MAX_BODY, Field, read_body, read_query
-from allocator.service.repeats import WHOLE
+from allocator.service.repeated_requests import WHOLE
 
 BODY_SECONDS = 10.0
 

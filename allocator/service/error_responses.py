@@ -40,7 +40,7 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.service.log_config import REFUSED, caller_of, line_limit, masked
-from allocator.service.repeats import Answer
+from allocator.service.repeated_requests import Answer
 
 log = logging.getLogger(REFUSED)
 

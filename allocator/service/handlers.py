@@ -19,7 +19,7 @@ from allocator.remote.wire import (
     tag_to_json,
     whole,
 )
-from allocator.rules.node_failover import most_ahead
+from allocator.rules.failover_of_nodes import most_ahead
 from allocator.rules.token import DRAW, READ
 from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from allocator.schemes.formats.bit_layout import Layout
-    from allocator.service.sources import Source, Sources
+    from allocator.service.id_sources import Source, Sources
     from allocator.service_allocator import ServiceAllocator
 
 MAX_READY = 10_000

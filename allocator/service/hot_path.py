@@ -1,7 +1,7 @@
 """The hot path: an ASGI application in front of the framework that answers repeated requests for ids.
 
 The framework serves all others: the first request of a path, a request with a body or another parameter than `count`,
-and a token that is not known yet. `repeats` answers requests for one id that come again byte by byte.
+and a token that is not known yet. `repeated_requests` answers requests for one id that come again byte by byte.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from allocator.errors import AllocatorError
 from allocator.schemes.shared.argument_checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant, mark
 from allocator.service.error_responses import HttpRefusal, Refusals, new_name, request_name
-from allocator.service.repeats import WHOLE, Pairs
+from allocator.service.repeated_requests import WHOLE, Pairs
 from allocator.telemetry.trace_context import incoming
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from allocator.service.sources import Source
+    from allocator.service.id_sources import Source
 
 Headers = dict[bytes, bytes]
 

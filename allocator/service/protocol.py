@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from allocator.service.error_responses import Busy, HttpRefusal, body_of, head_of, headers_of
 from allocator.service.parameters import MAX_BODY
-from allocator.service.repeats import MAX_BYTES, PASSING, REPEATS, WHOLE, Repeats
+from allocator.service.repeated_requests import MAX_BYTES, PASSING, REPEATS, WHOLE, Repeats
 
 MAX_HEAD = 16_384
 MAX_LINES = 100

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from allocator.errors import DatabaseUnavailable
 from allocator.service.auth import Book
-from allocator.service.sources import TagSource
+from allocator.service.id_sources import TagSource
 
 ENOUGH = 3.0
 """Seconds that the ids in memory must last for readiness without a database."""

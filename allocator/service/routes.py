@@ -16,9 +16,9 @@ from allocator.schemes.worker_number_lease import MAX_BITS, MIN_SECONDS, length_
 from allocator.service import schemas
 from allocator.service.dispatch import Route
 from allocator.service.handlers import MAX_LEASE, PAGE, Administration, Ids
+from allocator.service.id_sources import METEOR, OBJECTID, SNOWFLAKE
 from allocator.service.parameters import Field, choice, flag, long_number, number, required, text
 from allocator.service.served_tags import MAX_PAGE
-from allocator.service.sources import METEOR, OBJECTID, SNOWFLAKE
 
 TAG_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$"
 MAX_MILLISECOND = 2**53

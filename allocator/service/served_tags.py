@@ -15,9 +15,9 @@ from allocator.schemes.shared.argument_checks import check_tag
 from allocator.schemes.shared.residues import Seen
 from allocator.schemes.tag import Tag
 from allocator.service.error_responses import HttpRefusal
+from allocator.service.id_sources import Sources, TagSource
 from allocator.service.log_config import Caller
 from allocator.service.rate_limits import Gate
-from allocator.service.sources import Sources, TagSource
 from allocator.service_allocator import ServiceAllocator
 
 T = TypeVar("T")

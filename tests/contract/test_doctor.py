@@ -17,7 +17,7 @@ from support.servers.databases import one_of_each
 from support.servers.throwaway import free_port
 
 from allocator import Allocator, AsyncAllocator, MeteorSettings
-from allocator.database.doctor_queries.asking import ANOTHER, Question, answers
+from allocator.database.doctor_queries.questions import ANOTHER, Question, answers
 from allocator.database.schema.tables import REVISIONS
 from allocator.database.store import Database
 from allocator.doctor import DANGER, NOTE, OUTAGE, Finding, examine, is_healthy

@@ -26,7 +26,7 @@ from allocator.database.verbs import tickets as ticket_rows
 from allocator.doctor import DANGER, NOTE, OUTAGE, examine, is_healthy
 from allocator.errors import AllocatorError
 from allocator.rules.failover import FLOOR
-from allocator.rules.node_failover import TICKETS_SKIPPED
+from allocator.rules.failover_of_nodes import TICKETS_SKIPPED
 
 TABLES = ("segment", "shard", "node", "worker", "failover", "token", "ticket_counter", "schema_version")
 PASSWORD = "Secret-1"

@@ -24,7 +24,7 @@ from allocator.errors import (
     ShardMisconfigured,
     TagExists,
 )
-from allocator.rules import fleet_growth as rules
+from allocator.rules import fleet_growth_protocol as rules
 
 
 @statements

@@ -11,8 +11,8 @@ from allocator.database.verbs.claims import Wanted
 from allocator.database.verbs.start import Start
 from allocator.errors import AllocatorError
 from allocator.rules.failover import Crossing, Here, plain
+from allocator.rules.failover_of_nodes import NOTHING, Failover, Skipped
 from allocator.rules.fleet_consistency import Shard
-from allocator.rules.node_failover import NOTHING, Failover, Skipped
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.snowflake_workers import SnowflakeWorker
 from allocator.schemes.tag import Tag

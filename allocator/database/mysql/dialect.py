@@ -48,7 +48,7 @@ from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import ShardNumbering
 
 if TYPE_CHECKING:
-    from allocator.database.tools import Tools
+    from allocator.database.operator_tools import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 RAISED_TO = "SELECT max_value, LAST_INSERT_ID() FROM allocator_segment WHERE tag = %(name)s"
@@ -92,7 +92,7 @@ class MySQL(Dialect):
     def tools(self) -> Tools:
         from allocator.database.mysql import doctor_queries as asked
         from allocator.database.mysql import doctor_rules, hardening, takeover
-        from allocator.database.tools import Tools
+        from allocator.database.operator_tools import Tools
 
         facts, rights = takeover.fetch_facts, hardening.rights
         return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, facts, takeover, rights)

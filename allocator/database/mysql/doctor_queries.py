@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from allocator.database.columns.integer_keys import KeyQueries
-from allocator.database.doctor_queries.asking import (
+from allocator.database.doctor_queries.questions import (
     Facts,
     Question,
     ahead,

@@ -31,7 +31,7 @@ from allocator.database.verbs.tickets import COUNT, FENCE
 from allocator.errors import DatabaseRefused, Exhausted, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
 
 if TYPE_CHECKING:
-    from allocator.database.tools import Tools
+    from allocator.database.operator_tools import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 CLAIM_BATCH = (
@@ -95,9 +95,9 @@ class PostgreSQL(Dialect):
     }
 
     def tools(self) -> Tools:
+        from allocator.database.operator_tools import Tools
         from allocator.database.postgresql import doctor_queries as asked
         from allocator.database.postgresql import doctor_rules, hardening, takeover
-        from allocator.database.tools import Tools
 
         facts, rights = takeover.fetch_facts, hardening.rights
         return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, facts, takeover, rights)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from allocator.database.columns.integer_keys import KeyQueries
-from allocator.database.doctor_queries.asking import (
+from allocator.database.doctor_queries.questions import (
     Facts,
     Question,
     ahead,

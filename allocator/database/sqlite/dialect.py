@@ -26,7 +26,7 @@ from allocator.errors import (
 )
 
 if TYPE_CHECKING:
-    from allocator.database.tools import Tools
+    from allocator.database.operator_tools import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 FROM_JSON = ", ".join(f"json_extract(value, '$.{field}') AS {field}" for field in FIELDS)
@@ -90,9 +90,9 @@ class SQLite(Dialect):
     }
 
     def tools(self) -> Tools:
+        from allocator.database.operator_tools import Tools
         from allocator.database.sqlite import doctor_queries as asked
         from allocator.database.sqlite import doctor_rules, hardening
-        from allocator.database.tools import Tools
 
         return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_facts)
 

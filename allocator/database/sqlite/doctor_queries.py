@@ -9,7 +9,7 @@ from sqlalchemy import ColumnClause, Connection, column, func, select, table, te
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.columns.integer_keys import KeyQueries
-from allocator.database.doctor_queries.asking import Facts, Question, listed, named, rows
+from allocator.database.doctor_queries.questions import Facts, Question, listed, named, rows
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.schema.tables import metadata
 from allocator.errors import InvalidSetting

@@ -30,8 +30,8 @@ from allocator.database.verbs.segments import as_tag
 from allocator.database.verbs.shard_row import as_shard
 from allocator.errors import SchemaDamaged
 from allocator.rules.failover import Here
+from allocator.rules.failover_of_nodes import Failover
 from allocator.rules.fleet_consistency import Shard
-from allocator.rules.node_failover import Failover
 from allocator.schemes.snowflake_workers import SnowflakeWorker
 from allocator.schemes.tag import Tag, damaged
 from allocator.schemes.ticket import ShardNumbering

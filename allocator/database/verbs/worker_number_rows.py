@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import failover, lease
-from allocator.rules.node_failover import Failover
+from allocator.rules.failover_of_nodes import Failover
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 
 READ = ("holder", "renewals", "until_ms", "used_until_ms")

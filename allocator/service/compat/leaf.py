@@ -23,7 +23,7 @@ from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import Dispatch
 from allocator.service.error_responses import NO_STORE
 from allocator.service.handlers import Ids
-from allocator.service.sources import SNOWFLAKE
+from allocator.service.id_sources import SNOWFLAKE
 
 UNKNOWN, NOT_READY = -2, -3
 

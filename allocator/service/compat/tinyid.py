@@ -30,8 +30,8 @@ from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import Dispatch, body_within, headers_of
 from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
 from allocator.service.handlers import Ids
+from allocator.service.id_sources import Source
 from allocator.service.parameters import MAX_FORM
-from allocator.service.sources import Source
 
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
 LOADING_PERCENT = 20

@@ -12,7 +12,7 @@ from allocator.database.verbs import node_and_snowflake_rows, number_columns
 from allocator.database.verbs.number_columns import Counter
 from allocator.errors import AllocatorError
 from allocator.fleet.discovery import Discovery, Found
-from allocator.rules.fleet_growth import LEAD
+from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.rules.worker_number_spaces import Space
 from allocator.schemes.meteor import Node
 from allocator.schemes.snowflake_workers import SnowflakeWorker

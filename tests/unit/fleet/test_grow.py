@@ -15,7 +15,7 @@ from allocator.errors import AllocatorError, DatabaseUnavailable, Exhausted, Sha
 from allocator.fleet.fleet_backend import Fleet
 from allocator.fleet.grow import Growth
 from allocator.fleet.shard_rotation import Handle
-from allocator.rules import fleet_growth as rules
+from allocator.rules import fleet_growth_protocol as rules
 from allocator.rules.fleet_consistency import Member, Shard, Target
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.shared.argument_checks import MAX_ID

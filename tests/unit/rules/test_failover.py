@@ -19,7 +19,7 @@ from allocator.rules.failover import (
     public_gap,
     repaired,
 )
-from allocator.rules.node_failover import (
+from allocator.rules.failover_of_nodes import (
     LEASES_SKIPPED_MS,
     NODES_SKIPPED,
     TICKETS_SKIPPED,

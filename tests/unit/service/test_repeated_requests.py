@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allocator.service.repeats import MAX_REPEATS, WHOLE, Repeats
+from allocator.service.repeated_requests import MAX_REPEATS, WHOLE, Repeats
 
 
 def test_an_answer_has_the_lines_of_the_server():

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from allocator.database.columns.integer_keys import KeyQueries
-from allocator.database.doctor_queries.asking import Question
+from allocator.database.doctor_queries.questions import Question
 from allocator.database.schema.grants import Rights
 from allocator.database.schema.guard import Guard
 from allocator.rules.findings import Rules
