@@ -164,9 +164,6 @@ def reap_orphans() -> None:
             pass
 
 
-# -- the command
-
-
 class CannotStart(InvalidSetting):
     """The command is not there, or cannot be executed."""
 

@@ -152,8 +152,6 @@ class Database(Registry):
             self._log_claim(name, ids)
         return claimed
 
-    # -- the rows of tags, for `Tags`
-
     def fetch_tag(self, name: str) -> Tag | None:
         return self.run(segments.fetch, name)
 

@@ -160,8 +160,6 @@ class Opening:
                 numbering.step,
             )
 
-    # -- a new fleet
-
     def _make(self) -> bool:
         """Write the rows; True when all exist."""
         for one in self._all:

@@ -76,8 +76,6 @@ class Fleet:
         """The files of embedded databases."""
         return [file for database in self.databases() if (file := database.address.file)]
 
-    # -- ids
-
     def ticket(self, kind: str, end: float) -> int:
         """Draw the next ticket of a type from the next shard, before `end`."""
 
@@ -161,8 +159,6 @@ class Fleet:
             raise last
         self._shards.pause()
         refusals.clear()
-
-    # -- the databases
 
     def ping(self) -> None:
         if self.is_alone:

@@ -110,8 +110,6 @@ class HeldNumber(Uncopyable):
         with self._lock:
             return self._tenure.left(self._workers.clocks())
 
-    # -- the lease
-
     def _leased(self) -> Waits[Self]:
         """Lease a number. What a call that failed or was cancelled may still lease is given back."""
         workers = self._workers
@@ -156,8 +154,6 @@ class HeldNumber(Uncopyable):
             with suppress(AllocatorError):
                 self._workers.background.submit(self._backend.release_number, lease, asked.wall_ms)
 
-    # -- renewals, on a thread of its own
-
     def _run(self, lease: NumberLease, tenure: Tenure, ended: threading.Event) -> None:
         while not ended.is_set():
             with self._lock:
@@ -190,8 +186,6 @@ class HeldNumber(Uncopyable):
                 self._on_lost()
             except Exception:
                 log.exception("on_lost of number %d of space %r failed", lease.number, lease.space)
-
-    # -- the end
 
     def _end(self) -> None:
         """Give the number back, unless it is lost. An error is logged: the lease then ends by itself."""

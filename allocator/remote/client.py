@@ -111,8 +111,6 @@ class Service:
             "a client of a service cannot create tables; run on the service's database: allocator db upgrade --url ..."
         )
 
-    # -- ids
-
     def open_segment(self, template: Tag, create: bool) -> Tag:
         """Read the tag's settings, and create a missing tag from `template`.
 
@@ -208,8 +206,6 @@ class Service:
             return number_lease_from_json(answer, space, bits, length_ms)
 
         return self.servers.request("POST", path, body=form, read=read)
-
-    # -- tags
 
     def tags(self, template: Tag) -> Tags:
         return RemoteTags(self, template)

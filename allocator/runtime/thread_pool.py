@@ -159,9 +159,6 @@ def run_all(waiting: SimpleQueue[Work | None]) -> None:
     waiting.put(None)  # pass the stop signal on to the next thread
 
 
-# -- waiting for a future
-
-
 def bridge() -> Callable[[Awaitable[Any]], Any] | None:
     """SQLAlchemy's function that awaits for blocking code, inside its greenlet; None elsewhere."""
     concurrency = sys.modules.get("sqlalchemy.util.concurrency")
@@ -250,9 +247,6 @@ def result_of(
         if process is background.closed:
             return future.result()
         # A signal handler forked while this waited: the result belongs to the parent. Start again.
-
-
-# -- before a lock is taken whose owner can never release it
 
 
 def check_not_ending() -> None:

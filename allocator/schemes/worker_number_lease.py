@@ -109,9 +109,6 @@ def lost(lease: NumberLease) -> LeaseLost:
     )
 
 
-# -- what a claimant may take
-
-
 def is_over(row: NumberRow, at_ms: int, unchanged: AbstractSet[int] = frozenset()) -> bool:
     """Whether the number is free. `at_ms` is the database's clock."""
     return not row.holder or at_ms > row.until_ms + row.length_ms or row.number in unchanged
@@ -236,9 +233,6 @@ def end_of(row: NumberRow, at_ms: int) -> int:
     return row.until_ms + row.length_ms - at_ms if row.holder else 0
 
 
-# -- what the statements do
-
-
 def leased(row: NumberRow | int, claim: NumberClaim, at_ms: int) -> NumberRow:
     """The row after it was taken."""
     number, used = (row, 0) if isinstance(row, int) else (row.number, row.used_until_ms)
@@ -260,9 +254,6 @@ def released(row: NumberRow, lease: NumberLease, used_ms: int) -> NumberRow | No
     """The row after its holder gave it back; None where it is another's."""
     used = min(used_ms, row.used_until_ms)
     return replace(row, holder="", used_until_ms=used) if row.holder == lease.holder else None
-
-
-# -- the holder
 
 
 class Clocks(NamedTuple):

@@ -182,8 +182,6 @@ class Book:
         """Find the token of a request that sends its secret in a form or query."""
         return await self.of({**headers, b"authorization": b"Bearer " + secret})
 
-    # -- reading
-
     async def keep_fresh(self) -> None:
         while True:
             try:

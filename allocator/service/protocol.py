@@ -203,8 +203,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.write(answer)
             self.transport.close()
 
-    # -- all connections of this worker
-
     def sweep_later(self) -> None:
         BoundedProtocol.sweeper = self.loop.call_later(SWEEP, self.sweep)
 

@@ -126,9 +126,6 @@ def page_of(pages: Pages, after: str, limit: int, sees: Callable[[str], bool] = 
         after, most = rows[-1].name, MAX_PAGE
 
 
-# -- creation on first use
-
-
 class Newcomers:
     """Creates tags and ticket types on first use, until the database holds `most` of them.
 

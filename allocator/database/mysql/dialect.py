@@ -160,8 +160,6 @@ class MySQL(Dialect):
             if not connection.invalidated:
                 connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
 
-    # -- the server and its run
-
     def is_here(self, connection: Connection) -> str:
         run = run_of(connection)
         if run == NOWHERE:
@@ -213,8 +211,6 @@ class MySQL(Dialect):
         if facts.server is None or cluster_in(settings_in(facts.cluster)) or facts.server_step < 2:
             return None
         return ShardNumbering(facts.server_offset, facts.server_step)
-
-    # -- rows
 
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).prefix_with("IGNORE")

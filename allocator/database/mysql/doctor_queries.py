@@ -176,8 +176,6 @@ QUESTIONS = (
 )
 
 
-# -- the keys of the application
-
 PRIMARY_KEYS = """
 SELECT c.table_schema, c.table_name, c.column_name, c.column_type, t.auto_increment - 1, NULL, 1
 FROM information_schema.statistics s

@@ -163,8 +163,6 @@ class PostgreSQL(Dialect):
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": SCHEMA_LOCK})
             yield
 
-    # -- the server and its run
-
     def is_refusal(self, error: BaseException) -> bool:
         return sqlstate(error) in REFUSALS
 
@@ -183,8 +181,6 @@ class PostgreSQL(Dialect):
 
     def lasting(self, connection: Connection) -> str:
         return rung_of(connection).lasting
-
-    # -- rows
 
     def insert_missing(self, table: Table) -> Insert:
         from sqlalchemy.dialects.postgresql import insert  # a process that uses another database need not load it
@@ -255,9 +251,6 @@ def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any])
             wanted = generator.send(ready)
     except StopIteration as stop:
         return stop.value
-
-
-# -- what libpq says in words, and what it may send
 
 
 def code_of_words(words: str) -> str:
