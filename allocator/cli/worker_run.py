@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from allocator.generators.worker_numbers import HeldNumber
 
 FAULTS = {signal.SIGSEGV, signal.SIGFPE, signal.SIGILL, signal.SIGBUS, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
+"""Faults of this process itself: the kernel ends it, whether they are blocked or not."""
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+"""An ignored signal stays ignored after exec, so the child sets these back to their defaults."""
 BLOCKED = signal.valid_signals() - FAULTS - IGNORED_BY_PYTHON
 """The wrapper blocks these and reads them one by one. As process 1 it would not get them at all without a handler."""
 OURS = {signal.SIGCHLD, signal.SIGALRM}
 """Meant for the wrapper, not for the command: a child has ended, or its own timer has."""
 WATCHED = BLOCKED - {signal.SIGKILL, signal.SIGSTOP, signal.SIGTTIN, signal.SIGTTOU}
+"""Nobody can wait for the first two. The others stay blocked: else `pass_terminal` would stop this process."""
 SIGNALS = {one.name.removeprefix("SIG"): one for one in sorted(WATCHED - OURS) if isinstance(one, signal.Signals)}
 ROUNDS, ROUND = 100, 0.05
 """Look 100 times, 0.05 s apart, for killed processes to end; then give up: one may be stuck in the kernel."""

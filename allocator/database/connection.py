@@ -32,8 +32,7 @@ from allocator.runtime.forks import catch_up
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CONTENDED_PAUSE = 0.005
-MAX_CONTENDED_PAUSE = 0.2
+CONTENDED_PAUSE, MAX_CONTENDED_PAUSE = 0.005, 0.2
 """Seconds before the first and the last retries after a deadlock; the pause doubles, since many may be retrying."""
 
 LEFT_OPEN = (

@@ -37,7 +37,9 @@ T = TypeVar("T")
 
 SCHEMES = {"http", "https", "unix"}
 CONNECTIONS = 8
+"""Each thread of an allocator (`thread_pool.THREADS`) keeps one to each server; urllib3 closes those beyond this."""
 CHUNK = 65_536
+"""Bytes that one read reserves, whatever Content-Length says."""
 MAX_DETAIL = 1000
 """Characters of a server's text that a message repeats."""
 PART_OF_TIMEOUT = 0.9

@@ -40,6 +40,7 @@ BITS = 10
 MAX_BITS = 31
 """Numbers are stored in a signed 32-bit column."""
 MIN_SECONDS = 1.0
+"""`TICK_MS`: a number is not leased again within one second, so a shorter lease frees none sooner."""
 RENEWALS = 3
 """Renewals in the length of a lease: two may fail before it ends."""
 RETRIES = 12

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("allocator.service")
 
-REFRESH = 2.0
-AT_ONCE = 1.0
-"""Seconds between two reads of the tokens; the shorter one after an unknown token or a failed read."""
+REFRESH, AT_ONCE = 2.0, 1.0
+"""Seconds between two reads of the tokens; the shorter one after an unknown token or a failed read. A revoked token
+works until the next read."""
 
 EVERYTHING = Token(0, "open", "", VERBS, ("*",), None, None, datetime.fromtimestamp(0, UTC), None, SCHEMES)
 

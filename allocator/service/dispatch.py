@@ -21,6 +21,7 @@ from allocator.service.parameters import MAX_BODY, Field, read_body, read_query
 from allocator.service.repeated_requests import WHOLE
 
 BODY_SECONDS = 10.0
+"""`protocol.py` bounds the time of a head only: once it has come, the connection counts as being answered."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

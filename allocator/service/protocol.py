@@ -21,12 +21,15 @@ from allocator.service.parameters import MAX_BODY
 from allocator.service.repeated_requests import MAX_BYTES, PASSING, REPEATS, WHOLE, Repeats
 
 MAX_HEAD = 16_384
+"""The `MAX_PARTIAL` incomplete heads of a worker take at most 8 MB together."""
 MAX_LINES = 100
 """Header lines of a request; even a short one takes about 200 bytes of memory."""
 CHUNK = 4096
+"""Bytes parsed at once: a head that is too long is refused after these, not after a whole read of 256 KB."""
 MAX_UNENDED = MAX_BODY + 262_144
 """A body plus one read of the event loop, so that the application can still answer a body that is too large."""
 MAX_SECONDS = 15.0
+"""For a client to send a head or to read a response; uvicorn would wait for ever."""
 MAX_CONNECTIONS = 10_000
 """Per worker; an idle connection takes 4 KB."""
 MAX_PARTIAL = 500
@@ -34,6 +37,7 @@ MAX_PARTIAL = 500
 CLOSE_SECONDS = 1.0
 """Seconds that a client has to confirm a close. Over TLS, the event loop would wait for half a minute."""
 SWEEP = 1.0
+"""Seconds, and the precision of the limits in seconds."""
 
 
 def closing(status: int, detail: str) -> bytes:

@@ -55,6 +55,7 @@ MIN_VERSION = (13,)
 MIN_CONNECT_SECONDS = 2
 """libpq's own lower bound for connect_timeout."""
 CANCEL_SECONDS = 1.0
+"""On top of the timeout of the call: a cancel needs a new connection, which a frozen server does not answer either."""
 
 REFUSED_IN_WORDS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """psycopg gives a refused connection no SQLSTATE, only the server's message."""
