@@ -49,6 +49,7 @@ class Wrapper:
 
     def __init__(self, command: tuple[str, ...], seconds: float, variable: str, path: Path | None, stop: int) -> None:
         self._seconds, self._variable, self._path, self._stop = seconds, variable, path, stop
+        # Before the forks: a signal that comes during one waits until it can be passed on.
         signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
         adopt_orphans()
         self._guard = Guard()
@@ -71,6 +72,7 @@ class Wrapper:
 
     def _supervise(self, held: HeldNumber) -> None:
         read = read_times()
+        # Before the command starts: it never runs without a deadline.
         self._guard.tell(self._child.process, read, until_killed(held.left(), self._seconds))
         if self._path:
             write(self._path, held.number)

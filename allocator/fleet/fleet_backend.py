@@ -101,6 +101,7 @@ class Fleet:
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         def claim(shard: Handle) -> range:
+            # A shard that is new, or was away, has not read the row of the tag.
             if not shard.database.has_opened(name):
                 shard.database.open_segment(*self._templates[name])
             return shard.database.claim_segment(name, size, seen, exact=exact)

@@ -229,6 +229,7 @@ class Sequence(Supply):
         if pause and pause.error and not isinstance(pause.error, DatabaseUnavailable):
             raise pause.error.again()
         if pause:
+            # Without the lock, so that other calls are served from memory meanwhile.
             self._background.closed.wait(pause.seconds)
         try:
             self._open()
@@ -296,6 +297,7 @@ class Sequences(dict[str, Sequence]):
 
     def __missing__(self, tag: str) -> Sequence:
         name = check_tag(tag)
+        # Before the lock: a thread of the parent may have held it during a fork, and the reset replaces it.
         forks.catch_up()
         check_not_ending()
         with self._lock:

@@ -130,6 +130,7 @@ class HeldNumber(Uncopyable):
         return self._future
 
     def _take(self) -> tuple[NumberLease, Clocks]:
+        # Read before the request is sent: from here the lease counts, however long the answer takes.
         asked, holder, host = self._workers.clocks(), self._workers.new_holder(), platform.node() or "unknown"
         claim = NumberClaim(self.space, self.bits, self._length_ms, asked.wall_ms, holder, host, os.getpid())
         return self._backend.lease_number(claim), asked
@@ -139,6 +140,7 @@ class HeldNumber(Uncopyable):
         tenure = Tenure(self._length_ms, asked)
         tenure.check_answered(self._workers.clocks())
         self._lease, self._tenure, self._process = lease, tenure, os.getpid()
+        # New ones for each lease: the thread of an earlier lease still reads the old event.
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._keep(lease, tenure, self._ended)
         self._future = None  # the lease is ours now: a late cancellation must not give it back
@@ -168,6 +170,7 @@ class HeldNumber(Uncopyable):
 
     def _ask(self, lease: NumberLease, tenure: Tenure, asked: Clocks) -> None:
         try:
+            # Without the lock, so that `left()` does not wait for the database.
             self._backend.renew_number(lease, asked.wall_ms)
         except AllocatorError as error:
             if not isinstance(error, LeaseLost):
@@ -191,6 +194,7 @@ class HeldNumber(Uncopyable):
         """Give the number back, unless it is lost. An error is logged: the lease then ends by itself."""
         if self._process != os.getpid() or self._tenure is None or self._lease is None:
             return
+        # Before the event is set, after which `left()` is 0.
         is_ours = self.left() > 0
         self._ended.set()
         self._workers.held.discard(self)

@@ -195,6 +195,7 @@ class Service:
 
     def _change_number(self, lease: NumberLease, now_ms: int, form: dict[str, object]) -> None:
         form |= {"number": lease.number, "holder": lease.holder}
+        # A lease does not know the width of its space: accept any number, and compare it with ours.
         if self._number(lease.space, MAX_BITS, lease.length_ms, now_ms, form) != lease:
             raise LeaseLost(f"the service answered for another number than {lease.number} of space {lease.space!r}")
 

@@ -127,6 +127,7 @@ class Background:
         """Drop queued work, and wait at most `seconds` for running work."""
         self.closed.set()
         self._drop_all()
+        # After the drop, which would take this stop signal too.
         self._queue.put(None)
         end = monotonic() + seconds
         for thread in self._threads:

@@ -203,6 +203,7 @@ class Book:
                 await self._read()
 
     async def _read(self) -> None:
+        # Before the read, not after it: a token that is made during the read may be missing from the result.
         self._tried_at = monotonic()
         try:
             tokens, were_made = await asyncio.to_thread(self._load)
@@ -211,6 +212,7 @@ class Book:
                 log.warning("cannot read the tokens; the last ones stay valid: %s", error)
             self.failure = error
             return
+        # The answers in memory hold the rights of the tokens as read before.
         self.repeats.clear()
         self._take(tokens)
         self._were_made = were_made
@@ -223,6 +225,7 @@ class Book:
         for token in tokens:
             fresh = Grant(token, self._workers)
             known = self._grants.get(fresh.digest)
+            # An unchanged token keeps its grant, which knows how much of its rates is used.
             grants[fresh.digest] = known if known and known.token == token else fresh
         self._grants = grants
         now = datetime.now(UTC)

@@ -114,6 +114,7 @@ class BoundedProtocol(HttpToolsProtocol):
             cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
+        # Asked before the parser gets the bytes, which end the pause between two requests.
         may_repeat = len(data) <= MAX_BYTES and self.is_between_requests()
         if may_repeat and (answer := self.repeats.answer(data, self.server_state.default_headers)):
             self.is_in_use = True
@@ -170,6 +171,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.headers) > MAX_LINES:
             raise ValueError  # the parser stops, and uvicorn calls `send_400_response`
         super().on_headers_complete()
+        # Pipelined requests are answered in order, so those in front are answered first.
         while self.begun and self.begun[0].response_complete:
             self.begun.popleft()
         self.begun.append(self.cycle)
@@ -193,6 +195,7 @@ class BoundedProtocol(HttpToolsProtocol):
         waiting = [one for one in others if not one.is_answering()]
         waiting.sort(key=lambda one: (one.cycle is not None, one.number))
         for one in waiting[: 1 + len(waiting) // 100]:
+            # Not `close`, which waits until the client has read what was sent to it.
             one.transport.abort()
 
     def is_answering(self) -> bool:
