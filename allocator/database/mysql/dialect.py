@@ -59,8 +59,8 @@ COUNT = (
     f"{FENCE} {{lock}} "
     "ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(allocator_ticket_counter.id + :step)"
 )
+# GET_LOCK is of the whole server: schemas of several databases there change one after the other.
 SCHEMA_LOCK = "allocator_schema_change"
-"""GET_LOCK is of the whole server: schemas of several databases there change one after the other."""
 UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
 """Error codes of a server or proxy that refuses a variable or function, or lacks it."""
 IN_TRANSACTION = 1
