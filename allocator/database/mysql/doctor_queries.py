@@ -40,6 +40,7 @@ SEES_REPLICAS = "GRANT {sees_replicas} ON *.* TO {account}"
 SEES_SOURCE = "GRANT {sees_source} ON *.* TO {account}"
 
 REPLACED = ("allocator_ticket",)
+"""REPLACE deletes the old row: drawing tickets needs the right that the doctor warns of on the other tables."""
 TABLES = tuple(table.name for table in metadata.sorted_tables)
 
 WRITING = re.compile(r"\b(INSERT|UPDATE)\b")
