@@ -61,6 +61,10 @@ class Workers:
         self.held = set()  # they are the parent's
 
 
+Taken = tuple[NumberLease, Clocks, int]
+"""A lease, the clocks before it was asked for, and the process that it is of."""
+
+
 class HeldNumber(Uncopyable):
     """A worker number of a space, while it is leased.
 
@@ -83,7 +87,7 @@ class HeldNumber(Uncopyable):
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._ended = threading.Event()
-        self._future: Future[tuple[NumberLease, Clocks]] | None = None
+        self._future: Future[Taken] | None = None
 
     @property
     def number(self) -> int:
@@ -122,24 +126,24 @@ class HeldNumber(Uncopyable):
             raise
         return self
 
-    def _start(self) -> Future[tuple[NumberLease, Clocks]]:
+    def _start(self) -> Future[Taken]:
         if self.left() > 0:
             raise InvalidSetting(f"number {self.number} of space {self.space!r} is leased by this object already")
         self._backend = self._workers.backend
         self._future = self._workers.background.submit(self._take)
         return self._future
 
-    def _take(self) -> tuple[NumberLease, Clocks]:
+    def _take(self) -> Taken:
         # Read before the request is sent: from here the lease counts, however long the answer takes.
         asked, holder, host = self._workers.clocks(), self._workers.new_holder(), platform.node() or "unknown"
         claim = NumberClaim(self.space, self.bits, self._length_ms, asked.wall_ms, holder, host, os.getpid())
-        return self._backend.lease_number(claim), asked
+        return self._backend.lease_number(claim), asked, claim.process
 
-    def _begin(self, found: tuple[NumberLease, Clocks]) -> None:
-        lease, asked = found
+    def _begin(self, found: Taken) -> None:
+        lease, asked, process = found
         tenure = Tenure(self._length_ms, asked)
         tenure.check_answered(self._workers.clocks())
-        self._lease, self._tenure, self._process = lease, tenure, os.getpid()
+        self._lease, self._tenure, self._process = lease, tenure, process  # a signal handler may have forked since
         # New ones for each lease: the thread of an earlier lease still reads the old event.
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._keep(lease, tenure, self._ended)
@@ -150,14 +154,14 @@ class HeldNumber(Uncopyable):
         """Renew it until the end."""
         threading.Thread(target=self._run, args=(lease, tenure, ended), name="allocator-worker", daemon=True).start()
 
-    def _give_back_unused(self, future: Future[tuple[NumberLease, Clocks]]) -> None:
+    def _give_back_unused(self, future: Future[Taken]) -> None:
         if not future.cancelled() and future.exception() is None:
-            lease, asked = future.result()
+            lease, asked, _ = future.result()
             with suppress(AllocatorError):
                 self._workers.background.submit(self._backend.release_number, lease, asked.wall_ms)
 
     def _run(self, lease: NumberLease, tenure: Tenure, ended: threading.Event) -> None:
-        while not ended.is_set():
+        while not ended.is_set() and self._process == os.getpid():
             with self._lock:
                 step = tenure.want(self._workers.clocks())
             if step is None:

@@ -83,7 +83,6 @@ class Front:
             body = source.body(await source.take(count))
         elif WHOLE in scope:
             self._book.repeats.keep(scope, partial(again, source, grant))
-        # After the draw: ids that were not given do not count.
         if grant.limited:
             grant.charge(count)
         return body
@@ -117,7 +116,6 @@ def again(source: Source, grant: Grant, lines: bytes) -> bytes | None:
         return None
     if body is None:
         return None
-    # After the id: where none is in memory, the request is parsed, and counted there.
     if grant.limited:
         grant.admit()
         grant.charge(1)

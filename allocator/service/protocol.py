@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from allocator.service.error_responses import Busy, HttpRefusal, body_of, head_of, headers_of
 from allocator.service.parameters import MAX_BODY
-from allocator.service.repeated_requests import MAX_BYTES, PASSING, REPEATS, WHOLE, Repeats
+from allocator.service.repeated_requests import MAX_BYTES, PASSING, REPEATS, WHOLE, Repeat, Repeats
 
 MAX_HEAD = 16_384
 """The `MAX_PARTIAL` incomplete heads of a worker take at most 8 MB together."""
@@ -88,6 +88,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """Time of the first sweep that found this connection closed by us."""
 
     repeats = Repeats()
+    repeat: Repeat | None = None
     is_in_use = False
     """Whether a repeated request came since the timer for an idle connection was set."""
 
@@ -116,17 +117,21 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         # Asked before the parser gets the bytes, which end the pause between two requests.
         may_repeat = len(data) <= MAX_BYTES and self.is_between_requests()
-        if may_repeat and (answer := self.repeats.answer(data, self.server_state.default_headers)):
+        if may_repeat and (answer := self.repeats.answer(self.repeat, data, self.server_state.default_headers)):
             self.is_in_use = True
             self.transport.write(answer)
             return
         self.parse(data)
         if may_repeat and self.may_come_again(data):
-            self.cycle.scope[WHOLE] = data  # type: ignore[literal-required]
+            self.repeat = self.cycle.scope[WHOLE] = Repeat(data)  # type: ignore[literal-required]
 
     def is_between_requests(self) -> bool:
         """Tell whether the next byte begins a request: the last one is answered, its body has come, and can be read."""
-        return self.timeout_keep_alive_task is not None and not self.cycle.more_body and not self.flow.write_paused
+        return self.is_idle() and not self.cycle.more_body and not self.flow.write_paused
+
+    def is_idle(self) -> bool:
+        """Tell whether nothing of the next request is here. uvicorn's timer starts beside the beginning of one too."""
+        return self.timeout_keep_alive_task is not None and not self.in_head
 
     def may_come_again(self, data: bytes) -> bool:
         """Tell whether this was one POST without a body, on a connection that stays open."""
@@ -225,10 +230,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def look(self, now: float) -> None:
         """Close a connection that waits too long: for a request, for its response to be read, for the close."""
         unread = self.transport.get_write_buffer_size()
-        idle = self.timeout_keep_alive_task is not None
         if not unread and self.transport.is_closing():
             self.await_close(now)
-        elif not unread and (idle or self.is_answering()):
+        elif not unread and (self.is_idle() or self.is_answering()):
             self.since = None
         elif self.since is None or self.progress != (self.cycle, unread):
             self.since, self.progress = now, (self.cycle, unread)

@@ -101,6 +101,36 @@ def test_a_body_with_the_bytes_of_a_request_is_none(guarded, connection, tag):
     assert connection.draw(request) == 6
 
 
+def test_the_end_of_a_head_is_no_request(guarded, connection, tag):
+    """The first request is answered when the head of the next one has begun: its rest may look like another request."""
+    request, victim = post(tag, guarded.admin), post(f"{tag}-other", guarded.admin)
+    begun = f"POST /v1/sequences/{tag}/ids HTTP/1.1\r\nX: ".encode()
+    assert connection.draw(victim) == connection.draw(request) == 1
+    for _ in range(20):
+        connection.send(request + begun)
+        assert json.loads(connection.read()[2])["tag"] == tag
+        connection.send(victim)  # the value of X, and the rest of this head
+        assert json.loads(connection.read()[2])["tag"] == tag
+        connection.send(victim)
+        assert json.loads(connection.read()[2])["tag"] == f"{tag}-other"
+
+
+def test_no_connection_answers_for_another(guarded, service, connection, tag):
+    """Nobody without a token gets an id by bytes that were the rest of somebody's request."""
+    rest = b"\r\nAccept: */*\r\n\r\n"
+    whole = post(tag, guarded.admin)
+    for _ in range(20):
+        connection.send(whole + whole[:-4])
+        connection.read()
+        connection.send(rest)
+        assert connection.read()[0] == 200
+        with closing(Connection(service)) as other:
+            assert other.ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")[0] == 200
+            other.send(rest)
+            other.socket.shutdown(socket.SHUT_WR)
+            assert b" 200 " not in other._received.read()
+
+
 def test_a_request_with_an_id_of_its_own_gets_that_id_back(guarded, connection, tag):
     request = post(tag, guarded.admin, "X-Request-Id: mine")
 

@@ -90,7 +90,8 @@ class Stored(Table):
 
     @cached_property
     def dialect_options(self) -> Any:
-        options = super().dialect_options
+        # Past SQLAlchemy's own memory, where another thread would find options that are not filled in yet.
+        options = Table.dialect_options.fget(self)
         options["mysql"]["engine"] = options["mariadb"]["engine"] = "InnoDB"
         if any(column.identity for column in self.columns):
             # Without AUTOINCREMENT SQLite reuses the number of a deleted row.
