@@ -100,8 +100,6 @@ class Dialect:
         """How numbers without gaps are drawn in a transaction of the application."""
         raise NotImplementedError
 
-    # -- connections
-
     looks_first: ClassVar[bool] = False
     """`before` has something to do."""
 
@@ -141,8 +139,6 @@ class Dialect:
         """Whether another server has taken over, and this connection must be left."""
         return self.code(error) in self.misplaced
 
-    # -- transactions and schema
-
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
         """Several statements as one, on a connection that otherwise commits each."""
@@ -165,8 +161,6 @@ class Dialect:
 
     def triggers(self, connection: Connection, table_name: str) -> list[str]:
         return list(connection.scalars(text(self.trigger_names), {"name": table_name}))
-
-    # -- the server and its run
 
     def is_refusal(self, error: BaseException) -> bool:
         """Whether a statement may have failed because the server refuses to identify itself."""
@@ -226,8 +220,6 @@ class Dialect:
         """The server run, compared with the one that wrote a row."""
         run, at = connection.exec_driver_sql(f"SELECT {run_of(connection)}, {self.clock}").one()
         return plain(was, str(run), int(at))
-
-    # -- rows
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.greatest(value, other)

@@ -102,8 +102,6 @@ def is_stale(error: SQLAlchemyError) -> bool:
     return isinstance(error, DBAPIError) and error.connection_invalidated
 
 
-# -- of numbers that are drawn in a caller's transaction
-
 HELD = frozenset({"55P03", "1205", "3572"})
 MOVED = "SQLITE_BUSY_SNAPSHOT"
 NO_MORE = frozenset({"22003", "23514", "1264", "1690", "3819", "4025", "SQLITE_CONSTRAINT_CHECK"})

@@ -114,8 +114,6 @@ class HeldNumber(Uncopyable):
         with self._lock:
             return self._tenure.left(self._workers.clocks())
 
-    # -- the lease
-
     def _leased(self) -> Waits[Self]:
         """Lease a number. What a call that failed or was cancelled may still lease is given back."""
         workers = self._workers
@@ -136,6 +134,7 @@ class HeldNumber(Uncopyable):
         return self._future
 
     def _take(self) -> Taken:
+        # Read before the request is sent: from here the lease counts, however long the answer takes.
         asked, holder, host = self._workers.clocks(), self._workers.new_holder(), platform.node() or "unknown"
         claim = NumberClaim(self.space, self.bits, self._length_ms, asked.wall_ms, holder, host, os.getpid())
         return self._backend.lease_number(claim), asked, claim.process
@@ -145,6 +144,7 @@ class HeldNumber(Uncopyable):
         tenure = Tenure(self._length_ms, asked)
         tenure.check_answered(self._workers.clocks())
         self._lease, self._tenure, self._process = lease, tenure, process  # a signal handler may have forked since
+        # New ones for each lease: the thread of an earlier lease still reads the old event.
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._keep(lease, tenure, self._ended)
         self._future = None  # the lease is ours now: a late cancellation must not give it back
@@ -160,8 +160,6 @@ class HeldNumber(Uncopyable):
             with suppress(AllocatorError):
                 self._workers.background.submit(self._backend.release_number, lease, asked.wall_ms)
 
-    # -- renewals, on a thread of its own
-
     def _run(self, lease: NumberLease, tenure: Tenure, ended: threading.Event) -> None:
         while not ended.is_set() and self._process == os.getpid():
             with self._lock:
@@ -176,6 +174,7 @@ class HeldNumber(Uncopyable):
 
     def _ask(self, lease: NumberLease, tenure: Tenure, asked: Clocks) -> None:
         try:
+            # Without the lock, so that `left()` does not wait for the database.
             self._backend.renew_number(lease, asked.wall_ms)
         except AllocatorError as error:
             if not isinstance(error, LeaseLost):
@@ -195,12 +194,11 @@ class HeldNumber(Uncopyable):
             except Exception:
                 log.exception("on_lost of number %d of space %r failed", lease.number, lease.space)
 
-    # -- the end
-
     def _end(self) -> None:
         """Give the number back, unless it is lost. An error is logged: the lease then ends by itself."""
         if self._process != os.getpid() or self._tenure is None or self._lease is None:
             return
+        # Before the event is set, after which `left()` is 0.
         is_ours = self.left() > 0
         self._ended.set()
         self._workers.held.discard(self)

@@ -21,12 +21,15 @@ from allocator.service.parameters import MAX_BODY
 from allocator.service.repeated_requests import MAX_BYTES, PASSING, REPEATS, WHOLE, Repeat, Repeats
 
 MAX_HEAD = 16_384
+"""The `MAX_PARTIAL` incomplete heads of a worker take at most 8 MB together."""
 MAX_LINES = 100
 """Header lines of a request; even a short one takes about 200 bytes of memory."""
 CHUNK = 4096
+"""Bytes parsed at once: a head that is too long is refused after these, not after a whole read of 256 KB."""
 MAX_UNENDED = MAX_BODY + 262_144
 """A body plus one read of the event loop, so that the application can still answer a body that is too large."""
 MAX_SECONDS = 15.0
+"""For a client to send a head or to read a response; uvicorn would wait for ever."""
 MAX_CONNECTIONS = 10_000
 """Per worker; an idle connection takes 4 KB."""
 MAX_PARTIAL = 500
@@ -34,6 +37,7 @@ MAX_PARTIAL = 500
 CLOSE_SECONDS = 1.0
 """Seconds that a client has to confirm a close. Over TLS, the event loop would wait for half a minute."""
 SWEEP = 1.0
+"""Seconds, and the precision of the limits in seconds."""
 
 
 def closing(status: int, detail: str) -> bytes:
@@ -111,6 +115,7 @@ class BoundedProtocol(HttpToolsProtocol):
             cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
+        # Asked before the parser gets the bytes, which end the pause between two requests.
         may_repeat = len(data) <= MAX_BYTES and self.is_between_requests()
         if may_repeat and (answer := self.repeats.answer(self.repeat, data, self.server_state.default_headers)):
             self.is_in_use = True
@@ -171,6 +176,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.headers) > MAX_LINES:
             raise ValueError  # the parser stops, and uvicorn calls `send_400_response`
         super().on_headers_complete()
+        # Pipelined requests are answered in order, so those in front are answered first.
         while self.begun and self.begun[0].response_complete:
             self.begun.popleft()
         self.begun.append(self.cycle)
@@ -194,6 +200,7 @@ class BoundedProtocol(HttpToolsProtocol):
         waiting = [one for one in others if not one.is_answering()]
         waiting.sort(key=lambda one: (one.cycle is not None, one.number))
         for one in waiting[: 1 + len(waiting) // 100]:
+            # Not `close`, which waits until the client has read what was sent to it.
             one.transport.abort()
 
     def is_answering(self) -> bool:
@@ -207,8 +214,6 @@ class BoundedProtocol(HttpToolsProtocol):
         elif not self.transport.is_closing():
             self.transport.write(answer)
             self.transport.close()
-
-    # -- all connections of this worker
 
     def sweep_later(self) -> None:
         BoundedProtocol.sweeper = self.loop.call_later(SWEEP, self.sweep)

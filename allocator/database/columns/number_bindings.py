@@ -102,9 +102,6 @@ def unbind(connection: Connection, dialect: Dialect, words: str) -> NumberBindin
     return one
 
 
-# -- what the doctor reads
-
-
 def read(connection: Connection, dialect: Dialect, binding: NumberBinding, zone: tzinfo) -> BoundNumbers:
     """Read a bound column and its counters. Raises `InvalidSetting` without an index, or if the format needs a date."""
     with by_index(connection, dialect):

@@ -59,6 +59,7 @@ COUNT = (
     f"{FENCE} {{lock}} "
     "ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(allocator_ticket_counter.id + :step)"
 )
+# GET_LOCK is of the whole server: schemas of several databases there change one after the other.
 SCHEMA_LOCK = "allocator_schema_change"
 UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
 """Error codes of a server or proxy that refuses a variable or function, or lacks it."""
@@ -160,8 +161,6 @@ class MySQL(Dialect):
             if not connection.invalidated:
                 connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
 
-    # -- the server and its run
-
     def is_here(self, connection: Connection) -> str:
         run = run_of(connection)
         if run == NOWHERE:
@@ -213,8 +212,6 @@ class MySQL(Dialect):
         if facts.server is None or cluster_in(settings_in(facts.cluster)) or facts.server_step < 2:
             return None
         return ShardNumbering(facts.server_offset, facts.server_step)
-
-    # -- rows
 
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).prefix_with("IGNORE")

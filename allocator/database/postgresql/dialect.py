@@ -55,6 +55,7 @@ MIN_VERSION = (13,)
 MIN_CONNECT_SECONDS = 2
 """libpq's own lower bound for connect_timeout."""
 CANCEL_SECONDS = 1.0
+"""On top of the timeout of the call: a cancel needs a new connection, which a frozen server does not answer either."""
 
 REFUSED_IN_WORDS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
 """psycopg gives a refused connection no SQLSTATE, only the server's message."""
@@ -163,8 +164,6 @@ class PostgreSQL(Dialect):
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": SCHEMA_LOCK})
             yield
 
-    # -- the server and its run
-
     def is_refusal(self, error: BaseException) -> bool:
         return sqlstate(error) in REFUSALS
 
@@ -183,8 +182,6 @@ class PostgreSQL(Dialect):
 
     def lasting(self, connection: Connection) -> str:
         return rung_of(connection).lasting
-
-    # -- rows
 
     def insert_missing(self, table: Table) -> Insert:
         from sqlalchemy.dialects.postgresql import insert  # a process that uses another database need not load it
@@ -255,9 +252,6 @@ def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any])
             wanted = generator.send(ready)
     except StopIteration as stop:
         return stop.value
-
-
-# -- what libpq says in words, and what it may send
 
 
 def code_of_words(words: str) -> str:

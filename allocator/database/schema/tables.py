@@ -60,6 +60,7 @@ PREFIX = "allocator_"
 """The prefix of our tables; no other table should have it."""
 
 VERSION_TABLE = "allocator_schema_version"
+"""Not Alembic's default name, which the host application may use for tables of its own."""
 
 metadata = MetaData()
 

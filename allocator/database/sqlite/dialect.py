@@ -139,12 +139,8 @@ class SQLite(Dialect):
                 return missing
         return getattr(error, "sqlite_errorname", "")
 
-    # -- the server and its run
-
     def server(self, connection: Connection) -> str:
         return "''"  # no identity of a file survives a move or another mount
-
-    # -- rows
 
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).on_conflict_do_nothing()

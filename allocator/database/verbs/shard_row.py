@@ -97,6 +97,7 @@ def change(
     """
     dialect.see_the_newest(connection)
     with dialect.transaction(connection):
+        # Before the greatest ticket is read: draws under way end first, and no other begins.
         dialect.lock_shard(connection)
         now = fetch(connection, dialect)
         if now is None:
