@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, Update, func, select, text
 
+from allocator.database.driver_errors import ErrorCodes
 from allocator.database.schema.tables import node
 from allocator.database.verbs.claims import returned, returning
 from allocator.database.verbs.tickets import FLOOR, KEEP, drawn
-from allocator.errors import AllocatorError
 from allocator.rules.failover import Here, plain
 from allocator.schemes.ticket import ShardNumbering
 
@@ -59,14 +59,8 @@ class Dialect:
     embedded: ClassVar[bool] = False
     """The database is this library's own file, so it makes its schema by itself."""
 
-    errors: ClassVar[Mapping[str, type[AllocatorError]]] = {}
-    """The driver's error codes that mean more than "try again later", or the first two characters of several."""
-    contended: ClassVar[frozenset[str]] = frozenset()
-    """Error codes after which the same statement may run again, such as deadlocks."""
-    misplaced: ClassVar[frozenset[str]] = frozenset()
-    """Error codes of a server that cannot write now, while another of its cluster can: its connections are closed."""
-    forbidden: ClassVar[frozenset[str]] = frozenset()
-    """Error codes of a missing right."""
+    codes: ClassVar[ErrorCodes] = ErrorCodes()
+    """What the driver's error codes mean."""
 
     sound: ClassVar[str] = "1"
     """An SQL condition: no table has damage that no statement would notice and that repeats ids."""
@@ -139,7 +133,7 @@ class Dialect:
 
     def is_misplaced(self, error: BaseException) -> bool:
         """Whether another server has taken over, and this connection must be left."""
-        return self.code(error) in self.misplaced
+        return self.code(error) in self.codes.misplaced
 
     # -- transactions and schema
 

@@ -7,12 +7,11 @@ from typing import Any
 
 from sqlalchemy import Connection, column, func, select, table
 from sqlalchemy import Dialect as SQLDialect
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NULLTYPE, TypeEngine
 
 from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import lacks_function
+from allocator.database.driver_errors import meaning
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import Column, limit_of
 from allocator.schemes.shared.argument_checks import MAX_ID
@@ -25,12 +24,9 @@ def read(connection: Connection, dialect: Dialect, table_name: str, column_name:
     """Read the greatest value (None for an empty table), the type, and the greatest id that the type can hold."""
     schema, _, bare = table_name.rpartition(".")
     source = table(bare, column(column_name), schema=schema or None)
-    try:
+    refused = InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers")
+    with meaning(refused, dialect.codes.no_function, dialect):  # there is no max() of booleans and some other types
         greatest = connection.scalar(select(func.max(source.c[column_name])))
-    except DBAPIError as error:
-        if lacks_function(error, dialect):  # PostgreSQL has no max() of booleans and some other types
-            raise InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers") from error
-        raise
     kinds = kinds_of(connection, bare, schema)
     return greatest, *limited(kinds.get(column_name.lower(), NULLTYPE), connection.dialect)
 
