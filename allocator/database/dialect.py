@@ -58,6 +58,10 @@ class Dialect:
     """One connection for each thread of `runtime.worker_pool`."""
     embedded: ClassVar[bool] = False
     """The database is this library's own file, so it makes its schema by itself."""
+    columns_have_types: ClassVar[bool] = True
+    """A column has a type, and integer types have widths. Else any column holds 64 bits, and may have no type."""
+    ready_drivers: ClassVar[frozenset[str]] = frozenset()
+    """Drivers whose new connection has sent what SQLAlchemy would send again."""
 
     codes: ClassVar[ErrorCodes] = ErrorCodes()
     """What the driver's error codes mean."""

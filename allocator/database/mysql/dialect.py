@@ -60,6 +60,7 @@ IN_TRANSACTION = 1
 class MySQL(Dialect):
     name = "mysql"
     default_driver = "pymysql"
+    ready_drivers = frozenset({"pymysql"})  # SET NAMES
     extra = "mysql"
     needs_name = locks_what_it_reads = True
     transactional_ddl = False

@@ -65,6 +65,7 @@ class SQLite(Dialect):
     default_driver = "pysqlite"
     extra = ""
     embedded = looks_first = checks_tag_first = True
+    columns_have_types = False
     begin = "BEGIN IMMEDIATE"
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
