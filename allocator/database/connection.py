@@ -21,7 +21,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from allocator.database.address import Address, address_of
+from allocator.database.address import Address, address_of, dialect_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_connection import DriverConnection, driver_verbs, is_watched
 from allocator.database.driver_errors import is_contended, is_stale, translate, unforeseen
@@ -227,8 +227,7 @@ class Lazy(DefaultDialect):
         return super().create_connect_args(plain(url))
 
     def on_connect(self) -> Callable[[Any], None] | None:
-        """SQLAlchemy would repeat the SET NAMES that PyMySQL has just sent."""
-        return None if self.driver == "pymysql" else super().on_connect()
+        return None if self.driver in dialect_of(self.name).ready_drivers else super().on_connect()
 
     def initialize(self, connection: Connection) -> None:
         """See `complete`."""
