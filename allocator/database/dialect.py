@@ -55,7 +55,7 @@ class Dialect:
     extra: ClassVar[str]
     """The extra of this package that installs it; empty where nothing is needed."""
     pool_size: ClassVar[int] = 8
-    """One connection for each thread of `runtime.worker_pool`."""
+    """One connection for each thread of `runtime.thread_pool`."""
     embedded: ClassVar[bool] = False
     """The database is this library's own file, so it makes its schema by itself."""
     columns_have_types: ClassVar[bool] = True
