@@ -16,7 +16,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 from allocator.errors import (
     AllocatorClosed,
@@ -24,6 +24,7 @@ from allocator.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
     LeaseLost,
+    NotCopyable,
     Uncopyable,
 )
 from allocator.generators.backend_protocol import Backend
@@ -87,6 +88,32 @@ def exhaust(values: Iterator[int]) -> None:
         values.empty()
     elif isinstance(values, RANGES):
         values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]
+
+
+class Unforkable(Uncopyable):
+    """A generator whose caller gives it a node or worker; a forked child may not use it, since the parent does."""
+
+    _given: ClassVar[str]
+    """What the caller gave, for messages."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._forked = False
+        self._values: Iterator[int] = iter(())
+        forks.register(self)
+
+    def _check_process(self) -> None:
+        if self._forked:
+            raise NotCopyable(
+                f"a {type(self).__name__} cannot be used after a fork: the parent uses its {self._given}; create one "
+                f"with another {self._given}"
+            )
+
+    def after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self._forked = True
+        exhaust(self._values)
+        self._values = iter(())
 
 
 class Supply(Uncopyable):
