@@ -8,7 +8,7 @@ from os import urandom
 from time import time
 
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.supply import LOST_AFTER, Supply, Terms, Unforkable
+from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.iterators import first_and_rest
 from allocator.runtime.thread_pool import Background, check_entry
@@ -32,7 +32,7 @@ def fresh_seed() -> int:
     return 1 + int.from_bytes(urandom(8)) % MAX_SEED
 
 
-class Meteor(Unforkable):
+class Meteor(forks.Unforkable):
     """Meteor ids of one node. Each start needs a node number that was never used; `Allocator.meteor` registers one.
 
     node: 0 to 1048575 in the default layout.

@@ -11,8 +11,8 @@ from os import urandom
 from time import sleep, time
 
 from allocator.errors import InvalidId
-from allocator.runtime.forks import catch_up, in_child
-from allocator.runtime.iterators import LockedIterator, first_and_rest
+from allocator.runtime.forks import catch_up, exhaust, in_child
+from allocator.runtime.iterators import first_and_rest
 from allocator.runtime.thread_pool import is_held_here
 from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
 from allocator.schemes.shared.retry_pace import Wait
@@ -41,8 +41,7 @@ class Generator:
         self._lock = threading.RLock()
         self._blocks = ObjectIdBlocks(process, counter)
         self.end = -1.0
-        if isinstance(self.values, LockedIterator):
-            self.values.empty()
+        exhaust(self.values)
         self.values = iter(())
 
     def refill(self) -> bytes:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from allocator.errors import InvalidSetting
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.supply import LOST_AFTER, Supply, Terms, Unforkable
+from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
 from allocator.runtime.iterators import first_and_rest
 from allocator.runtime.thread_pool import Background, check_entry
@@ -21,7 +21,7 @@ from allocator.schemes.snowflake import Lease, LeaseClaim, LeasedSnowflake, Snow
 NEVER = float("inf")
 
 
-class Snowflake(Unforkable):
+class Snowflake(forks.Unforkable):
     """Snowflake ids of one datacenter and worker. No other generator may use them at the same time.
 
     `Allocator.snowflake` leases a worker from the database instead.

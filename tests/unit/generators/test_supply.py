@@ -35,8 +35,8 @@ from allocator.errors import (
     SchemaOutOfDate,
     UnknownTag,
 )
-from allocator.generators.supply import exhaust
 from allocator.runtime import iterators
+from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.thread_pool import THREADS, Background, result_of, wait_for, wait_for_async
 from allocator.schemes.shared.residues import ALL
