@@ -30,7 +30,7 @@
     ├── AllocatorClosed
     └── NotCopyable                 also a TypeError
 
-`allocator.database.driver_errors` alone translates the errors of drivers; the driver's error is the `__cause__`.
+`allocator.database.driver_errors` alone says what the errors of drivers mean; the driver's error is the `__cause__`.
 """
 
 from __future__ import annotations

@@ -157,8 +157,6 @@ class Numbers:
         """
         return NumberDefault(self, scope, at)
 
-    # -- the row of the counter
-
     def _day(self, at: At) -> date:
         if at is not None:
             return day_of(at, self._zone)

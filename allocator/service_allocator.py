@@ -98,8 +98,6 @@ class ServiceAllocator(AsyncAllocator):
         """Run blocking `work` on a thread of the allocator. Raises `DatabaseUnavailable` after the timeout."""
         return await self._on_thread(work, *args, **kwargs)
 
-    # -- tags
-
     async def open_tag(self, tag: str, create: bool = False) -> Tag:
         """Fetch the row of a tag, and create it if `create`; else raise `UnknownTag` where it is missing."""
         template = replace(self._hosted._template, name=tag)
@@ -113,8 +111,6 @@ class ServiceAllocator(AsyncAllocator):
         """The first `most` tags after this one, by name. Blocking."""
         return self._hosted.tags._page(after, most)
 
-    # -- for clients that serve from their own memory
-
     async def claim(self, tag: str, size: int | None, seen: Seen, exact: bool) -> range:
         """Claim a segment for a client, above every id that it has seen.
 
@@ -122,8 +118,6 @@ class ServiceAllocator(AsyncAllocator):
         segment.
         """
         return await wait_for_async(self._hosted.sequence(tag)._claimed(size, seen, exact))
-
-    # -- for readiness
 
     @property
     def lease(self) -> Lease | None:

@@ -282,6 +282,7 @@ class Allocator(Uncopyable):
 
     def close(self) -> None:
         """Drop the ids in memory and close every connection. Further calls raise `AllocatorClosed`."""
+        # First, while the backend is open: it gives the numbers back.
         self._workers.close()
         self._background.closed.set()
         self._retire()

@@ -116,10 +116,8 @@ fleet_options = options(urls_option, hosts_option, json_option)
 """For a command on all databases of a fleet; passes `urls`."""
 
 
-# -- opening; a command that `creates` may make the file of a database, and tags
-
-
 def open_allocator(urls: tuple[str, ...], creates: bool = False) -> Allocator:
+    """Open the allocator of a command. One that `creates` may make the file of a database, and tags."""
     mark_opened()
     if not creates:
         require_files(*urls)

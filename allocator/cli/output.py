@@ -16,6 +16,7 @@ from allocator.errors import AllocatorError, InvalidSetting
 
 REFUSED = 1
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+"""Errors of an output that is full, broken or closed, which the user can mend; any other is a fault of ours."""
 JSON = "allocator.json"
 
 

@@ -154,9 +154,6 @@ def back(place: str, seconds: float, dry: bool, sure: bool, url: str) -> None:
             report(database.run(work.fetch_status, place), "given back")
 
 
-# -- what the commands share
-
-
 @contextmanager
 def opened(url: str) -> Iterator[Database]:
     with open_database(url, PATIENCE) as database:

@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from allocator.generators.worker_numbers import HeldNumber
 
 FAULTS = {signal.SIGSEGV, signal.SIGFPE, signal.SIGILL, signal.SIGBUS, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
+"""Faults of this process itself: the kernel ends it, whether they are blocked or not."""
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+"""An ignored signal stays ignored after exec, so the child sets these back to their defaults."""
 BLOCKED = signal.valid_signals() - FAULTS - IGNORED_BY_PYTHON
 """The wrapper blocks these and reads them one by one. As process 1 it would not get them at all without a handler."""
 OURS = {signal.SIGCHLD, signal.SIGALRM}
 """Meant for the wrapper, not for the command: a child has ended, or its own timer has."""
 WATCHED = BLOCKED - {signal.SIGKILL, signal.SIGSTOP, signal.SIGTTIN, signal.SIGTTOU}
+"""Nobody can wait for the first two. The others stay blocked: else `pass_terminal` would stop this process."""
 SIGNALS = {one.name.removeprefix("SIG"): one for one in sorted(WATCHED - OURS) if isinstance(one, signal.Signals)}
 ROUNDS, ROUND = 100, 0.05
 """Look 100 times, 0.05 s apart, for killed processes to end; then give up: one may be stuck in the kernel."""
@@ -46,6 +49,7 @@ class Wrapper:
 
     def __init__(self, command: tuple[str, ...], seconds: float, variable: str, path: Path | None, stop: int) -> None:
         self._seconds, self._variable, self._path, self._stop = seconds, variable, path, stop
+        # Before the forks: a signal that comes during one waits until it can be passed on.
         signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
         adopt_orphans()
         self._guard = Guard()
@@ -68,6 +72,7 @@ class Wrapper:
 
     def _supervise(self, held: HeldNumber) -> None:
         read = read_times()
+        # Before the command starts: it never runs without a deadline.
         self._guard.tell(self._child.process, read, until_killed(held.left(), self._seconds))
         if self._path:
             write(self._path, held.number)
@@ -162,9 +167,6 @@ def reap_orphans() -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-
-
-# -- the command
 
 
 class CannotStart(InvalidSetting):

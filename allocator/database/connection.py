@@ -21,7 +21,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from allocator.database.address import Address, address_of
+from allocator.database.address import Address, address_of, dialect_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_connection import DriverConnection, driver_verbs, is_watched
 from allocator.database.driver_errors import is_contended, is_stale, translate, unforeseen
@@ -32,8 +32,7 @@ from allocator.runtime.forks import catch_up
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CONTENDED_PAUSE = 0.005
-MAX_CONTENDED_PAUSE = 0.2
+CONTENDED_PAUSE, MAX_CONTENDED_PAUSE = 0.005, 0.2
 """Seconds before the first and the last retries after a deadlock; the pause doubles, since many may be retrying."""
 
 LEFT_OPEN = (
@@ -149,9 +148,6 @@ def check_committed(connection: Connection, dialect: Dialect) -> None:
         raise DatabaseUnavailable(f"the commit came with a warning, so what it claimed is burnt: {warnings[0]}")
 
 
-# -- engines
-
-
 def engine_of(address: Address, timeout: float) -> Engine:
     """An engine in autocommit: returning a connection costs no round trip, and no wait exceeds `timeout` seconds."""
     dialect, url = address.dialect, address.url
@@ -209,7 +205,7 @@ def creator_from(pool: Pool, dialect: Dialect) -> Callable[[], Any]:
     return creator
 
 
-# -- SQLAlchemy's dialects, which ask the server about itself when they reflect, and not at the first connect.
+# SQLAlchemy asks the server about itself at the first connect; these dialects wait until something is reflected.
 # Version, isolation level, SQL mode and letter case are up to seven messages, and no statement that draws ids depends
 # on them. SQLAlchemy documents `get_dialect_cls`, by which a subclass of the dialect replaces `initialize`.
 
@@ -231,8 +227,7 @@ class Lazy(DefaultDialect):
         return super().create_connect_args(plain(url))
 
     def on_connect(self) -> Callable[[Any], None] | None:
-        """SQLAlchemy would repeat the SET NAMES that PyMySQL has just sent."""
-        return None if self.driver == "pymysql" else super().on_connect()
+        return None if self.driver in dialect_of(self.name).ready_drivers else super().on_connect()
 
     def initialize(self, connection: Connection) -> None:
         """See `complete`."""

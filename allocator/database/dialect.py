@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, Update, func, select, text
 
+from allocator.database.driver_errors import ErrorCodes
 from allocator.database.schema.tables import node
 from allocator.database.verbs.claims import returned, returning
 from allocator.database.verbs.tickets import FLOOR, KEEP, drawn
-from allocator.errors import AllocatorError
 from allocator.rules.failover import Here, plain
 from allocator.schemes.ticket import ShardNumbering
 
@@ -58,15 +58,13 @@ class Dialect:
     """One connection for each thread of `runtime.worker_pool`."""
     embedded: ClassVar[bool] = False
     """The database is this library's own file, so it makes its schema by itself."""
+    columns_have_types: ClassVar[bool] = True
+    """A column has a type, and integer types have widths. Else any column holds 64 bits, and may have no type."""
+    ready_drivers: ClassVar[frozenset[str]] = frozenset()
+    """Drivers whose new connection has sent what SQLAlchemy would send again."""
 
-    errors: ClassVar[Mapping[str, type[AllocatorError]]] = {}
-    """The driver's error codes that mean more than "try again later", or the first two characters of several."""
-    contended: ClassVar[frozenset[str]] = frozenset()
-    """Error codes after which the same statement may run again, such as deadlocks."""
-    misplaced: ClassVar[frozenset[str]] = frozenset()
-    """Error codes of a server that cannot write now, while another of its cluster can: its connections are closed."""
-    forbidden: ClassVar[frozenset[str]] = frozenset()
-    """Error codes of a missing right."""
+    codes: ClassVar[ErrorCodes] = ErrorCodes()
+    """What the driver's error codes mean."""
 
     sound: ClassVar[str] = "1"
     """An SQL condition: no table has damage that no statement would notice and that repeats ids."""
@@ -99,8 +97,6 @@ class Dialect:
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         """How numbers without gaps are drawn in a transaction of the application."""
         raise NotImplementedError
-
-    # -- connections
 
     looks_first: ClassVar[bool] = False
     """`before` has something to do."""
@@ -139,9 +135,7 @@ class Dialect:
 
     def is_misplaced(self, error: BaseException) -> bool:
         """Whether another server has taken over, and this connection must be left."""
-        return self.code(error) in self.misplaced
-
-    # -- transactions and schema
+        return self.code(error) in self.codes.misplaced
 
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
@@ -165,8 +159,6 @@ class Dialect:
 
     def triggers(self, connection: Connection, table_name: str) -> list[str]:
         return list(connection.scalars(text(self.trigger_names), {"name": table_name}))
-
-    # -- the server and its run
 
     def is_refusal(self, error: BaseException) -> bool:
         """Whether a statement may have failed because the server refuses to identify itself."""
@@ -226,8 +218,6 @@ class Dialect:
         """The server run, compared with the one that wrote a row."""
         run, at = connection.exec_driver_sql(f"SELECT {run_of(connection)}, {self.clock}").one()
         return plain(was, str(run), int(at))
-
-    # -- rows
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.greatest(value, other)

@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from allocator.database.dialect import Dialect
 from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
     DatabaseUnavailable,
     Exhausted,
-    InvalidDatabase,
     MaxValueWentBack,
     NumberBusy,
-    NumberConflict,
     SchemaDamaged,
     SchemaOutOfDate,
 )
+
+if TYPE_CHECKING:
+    from allocator.database.dialect import Dialect
+
+
+class ErrorCodes(NamedTuple):
+    """What a driver's error codes mean: each database has its own, in `error_codes.py` of its folder."""
+
+    errors: Mapping[str, type[AllocatorError]] = {}
+    """Codes that mean more than "try again later", or the first two characters of several."""
+    advice: Mapping[str, str] = {}
+    """What to say for a code, where the advice of its error would say less."""
+    of_draw: Mapping[str, tuple[type[AllocatorError], str]] = {}
+    """The error, and its message, where a number is drawn in the transaction of a caller."""
+    locked: frozenset[str] = frozenset()
+    """Another transaction has the lock that the statement needs; if a code is in `of_draw` too, waiting is no use."""
+    out_of_range: frozenset[str] = frozenset()
+    """A column or its CHECK refuses the value."""
+    contended: frozenset[str] = frozenset()
+    """The same statement may run again, as after deadlocks."""
+    misplaced: frozenset[str] = frozenset()
+    """The server cannot write now, while another of its cluster can: its connections are closed."""
+    forbidden: frozenset[str] = frozenset()
+    """A right is missing."""
+    no_function: frozenset[str] = frozenset()
+    """There is no such function for arguments of these types."""
+
 
 ADVICE: dict[type[AllocatorError], str] = {
     DatabaseUnavailable: "{where} is not available: {words}",
@@ -28,25 +56,11 @@ ADVICE: dict[type[AllocatorError], str] = {
     SchemaDamaged: "{where} holds a table that was altered by hand: {words}; see: allocator db check",
 }
 
-GUARDED = {"postgresql": "ID001", "mysql": "1644", "sqlite": "SQLITE_CONSTRAINT_TRIGGER"}
-"""The error codes that the triggers of `guard.py` raise."""
-MISSTATED, NO_SCHEMA, UNPROVEN, READ_ONLY = "misstated", "3F000", "unproven", "25006"
-NO_FUNCTION = "42883"
-LACKING = ("55000", "0A000", NO_FUNCTION)
-OF_CODE = {
-    MISSTATED: "{where} cannot be used: {words}; check the URL and its arguments",
-    READ_ONLY: "{where} is read-only: {words}; use the primary, or if this is it: ALTER ROLE name SET "
-    "default_transaction_read_only = off",
-    NO_SCHEMA: "{where} refuses: {words}; check that the search_path of the user or the URL names a schema that exists",
-    **dict.fromkeys(LACKING, "{where} refuses: {words}; this server lacks what the statement needs: allocator doctor"),
-    UNPROVEN: "{where} is named by the fleet, and its server does not log in by SCRAM: {words}; give its URL too",
-    **dict.fromkeys(
-        GUARDED.values(),
-        "{where} refuses: {words}, and a trigger stopped the statement; raise numbers only, or drop the guard first: "
-        "the lines with DROP of allocator db guard --sql",
-    ),
-}
-"""Advice by error code. MISSTATED is no server's code: the driver refused an argument."""
+GUARD_FIRED = (
+    "{where} refuses: {words}, and a trigger stopped the statement; raise numbers only, or drop the guard first: "
+    "the lines with DROP of allocator db guard --sql"
+)
+"""Advice for the error codes that the triggers of `guard.py` raise."""
 
 FILE_REFUSED = "{where} refuses: {words}; check that the folder exists, and who may read and write there"
 
@@ -57,12 +71,12 @@ LOCKED = (
 
 
 def translate(error: SQLAlchemyError, dialect: Dialect, where: str, waited: float) -> AllocatorError:
-    code = code_of(error, dialect)
+    code, codes = code_of(error, dialect), dialect.codes
     # The pool of a file has one connection: a caller that times out there waits behind a claim that waits for the lock.
-    if dialect.embedded and (code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) or isinstance(error, PoolTimeout)):
+    if dialect.embedded and (code in codes.locked or isinstance(error, PoolTimeout)):
         return DatabaseUnavailable(LOCKED.format(where=where, waited=waited))
-    kind = dialect.errors.get(code) or dialect.errors.get(code[:2], DatabaseUnavailable)
-    advice = FILE_REFUSED if dialect.embedded and kind is DatabaseRefused else OF_CODE.get(code, ADVICE[kind])
+    kind = codes.errors.get(code) or codes.errors.get(code[:2], DatabaseUnavailable)
+    advice = FILE_REFUSED if dialect.embedded and kind is DatabaseRefused else codes.advice.get(code, ADVICE[kind])
     return kind(advice.format(where=where, words=words_of(error)))
 
 
@@ -85,28 +99,29 @@ def words_of(error: SQLAlchemyError) -> str:
 
 def is_contended(error: SQLAlchemyError, dialect: Dialect) -> bool:
     """A deadlock or the like: the statement had no effect and may run again."""
-    return code_of(error, dialect) in dialect.contended
+    return code_of(error, dialect) in dialect.codes.contended
 
 
 def is_forbidden(error: SQLAlchemyError, dialect: Dialect) -> bool:
     """Whether the user lacks a right."""
-    return code_of(error, dialect) in dialect.forbidden
+    return code_of(error, dialect) in dialect.codes.forbidden
 
 
-def lacks_function(error: SQLAlchemyError, dialect: Dialect) -> bool:
-    return code_of(error, dialect) == NO_FUNCTION
+@contextmanager
+def meaning(meant: AllocatorError, codes: Container[str], dialect: Dialect) -> Iterator[None]:
+    """Raise `meant` for an error with one of these codes: the statement knows more than the code tells."""
+    try:
+        yield
+    except DBAPIError as error:
+        if code_of(error, dialect) in codes:
+            raise meant from error
+        raise
 
 
 def is_stale(error: SQLAlchemyError) -> bool:
     """Whether the connection was lost, as after a restart of the server."""
     return isinstance(error, DBAPIError) and error.connection_invalidated
 
-
-# -- of numbers that are drawn in a caller's transaction
-
-HELD = frozenset({"55P03", "1205", "3572"})
-MOVED = "SQLITE_BUSY_SNAPSHOT"
-NO_MORE = frozenset({"22003", "23514", "1264", "1690", "3819", "4025", "SQLITE_CONSTRAINT_CHECK"})
 
 NUMBER_BUSY = (
     "another transaction has drawn numbers of {place} and has not ended{holder}; waited {waited:.3g} seconds; roll "
@@ -129,33 +144,25 @@ NO_WRITES = (
     "no number of {place} can be drawn here: {where} is a replica, or the transaction is read-only: {words}; use the "
     "primary, and a transaction that may write"
 )
-OF_DRAW: dict[str, tuple[type[AllocatorError], str]] = {
-    **dict.fromkeys(("40P01", "1213"), (NumberConflict, DEADLOCK)),
-    "1180": (NumberConflict, DEADLOCK),  # where Group Replication's applier takes the row
-    **dict.fromkeys(("40001", "1020", "3101", MOVED), (NumberConflict, DRAWN_MEANWHILE)),
-    "25P02": (InvalidDatabase, ABORTED),
-    **dict.fromkeys((READ_ONLY, "1290", "1792", "1836", "SQLITE_READONLY"), (DatabaseRefused, NO_WRITES)),
-}
-"""The error of ours, and its message, by error code."""
 
 
 def is_held(error: SQLAlchemyError, dialect: Dialect) -> bool:
     """Whether another transaction has the lock that a number needs."""
     code = code_of(error, dialect)
-    return code in HELD or (code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) and code != MOVED)
+    return code in dialect.codes.locked and code not in dialect.codes.of_draw
 
 
 def translate_drawn(
     error: SQLAlchemyError, dialect: Dialect, where: str, place: str, waited: float, holder: str
 ) -> AllocatorError:
     """As `translate`, for a number of `place`, which another session may hold."""
-    code = code_of(error, dialect)
-    if code in NO_MORE:
+    code, codes = code_of(error, dialect), dialect.codes
+    if code in codes.out_of_range:
         from allocator.schemes.gapless_numbers import out_of_numbers  # few processes draw such numbers
 
         return out_of_numbers(place)
-    if code in OF_DRAW:
-        kind, words = OF_DRAW[code]
+    if code in codes.of_draw:
+        kind, words = codes.of_draw[code]
     elif is_held(error, dialect):
         kind, words = NumberBusy, FILE_BUSY if dialect.embedded else NUMBER_BUSY
     else:

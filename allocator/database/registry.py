@@ -75,8 +75,6 @@ class Registry(Runner):
         self._has_revision = True
         self._watches: dict[str, Watch] = {}
 
-    # -- schema
-
     def check_schema(self) -> None:
         """Once: the tables have the revision that is needed, or `SchemaOutOfDate` is raised."""
         if not self._schema_seen:
@@ -127,8 +125,6 @@ class Registry(Runner):
         self.failover()  # before the first id: else a failover could forget the row with the ids
         self.run(segments.begin_run)
 
-    # -- what may be forgotten
-
     def failover(self, start: Start | None = None) -> Failover:
         """The failover state. If the database moved since the state was written, write the new state first.
 
@@ -156,8 +152,6 @@ class Registry(Runner):
 
     def _leased_until(self) -> int:
         return max((worker.until for worker in self.run(node_and_snowflake_rows.fetch_workers)), default=0)
-
-    # -- nodes and workers
 
     def register_node(self) -> int:
         """A new node number, for this process."""
@@ -203,8 +197,6 @@ class Registry(Runner):
         if lease.since < self.failover().leases_from_ms:  # checked afterwards: a failover may happen during the renewal
             raise LeaseLost(f"worker {lease.number} may have been leased by another process before the database moved")
         return replace(lease, until=until)
-
-    # -- worker numbers for any generator
 
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         """Lease a free number of a space. Raises `NodeIdsExhausted`, and `InvalidSetting` by settings or clock."""

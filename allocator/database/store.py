@@ -65,6 +65,7 @@ class Database(Registry):
         start = start or self.start(template.name)
         state = self.failover(start)
         self.run(segments.create, beginning(template, state.first_value, start.is_alone))
+        # A failover meanwhile may have forgotten ids of an earlier row: then the tag begins above those too.
         after = self.start(template.name)
         if (later := self.failover(after)) == state:
             return after.tag
@@ -151,8 +152,6 @@ class Database(Registry):
         for name, ids in claimed.items():
             self._log_claim(name, ids)
         return claimed
-
-    # -- the rows of tags, for `Tags`
 
     def fetch_tag(self, name: str) -> Tag | None:
         return self.run(segments.fetch, name)

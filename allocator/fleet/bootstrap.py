@@ -168,8 +168,6 @@ class Opening:
                 numbering.step,
             )
 
-    # -- a new fleet
-
     def _make(self) -> bool:
         """Write the rows; True when all exist."""
         for one in self._all:
@@ -184,6 +182,7 @@ class Opening:
                 for offset, one in enumerate(self._all, 1)
             )
             self._write(decider, members, revision=BEGUN if self._is_alone else 0)
+        # Read back: another process may have written it first, and its order of the shards holds.
         first = decider.database.run(shard_row.fetch)
         assert first is not None
         for one in self._all:
@@ -196,6 +195,7 @@ class Opening:
         if {row.key for _, row in rows} != {member.key for member in first.members}:
             return False  # another process began with more shards, which are needed too
         check_fleet(rows, self._fleet)
+        # Last: until then revision 0 tells every process that rows are still missing.
         decider.database.run(shard_row.begin, first.key)
         return True
 

@@ -76,8 +76,6 @@ class Fleet:
         """The files of embedded databases."""
         return [file for database in self.databases() if (file := database.address.file)]
 
-    # -- ids
-
     def ticket(self, kind: str, end: float) -> int:
         """Draw the next ticket of a type from the next shard, before `end`."""
 
@@ -103,6 +101,7 @@ class Fleet:
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         def claim(shard: Handle) -> range:
+            # A shard that is new, or was away, has not read the row of the tag.
             if not shard.database.has_opened(name):
                 shard.database.open_segment(*self._templates[name])
             return shard.database.claim_segment(name, size, seen, exact=exact)
@@ -161,8 +160,6 @@ class Fleet:
             raise last
         self._shards.pause()
         refusals.clear()
-
-    # -- the databases
 
     def ping(self) -> None:
         if self.is_alone:

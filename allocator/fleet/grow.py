@@ -143,6 +143,7 @@ class Growth(Discovery):
             found[member.key].database.begin_above(first_value)
             if member.offset != LEAD:
                 found[member.key].change(fleet_growth_protocol.entered, target, tags=tags)
+        # The lead last: until then its row holds the growth, and `grow` can run again.
         return lead.change(fleet_growth_protocol.entered, target, tags=tags)
 
     def _check_coming(self, coming: Sequence[Member], found: dict[str, Found]) -> None:
@@ -204,6 +205,7 @@ class Growth(Discovery):
                 room *= 2  # they draw faster than expected
                 target = target_of(lead.change(fleet_growth_protocol.decided, target.key, error.greatest + room))
             else:
+                # Only now, when no old shard can pass the floor: from here on new shards may begin there.
                 target = target_of(lead.change(fleet_growth_protocol.turning, target))
         return target
 

@@ -142,8 +142,6 @@ class Shards:
             self.take(handle, row)
         self._opened = True
 
-    # -- in rotation
-
     def next(self, end: float) -> Handle:
         """The next shard; waits while none can be used."""
         while True:
@@ -209,8 +207,6 @@ class Shards:
         known = [(other.where, other.row) for other in self.handles if other.row and other is not handle]
         return [(where, other) for where, other in known if other.generation >= row.generation]
 
-    # -- what the rows say
-
     def take(self, handle: Handle, row: Shard) -> None:
         """Take the new row of a shard. Stop using shards that it names as replaced or left out."""
         with self._lock:
@@ -239,8 +235,6 @@ class Shards:
         for url in unusable.keys() - self._unusable.keys():
             log.warning("this process cannot use a shard of the fleet; ids come from the others: %s", unusable[url])
         self._unusable |= unusable
-
-    # -- the databases
 
     def lead(self) -> Database:
         """The shard that numbers nodes and leases workers for the fleet."""

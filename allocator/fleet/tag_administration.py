@@ -71,6 +71,7 @@ class Tags:
         """Overridden, as `_set` and `_column` are, where a service holds the tags."""
         databases = self.databases()
         with complete(databases if fresh.max_value else ()):
+            # A list, since `all` of a generator would stop at the first shard that has the tag.
             made = [database.create_tag(fresh) for database in databases]
         if not all(made):
             raise TagExists(f"tag {fresh.name!r} exists already; change it with: allocator tags set {fresh.name}")

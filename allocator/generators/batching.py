@@ -48,6 +48,7 @@ class Batching:
         self._strikes = 0
 
     def add(self, sequence: Sequence, request: Request) -> None:
+        # Before the submit: the thread may run at once.
         self._waiting.append((sequence, request))
         self._background.submit(self._run)
 
@@ -62,6 +63,7 @@ class Batching:
     def _take(self) -> list[Waiting]:
         batch: list[Waiting] = []
         try:
+            # Without a lock: several threads may take at once, and `popleft` gives each claim to one of them.
             while len(batch) < (MAX_BATCH if self._strikes < STRIKES else 1):
                 batch.append(self._waiting.popleft())
         except IndexError:

@@ -133,8 +133,6 @@ class Sequence(Supply):
     def __repr__(self) -> str:
         return f"<Sequence {self.tag}>"
 
-    # -- segments
-
     def _new_core(self) -> Segments:
         return Segments(self._terms.runway, LOST_AFTER * self._terms.timeout)
 
@@ -214,8 +212,6 @@ class Sequence(Supply):
             self._sequences.keep(self)
             self._publish(())
 
-    # -- blocks beside the segments
-
     def _claimed(self, size: int | None, seen: Seen, exact: bool) -> Waits[range]:
         """Claim one block, above the ids `seen` of a client process too; see `ServiceAllocator.claim`."""
         start = partial(self._start_claim, size, seen, exact)
@@ -233,6 +229,7 @@ class Sequence(Supply):
         if pause and pause.error and not isinstance(pause.error, DatabaseUnavailable):
             raise pause.error.again()
         if pause:
+            # Without the lock, so that other calls are served from memory meanwhile.
             self._background.closed.wait(pause.seconds)
         try:
             self._open()
@@ -260,8 +257,6 @@ class Sequence(Supply):
         """The number of ids that can be served without the database."""
         with self._lock:
             return length_hint(self._values) + self._core.held
-
-    # -- endings
 
     def _retire(self) -> None:
         self._sequences.serving.pop(self.tag, None)
@@ -302,6 +297,7 @@ class Sequences(dict[str, Sequence]):
 
     def __missing__(self, tag: str) -> Sequence:
         name = check_tag(tag)
+        # Before the lock: a thread of the parent may have held it during a fork, and the reset replaces it.
         forks.catch_up()
         check_not_ending()
         with self._lock:

@@ -131,8 +131,6 @@ class Supply(Uncopyable):
         self._serves = first is not None
         return first
 
-    # -- the hooks of a scheme
-
     @abstractmethod
     def _new_core(self) -> Any: ...
 
@@ -180,8 +178,6 @@ class Supply(Uncopyable):
     def _refused(self, claim: Any, error: AllocatorError, now: float) -> None:
         """Under the lock: the claim failed, or its outcome is unknown."""
         self._core.failed(claim, error, now)
-
-    # -- deciding, under the lock
 
     def _advance(self) -> int | Ended | Wait:
         """The next id, or what to wait for before the next attempt. A signal handler may raise or fork in here."""
@@ -249,8 +245,6 @@ class Supply(Uncopyable):
         if self._forked_unseen:
             raise forks.forked_unseen(self._name())
 
-    # -- doing, without the lock
-
     def _submit(self, request: Request) -> None:
         self._background.submit(self._run, request)
 
@@ -302,8 +296,6 @@ class Supply(Uncopyable):
             log.warning("%s: its worker cannot be used any more; leasing another: %s", self._name(), error)
         elif error is not None and in_advance and not self._failing:
             log.warning("%s: a claim failed; ids come from memory while they last: %s", self._name(), error)
-
-    # -- waiting and ending
 
     def _next(self) -> int:
         """The next id, once `_values` is used up: from memory, or within the timeout from the database."""

@@ -61,6 +61,10 @@ class Workers:
         self.held = set()  # they are the parent's
 
 
+Taken = tuple[NumberLease, Clocks, int]
+"""A lease, the clocks before it was asked for, and the process that it is of."""
+
+
 class HeldNumber(Uncopyable):
     """A worker number of a space, while it is leased.
 
@@ -83,7 +87,7 @@ class HeldNumber(Uncopyable):
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._ended = threading.Event()
-        self._future: Future[tuple[NumberLease, Clocks]] | None = None
+        self._future: Future[Taken] | None = None
 
     @property
     def number(self) -> int:
@@ -110,8 +114,6 @@ class HeldNumber(Uncopyable):
         with self._lock:
             return self._tenure.left(self._workers.clocks())
 
-    # -- the lease
-
     def _leased(self) -> Waits[Self]:
         """Lease a number. What a call that failed or was cancelled may still lease is given back."""
         workers = self._workers
@@ -124,23 +126,25 @@ class HeldNumber(Uncopyable):
             raise
         return self
 
-    def _start(self) -> Future[tuple[NumberLease, Clocks]]:
+    def _start(self) -> Future[Taken]:
         if self.left() > 0:
             raise InvalidSetting(f"number {self.number} of space {self.space!r} is leased by this object already")
         self._backend = self._workers.backend
         self._future = self._workers.background.submit(self._take)
         return self._future
 
-    def _take(self) -> tuple[NumberLease, Clocks]:
+    def _take(self) -> Taken:
+        # Read before the request is sent: from here the lease counts, however long the answer takes.
         asked, holder, host = self._workers.clocks(), self._workers.new_holder(), platform.node() or "unknown"
         claim = NumberClaim(self.space, self.bits, self._length_ms, asked.wall_ms, holder, host, os.getpid())
-        return self._backend.lease_number(claim), asked
+        return self._backend.lease_number(claim), asked, claim.process
 
-    def _begin(self, found: tuple[NumberLease, Clocks]) -> None:
-        lease, asked = found
+    def _begin(self, found: Taken) -> None:
+        lease, asked, process = found
         tenure = Tenure(self._length_ms, asked)
         tenure.check_answered(self._workers.clocks())
-        self._lease, self._tenure, self._process = lease, tenure, os.getpid()
+        self._lease, self._tenure, self._process = lease, tenure, process  # a signal handler may have forked since
+        # New ones for each lease: the thread of an earlier lease still reads the old event.
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._keep(lease, tenure, self._ended)
         self._future = None  # the lease is ours now: a late cancellation must not give it back
@@ -150,16 +154,14 @@ class HeldNumber(Uncopyable):
         """Renew it until the end."""
         threading.Thread(target=self._run, args=(lease, tenure, ended), name="allocator-worker", daemon=True).start()
 
-    def _give_back_unused(self, future: Future[tuple[NumberLease, Clocks]]) -> None:
+    def _give_back_unused(self, future: Future[Taken]) -> None:
         if not future.cancelled() and future.exception() is None:
-            lease, asked = future.result()
+            lease, asked, _ = future.result()
             with suppress(AllocatorError):
                 self._workers.background.submit(self._backend.release_number, lease, asked.wall_ms)
 
-    # -- renewals, on a thread of its own
-
     def _run(self, lease: NumberLease, tenure: Tenure, ended: threading.Event) -> None:
-        while not ended.is_set():
+        while not ended.is_set() and self._process == os.getpid():
             with self._lock:
                 step = tenure.want(self._workers.clocks())
             if step is None:
@@ -172,6 +174,7 @@ class HeldNumber(Uncopyable):
 
     def _ask(self, lease: NumberLease, tenure: Tenure, asked: Clocks) -> None:
         try:
+            # Without the lock, so that `left()` does not wait for the database.
             self._backend.renew_number(lease, asked.wall_ms)
         except AllocatorError as error:
             if not isinstance(error, LeaseLost):
@@ -191,12 +194,11 @@ class HeldNumber(Uncopyable):
             except Exception:
                 log.exception("on_lost of number %d of space %r failed", lease.number, lease.space)
 
-    # -- the end
-
     def _end(self) -> None:
         """Give the number back, unless it is lost. An error is logged: the lease then ends by itself."""
         if self._process != os.getpid() or self._tenure is None or self._lease is None:
             return
+        # Before the event is set, after which `left()` is 0.
         is_ours = self.left() > 0
         self._ended.set()
         self._workers.held.discard(self)

@@ -14,6 +14,7 @@ from allocator.schemes.formats.text_encodings import Base62, Crockford, Digits
 from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, quoted
 
 KEY_BYTES = range(16, 65)
+"""128 bits resist guessing; keyed BLAKE2b takes at most 64 bytes."""
 NEW_KEY_BYTES = 32
 DIGITS = re.compile(rb"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{64}|[0-9A-Fa-f]{128})")
 """Hexadecimal digits of a key of 16, 32 or 64 bytes. A random key looks like this with a chance below 10**-34."""

@@ -17,11 +17,13 @@ from __future__ import annotations
 from hashlib import blake2b
 
 ROUNDS = 10
+"""The docstring of this module says why."""
 
 LEAST_LIMIT = 1_000_000
 """The least domain by NIST SP 800-38G Rev. 1: in a smaller one, a few known pairs would let others be guessed."""
 
 PERSON = b"allocator-public"
+"""Keeps these hashes apart from any other use of BLAKE2b with the same key."""
 
 from_bytes = int.from_bytes  # bound once for speed; the byte order is the default, "big", as in to_bytes
 

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from allocator.public_ids.permutation import Permutation, from_bytes
 
 VERSION = b"allocator-pub-v1"
+"""A later version makes other texts with the same key: this is part of both hashes."""
 TAG_BITS = 64
 
 

@@ -111,8 +111,6 @@ class Service:
             "a client of a service cannot create tables; run on the service's database: allocator db upgrade --url ..."
         )
 
-    # -- ids
-
     def open_segment(self, template: Tag, create: bool) -> Tag:
         """Read the tag's settings, and create a missing tag from `template`.
 
@@ -197,6 +195,7 @@ class Service:
 
     def _change_number(self, lease: NumberLease, now_ms: int, form: dict[str, object]) -> None:
         form |= {"number": lease.number, "holder": lease.holder}
+        # A lease does not know the width of its space: accept any number, and compare it with ours.
         if self._number(lease.space, MAX_BITS, lease.length_ms, now_ms, form) != lease:
             raise LeaseLost(f"the service answered for another number than {lease.number} of space {lease.space!r}")
 
@@ -208,8 +207,6 @@ class Service:
             return number_lease_from_json(answer, space, bits, length_ms)
 
         return self.servers.request("POST", path, body=form, read=read)
-
-    # -- tags
 
     def tags(self, template: Tag) -> Tags:
         return RemoteTags(self, template)

@@ -69,8 +69,10 @@ def connect(host: str, port: int, end: float) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # An address whose packets are dropped, as IPv6 often, leaves the others their share of the time.
             sock.settimeout(left / (len(addresses) - tried))
             sock.connect(address)
+            # A timeout of 0 would make the socket non-blocking.
             sock.settimeout(max(0.001, end - monotonic()))
         except OSError as error:
             sock.close()

@@ -37,7 +37,9 @@ T = TypeVar("T")
 
 SCHEMES = {"http", "https", "unix"}
 CONNECTIONS = 8
+"""Each thread of an allocator (`thread_pool.THREADS`) keeps one to each server; urllib3 closes those beyond this."""
 CHUNK = 65_536
+"""Bytes that one read reserves, whatever Content-Length says."""
 MAX_DETAIL = 1000
 """Characters of a server's text that a message repeats."""
 PART_OF_TIMEOUT = 0.9
@@ -145,6 +147,7 @@ class Servers:
             if left <= 0:
                 break
             try:
+                # A server that hangs leaves the others their share of the time.
                 seconds = left / (len(order) - tried)
                 answer = self._send(number, method, target, body, headers or {}, seconds)
                 result = convert(self._addresses[number], read, answer)
@@ -180,6 +183,8 @@ class Servers:
         kind = {"Content-Type": "application/json"} if data else {}
         all_headers = {**self._headers, **headers, **kind, **outgoing()}
         try:
+            # No retries by urllib3: `request` tries the next server itself. No decoding: the bound on the size of a
+            # response counts bytes as they arrive, and a few compressed ones may be gigabytes.
             response = self._pool.request(
                 method,
                 url + target,

@@ -28,6 +28,7 @@ from allocator.schemes.ticket import MAX_SHARDS
 from allocator.schemes.worker_number_lease import NumberLease
 
 MAX_LANES = 100
+"""Up to 30 characters each: 100 fit into a query, which may have 4096."""
 NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 

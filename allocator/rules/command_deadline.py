@@ -43,6 +43,7 @@ def until_killed(left: float, lease: float) -> float:
 
 def until_next_look(left: float, lease: float, *, signalled: bool) -> float:
     next_limit = lease * (KILL_LEFT if signalled else SIGNAL_LEFT)
+    # Never 0, with which `setitimer` sets no timer.
     return min(max(left - next_limit, lease / LOOKS / 10), lease / LOOKS)
 
 

@@ -28,6 +28,7 @@ class Horizon:
     def record(self, value: int, now: float) -> None:
         before, before_at = (self.seen, self.seen_at) if self.seen_at else (self.first, self.first_at)
         if value - before > JUMP * max(1.0, now - before_at):
+            # Raised by hand, not used: the window moves along, so that the rate does not count it.
             self.first += value - before
             self.last += value - before
         self.seen, self.seen_at = value, now

@@ -85,9 +85,6 @@ def public_gap(gap: int) -> FailoverGap:
     return "refuse" if gap == REFUSE else gap
 
 
-# -- is it the same run?
-
-
 def plain(was: str, run: str, at: int = 0) -> Here:
     """Compare the run of a server that writes alone."""
     return Here(was, run, run, was in {"", run}, at)
@@ -117,9 +114,6 @@ def began_between(run: str, server: str, since: int, latest: int) -> bool:
 def start_of(run: str) -> int:
     start = run.partition("-")[2]
     return int(start) if start.isdecimal() else 0
-
-
-# -- how far to skip
 
 
 def cross(tag: Tag, here: Here) -> Crossing:

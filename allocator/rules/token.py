@@ -26,8 +26,11 @@ ANONYMOUS = "anonymous"
 MAX_VALID = 2
 """Valid tokens of one name: the old and the new one, while its clients change over."""
 PREFIX = "allocator_"
+"""By it a log masks secrets, and only an unknown secret that begins with it is worth a read of the database."""
 MAX_RATE = 1_000_000_000
+"""No service gives a billion ids a second: a greater rate is a mistake for no limit."""
 MAX_SCOPE = 1000
+"""The width of the column `tags` of `allocator_token`."""
 
 SCHEMES_MARK = "@"
 """Marks the schemes in a stored scope; no pattern contains it."""

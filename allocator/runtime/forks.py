@@ -48,6 +48,7 @@ def in_child(callback: Callable[[], None]) -> None:
 def renew_all() -> None:
     """Reset everything that is registered; runs in a forked child before other code."""
     global process, _catching_up
+    # A thread of the parent may have held the old one during the fork.
     _catching_up = threading.Lock()
     failures = []
     for renew in [*callbacks, *(thing.after_fork for thing in list(alive))]:
@@ -55,6 +56,7 @@ def renew_all() -> None:
             renew()
         except Exception as error:  # reset the others too: they still hold ids of the parent
             failures.append(error)
+    # Last: until then `catch_up` tells no other thread that the reset is done.
     process = os.getpid()
     if failures:
         raise failures[0]

@@ -127,6 +127,7 @@ class Background:
         """Drop queued work, and wait at most `seconds` for running work."""
         self.closed.set()
         self._drop_all()
+        # After the drop, which would take this stop signal too.
         self._queue.put(None)
         end = monotonic() + seconds
         for thread in self._threads:
@@ -157,9 +158,6 @@ def run_all(waiting: SimpleQueue[Work | None]) -> None:
             work.run()
         del work  # an idle thread must not keep its result alive
     waiting.put(None)  # pass the stop signal on to the next thread
-
-
-# -- waiting for a future
 
 
 def bridge() -> Callable[[Awaitable[Any]], Any] | None:
@@ -250,9 +248,6 @@ def result_of(
         if process is background.closed:
             return future.result()
         # A signal handler forked while this waited: the result belongs to the parent. Start again.
-
-
-# -- before a lock is taken whose owner can never release it
 
 
 def check_not_ending() -> None:

@@ -37,9 +37,11 @@ LENGTHS: Mapping[Reset, int] = {"never": 0, "year": 4, "month": 7, "day": 10}
 
 MAX_NUMBER = MAX_ID
 MAX_COUNT = 10_000
+"""`next` returns a list, and other callers of the scope wait until its transaction ends."""
 MAX_FORMAT = 128
 MAX_WIDTH = len(str(MAX_NUMBER))
 MAX_REASON = 255
+"""The width of the column `reason` of `allocator_number_void`."""
 
 DIGITS = {"year": 4, "month": 2, "day": 2}
 PADDED = {f"{{{name}}}": f"{{{name}:0{digits}}}" for name, digits in DIGITS.items()}

@@ -127,6 +127,7 @@ class Segments:
             return
         elapsed, used = now - self._measured_at, self._used
         self._measured_at, self._used = now, 0
+        # The clock may not have advanced since the last claim: some tick only every 16 ms.
         self.rate = used / elapsed if elapsed > 0 else float(used) / 1e-6
         lasting = self.rate * self.runway * LOW_WATER / (LOW_WATER - 1)  # a tenth is used before the next claim
         self._size = max(self.step, int(min(lasting, self._size * GROWTH, self.max_step)))

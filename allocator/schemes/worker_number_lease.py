@@ -40,6 +40,7 @@ BITS = 10
 MAX_BITS = 31
 """Numbers are stored in a signed 32-bit column."""
 MIN_SECONDS = 1.0
+"""`TICK_MS`: a number is not leased again within one second, so a shorter lease frees none sooner."""
 RENEWALS = 3
 """Renewals in the length of a lease: two may fail before it ends."""
 RETRIES = 12
@@ -107,9 +108,6 @@ def lost(lease: NumberLease) -> LeaseLost:
         f"number {lease.number} of space {lease.space!r} is no longer this process's: its lease ended, or another "
         "process has it"
     )
-
-
-# -- what a claimant may take
 
 
 def is_over(row: NumberRow, at_ms: int, unchanged: AbstractSet[int] = frozenset()) -> bool:
@@ -236,9 +234,6 @@ def end_of(row: NumberRow, at_ms: int) -> int:
     return row.until_ms + row.length_ms - at_ms if row.holder else 0
 
 
-# -- what the statements do
-
-
 def leased(row: NumberRow | int, claim: NumberClaim, at_ms: int) -> NumberRow:
     """The row after it was taken."""
     number, used = (row, 0) if isinstance(row, int) else (row.number, row.used_until_ms)
@@ -260,9 +255,6 @@ def released(row: NumberRow, lease: NumberLease, used_ms: int) -> NumberRow | No
     """The row after its holder gave it back; None where it is another's."""
     used = min(used_ms, row.used_until_ms)
     return replace(row, holder="", used_until_ms=used) if row.holder == lease.holder else None
-
-
-# -- the holder
 
 
 class Clocks(NamedTuple):

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("allocator.service")
 
-REFRESH = 2.0
-AT_ONCE = 1.0
-"""Seconds between two reads of the tokens; the shorter one after an unknown token or a failed read."""
+REFRESH, AT_ONCE = 2.0, 1.0
+"""Seconds between two reads of the tokens; the shorter one after an unknown token or a failed read. A revoked token
+works until the next read."""
 
 EVERYTHING = Token(0, "open", "", VERBS, ("*",), None, None, datetime.fromtimestamp(0, UTC), None, SCHEMES)
 
@@ -182,8 +182,6 @@ class Book:
         """Find the token of a request that sends its secret in a form or query."""
         return await self.of({**headers, b"authorization": b"Bearer " + secret})
 
-    # -- reading
-
     async def keep_fresh(self) -> None:
         while True:
             try:
@@ -205,6 +203,7 @@ class Book:
                 await self._read()
 
     async def _read(self) -> None:
+        # Before the read, not after it: a token that is made during the read may be missing from the result.
         self._tried_at = monotonic()
         try:
             tokens, were_made = await asyncio.to_thread(self._load)
@@ -213,6 +212,7 @@ class Book:
                 log.warning("cannot read the tokens; the last ones stay valid: %s", error)
             self.failure = error
             return
+        # The answers in memory hold the rights of the tokens as read before.
         self.repeats.clear()
         self._take(tokens)
         self._were_made = were_made
@@ -225,6 +225,7 @@ class Book:
         for token in tokens:
             fresh = Grant(token, self._workers)
             known = self._grants.get(fresh.digest)
+            # An unchanged token keeps its grant, which knows how much of its rates is used.
             grants[fresh.digest] = known if known and known.token == token else fresh
         self._grants = grants
         now = datetime.now(UTC)

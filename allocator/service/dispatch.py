@@ -21,6 +21,7 @@ from allocator.service.parameters import MAX_BODY, Field, read_body, read_query
 from allocator.service.repeated_requests import WHOLE
 
 BODY_SECONDS = 10.0
+"""`protocol.py` bounds the time of a head only: once it has come, the connection counts as being answered."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -87,6 +88,7 @@ class Dispatch:
             self._keep(error, request)
             raise
         query = read_query(request.scope["query_string"], route.query)
+        # The body last: a caller without rights must not make this worker hold 64 KB for each connection.
         return await route.handler(Call(request, grant, query, read_body(await body_within(request), route.body)))
 
     def _keep(self, error: AccessDenied, request: Request) -> None:
@@ -147,6 +149,7 @@ async def body_within(request: Request, most: int = MAX_BODY) -> bytes:
     """Read the body; refuse one that is too large or too slow."""
     too_large = HttpRefusal(413, f"the body may have at most {most} bytes", Connection="close")
     length = request.headers.get("content-length", "0")
+    # 20 digits are above any limit. `int` refuses more than 4300, and a header may have 16,384.
     if length.isdecimal() and int(length[:20]) > most:
         raise too_large
     raw = bytearray()

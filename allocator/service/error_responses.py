@@ -156,8 +156,6 @@ def body_of(error: AllocatorError, request: str) -> bytes:
     return json.dumps(problem).encode()
 
 
-# -- one error: a problem for the caller, a line in the log, and a metric
-
 LINE = "%d %s %s [%s] from %s: %s"
 
 NO_STORE = {"cache-control": "no-store"}

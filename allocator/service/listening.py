@@ -54,6 +54,7 @@ def bind_unix(path: Path) -> socket.socket:
 
     It listens at once, seconds before the workers accept: else a second service would take this one for dead.
     """
+    # `bind` makes the file: with a chmod afterwards anybody could connect in between.
     before = os.umask(OWNER_AND_GROUP)
     try:
         if path.is_socket() and not answers(path):

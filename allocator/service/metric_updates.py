@@ -66,8 +66,6 @@ class Watch:
                 self.look()
             await asyncio.sleep(SECOND - time() % SECOND)  # all workers at the same time, so that their totals match
 
-    # -- every second, out of memory
-
     def look(self) -> None:
         figures, service = self._figures, self._service
         for source in service.sources.all():
@@ -106,8 +104,6 @@ class Watch:
             used, source.counted = source.given - source.counted, source.given
             source.rate += (used / passed - source.rate) * SMOOTHING
 
-    # -- every minute, out of the database
-
     async def look_far(self) -> None:
         meteor, snowflake = MeteorSettings(), SnowflakeSettings()
         self._days("meteor second", meteor.layout.runs_out("second", meteor.epoch).timestamp())
@@ -145,8 +141,6 @@ class Watch:
         for name in days.keys() - there:
             del days[name], self._horizons[f"{kind}{name}"]
             self._figures.days.labels(f"{kind}{name}").set(inf)
-
-    # -- every hour, out of the database
 
     async def look_at_keys(self) -> None:
         keys = await asyncio.wrap_future(self._background.submit(self._keys))

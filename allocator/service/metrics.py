@@ -17,10 +17,12 @@ from prometheus_client.registry import Collector
 from allocator.service.settings import FIGURES
 
 MAX_TAGS = 1000
+"""Callers can make up tags, and each series takes memory in every worker and a line in every scrape."""
 OTHERS = "(others)"
 OF_TAG, OF_KEY = "tag ", "key "
 """Prefixes of the label `what` in a series about a tag, or about an integer key of another table."""
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+"""Upper bounds of the histogram. The last is the default timeout: a longer claim is overdue."""
 
 
 class Figures:

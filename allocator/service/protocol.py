@@ -18,15 +18,18 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from allocator.service.error_responses import Busy, HttpRefusal, body_of, head_of, headers_of
 from allocator.service.parameters import MAX_BODY
-from allocator.service.repeated_requests import MAX_BYTES, PASSING, REPEATS, WHOLE, Repeats
+from allocator.service.repeated_requests import MAX_BYTES, PASSING, REPEATS, WHOLE, Repeat, Repeats
 
 MAX_HEAD = 16_384
+"""The `MAX_PARTIAL` incomplete heads of a worker take at most 8 MB together."""
 MAX_LINES = 100
 """Header lines of a request; even a short one takes about 200 bytes of memory."""
 CHUNK = 4096
+"""Bytes parsed at once: a head that is too long is refused after these, not after a whole read of 256 KB."""
 MAX_UNENDED = MAX_BODY + 262_144
 """A body plus one read of the event loop, so that the application can still answer a body that is too large."""
 MAX_SECONDS = 15.0
+"""For a client to send a head or to read a response; uvicorn would wait for ever."""
 MAX_CONNECTIONS = 10_000
 """Per worker; an idle connection takes 4 KB."""
 MAX_PARTIAL = 500
@@ -34,6 +37,7 @@ MAX_PARTIAL = 500
 CLOSE_SECONDS = 1.0
 """Seconds that a client has to confirm a close. Over TLS, the event loop would wait for half a minute."""
 SWEEP = 1.0
+"""Seconds, and the precision of the limits in seconds."""
 
 
 def closing(status: int, detail: str) -> bytes:
@@ -84,6 +88,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """Time of the first sweep that found this connection closed by us."""
 
     repeats = Repeats()
+    repeat: Repeat | None = None
     is_in_use = False
     """Whether a repeated request came since the timer for an idle connection was set."""
 
@@ -110,18 +115,23 @@ class BoundedProtocol(HttpToolsProtocol):
             cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
+        # Asked before the parser gets the bytes, which end the pause between two requests.
         may_repeat = len(data) <= MAX_BYTES and self.is_between_requests()
-        if may_repeat and (answer := self.repeats.answer(data, self.server_state.default_headers)):
+        if may_repeat and (answer := self.repeats.answer(self.repeat, data, self.server_state.default_headers)):
             self.is_in_use = True
             self.transport.write(answer)
             return
         self.parse(data)
         if may_repeat and self.may_come_again(data):
-            self.cycle.scope[WHOLE] = data  # type: ignore[literal-required]
+            self.repeat = self.cycle.scope[WHOLE] = Repeat(data)  # type: ignore[literal-required]
 
     def is_between_requests(self) -> bool:
         """Tell whether the next byte begins a request: the last one is answered, its body has come, and can be read."""
-        return self.timeout_keep_alive_task is not None and not self.cycle.more_body and not self.flow.write_paused
+        return self.is_idle() and not self.cycle.more_body and not self.flow.write_paused
+
+    def is_idle(self) -> bool:
+        """Tell whether nothing of the next request is here. uvicorn's timer starts beside the beginning of one too."""
+        return self.timeout_keep_alive_task is not None and not self.in_head
 
     def may_come_again(self, data: bytes) -> bool:
         """Tell whether this was one POST without a body, on a connection that stays open."""
@@ -166,6 +176,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.headers) > MAX_LINES:
             raise ValueError  # the parser stops, and uvicorn calls `send_400_response`
         super().on_headers_complete()
+        # Pipelined requests are answered in order, so those in front are answered first.
         while self.begun and self.begun[0].response_complete:
             self.begun.popleft()
         self.begun.append(self.cycle)
@@ -189,6 +200,7 @@ class BoundedProtocol(HttpToolsProtocol):
         waiting = [one for one in others if not one.is_answering()]
         waiting.sort(key=lambda one: (one.cycle is not None, one.number))
         for one in waiting[: 1 + len(waiting) // 100]:
+            # Not `close`, which waits until the client has read what was sent to it.
             one.transport.abort()
 
     def is_answering(self) -> bool:
@@ -202,8 +214,6 @@ class BoundedProtocol(HttpToolsProtocol):
         elif not self.transport.is_closing():
             self.transport.write(answer)
             self.transport.close()
-
-    # -- all connections of this worker
 
     def sweep_later(self) -> None:
         BoundedProtocol.sweeper = self.loop.call_later(SWEEP, self.sweep)
@@ -220,10 +230,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def look(self, now: float) -> None:
         """Close a connection that waits too long: for a request, for its response to be read, for the close."""
         unread = self.transport.get_write_buffer_size()
-        idle = self.timeout_keep_alive_task is not None
         if not unread and self.transport.is_closing():
             self.await_close(now)
-        elif not unread and (idle or self.is_answering()):
+        elif not unread and (self.is_idle() or self.is_answering()):
             self.since = None
         elif self.since is None or self.progress != (self.cycle, unread):
             self.since, self.progress = now, (self.cycle, unread)

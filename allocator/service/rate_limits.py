@@ -13,6 +13,7 @@ from allocator.service.error_responses import Busy
 T = TypeVar("T")
 
 MAX_WAITING = 16
+"""Work runs one at a time: the last of 16 waits for all others, and up to 3 seconds for their pauses."""
 PAUSE_FACTOR = 3
 """Length of the pause after work, in times of the work: the work takes at most a quarter of one core."""
 MAX_PAUSE = 0.2

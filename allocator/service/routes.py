@@ -22,6 +22,7 @@ from allocator.service.served_tags import MAX_PAGE
 
 TAG_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$"
 MAX_MILLISECOND = 2**53
+"""Up to here JavaScript reads a JSON number exactly."""
 
 COUNT = number("count", 1, MAX_IDS_A_CALL, "Number of ids; default 1.", error=InvalidCount, example=2)
 SIZE = number(

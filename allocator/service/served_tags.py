@@ -123,10 +123,8 @@ def page_of(pages: Pages, after: str, limit: int, sees: Callable[[str], bool] = 
         page += [tag for tag in rows if sees(tag.name)]
         if len(page) >= limit or len(rows) < most:
             return page[:limit]
+        # A caller that sees few tags needs many rows: read them in the largest pages from now on.
         after, most = rows[-1].name, MAX_PAGE
-
-
-# -- creation on first use
 
 
 class Newcomers:

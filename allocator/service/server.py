@@ -133,9 +133,6 @@ def supervise(config: uvicorn.Config, listening: socket, stopping: Path) -> None
     Supervisor(config, sockets=[listening]).run()
 
 
-# -- authentication
-
-
 def check_access(settings: ServeSettings) -> None:
     """Refuse to start without any token, unless --open serves this machine only."""
     place, is_local = settings.unix or settings.host, bool(settings.unix) or is_loopback(settings.host)

@@ -165,9 +165,6 @@ class MemorySnowflakes(Immediate, SnowflakeSupply):
         return SteadySnowflake(self._settings.lease, self._settings.epoch, self._settings.layout)
 
 
-# -- the allocators
-
-
 class MemoryAllocator(Allocator):
     """An `Allocator` without a database, for tests: the same calls return the same ids in every run.
 

@@ -70,8 +70,6 @@ class MemoryBackend:
         with self._lock:
             yield self.rows
 
-    # -- as a backend
-
     def open_segment(self, template: Tag, create: bool) -> Tag:
         with self._table() as rows:
             if create:
@@ -152,8 +150,6 @@ class MemoryBackend:
 
     def abandon(self) -> None:
         self._forked = True
-
-    # -- as a database
 
     def check_sound(self) -> None:
         """Do nothing: the tables are always sound."""

@@ -77,7 +77,7 @@ def test_a_repeated_request_has_the_answer_of_a_parsed_one(guarded, connection, 
 def test_requests_that_come_together_or_in_pieces_have_an_answer_each(guarded, connection, tag):
     request, other = post(tag, guarded.admin), post(f"{tag}-other", guarded.admin)
     drawn = [connection.draw(request) for _ in range(5)]
-    for together in ((request,) * 3, (request, other, request), (request,) * 3):
+    for together in ((request,) * 3, (request,) * 3, (request, other, request)):
         connection.send(*together)
         drawn += [int(json.loads(body)["ids"][0]) for _, _, body in (connection.read() for _ in together)]
     for byte in request + request:
@@ -99,6 +99,36 @@ def test_a_body_with_the_bytes_of_a_request_is_none(guarded, connection, tag):
 
     assert json.loads(connection.ask(other)[2])["tag"] == f"{tag}-other"
     assert connection.draw(request) == 6
+
+
+def test_the_end_of_a_head_is_no_request(guarded, connection, tag):
+    """The first request is answered when the head of the next one has begun: its rest may look like another request."""
+    request, victim = post(tag, guarded.admin), post(f"{tag}-other", guarded.admin)
+    begun = f"POST /v1/sequences/{tag}/ids HTTP/1.1\r\nX: ".encode()
+    assert connection.draw(victim) == connection.draw(request) == 1
+    for _ in range(20):
+        connection.send(request + begun)
+        assert json.loads(connection.read()[2])["tag"] == tag
+        connection.send(victim)  # the value of X, and the rest of this head
+        assert json.loads(connection.read()[2])["tag"] == tag
+        connection.send(victim)
+        assert json.loads(connection.read()[2])["tag"] == f"{tag}-other"
+
+
+def test_no_connection_answers_for_another(guarded, service, connection, tag):
+    """Nobody without a token gets an id by bytes that were the rest of somebody's request."""
+    rest = b"\r\nAccept: */*\r\n\r\n"
+    whole = post(tag, guarded.admin)
+    for _ in range(20):
+        connection.send(whole + whole[:-4])
+        connection.read()
+        connection.send(rest)
+        assert connection.read()[0] == 200
+        with closing(Connection(service)) as other:
+            assert other.ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")[0] == 200
+            other.send(rest)
+            other.socket.shutdown(socket.SHUT_WR)
+            assert b" 200 " not in other._received.read()
 
 
 def test_a_request_with_an_id_of_its_own_gets_that_id_back(guarded, connection, tag):
@@ -168,14 +198,18 @@ def test_a_revoked_token_is_refused_with_the_next_reading_while_it_and_others_dr
     guarded = Guarded(str(tmp_path))
     requests = [post(tag, guarded.make("revoked")), post(tag, guarded.make("valid")), post(tag)]
     number = next(one.number for one in guarded.tokens.list() if one.name == "revoked")
-    with guarded.service as service, drawing(service, *requests) as statuses:
+    with (
+        guarded.service as service,
+        closing(Connection(service)) as kept,
+        drawing(service, *requests) as statuses,
+    ):
         assert until(lambda: min(map(len, statuses)) > 100, KNOWN_WITHIN)
         assert [set(one) for one in statuses] == [{200}, {200}, {401}]
+        assert {kept.ask(requests[0])[0] for _ in range(5)} == {200}
         guarded.tokens.revoke(number)
         guarded.make("anonymous")
         assert until(lambda: statuses[2][-1] == 200, KNOWN_WITHIN, every=0.001)
-        with closing(Connection(service)) as connection:
-            assert [connection.ask(one)[0] for one in requests] == [401, 200, 200]
+        assert [kept.ask(one)[0] for one in requests] == [401, 200, 200]
         assert until(lambda: [one[-1] for one in statuses] == [401, 200, 200], KNOWN_WITHIN)
     guarded.database.close()
     assert set(statuses[1]) == {200}

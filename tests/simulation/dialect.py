@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from allocator.database.driver_errors import ErrorCodes
 from allocator.database.verbs.claims import Wanted
 from allocator.database.verbs.start import Start
-from allocator.errors import AllocatorError
 from allocator.rules.failover import Crossing, Here, plain
 from allocator.rules.failover_of_nodes import NOTHING, Failover, Skipped
 from allocator.rules.fleet_consistency import Shard
@@ -221,8 +221,7 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
 
     embedded = False
     looks_first = False
-    errors: Mapping[str, type[AllocatorError]] = {}
-    contended = frozenset({CONTENDED})
+    codes = ErrorCodes(contended=frozenset({CONTENDED}))
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules

@@ -111,9 +111,6 @@ def forget(connection: Connection, dialect: Dialect, tag: str) -> None:
     connection.execute(delete(rows_of_bindings).where(KEPT.tag == tag))
 
 
-# -- facts
-
-
 def fetch_facts(connection: Connection, dialect: Dialect, schema: str, name: str, part: str) -> ColumnFacts:
     """Fetch the facts of a column. Raises `InvalidSetting` if there is no such column."""
     return dialect.tools().fetch_facts(connection, schema, name, part)

@@ -7,32 +7,26 @@ from typing import Any
 
 from sqlalchemy import Connection, column, func, select, table
 from sqlalchemy import Dialect as SQLDialect
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NULLTYPE, TypeEngine
 
+from allocator.database.address import BACKENDS, dialect_of
 from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import lacks_function
+from allocator.database.driver_errors import meaning
 from allocator.errors import InvalidSetting
 from allocator.rules.column_limit import Column, limit_of
 from allocator.schemes.shared.argument_checks import MAX_ID
-
-LIMITED = {"postgresql", "mysql", "mariadb"}
-"""Databases whose integer types have widths. SQLite stores 64 bits in any column, Oracle more."""
 
 
 def read(connection: Connection, dialect: Dialect, table_name: str, column_name: str) -> tuple[object, str, int]:
     """Read the greatest value (None for an empty table), the type, and the greatest id that the type can hold."""
     schema, _, bare = table_name.rpartition(".")
     source = table(bare, column(column_name), schema=schema or None)
-    try:
+    refused = InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers")
+    with meaning(refused, dialect.codes.no_function, dialect):  # there is no max() of booleans and some other types
         greatest = connection.scalar(select(func.max(source.c[column_name])))
-    except DBAPIError as error:
-        if lacks_function(error, dialect):  # PostgreSQL has no max() of booleans and some other types
-            raise InvalidSetting(f"the column {table_name}.{column_name} holds no whole numbers") from error
-        raise
     kinds = kinds_of(connection, bare, schema)
-    return greatest, *limited(kinds.get(column_name.lower(), NULLTYPE), connection.dialect)
+    return greatest, *limited(kinds.get(column_name.lower(), NULLTYPE), connection.dialect, dialect)
 
 
 def kinds_of(connection: Connection, table_name: str, schema: str) -> dict[str, TypeEngine[Any]]:
@@ -46,14 +40,20 @@ def kinds_of(connection: Connection, table_name: str, schema: str) -> dict[str, 
 def mapped(of: Any, dialect: SQLDialect) -> Column:
     """A mapped column of SQLAlchemy's, in a database of this dialect."""
     of = getattr(of, "original", of)  # the column of a later row in an INSERT of several
-    kind, limit = limited(of.type, dialect)
+    ours = dialect_of(dialect.name) if dialect.name in BACKENDS else None  # Oracle's integers hold more than 64 bits
+    kind, limit = limited(of.type, dialect, ours)
     return Column(limit, f"{of} ({kind})")
 
 
-def limited(kind: TypeEngine[Any], dialect: SQLDialect) -> tuple[str, int]:
+def limited(kind: TypeEngine[Any], dialect: SQLDialect, ours: Dialect | None) -> tuple[str, int]:
     """The name of the type in this database, and the greatest id it can hold."""
     try:
         words = getattr(kind, "data_type", kind).compile(dialect=dialect)  # the base type of a domain
     except Exception:  # no type, or a custom one that does not compile
         return "", MAX_ID
-    return words, limit_of(words) if dialect.name in LIMITED else MAX_ID
+    return words, limit_in(ours, words)
+
+
+def limit_in(dialect: Dialect | None, kind: str) -> int:
+    """The greatest id that a type can hold, by its name; None for a database that is not ours."""
+    return limit_of(kind) if dialect and dialect.columns_have_types else MAX_ID

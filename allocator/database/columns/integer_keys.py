@@ -9,13 +9,12 @@ from sqlalchemy import Connection, column, func, select, table, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from allocator.database.address import Address
+from allocator.database.columns.column_types import limit_in
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import is_forbidden, translate
 from allocator.database.schema.tables import VERSION_TABLE, metadata
 from allocator.database.verbs.number_columns import PATIENCE, engine_for
-from allocator.rules.column_limit import limit_of
 from allocator.rules.key_columns import KeyColumn
-from allocator.schemes.shared.argument_checks import MAX_ID
 
 OURS = frozenset({*metadata.tables, VERSION_TABLE})
 
@@ -103,10 +102,6 @@ def greatest_of(connection: Connection, dialect: Dialect, found: Found) -> int |
         if not is_forbidden(error, dialect):
             raise
         return None
-
-
-def limit_in(dialect: Dialect, kind: str) -> int:
-    return MAX_ID if dialect.embedded else limit_of(kind)
 
 
 def with_narrow(

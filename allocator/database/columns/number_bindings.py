@@ -102,16 +102,13 @@ def unbind(connection: Connection, dialect: Dialect, words: str) -> NumberBindin
     return one
 
 
-# -- what the doctor reads
-
-
 def read(connection: Connection, dialect: Dialect, binding: NumberBinding, zone: tzinfo) -> BoundNumbers:
     """Read a bound column and its counters. Raises `InvalidSetting` without an index, or if the format needs a date."""
     with by_index(connection, dialect):
         if find_facts(connection, dialect, binding.place) is None:
             return BoundNumbers(binding, is_there=False)
         counters, has_more = fetch_newest(connection, binding.name, COUNTERS)
-        held = column_of(connection, binding, binding.rule(counters), zone, counters)
+        held = column_of(connection, dialect, binding, binding.rule(counters), zone, counters)
         if not counters:
             return BoundNumbers(binding, orphan=held.any_number())
         seen, compared = held.next_rows(counters)
@@ -210,10 +207,9 @@ def spellings(scope: str) -> list[str]:
     return [scope] if known is None else list(dict.fromkeys([scope, str(known), known.hex]))
 
 
-def check_scope(connection: Connection, place: str, kind: TypeEngine[Any]) -> None:
+def check_scope(connection: Connection, dialect: Dialect, place: str, kind: TypeEngine[Any]) -> None:
     """Raise `InvalidSetting` for a type that scopes cannot be compared with."""
-    # A column of SQLite may have no type.
-    known = NullType if connection.dialect.name == "sqlite" else Integer
+    known = Integer if dialect.columns_have_types else NullType
     is_whole = isinstance(kind, Numeric) and kind.scale == 0 and (kind.precision or 99) <= DECIMALS
     if not is_whole and not isinstance(kind, String | Integer | Uuid | known):
         raise InvalidSetting(
@@ -226,7 +222,12 @@ def words_of(connection: Connection, kind: TypeEngine[Any]) -> str:
 
 
 def column_of(
-    connection: Connection, binding: NumberBinding, rule: NumberRule, zone: tzinfo, counters: Iterable[Group]
+    connection: Connection,
+    dialect: Dialect,
+    binding: NumberBinding,
+    rule: NumberRule,
+    zone: tzinfo,
+    counters: Iterable[Group],
 ) -> NumberColumn:
     """Raises `InvalidSetting` where an index or a column is missing, or the format does not fit the column."""
     table, part = split_column(binding.place)
@@ -237,7 +238,7 @@ def column_of(
         if name and name.lower() not in kinds:
             raise InvalidSetting(f"there is no table with a column {table}.{name}")
     if scope:
-        check_scope(connection, f"{table}.{binding.scope_column}", kinds[scope])
+        check_scope(connection, dialect, f"{table}.{binding.scope_column}", kinds[scope])
     is_text = isinstance(kinds[part.lower()], String)
     if not is_text and not rule.format.is_bare:
         raise InvalidSetting(f"{binding.place} is no text, and the format is {rule.format.template!r}")

@@ -132,9 +132,6 @@ def back(connection: Connection, dialect: Dialect, status: Status, found: Takeov
     native(dialect).carry_out_back(connection, dialect, status, found, ranges)
 
 
-# -- the rows
-
-
 def fetch(connection: Connection, place: str) -> Takeover | None:
     """Fetch the takeover of a column; None if there was none."""
     row = connection.execute(select(rows_of_takeovers).where(KEPT.place == place)).first()

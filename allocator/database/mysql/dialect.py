@@ -12,7 +12,7 @@ from sqlalchemy.dialects.mysql import insert
 
 from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of, undo
 from allocator.database.driver_connection import execute
-from allocator.database.driver_errors import GUARDED
+from allocator.database.mysql.error_codes import CODES, UNSAID
 from allocator.database.mysql.identity import (
     CLOCK,
     FACTS,
@@ -36,14 +36,7 @@ from allocator.database.mysql.multi_statement import (
 from allocator.database.mysql.session import IN_CLEAR, SESSION, InClear, version_of
 from allocator.database.verbs.claims import RAISED, claiming
 from allocator.database.verbs.tickets import FENCE, FLOOR
-from allocator.errors import (
-    DatabaseRefused,
-    DatabaseUnavailable,
-    Exhausted,
-    MaxValueWentBack,
-    SchemaDamaged,
-    SchemaOutOfDate,
-)
+from allocator.errors import DatabaseUnavailable
 from allocator.rules.failover import Here, one_of_several, plain
 from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import ShardNumbering
@@ -60,9 +53,8 @@ COUNT = (
     f"{FENCE} {{lock}} "
     "ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(allocator_ticket_counter.id + :step)"
 )
+# GET_LOCK is of the whole server: schemas of several databases there change one after the other.
 SCHEMA_LOCK = "allocator_schema_change"
-UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
-"""Error codes of a server or proxy that refuses a variable or function, or lacks it."""
 IN_TRANSACTION = 1
 """SERVER_STATUS_IN_TRANS, in the status flags of each OK packet."""
 
@@ -70,6 +62,7 @@ IN_TRANSACTION = 1
 class MySQL(Dialect):
     name = "mysql"
     default_driver = "pymysql"
+    ready_drivers = frozenset({"pymysql"})  # SET NAMES
     extra = "mysql"
     needs_name = locks_what_it_reads = True
     transactional_ddl = False
@@ -79,16 +72,7 @@ class MySQL(Dialect):
         "SELECT trigger_name FROM information_schema.triggers "
         "WHERE event_object_schema = DATABASE() AND event_object_table = :name"
     )
-    forbidden = frozenset({"1142", "1143"})
-    contended = frozenset({"1213", "1205", "1020", "3101"})
-    misplaced = frozenset({"1047", "1180", "1290", "1792", "1836", "3100"})
-    errors = {
-        **dict.fromkeys(("1062", GUARDED["mysql"]), MaxValueWentBack),
-        **dict.fromkeys(("1044", "1045", "1049", "1698", *UNSAID), DatabaseRefused),
-        **dict.fromkeys(("1054", "1146"), SchemaOutOfDate),
-        **dict.fromkeys(("1264", "1690", "3819", "4025"), SchemaDamaged),
-        **dict.fromkeys(("167", "1467"), Exhausted),
-    }
+    codes = CODES
 
     def tools(self) -> Tools:
         from allocator.database.mysql import doctor_queries as asked
@@ -161,8 +145,6 @@ class MySQL(Dialect):
             if not connection.invalidated:
                 connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
 
-    # -- the server and its run
-
     def is_here(self, connection: Connection) -> str:
         run = run_of(connection)
         if run == NOWHERE:
@@ -215,8 +197,6 @@ class MySQL(Dialect):
             return None
         return ShardNumbering(facts.server_offset, facts.server_step)
 
-    # -- rows
-
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).prefix_with("IGNORE")
 
@@ -239,7 +219,7 @@ class MySQL(Dialect):
     def send(self, connection: Connection, statements: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
         """Send a transaction as one message; roll it back after an error."""
         try:
-            return send(connection, statements, parameters, self.misplaced)
+            return send(connection, statements, parameters, self.codes.misplaced)
         except BaseException:
             undo(connection)
             raise

@@ -40,6 +40,7 @@ SEES_REPLICAS = "GRANT {sees_replicas} ON *.* TO {account}"
 SEES_SOURCE = "GRANT {sees_source} ON *.* TO {account}"
 
 REPLACED = ("allocator_ticket",)
+"""REPLACE deletes the old row: drawing tickets needs the right that the doctor warns of on the other tables."""
 TABLES = tuple(table.name for table in metadata.sorted_tables)
 
 WRITING = re.compile(r"\b(INSERT|UPDATE)\b")
@@ -175,8 +176,6 @@ QUESTIONS = (
     Question("the identity of the server", by_row("SELECT CONCAT_WS('/', @@hostname, @@port, @@datadir) AS machine")),
 )
 
-
-# -- the keys of the application
 
 PRIMARY_KEYS = """
 SELECT c.table_schema, c.table_name, c.column_name, c.column_type, t.auto_increment - 1, NULL, 1

@@ -11,6 +11,7 @@ from allocator.rules.findings import DANGER, NOTE, OUTAGE, Rule
 LEAST_NODES = 3
 """Nodes of a cluster: of two, the one that is left has no majority and refuses writes."""
 LEAST_STATEMENT_SECONDS = 1.0
+"""A shorter timeout aborts claims that wait for a slow disk or a row lock."""
 STRICT = ("STRICT_ALL_TABLES", "STRICT_TRANS_TABLES")
 
 Known = Mapping[str, Any]

@@ -69,8 +69,6 @@ def one_answer(result: CursorResult[Any]) -> Answer:
     return Answer(rows, result.rowcount, getattr(result.context.cursor, "warning_count", 0))
 
 
-# -- the batch of claims
-
 NAME = "name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.name', span BIGINT PATH '$.span'"
 OF = "/*!80000 OF s */"
 """MariaDB refuses it, MySQL needs it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL, Connection, Engine, Insert, Table, text
 
 from allocator.database.dialect import MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of
-from allocator.database.driver_errors import GUARDED, MISSTATED, NO_SCHEMA, READ_ONLY, UNPROVEN
+from allocator.database.postgresql.error_codes import CODES, READ_ONLY, code_of_words
 from allocator.database.postgresql.id_sequences import greatest_ticket, number_from, skip_nodes, skip_tickets
 from allocator.database.postgresql.identity import (
     FIRST,
@@ -28,7 +27,6 @@ from allocator.database.postgresql.identity import (
 )
 from allocator.database.verbs.claims import CLAIMABLE, batch_statement
 from allocator.database.verbs.tickets import COUNT, FENCE
-from allocator.errors import DatabaseRefused, Exhausted, MaxValueWentBack, SchemaDamaged, SchemaOutOfDate
 
 if TYPE_CHECKING:
     from allocator.database.operator_tools import Tools
@@ -55,15 +53,8 @@ MIN_VERSION = (13,)
 MIN_CONNECT_SECONDS = 2
 """libpq's own lower bound for connect_timeout."""
 CANCEL_SECONDS = 1.0
+"""On top of the timeout of the call: a cancel needs a new connection, which a frozen server does not answer either."""
 
-REFUSED_IN_WORDS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
-"""psycopg gives a refused connection no SQLSTATE, only the server's message."""
-REFUSED = "28000"
-WITHHELD = "authentication method requirement"
-WRONG = re.compile(
-    r"invalid connection option|bad value for|invalid (\w+ value|port)|definition of service .* not found"
-)
-"""Messages of libpq and psycopg for an invalid argument, before any connection."""
 REQUIRES = 160000
 """The first version of libpq with `require_auth`."""
 
@@ -82,17 +73,7 @@ class PostgreSQL(Dialect):
         "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(:name) AND NOT tgisinternal "
         "UNION ALL SELECT rulename FROM pg_rewrite WHERE ev_class = to_regclass(:name)"
     )
-    forbidden = frozenset({"42501"})
-    contended = frozenset({"40001", "40P01", "55P03"})
-    misplaced = frozenset({READ_ONLY})
-    errors = {
-        **dict.fromkeys(("23505", GUARDED["postgresql"]), MaxValueWentBack),
-        **dict.fromkeys((REFUSED, "28P01", "3D000", "42", "0A"), DatabaseRefused),
-        **dict.fromkeys((MISSTATED, NO_SCHEMA, UNPROVEN, NOT_READY), DatabaseRefused),
-        **dict.fromkeys(("42P01", "42703"), SchemaOutOfDate),
-        **dict.fromkeys(("22003", "23514"), SchemaDamaged),
-        "2200H": Exhausted,
-    }
+    codes = CODES
 
     def tools(self) -> Tools:
         from allocator.database.operator_tools import Tools
@@ -163,8 +144,6 @@ class PostgreSQL(Dialect):
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": SCHEMA_LOCK})
             yield
 
-    # -- the server and its run
-
     def is_refusal(self, error: BaseException) -> bool:
         return sqlstate(error) in REFUSALS
 
@@ -183,8 +162,6 @@ class PostgreSQL(Dialect):
 
     def lasting(self, connection: Connection) -> str:
         return rung_of(connection).lasting
-
-    # -- rows
 
     def insert_missing(self, table: Table) -> Insert:
         from sqlalchemy.dialects.postgresql import insert  # a process that uses another database need not load it
@@ -255,17 +232,6 @@ def ending(connection: Any, seconds: float, generator: Generator[Any, Any, Any])
             wanted = generator.send(ready)
     except StopIteration as stop:
         return stop.value
-
-
-# -- what libpq says in words, and what it may send
-
-
-def code_of_words(words: str) -> str:
-    if WITHHELD in words:
-        return UNPROVEN
-    if any(refusal in words for refusal in REFUSED_IN_WORDS):
-        return REFUSED
-    return MISSTATED if WRONG.search(words) else ""
 
 
 def libpq_version() -> int:

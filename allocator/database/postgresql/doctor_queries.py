@@ -208,8 +208,6 @@ QUESTIONS = (
 )
 
 
-# -- the keys of the application
-
 WHOLE = """
 WITH RECURSIVE whole AS (
     SELECT oid, format_type(oid, NULL) AS type FROM pg_type

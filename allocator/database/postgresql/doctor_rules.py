@@ -9,6 +9,7 @@ from allocator.database.doctor_queries.server_rules import CONNECTIONS_FEW, NUMB
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Rule
 
 LEAST_TIMEOUT_MS = 1000
+"""A shorter timeout aborts claims that wait for a slow disk or a row lock."""
 
 RELOAD = "SELECT pg_reload_conf()"
 AFTER_PROMOTION = "a promoted one lacks the latest commits, and tags skip ids"

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, text
 
-from allocator.database.driver_errors import GUARDED
+from allocator.database.postgresql.error_codes import GUARDED
 from allocator.database.schema.grants import SEQUENCE, Rights, served, tokens
 from allocator.database.schema.guard import DELETE, FALL, RENAME, Guard, Trigger, squeezed
 
-ERRCODE = GUARDED["postgresql"]
 PLPGSQL = f"""
 BEGIN
   IF TG_OP <> 'UPDATE' THEN
-    RAISE EXCEPTION '{DELETE}' USING ERRCODE = '{ERRCODE}';
+    RAISE EXCEPTION '{DELETE}' USING ERRCODE = '{GUARDED}';
   END IF;
   IF NEW.max_value < OLD.max_value THEN
-    RAISE EXCEPTION '{FALL}' USING ERRCODE = '{ERRCODE}';
+    RAISE EXCEPTION '{FALL}' USING ERRCODE = '{GUARDED}';
   END IF;
   IF NEW.tag <> OLD.tag THEN
-    RAISE EXCEPTION '{RENAME}' USING ERRCODE = '{ERRCODE}';
+    RAISE EXCEPTION '{RENAME}' USING ERRCODE = '{GUARDED}';
   END IF;
   RETURN NEW;
 END

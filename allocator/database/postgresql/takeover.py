@@ -174,6 +174,7 @@ def carry_out_start(connection: Connection, dialect: Dialect, status: Status, ta
     facts = status.facts
     with dialect.transaction(connection):
         run_each(connection, start(facts, ranges))
+        # After the statements, whose locks keep writers from the counter: it is exact now.
         now = fetch_facts(connection, *parts_of(facts.place))
         if now.reached > ranges.native_last:
             raise passed(facts, now.reached)

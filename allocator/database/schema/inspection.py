@@ -20,7 +20,7 @@ from sqlalchemy import (
     table,
 )
 from sqlalchemy import Dialect as SQLDialect
-from sqlalchemy.engine.reflection import ObjectKind
+from sqlalchemy.engine.reflection import ObjectKind, ObjectScope
 
 from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
@@ -161,7 +161,8 @@ class Reflection:
 def described(describe: Callable[..., Mapping[Any, Any]]) -> dict[str, Any]:
     """One kind of part of all our tables that are there. PostgreSQL answers with one statement instead of 14."""
     try:
-        found = describe(filter_names=list(metadata.tables), kind=ObjectKind.ANY)
+        # In any scope, since a list of the tables would hide from MySQL's users those that they have no right to.
+        found = describe(filter_names=list(metadata.tables), kind=ObjectKind.ANY, scope=ObjectScope.ANY)
     except NotImplementedError:  # SQLAlchemy 2.0, where a database has none
         return {}
     return {name: parts for (_, name), parts in found.items()}

@@ -60,6 +60,7 @@ PREFIX = "allocator_"
 """The prefix of our tables; no other table should have it."""
 
 VERSION_TABLE = "allocator_schema_version"
+"""Not Alembic's default name, which the host application may use for tables of its own."""
 
 metadata = MetaData()
 
@@ -89,7 +90,8 @@ class Stored(Table):
 
     @cached_property
     def dialect_options(self) -> Any:
-        options = super().dialect_options
+        # Past SQLAlchemy's own memory, where another thread would find options that are not filled in yet.
+        options = Table.dialect_options.fget(self)
         options["mysql"]["engine"] = options["mariadb"]["engine"] = "InnoDB"
         if any(column.identity for column in self.columns):
             # Without AUTOINCREMENT SQLite reuses the number of a deleted row.

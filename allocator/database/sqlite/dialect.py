@@ -12,18 +12,10 @@ from sqlalchemy import ColumnElement, Connection, Insert, Table, func, text
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import GUARDED
+from allocator.database.sqlite.error_codes import CODES
 from allocator.database.verbs.claims import CLAIMABLE, FIELDS, batch_statement
 from allocator.database.verbs.tickets import COUNT, FENCE
-from allocator.errors import (
-    DatabaseRefused,
-    DatabaseUnavailable,
-    Exhausted,
-    InvalidDatabase,
-    MaxValueWentBack,
-    SchemaDamaged,
-    SchemaOutOfDate,
-)
+from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
 if TYPE_CHECKING:
     from allocator.database.operator_tools import Tools
@@ -73,6 +65,7 @@ class SQLite(Dialect):
     default_driver = "pysqlite"
     extra = ""
     embedded = looks_first = checks_tag_first = True
+    columns_have_types = False
     begin = "BEGIN IMMEDIATE"
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
@@ -80,14 +73,7 @@ class SQLite(Dialect):
     sound = "(SELECT group_concat(name) FROM pragma_table_info('allocator_ticket') WHERE pk > 0) = 'id'"
     """Without this key AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # SQLite allows one writer; a database in memory is one connection
-    errors = {
-        **dict.fromkeys(("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"), MaxValueWentBack),
-        GUARDED["sqlite"]: MaxValueWentBack,
-        **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_ERROR", "SQLITE_NOTADB", "SQLITE_READONLY"), DatabaseRefused),
-        **dict.fromkeys(("no such table", "no such column"), SchemaOutOfDate),
-        "SQLITE_CONSTRAINT_CHECK": SchemaDamaged,
-        "SQLITE_MISMATCH": Exhausted,  # of a counter past 2**63, which became a REAL
-    }
+    codes = CODES
 
     def tools(self) -> Tools:
         from allocator.database.operator_tools import Tools
@@ -139,12 +125,8 @@ class SQLite(Dialect):
                 return missing
         return getattr(error, "sqlite_errorname", "")
 
-    # -- the server and its run
-
     def server(self, connection: Connection) -> str:
         return "''"  # no identity of a file survives a move or another mount
-
-    # -- rows
 
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).on_conflict_do_nothing()

@@ -79,8 +79,6 @@ QUESTIONS = (
 )
 
 
-# -- columns of the application
-
 KEYS = KeyQueries("""
 SELECT 'main', m.name, p.name, p.type, NULL, NULL, 1 FROM sqlite_master m JOIN pragma_table_info(m.name) p
 WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!' AND p.pk = 1 AND upper(p.type) LIKE '%INT%'

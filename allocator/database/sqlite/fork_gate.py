@@ -53,6 +53,7 @@ class Gate:
     def before_fork(self) -> None:
         """Wait for the statements of other threads; the forking thread's own cannot end first."""
         with self._changed:
+            # Before the wait, so that no new statement starts meanwhile.
             self._forks += 1
             self._changed.wait_for(lambda: self._under_way <= {threading.get_ident()}, PATIENCE)
 

@@ -121,6 +121,7 @@ def claim(
             statement = connection.info["claim"] = staying(dialect, dialect.may_claim(connection))
         return dialect.claim(connection, statement, parameters, name)
     here, skip = crossing
+    # The row may be below `seen`, where the failover forgot claims; with the skip it must be above.
     crossed: dict[str, object] = {
         **parameters,
         "span": span + skip,

@@ -109,9 +109,6 @@ def number_dialect(dialect: Dialect, *, is_mariadb: bool) -> NumberDialect:
     return dialect.numbers(is_mariadb)
 
 
-# -- the verbs
-
-
 class Row(TypedDict):
     """The key of a row of `allocator_number`."""
 

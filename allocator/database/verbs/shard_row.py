@@ -9,10 +9,9 @@ from secrets import token_hex
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, exists, insert, literal_column, select, update
-from sqlalchemy.exc import DBAPIError
 
 from allocator.database.dialect import NOWHERE, Dialect
-from allocator.database.driver_errors import is_forbidden
+from allocator.database.driver_errors import meaning
 from allocator.database.schema.tables import node, segment, shard, worker
 from allocator.database.verbs import failover_row, segments, tickets
 from allocator.errors import DatabaseRefused, ShardMisconfigured
@@ -97,6 +96,7 @@ def change(
     """
     dialect.see_the_newest(connection)
     with dialect.transaction(connection):
+        # Before the greatest ticket is read: draws under way end first, and no other begins.
         dialect.lock_shard(connection)
         now = fetch(connection, dialect)
         if now is None:
@@ -121,15 +121,12 @@ def change(
 
 def check_writer(connection: Connection, dialect: Dialect) -> None:
     """Raise where this user could not write the shard's row."""
-    try:
+    refused = DatabaseRefused(
+        "this user may not write allocator_shard, as making or growing a fleet does: use the user that "
+        "ran allocator db upgrade; run that again where it was left out, with --url once for each shard"
+    )
+    with meaning(refused, dialect.codes.forbidden, dialect):
         connection.execute(update(shard).where(shard.c.id == 0).values(revision=0))
-    except DBAPIError as error:
-        if is_forbidden(error, dialect):
-            raise DatabaseRefused(
-                "this user may not write allocator_shard, as making or growing a fleet does: use the user that "
-                "ran allocator db upgrade; run that again where it was left out, with --url once for each shard"
-            ) from error
-        raise
 
 
 def check_owner(connection: Connection, dialect: Dialect) -> None:

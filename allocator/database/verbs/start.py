@@ -71,6 +71,7 @@ def fetch(
     first = rows[0]
     tag, own, kept = part(first, segment), part(first, shard), part(first, failover)
     leased = [as_worker(found) for row in rows if (found := part(row, worker))] if with_workers else []
+    # One row, or one for each worker by the join: more show that a table has lost its key.
     if len(rows) != max(1, len({one.number for one in leased})):
         raise damaged(name, f"there are {len(rows)} rows") if tag else damage("a row is there twice")
     if not first.sound:
@@ -95,6 +96,7 @@ def statement(
 ) -> Select[Any]:
     revision = select(func.max(column("version_num"))).select_from(table(VERSION_TABLE)).scalar_subquery()
     last_node = select(func.max(node.c.id)).scalar_subquery()
+    # Joined to one row that is always there: the facts of the server are wanted also from empty tables.
     rows = (
         select(literal(1).label("one"))
         .subquery("one")

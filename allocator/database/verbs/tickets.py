@@ -88,9 +88,6 @@ def fetch_last(connection: Connection, dialect: Dialect) -> int:
     return max(connection.scalar(of_rows) or 0, connection.scalar(select(func.max(counter.c.id))) or 0)
 
 
-# -- under the lock of the shard
-
-
 def greatest_ever(connection: Connection, dialect: Dialect, numbering: ShardNumbering) -> int:
     """The upper bound of all tickets given. A logical replica has the rows, but not the position of their sequence."""
     dialect.number_as(connection, numbering)

@@ -31,6 +31,7 @@ READ = ("holder", "renewals", "until_ms", "used_until_ms")
 
 def fetch(connection: Connection, dialect: Dialect, space: str) -> tuple[int, list[NumberRow]]:
     """The database's clock, and the numbers of a space that were ever leased."""
+    # One row that is always there: the clock is wanted also of a space without numbers.
     one = select(literal_column("1").label("one")).subquery("one")
     rows = one.outerjoin(lease, lease.c.space == space)
     found = connection.execute(select(clock(dialect).label("at"), *lease.c).select_from(rows)).all()
@@ -79,6 +80,7 @@ def renew(connection: Connection, dialect: Dialect, held: NumberLease, wall_ms: 
         lease.c.holder == held.holder,
         lease.c.length_ms == held.length_ms,  # else the others would take it before this holder stops
         lease.c.until_ms > clock(dialect),
+        # The wait after a failover allows for a wall clock that is ahead by half a length, and no more.
         clock(dialect) >= wall_ms - held.length_ms // 2,
         text(dialect.lasting(connection)),
     )

@@ -16,6 +16,7 @@ from functools import cache
 
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 FACTOR = 67
+"""The least prime above 62: see the docstring of this module."""
 BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 SYMBOLS = BASE32 + "*~$=U"
 

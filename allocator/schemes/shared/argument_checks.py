@@ -18,9 +18,13 @@ JAVASCRIPT_MAX_ID = 2**53 - 1
 MAX_IDS_A_CALL = 10_000
 """`next_ids` builds a list; for more ids, `reserve` returns a `range`."""
 MAX_RESERVE = 10_000_000
+"""A call whose answer is lost burns the whole block."""
 MAX_STEP = 100_000_000
+"""A restart burns what was claimed: at this size, 9 * 10**10 restarts use up all ids below 2**63."""
 MAX_SECONDS = 86_400.0
+"""A day, which every platform can wait for: `poll` counts milliseconds in 31 bits, and ends at 24 days."""
 QUOTED_BITS = 128
+"""39 digits, which fit into a message. `repr` refuses an integer of more than 4300 digits."""
 
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}", re.ASCII)
 

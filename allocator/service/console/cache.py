@@ -70,6 +70,7 @@ class Cache(Generic[T]):
         return self._failure if self._clock() - self._failed_at < seconds else None
 
     async def _read(self) -> None:
+        # As of the beginning: after a change during the load the next caller loads again.
         began, changes = self._clock(), self._changes
         try:
             self._value = await self._load()

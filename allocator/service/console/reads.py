@@ -23,6 +23,7 @@ from allocator.service.settings import ServeSettings
 TIMEOUT = 5.0
 """Seconds for each query, and for each shard."""
 NODES = 100
+"""The newest ones: there may be a million."""
 
 Bound = Mapping[str, Sequence[str]]
 """The columns that tags are bound to, by tag."""

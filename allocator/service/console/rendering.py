@@ -47,7 +47,7 @@ HEADERS = NO_STORE | {
 
 STATIC_PREFIX = "/console/static"
 STATIC_HEADERS = {
-    "cache-control": "public, max-age=31536000, immutable",
+    "cache-control": "public, max-age=31536000, immutable",  # the path holds a hash of the content
     "vary": "accept-encoding",
     "x-content-type-options": "nosniff",
 }

@@ -125,9 +125,6 @@ def sort_key(sort: str, row: Callable[[str], Row]) -> Callable[[str], float] | N
     return None if key is None else lambda name: key(row(name))
 
 
-# -- integer keys
-
-
 class KeyRow(NamedTuple):
     """A key, and the days until it ends at the rate of the last day; None without a rate."""
 

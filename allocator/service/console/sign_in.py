@@ -37,6 +37,7 @@ LIFETIME = 8 * 3600
 """Seconds of a session; activity does not extend it."""
 ALL_TAGS = "*"
 MAX_FIELDS = 30
+"""More than any form of the console has. A form is parsed before its token is checked."""
 
 
 class Sessions:

@@ -109,8 +109,6 @@ class Console:
             route_of(f"{STATIC_PREFIX}/{{version}}/{{name:path}}", guard, GET=self._pages.static),
         ]
 
-    # -- tags
-
     async def home(self, request: Request) -> Response:
         accepted = request.headers.get("accept", "")
         wants_json = "json" in accepted and "html" not in accepted
@@ -186,8 +184,6 @@ class Console:
             "refills": [round(one.refill * 1000, 2) or None for one in samples],
         }
         return JSONResponse(columns, headers=dict(NO_STORE) | {"x-content-type-options": "nosniff"})
-
-    # -- other pages
 
     async def numbers(self, request: Request) -> Response:
         """The newest number of each scope and period. Scopes are no tags: a token for some tags sees none."""

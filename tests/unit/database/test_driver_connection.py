@@ -12,12 +12,13 @@ from sqlalchemy.pool import QueuePool
 
 from allocator.database.driver_connection import DriverConnection, is_watched
 from allocator.database.sqlite.dialect import SQLite
+from allocator.database.sqlite.error_codes import CODES
 
 
 class Moved(SQLite):
     """As a server that has become a replica."""
 
-    misplaced = frozenset({"SQLITE_READONLY"})
+    codes = CODES._replace(misplaced=frozenset({"SQLITE_READONLY"}))
 
 
 class Cursor:

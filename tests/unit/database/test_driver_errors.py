@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import pytest
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.driver_errors import is_contended, translate
 from allocator.database.mysql.dialect import MySQL
 from allocator.database.postgresql.dialect import PostgreSQL
+from allocator.database.sqlite.dialect import SQLite
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
 
 NOT_PREPARED = (1047, "WSREP has not yet prepared node for application use")
@@ -26,7 +29,7 @@ def test_a_member_that_was_left_alone_is_unavailable_and_its_connections_are_lef
     found = translate(error(*told), MySQL(), "here", 0.0)
 
     assert type(found) is DatabaseUnavailable
-    assert str(told[0]) in MySQL.misplaced
+    assert str(told[0]) in MySQL.codes.misplaced
     assert not is_contended(error(*told), MySQL())
 
 
@@ -43,7 +46,7 @@ def test_a_standby_of_postgresql_is_left_and_a_server_that_hides_its_wal_is_not(
     told = Exception(words)
     told.sqlstate = code  # type: ignore[attr-defined]
 
-    assert (PostgreSQL().code(told) in PostgreSQL.misplaced) is is_left
+    assert (PostgreSQL().code(told) in PostgreSQL.codes.misplaced) is is_left
     kind = DatabaseUnavailable if is_left else DatabaseRefused
     assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is kind
 
@@ -65,3 +68,10 @@ def test_what_an_engine_does_not_have_is_refused_and_not_tried_for_ever():
     told = (1235, "function LOCK IN SHARE MODE has only noop implementation in tidb now")
 
     assert type(translate(error(*told), MySQL(), "here", 0.0)) is DatabaseRefused
+
+
+def test_each_name_of_a_lock_that_sqlite_has_is_known():
+    """Python names the codes it knows of, so that a newer one would show here."""
+    known = {name for name in vars(sqlite3) if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))}
+
+    assert known <= SQLite.codes.locked

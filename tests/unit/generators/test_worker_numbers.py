@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -227,6 +228,26 @@ def test_a_forked_child_holds_nothing_and_gives_nothing_back(workers, backend):
     with lease(workers, 60) as held:
         assert in_child(lambda: (held.lost, held.close(), backend.released)) == "(True, None, [])"
         assert not held.lost
+
+
+def test_a_child_that_was_forked_while_the_answer_came_holds_nothing(workers, backend, clock, monkeypatch):
+    """As by a signal handler, which forks in the middle of the call."""
+    parent = os.getpid()
+
+    def forked_after_the_lease() -> Clocks:
+        if was_leased:
+            monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+        return clock.now
+
+    was_leased: list[bool] = []
+    backend.before_lease = lambda: was_leased.append(True)
+    workers.clocks = forked_after_the_lease
+    with lease(workers) as held:
+        assert held.lost
+        for thread in threading.enumerate():
+            if thread.name == "allocator-worker":
+                thread.join()
+    assert backend.renewals == backend.released == []
 
 
 def test_it_is_entered_once_at_a_time(workers, backend):

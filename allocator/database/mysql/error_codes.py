@@ -1,0 +1,41 @@
+"""What the error codes of MySQL and MariaDB mean."""
+
+from __future__ import annotations
+
+from allocator.database.driver_errors import DEADLOCK, DRAWN_MEANWHILE, GUARD_FIRED, NO_WRITES, ErrorCodes
+from allocator.errors import (
+    DatabaseRefused,
+    Exhausted,
+    MaxValueWentBack,
+    NumberConflict,
+    SchemaDamaged,
+    SchemaOutOfDate,
+)
+
+GUARDED = "1644"
+"""The triggers of the guard raise it."""
+UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
+"""Error codes of a server or proxy that refuses a variable or function, or lacks it."""
+OUT_OF_RANGE = frozenset({"1264", "1690", "3819", "4025"})
+
+CODES = ErrorCodes(
+    errors={
+        **dict.fromkeys(("1062", GUARDED), MaxValueWentBack),
+        **dict.fromkeys(("1044", "1045", "1049", "1698", *UNSAID), DatabaseRefused),
+        **dict.fromkeys(("1054", "1146"), SchemaOutOfDate),
+        **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
+        **dict.fromkeys(("167", "1467"), Exhausted),
+    },
+    advice={GUARDED: GUARD_FIRED},
+    of_draw={
+        "1213": (NumberConflict, DEADLOCK),
+        "1180": (NumberConflict, DEADLOCK),  # where Group Replication's applier takes the row
+        **dict.fromkeys(("1020", "3101"), (NumberConflict, DRAWN_MEANWHILE)),
+        **dict.fromkeys(("1290", "1792", "1836"), (DatabaseRefused, NO_WRITES)),
+    },
+    locked=frozenset({"1205", "3572"}),
+    out_of_range=OUT_OF_RANGE,
+    contended=frozenset({"1213", "1205", "1020", "3101"}),
+    misplaced=frozenset({"1047", "1180", "1290", "1792", "1836", "3100"}),
+    forbidden=frozenset({"1142", "1143"}),
+)
