@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import Connection, CursorResult, text
-from sqlalchemy import Dialect as SQLDialect
+from sqlalchemy import Connection
 
 from allocator.database.address import dialect_named, shown
+from allocator.database.driver_connection import execute
 from allocator.database.verbs.gapless_number_rows import NumberDialect, number_dialect
 from allocator.errors import InvalidDatabase
 
@@ -66,24 +65,11 @@ class Borrowed:
             raise InvalidDatabase(COMMITS_EACH)
 
     def run(self, statement: str, parameters: Mapping[str, object]) -> Answer:
-        result = self._execute(statement, parameters)
+        result = execute(self.connection, statement, parameters)
         return Answer(result.rowcount, self.numbers.lastrowid(result))
 
     def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-        return self._execute(statement, parameters).all()
-
-    def _execute(self, statement: str, parameters: Mapping[str, object]) -> CursorResult[Any]:
-        """As `Connection.execute`, which looks for what it has compiled at each call and costs twice as much."""
-        written, order = compiled(statement, self.connection.dialect)
-        given = parameters if order is None else tuple(parameters[name] for name in order)
-        return self.connection.exec_driver_sql(written, given or None)
-
-
-@lru_cache
-def compiled(statement: str, dialect: SQLDialect) -> tuple[str, list[str] | None]:
-    """The statement in the driver's style of parameters, and their order if that style has no names."""
-    made = text(statement).compile(dialect=dialect)
-    return str(made), made.positiontup
+        return execute(self.connection, statement, parameters).all()
 
 
 def connection_of(given: Any) -> Connection:

@@ -6,10 +6,12 @@ The cursor stays with its connection: on psycopg making one takes a quarter of t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from sqlalchemy import Engine, PoolProxiedConnection
+from sqlalchemy import Connection, CursorResult, Engine, PoolProxiedConnection, TextClause, Update, text
+from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.exc import DBAPIError
 
 if TYPE_CHECKING:
@@ -101,6 +103,21 @@ class DriverResult:
     def close(self) -> None:
         self.context.info.pop("cursor", None)
         self.cursor.close()
+
+
+@lru_cache
+def compiled(statement: str | Update | TextClause, dialect: SQLDialect) -> tuple[str, Sequence[str] | None]:
+    """The SQL text for the driver, and the order of positional parameters."""
+    done = (text(statement) if isinstance(statement, str) else statement).compile(dialect=dialect)
+    return str(done), done.positiontup if done.positional else None
+
+
+def execute(
+    connection: Connection, statement: str | Update | TextClause, parameters: Mapping[str, object]
+) -> CursorResult[Any]:
+    """As `connection.execute`, which spends a sixth of a claim's CPU on the lookup of the compiled statement."""
+    sql, order = compiled(statement, connection.dialect)
+    return connection.exec_driver_sql(sql, parameters if order is None else tuple(map(parameters.__getitem__, order)))
 
 
 def is_watched(engine: Engine) -> bool:

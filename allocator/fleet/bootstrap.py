@@ -37,8 +37,20 @@ ATTEMPTS, PAUSE = 20, 0.05
 """How often, and how many seconds apart, to look again while another process makes the fleet."""
 
 
+class Located:
+    """A shard; `where` is its URL without credentials."""
+
+    __slots__ = ()
+
+    database: Database
+
+    @property
+    def where(self) -> str:
+        return self.database.address.shown
+
+
 @dataclass(slots=True, eq=False)
-class Opened:
+class Opened(Located):
     """One database and its row; `error` tells why it cannot be used now."""
 
     database: Database
@@ -46,10 +58,6 @@ class Opened:
     server: str = ""
     server_numbering: ShardNumbering | None = None
     error: AllocatorError | None = None
-
-    @property
-    def where(self) -> str:
-        return self.database.address.shown
 
 
 class Opening:

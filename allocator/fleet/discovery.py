@@ -9,6 +9,7 @@ from typing import Any
 from allocator.database.store import Database, sibling
 from allocator.database.verbs import servers, shard_row, tickets
 from allocator.errors import AllocatorError, ShardMisconfigured
+from allocator.fleet.bootstrap import Located
 from allocator.rules import fleet_growth_protocol
 from allocator.rules.fleet_consistency import Member, Shard, Target, check_fleet, check_usable, listed
 from allocator.rules.fleet_growth_protocol import LEAD
@@ -16,7 +17,7 @@ from allocator.schemes.tag import Tag
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Found(Located):
     """A shard as found; `error` tells why it was not reached.
 
     `last` is the greatest ticket in its tables; `server` and `place` identify its current server.
@@ -28,10 +29,6 @@ class Found:
     server: str = ""
     place: str = ""
     error: AllocatorError | None = None
-
-    @property
-    def where(self) -> str:
-        return self.database.address.shown
 
     @property
     def url(self) -> str:

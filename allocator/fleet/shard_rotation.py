@@ -22,7 +22,7 @@ from allocator.errors import (
     ServerReplaced,
     ShardMisconfigured,
 )
-from allocator.fleet.bootstrap import Opening, server_of
+from allocator.fleet.bootstrap import Located, Opening, server_of
 from allocator.rules.fleet_consistency import Shard, check_fleet, check_usable, lost, newer_place, superseded
 from allocator.rules.fleet_growth_protocol import LEAD
 from allocator.rules.rotation import Rotation
@@ -49,7 +49,7 @@ TAG_FAULTS = tuple(kind for kind in FAULTS if kind is not MaxValueWentBack)
 """The same for tags. `MaxValueWentBack` stops a tag instead: ids in memory may be from that shard."""
 
 
-class Handle:
+class Handle(Located):
     """One shard in this process. `row` is None until the shard answers."""
 
     def __init__(self, number: int, database: Database) -> None:
@@ -65,10 +65,6 @@ class Handle:
     def leads(self) -> bool:
         """Whether this shard numbers nodes and leases workers for the fleet."""
         return self.row is not None and self.row.numbering.offset == LEAD
-
-    @property
-    def where(self) -> str:
-        return self.database.address.shown
 
     def look(self) -> Shard:
         """Fetch the row. Raises an error if the shard must give no ids, as after a restore."""

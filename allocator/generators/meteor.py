@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
 from os import urandom
 from time import time
 
-from allocator.errors import NotCopyable, Uncopyable
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.supply import LOST_AFTER, Supply, Terms, exhaust
+from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
-from allocator.runtime.iterators import iterator
+from allocator.runtime.iterators import first_and_rest
 from allocator.runtime.thread_pool import Background, check_entry
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import (
@@ -34,7 +32,7 @@ def fresh_seed() -> int:
     return 1 + int.from_bytes(urandom(8)) % MAX_SEED
 
 
-class Meteor(Uncopyable):
+class Meteor(forks.Unforkable):
     """Meteor ids of one node. Each start needs a node number that was never used; `Allocator.meteor` registers one.
 
     node: 0 to 1048575 in the default layout.
@@ -45,6 +43,8 @@ class Meteor(Uncopyable):
     Safe to use from several threads. Raises `InvalidSetting` for a value that does not fit its field.
     """
 
+    _given = "node"
+
     def __init__(
         self,
         node: int,
@@ -54,8 +54,6 @@ class Meteor(Uncopyable):
         epoch: int = EPOCH,
         layout: Layout = METEOR,
     ) -> None:
-        self._lock = threading.RLock()
-        self._forked = False
         self._blocks = MeteorBlocks(
             node,
             begin(time(), epoch, layout) if second is None else second,
@@ -63,8 +61,7 @@ class Meteor(Uncopyable):
             epoch,
             layout,
         )
-        self._values: Iterator[int] = iter(())
-        forks.register(self)
+        super().__init__()
 
     def next_id(self) -> int:
         """The next id, greater than the last. Raises `Exhausted` when the second field has reached its end."""
@@ -81,20 +78,9 @@ class Meteor(Uncopyable):
                 return next(self._values)  # another thread refilled first
             except StopIteration:
                 pass
-            if self._forked:
-                raise NotCopyable(
-                    "a Meteor cannot be used after a fork, since the parent uses its node; create one with a new node"
-                )
-            served = iterator(self._blocks.take())
-            first = next(served)
-            self._values = served
+            self._check_process()
+            first, self._values = first_and_rest(self._blocks.take())
             return first
-
-    def after_fork(self) -> None:
-        self._lock = threading.RLock()
-        self._forked = True
-        exhaust(self._values)
-        self._values = iter(())
 
 
 class MeteorSupply(Supply):

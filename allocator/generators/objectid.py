@@ -11,8 +11,8 @@ from os import urandom
 from time import sleep, time
 
 from allocator.errors import InvalidId
-from allocator.runtime.forks import catch_up, in_child
-from allocator.runtime.iterators import LockedIterator, iterator
+from allocator.runtime.forks import catch_up, exhaust, in_child
+from allocator.runtime.iterators import first_and_rest
 from allocator.runtime.thread_pool import is_held_here
 from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
 from allocator.schemes.shared.retry_pace import Wait
@@ -41,8 +41,7 @@ class Generator:
         self._lock = threading.RLock()
         self._blocks = ObjectIdBlocks(process, counter)
         self.end = -1.0
-        if isinstance(self.values, LockedIterator):
-            self.values.empty()
+        exhaust(self.values)
         self.values = iter(())
 
     def refill(self) -> bytes:
@@ -66,9 +65,8 @@ class Generator:
         values = self._blocks.take(now)
         if isinstance(values, Wait):
             return values
-        served = iterator(values)
-        first = next(served)
-        self.values, self.end = served, float(self._blocks.second + 1)
+        first, self.values = first_and_rest(values)
+        self.end = float(self._blocks.second + 1)
         return first
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal
 
-from allocator.errors import InvalidSetting, NotCopyable, Uncopyable
+from allocator.errors import InvalidSetting
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.supply import LOST_AFTER, Supply, Terms, exhaust
+from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
-from allocator.runtime.iterators import iterator
+from allocator.runtime.iterators import first_and_rest
 from allocator.runtime.thread_pool import Background, check_entry
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.formats.known_formats import blocks_of
@@ -22,7 +21,7 @@ from allocator.schemes.snowflake import Lease, LeaseClaim, LeasedSnowflake, Snow
 NEVER = float("inf")
 
 
-class Snowflake(Uncopyable):
+class Snowflake(forks.Unforkable):
     """Snowflake ids of one datacenter and worker. No other generator may use them at the same time.
 
     `Allocator.snowflake` leases a worker from the database instead.
@@ -40,6 +39,8 @@ class Snowflake(Uncopyable):
     Safe to use from several threads. After 4096 ids in a millisecond it waits for the next one, and in another format
     after the ids of a tick. No id has the tick of its start, which another generator of this worker may have used.
     """
+
+    _given = "worker"
 
     def __init__(
         self,
@@ -59,15 +60,12 @@ class Snowflake(Uncopyable):
         self._per_second = self._blocks.form.per_second
         self._waits = on_clock_back == "wait"
         self._clock, self._sleep = clock, sleep
-        self._forked = False
-        self._lock = threading.RLock()
         self._begin, self._end = NEVER, -NEVER
-        self._values: Iterator[int] = iter(())
         now = int(clock() * self._per_second)
         if now < self._blocks.form.first_tick:
             raise InvalidSetting(f"epoch must not be in the future, got {self._blocks.form.epoch}")
         self._blocks.last = now  # another generator of this worker may have used this tick
-        forks.register(self)
+        super().__init__()
 
     def next_id(self) -> int:
         """The next id, greater than the last. Raises `ClockWentBack`, or `Exhausted` after the last timestamp."""
@@ -89,28 +87,20 @@ class Snowflake(Uncopyable):
             self._sleep(min(found.seconds, 1.0))  # in steps: the clock may be corrected meanwhile
 
     def _decide(self, now: float) -> int | Wait:
-        if self._forked:
-            raise NotCopyable(
-                "a Snowflake cannot be used after a fork: the parent uses its worker; create one with another worker"
-            )
+        self._check_process()
         tick, per_second = int(now * self._per_second), self._per_second
         if tick == self._blocks.last and (value := next(self._values, None)) is not None:
             return value  # another thread refilled first
         values = self._blocks.draw(now, waits=self._waits)
         if isinstance(values, Wait):
             return values
-        served = iterator(values)
-        first = next(served)
-        self._values = served
+        first, self._values = first_and_rest(values)
         self._begin, self._end = tick / per_second, (tick + 1) / per_second
         return first
 
     def after_fork(self) -> None:
-        self._lock = threading.RLock()
-        self._forked = True
         self._begin, self._end = NEVER, -NEVER
-        exhaust(self._values)
-        self._values = iter(())
+        super().after_fork()
 
 
 class SnowflakeSupply(Supply):

@@ -7,7 +7,6 @@ returns the next id or what to wait for without the lock.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
@@ -28,7 +27,8 @@ from allocator.errors import (
 )
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime import forks
-from allocator.runtime.iterators import LockedIterator, iterator
+from allocator.runtime.forks import exhaust
+from allocator.runtime.iterators import iterator
 from allocator.runtime.thread_pool import Background, Waits, check_entry, reentrant_call, wait_for
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Pace, Wait
 
@@ -43,8 +43,6 @@ LOST_AFTER = 12
 NO_CONTEXT = Context()
 """Replaces the context of a request that has ended, which would keep the caller's objects alive."""
 
-RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
-"""CPython iterates over ranges by two types: the second one for numbers beyond a C long."""
 UNREAD = object()
 
 
@@ -79,14 +77,6 @@ def unexpected(cause: BaseException) -> AllocatorError:
     error = kind(f"a claim failed with {type(cause).__name__}: {cause}")
     error.__cause__ = cause
     return error
-
-
-def exhaust(values: Iterator[int]) -> None:
-    """Empty an iterator of ids, which a `for` loop or an interrupted call may still hold."""
-    if isinstance(values, LockedIterator):
-        values.empty()
-    elif isinstance(values, RANGES):
-        values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]
 
 
 class Supply(Uncopyable):

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from weakref import WeakSet
 
-from allocator.errors import AllocatorError, ForkedUnseen
+from allocator.errors import AllocatorError, ForkedUnseen, NotCopyable, Uncopyable
+from allocator.runtime.iterators import LockedIterator
 
 
 class Forkable(Protocol):
@@ -28,6 +29,9 @@ process = os.getpid()
 unseen = False
 """True while `catch_up` resets everything after a fork that ran no hook."""
 _catching_up = threading.Lock()
+
+RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
+"""CPython iterates over ranges by two types: the second one for numbers beyond a C long."""
 
 
 def register(thing: Forkable) -> None:
@@ -75,6 +79,40 @@ def _renew_late() -> None:
         renew_all()
     finally:
         unseen = False
+
+
+def exhaust(values: Iterator[Any]) -> None:
+    """Empty an iterator of ids, which a `for` loop or an interrupted call may still hold."""
+    if isinstance(values, LockedIterator):
+        values.empty()
+    elif isinstance(values, RANGES):
+        values.__setstate__(sys.maxsize)  # type: ignore[attr-defined]
+
+
+class Unforkable(Uncopyable):
+    """A generator whose caller gives it a node or worker; a forked child may not use it, since the parent does."""
+
+    _given: ClassVar[str]
+    """What the caller gave, for messages."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._forked = False
+        self._values: Iterator[int] = iter(())
+        register(self)
+
+    def _check_process(self) -> None:
+        if self._forked:
+            raise NotCopyable(
+                f"a {type(self).__name__} cannot be used after a fork: the parent uses its {self._given}; create one "
+                f"with another {self._given}"
+            )
+
+    def after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self._forked = True
+        exhaust(self._values)
+        self._values = iter(())
 
 
 def forked_unseen(name: str) -> AllocatorError:

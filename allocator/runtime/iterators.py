@@ -50,3 +50,9 @@ class LockedIterator(Generic[T]):
 
 
 iterator: Callable[[Iterable[T]], Iterator[T]] = LockedIterator if FREE_THREADED else iter
+
+
+def first_and_rest(values: Iterable[T]) -> tuple[T, Iterator[T]]:
+    """The first of `values`, taken before another thread can see them, and an iterator over the rest."""
+    served = iterator(values)
+    return next(served), served

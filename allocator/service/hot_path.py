@@ -76,13 +76,13 @@ class Front:
         return None if source is None else await self._draw_from(source, grant, count, scope)
 
     async def _draw_from(self, source: Source, grant: Grant, count: int, scope: Scope) -> bytes:
+        if count == 1 and (body := single(source, grant)) is not None:
+            if WHOLE in scope:
+                self._book.repeats.keep(scope, partial(again, source, grant))
+            return body
         if grant.limited:
             grant.admit()
-        body = source.single(count)
-        if body is None:
-            body = source.body(await source.take(count))
-        elif WHOLE in scope:
-            self._book.repeats.keep(scope, partial(again, source, grant))
+        body = source.body(await source.take(count))
         if grant.limited:
             grant.charge(count)
         return body
@@ -104,21 +104,27 @@ class Front:
         await send({"type": "http.response.body", "body": body})
 
 
-def again(source: Source, grant: Grant, lines: bytes) -> bytes | None:
-    """A response with one id from memory; None if the token allows none now, or none is there."""
-    if grant.expires and not grant.token.is_valid(datetime.now(UTC)):
-        return None
+def single(source: Source, grant: Grant) -> bytes | None:
+    """One id from memory as JSON; None if the token allows none now, or none is there."""
     if grant.limited and grant.wait():
         return None
     try:
-        body = source.single(1)
-    except AllocatorError:  # comes again where the request is parsed, and is reported there
+        body = source.single()
+    except AllocatorError:  # comes again where ids are waited for, and is reported there
         return None
-    if body is None:
-        return None
-    if grant.limited:
+    if body is not None and grant.limited:
         grant.admit()
         grant.charge(1)
+    return body
+
+
+def again(source: Source, grant: Grant, lines: bytes) -> bytes | None:
+    """A response with one id from memory, to a request that comes again."""
+    if grant.expires and not grant.token.is_valid(datetime.now(UTC)):
+        return None
+    body = single(source, grant)
+    if body is None:
+        return None
     return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (HEAD, lines, len(body), new_name(), body)
 
 

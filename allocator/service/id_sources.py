@@ -51,9 +51,9 @@ class Source:
         self.given += count
         return ids
 
-    def single(self, count: int) -> bytes | None:
+    def single(self) -> bytes | None:
         """One id from memory as JSON; None if that is impossible without waiting."""
-        if count != 1 or (number := self._buffered()) is None:
+        if (number := self._buffered()) is None:
             return None
         self.given += 1
         return b'%b%d"]}' % (self._before, number)

@@ -19,6 +19,7 @@ import allocator.generators.meteor
 import allocator.generators.sequence
 import allocator.generators.snowflake
 import allocator.generators.supply
+import allocator.runtime.forks
 import allocator.runtime.thread_pool
 import allocator.sync
 from allocator.backend import fleet_of
@@ -73,11 +74,12 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
     (allocator.sync, {"monotonic": clocks.monotonic, "backend_of": backend_of}),
     (allocator.fleet.fleet_backend, {"monotonic": clocks.monotonic}),
     (allocator.fleet.shard_rotation, {"monotonic": clocks.monotonic, "threading": threads.Threading}),
-    (allocator.generators.snowflake, {"time": clocks.Time, "threading": threads.Threading}),
+    (allocator.generators.snowflake, {"time": clocks.Time}),
     (
         allocator.generators.meteor,
-        {"time": clocks.Time.time, "urandom": lambda size: dice().randbytes(size), "threading": threads.Threading},
+        {"time": clocks.Time.time, "urandom": lambda size: dice().randbytes(size)},
     ),
+    (allocator.runtime.forks, {"threading": threads.Threading}),
     (
         allocator.runtime.thread_pool,
         {

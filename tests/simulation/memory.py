@@ -11,7 +11,7 @@ from copy import copy
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
-from allocator.generators.supply import RANGES
+from allocator.runtime.forks import RANGES
 from simulation import threads
 from simulation.network import Engine
 from simulation.observed import ObservedAllocator, Watched

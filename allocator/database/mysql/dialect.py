@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection, Insert, Table, TextClause, Update, func,
 from sqlalchemy.dialects.mysql import insert
 
 from allocator.database.dialect import ASLEEP, MAX_CONNECT_SECONDS, NOWHERE, Blind, Dialect, run_of, undo
+from allocator.database.driver_connection import execute
 from allocator.database.mysql.error_codes import CODES, UNSAID
 from allocator.database.mysql.identity import (
     CLOCK,
@@ -33,7 +34,7 @@ from allocator.database.mysql.multi_statement import (
     send,
 )
 from allocator.database.mysql.session import IN_CLEAR, SESSION, InClear, version_of
-from allocator.database.verbs.claims import RAISED, claiming, execute
+from allocator.database.verbs.claims import RAISED, claiming
 from allocator.database.verbs.tickets import FENCE, FLOOR
 from allocator.errors import DatabaseUnavailable
 from allocator.rules.failover import Here, one_of_several, plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +12,6 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    CursorResult,
     String,
     TextClause,
     Update,
@@ -23,9 +22,8 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy import Dialect as SQLDialect
 
-from allocator.database.driver_connection import by_driver
+from allocator.database.driver_connection import by_driver, execute
 from allocator.database.schema.tables import segment
 from allocator.rules.failover import Crossing
 from allocator.schemes.shared.residues import Residue
@@ -156,19 +154,6 @@ def returning(dialect: Dialect, here: str) -> Update:
 def returned(connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
     """Run a claim that returns `max_value`: see `Dialect.claim`."""
     return only_row(execute(connection, claim, parameters).all(), name)
-
-
-@lru_cache(64)
-def compiled(statement: Update | TextClause, dialect: SQLDialect) -> tuple[str, Sequence[str] | None]:
-    """The SQL text for the driver, and the order of positional parameters."""
-    done = statement.compile(dialect=dialect)
-    return str(done), done.positiontup if done.positional else None
-
-
-def execute(connection: Connection, statement: Update | TextClause, parameters: dict[str, object]) -> CursorResult[Any]:
-    """As `connection.execute`, which spends a sixth of a claim's CPU on the lookup of the compiled statement."""
-    sql, order = compiled(statement, connection.dialect)
-    return connection.exec_driver_sql(sql, parameters if order is None else tuple(map(parameters.get, order)))
 
 
 def only_row(rows: Sequence[Any], name: str) -> int | None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, TextClause, exists, func, select, text, update
 
-from allocator.database.driver_connection import by_driver
+from allocator.database.driver_connection import by_driver, execute
 from allocator.database.schema.tables import counter, ticket
-from allocator.database.verbs.claims import execute, only_row
+from allocator.database.verbs.claims import only_row
 from allocator.rules.fleet_consistency import REPLACE, Shard
 from allocator.schemes.ticket import ShardNumbering
 

@@ -35,8 +35,8 @@ from allocator.errors import (
     SchemaOutOfDate,
     UnknownTag,
 )
-from allocator.generators.supply import exhaust
 from allocator.runtime import iterators
+from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.thread_pool import THREADS, Background, result_of, wait_for, wait_for_async
 from allocator.schemes.shared.residues import ALL
@@ -637,9 +637,9 @@ def test_emptying_an_iterator_leaves_alone_what_another_thread_may_be_advancing(
     assert list(raw) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("kind", "module"), [(Meteor, "meteor"), (Snowflake, "snowflake")])
-def test_what_a_call_holds_that_a_fork_interrupted_is_empty(kind: Any, module: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(f"allocator.generators.{module}.iterator", LockedIterator)
+@pytest.mark.parametrize("kind", [Meteor, Snowflake])
+def test_what_a_call_holds_that_a_fork_interrupted_is_empty(kind: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("allocator.runtime.iterators.iterator", LockedIterator)
     made = kind(1)
     made.next_id()
     values = made._values

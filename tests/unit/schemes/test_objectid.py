@@ -162,7 +162,7 @@ def test_a_call_in_which_a_signal_handler_forked_draws_the_childs_ids(monkeypatc
 
 
 def test_what_a_call_holds_that_a_fork_interrupted_is_empty(monkeypatch):
-    monkeypatch.setattr("allocator.generators.objectid.iterator", LockedIterator)
+    monkeypatch.setattr("allocator.runtime.iterators.iterator", LockedIterator)
     made = Generator(bytes(5), 0)
     made.refill()
     values = made.values

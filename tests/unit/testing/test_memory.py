@@ -38,7 +38,7 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.generators.backend_protocol import Backend
-from allocator.generators.supply import exhaust
+from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import LockedIterator
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
 from allocator.testing.allocators import FailingIterator
