@@ -10,7 +10,6 @@ from time import time
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
-from allocator.runtime.iterators import first_and_rest
 from allocator.runtime.thread_pool import Background, check_entry
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import (
@@ -79,8 +78,7 @@ class Meteor(forks.Unforkable):
             except StopIteration:
                 pass
             self._check_process()
-            first, self._values = first_and_rest(self._blocks.take())
-            return first
+            return self._serve(self._blocks.take())
 
 
 class MeteorSupply(Supply):

@@ -10,7 +10,6 @@ from allocator.errors import InvalidSetting
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.supply import LOST_AFTER, Supply, Terms
 from allocator.runtime import forks
-from allocator.runtime.iterators import first_and_rest
 from allocator.runtime.thread_pool import Background, check_entry
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.formats.known_formats import blocks_of
@@ -94,7 +93,7 @@ class Snowflake(forks.Unforkable):
         values = self._blocks.draw(now, waits=self._waits)
         if isinstance(values, Wait):
             return values
-        first, self._values = first_and_rest(values)
+        first = self._serve(values)
         self._begin, self._end = tick / per_second, (tick + 1) / per_second
         return first
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any, ClassVar, Protocol
 from weakref import WeakSet
 
 from allocator.errors import AllocatorError, ForkedUnseen, NotCopyable, Uncopyable
-from allocator.runtime.iterators import LockedIterator
+from allocator.runtime.iterators import LockedIterator, first_and_rest
 
 
 class Forkable(Protocol):
@@ -107,6 +107,14 @@ class Unforkable(Uncopyable):
                 f"a {type(self).__name__} cannot be used after a fork: the parent uses its {self._given}; create one "
                 f"with another {self._given}"
             )
+
+    def _serve(self, values: Iterable[int]) -> int:
+        """The first of `values`; the next calls get the others, unless a signal handler has forked meanwhile."""
+        first, self._values = first_and_rest(values)
+        if self._forked:
+            exhaust(self._values)
+            self._check_process()
+        return first
 
     def after_fork(self) -> None:
         self._lock = threading.RLock()
