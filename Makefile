@@ -66,8 +66,8 @@ free-threads: $(READY) $(FREE_THREADED)  ## tests without the GIL, SQLite only; 
 		pymongo pymysql pytest pytest-xdist python-json-logger pyyaml starlette testcontainers tqdm uvicorn
 	PYTHON_GIL=0 .venv-free-threads/venv/bin/python -m pytest tests/unit --ignore tests/unit/service/test_protocol.py \
 		--ignore tests/unit/public_ids/test_pydantic.py tests/contract/test_ids.py tests/contract/test_processes.py \
-		tests/processes/test_interrupts.py tests/endurance/test_threads.py \
-		-k 'not mysql and not mariadb and not postgres and not -service]' $(TESTS)
+		tests/processes/test_interrupts.py tests/endurance/test_threads.py --ids 2e5 \
+		-k 'not mysql and not mariadb and not postgres and not -service' $(TESTS)
 
 .venv-free-threads/python/bin/python3:
 	sh tests/build_free_threaded.sh $(SOURCE) $(SUITE) .venv-free-threads
