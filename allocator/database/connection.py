@@ -63,7 +63,7 @@ class Runner:
         )
         """Blocks forks while a SQLite statement runs."""
         self.may_create = True
-        """Whether a file that is not there may be made, as the embedded database does."""
+        """False for shards of a fleet: SQLite would make a missing file, empty, instead of failing."""
 
     def __repr__(self) -> str:
         return f"<Database {self.address.shown}>"

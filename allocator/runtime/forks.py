@@ -93,7 +93,7 @@ class Unforkable(Uncopyable):
     """A generator whose caller gives it a node or worker; a forked child may not use it, since the parent does."""
 
     _given: ClassVar[str]
-    """What the caller gave, for messages."""
+    """What the caller gave, in one word: the error says that a child must be given another."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -20,7 +20,6 @@ GROUPS = (
     (INSPECT, "The scheme, time and fields of an id."),
     (TAGS, "A tag is one sequence of ids. Its settings and its last claimed id."),
 )
-"""The headings of the page, with their texts."""
 ASTERISK = {"type": "string", "enum": ["*"]}
 PATH_NAME = re.compile(r"\{(\w+)\}")
 ALWAYS = {
