@@ -27,7 +27,7 @@ alive: WeakSet[Forkable] = WeakSet()
 callbacks: list[Callable[[], None]] = []
 process = os.getpid()
 unseen = False
-"""True while `catch_up` resets everything after a fork that ran no hook."""
+"""True while `catch_up` resets everything: no hook ran at the fork, so ids may have been served since."""
 _catching_up = threading.Lock()
 
 RANGES = type(iter(range(0))), type(iter(range(1 << 64)))

@@ -60,7 +60,7 @@ BATCH = 20
 ROWS = 100_000
 """Rows of a binding after which no more counters are compared: days of many years may have the same bare numbers."""
 DECIMALS = 18
-"""Digits of a NUMERIC whose numbers all fit in 64 bits."""
+"""Digits of a NUMERIC whose numbers all fit in 64 bits: some of 19 digits do not."""
 SAMPLE = 100
 """A column without counters holds numbers if one row of 100 can be read as one."""
 IS_WHOLE = re.compile("-?[0-9]{1,20}")
