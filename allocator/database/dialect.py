@@ -50,7 +50,7 @@ class Dialect:
     name: ClassVar[str]
     default_driver: ClassVar[str]
     needs_name: ClassVar[bool] = False
-    """Refuse a URL that names no database: MySQL connects without one, and then refuses each statement."""
+    """Refuse a URL that names no database: MySQL connects without one, and then finds no table."""
     extra: ClassVar[str]
     """The extra of this package that installs the driver; empty where Python brings it."""
     pool_size: ClassVar[int] = 8

@@ -48,9 +48,9 @@ class Watch:
         self._background = Background()
         """An own thread for the keys: a large catalogue takes long, and claims must not wait for it."""
         self.days: dict[str, float] = {}
-        """Days until a tag runs out, at most a minute old; infinite without a rate."""
+        """Days until a tag runs out, updated each minute; infinite without a rate."""
         self.days_of_keys: dict[str, float] = {}
-        """Days until an integer key of another table runs out, up to an hour old; infinite without a rate."""
+        """Days until an integer key of another table runs out, updated each hour; infinite without a rate."""
 
     async def run(self) -> None:
         """Update the metrics until cancelled. A slow database delays only what is read from it."""
