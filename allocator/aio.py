@@ -150,7 +150,7 @@ class AsyncAllocator(Uncopyable):
     """
 
     _worker_type: ClassVar[type[AsyncWorkerLease]] = AsyncWorkerLease
-    """Replaced by `allocator.testing`."""
+    """`allocator.testing` puts one here that is never renewed, so that tests start no thread."""
 
     def __init__(
         self, database: str | URL | Engine | Iterable[str] | Allocator | None = None, **settings: Unpack[Settings]

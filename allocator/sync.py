@@ -87,7 +87,7 @@ class Allocator(Uncopyable):
     _background_type: ClassVar[type[Background]] = Background
     _sequence_type: ClassVar[type[Sequence]] = Sequence
     _worker_type: ClassVar[type[WorkerLease]] = WorkerLease
-    """Replaced by `allocator.testing`."""
+    """`allocator.testing` puts one here that is never renewed, so that tests start no thread."""
 
     def __init__(
         self,

@@ -46,7 +46,6 @@ def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 
 option = partial(click.option, show_default=True)
-"""An option whose default is in its help."""
 
 
 def from_environment(variable: str) -> str | None:
@@ -111,9 +110,7 @@ hosts_option = click.option(
 )
 
 database_options = options(click.option("--url", multiple=True, callback=parse_url, help=ONE_URL), json_option)
-"""For a command on one database; passes `url`."""
 fleet_options = options(urls_option, hosts_option, json_option)
-"""For a command on all databases of a fleet; passes `urls`."""
 
 
 def open_allocator(urls: tuple[str, ...], creates: bool = False) -> Allocator:

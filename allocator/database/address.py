@@ -44,7 +44,7 @@ class Address:
     url: URL = field(repr=False)
     shown: str
     pool: Pool | None = field(default=None, repr=False)
-    """Opens connections by the creator and the events of the user's engine; None for a URL."""
+    """Opens connections as the user's engine does, without counting in the capacity of its pool; None for a URL."""
     cautious: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """Driver arguments that keep the password from a server which only a shard's row names."""
 

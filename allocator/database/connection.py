@@ -61,9 +61,9 @@ class Runner:
         self._whole: Callable[[], AbstractContextManager[None]] = (
             GATE.statement if self.dialect.embedded else nullcontext
         )
-        """Blocks forks while a SQLite statement runs."""
+        """Blocks forks while a SQLite statement runs: for a child of it, the file would stay locked."""
         self.may_create = True
-        """Whether a file that is not there may be made, as the embedded database does."""
+        """False for shards of a fleet: SQLite would make a missing file, empty, instead of failing."""
 
     def __repr__(self) -> str:
         return f"<Database {self.address.shown}>"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 MAX_CONNECT_SECONDS = 10.0
-"""The longest wait for a connection, however long statements may take."""
+"""Seconds: the longest wait for a connection, even where statements may take longer."""
 
 NOWHERE = "''"
 """The server run of an engine that cannot identify itself: its rows name no run, and no failover is noticed."""
@@ -49,11 +49,10 @@ class Dialect:
 
     name: ClassVar[str]
     default_driver: ClassVar[str]
-    """The driver of a URL that names none."""
     needs_name: ClassVar[bool] = False
-    """A URL must name a database."""
+    """Refuse a URL that names no database: MySQL connects without one, and then finds no table."""
     extra: ClassVar[str]
-    """The extra of this package that installs it; empty where nothing is needed."""
+    """The extra of this package that installs the driver; empty where Python brings it."""
     pool_size: ClassVar[int] = 8
     """One connection for each thread of `runtime.thread_pool`."""
     embedded: ClassVar[bool] = False
@@ -64,7 +63,6 @@ class Dialect:
     """Drivers whose new connection has sent what SQLAlchemy would send again."""
 
     codes: ClassVar[ErrorCodes] = ErrorCodes()
-    """What the driver's error codes mean."""
 
     sound: ClassVar[str] = "1"
     """An SQL condition: no table has damage that no statement would notice and that repeats ids."""
@@ -80,11 +78,10 @@ class Dialect:
     clock: ClassVar[str]
     """An SQL expression for the milliseconds since 1970."""
     trigger_names: ClassVar[str]
-    """A query for the triggers on the table `:name`."""
+    """A query with the parameter `:name`, a table; each row is the name of a trigger."""
     replace_ticket: ClassVar[str]
     """Draw a ticket as Flickr did: replace the type's row; the auto-increment value of the new one is the ticket."""
     count_ticket: ClassVar[str]
-    """Draw a ticket by adding to its row."""
     checks_tag_first: ClassVar[bool] = False
     """Look for the tag before the INSERT: the guard's trigger fires before `insert_missing` sees an existing row."""
     locks_what_it_reads: ClassVar[bool] = False
@@ -99,7 +96,7 @@ class Dialect:
         raise NotImplementedError
 
     looks_first: ClassVar[bool] = False
-    """`before` has something to do."""
+    """Call `before` ahead of each verb; else the call is saved."""
 
     def connect_args(self, driver: str, timeout: float) -> dict[str, Any]:
         """Arguments for the driver; the URL's query overrides them."""

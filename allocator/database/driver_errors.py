@@ -28,23 +28,22 @@ class ErrorCodes(NamedTuple):
     """What a driver's error codes mean: each database has its own, in `error_codes.py` of its folder."""
 
     errors: Mapping[str, type[AllocatorError]] = {}
-    """Codes that mean more than "try again later", or the first two characters of several."""
+    """Codes, or the first two characters of several. Any other code is `DatabaseUnavailable`: try again later."""
     advice: Mapping[str, str] = {}
     """What to say for a code, where the advice of its error would say less."""
     of_draw: Mapping[str, tuple[type[AllocatorError], str]] = {}
-    """The error, and its message, where a number is drawn in the transaction of a caller."""
+    """The error and its message where a number is drawn in a caller's transaction, which only the caller can repeat."""
     locked: frozenset[str] = frozenset()
     """Another transaction has the lock that the statement needs; if a code is in `of_draw` too, waiting is no use."""
     out_of_range: frozenset[str] = frozenset()
-    """A column or its CHECK refuses the value."""
+    """A column or its CHECK refuses the value; for a drawn number this means that none is left."""
     contended: frozenset[str] = frozenset()
     """The same statement may run again, as after deadlocks."""
     misplaced: frozenset[str] = frozenset()
     """The server cannot write now, while another of its cluster can: its connections are closed."""
     forbidden: frozenset[str] = frozenset()
-    """A right is missing."""
     no_function: frozenset[str] = frozenset()
-    """There is no such function for arguments of these types."""
+    """No such function for arguments of these types, as PostgreSQL has no max() of booleans."""
 
 
 ADVICE: dict[type[AllocatorError], str] = {
@@ -60,7 +59,6 @@ GUARD_FIRED = (
     "{where} refuses: {words}, and a trigger stopped the statement; raise numbers only, or drop the guard first: "
     "the lines with DROP of allocator db guard --sql"
 )
-"""Advice for the error codes that the triggers of `guard.py` raise."""
 
 FILE_REFUSED = "{where} refuses: {words}; check that the folder exists, and who may read and write there"
 

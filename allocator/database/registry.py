@@ -50,7 +50,7 @@ from allocator.schemes.worker_number_lease import (
 )
 
 ATTEMPTS = 20
-"""Tries for a number while other processes take it first, or the database fails over."""
+"""Tries before the call fails: each one lost a race with another process, or met a failover."""
 
 
 def identity() -> tuple[str, int]:

@@ -11,7 +11,7 @@ NETWORKED = re.compile(
 """File systems on which two machines may get the same lock, or a flush may not reach the disk."""
 
 LOCAL_FUSE = frozenset({"fuse.lxcfs", "fuse.fuse-overlayfs", "fuse.gvfsd-fuse", "fuse.portal"})
-"""FUSE file systems without a network."""
+"""`NETWORKED` matches every FUSE file system; these have no network, so no other machine opens the file."""
 
 
 class Mount(NamedTuple):

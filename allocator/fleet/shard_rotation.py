@@ -59,7 +59,7 @@ class Handle(Located):
         self.seen: dict[str, int] = {}
         self.went_back = False
         self.failing = False
-        """Its failure was logged."""
+        """Its failure was logged: later ones are not, until it is used again."""
 
     @property
     def leads(self) -> bool:
@@ -119,7 +119,7 @@ class Shards:
         self._lock = threading.Lock()
         self._opened = False
         self._unusable: dict[str, InvalidArgument] = {}
-        """Errors of shards that rows name and this process cannot use, by URL."""
+        """Shards that this process cannot use, by URL: others give ids, but a change of all shards is refused."""
         self.handles = [Handle(number, database) for number, database in enumerate(databases)]
         self.rotation = Rotation(len(databases))
 

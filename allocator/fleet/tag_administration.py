@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 FIELDS = {"start_after": "max_value"}
-"""Fields of `Tag` by the names of settings that differ."""
 COLUMNS = {"limit": "id_limit", "start_after": "max_value"}
-"""Columns of the row by the names of settings that differ."""
 
 
 class Tags:

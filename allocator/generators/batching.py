@@ -21,7 +21,7 @@ MAX_BATCH = 200
 """The most tags in a batch: its transaction locks all their rows."""
 
 TRIES = 2
-"""How many more batches a skipped tag joins before it is claimed alone."""
+"""A batch skips locked rows. After two more batches a tag is claimed alone, which waits for the lock."""
 
 STRIKES = 3
 """After 3 batches in a row that failed although single claims work, stop batching: an old or merely compatible server

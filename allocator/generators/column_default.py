@@ -17,7 +17,7 @@ from typing import Any
 from allocator.errors import InvalidDatabase, InvalidSetting
 
 NEXT_VALUE = r"(?i)next[ _]?(sequence )?val"
-"""Matches a server default that draws from a sequence of the database."""
+"""With such a server default the column has a second generator, which would issue the same ids."""
 
 
 def of_a_row(context: object) -> int:

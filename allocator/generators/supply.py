@@ -63,9 +63,9 @@ class Request:
     ended: Ended
     in_advance: bool
     skipped: int = 0
-    """The number of batches that did not get it."""
+    """Batches that skipped it, as for a locked row; after `batching.TRIES` it is claimed alone."""
     context: Context = field(init=False)
-    """The context variables of the waiting caller; empty if it is claimed in advance."""
+    """The context variables of the waiting caller, as for its trace; empty in advance, when no caller waits."""
 
     def __post_init__(self) -> None:
         self.context = Context() if self.in_advance else copy_context()

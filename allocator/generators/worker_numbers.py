@@ -62,7 +62,7 @@ class Workers:
 
 
 Taken = tuple[NumberLease, Clocks, int]
-"""A lease, the clocks before it was asked for, and the process that it is of."""
+"""A lease; the clocks before the request, from which it counts; its process, since a fork must not renew it."""
 
 
 class HeldNumber(Uncopyable):

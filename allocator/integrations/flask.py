@@ -77,4 +77,4 @@ def use(app: Flask, allocator: object) -> AbstractContextManager[object]:
 
 
 current_allocator = cast(Allocator, LocalProxy(lambda: holder_of(current_app).get()))
-"""The `Allocator` of the current application."""
+"""The `Allocator` of the current application; use it only in an application context."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
 STATE = "ids"
-"""The key in the state of a request: `request.state.ids`."""
+"""The key in `request.state`: the application's lifespan may not use it too."""
 
 
 def lifespan(

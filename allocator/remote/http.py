@@ -41,7 +41,7 @@ CONNECTIONS = 8
 CHUNK = 65_536
 """Bytes that one read reserves, whatever Content-Length says."""
 MAX_DETAIL = 1000
-"""Characters of a server's text that a message repeats."""
+"""Characters of a server's text that a message repeats; the rest is cut off."""
 PART_OF_TIMEOUT = 0.9
 """The requests share this part of the timeout, so that the caller gets their error and not its own timeout."""
 

@@ -19,7 +19,6 @@ LINE = (
     rf"host=(?P<host>{FIELD}) process=(?P<process>\d+) at=(?P<at>{FIELD}) database=(?P<database>{FIELD})"
 )
 CLAIMED = "claimed tag=%s first=%d last=%d step=%d host=%s process=%d at=%s database=%s"
-"""The same, for a logger and what it is given."""
 SECONDS = "%Y-%m-%dT%H:%M:%SZ"
 
 

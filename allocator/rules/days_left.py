@@ -9,7 +9,7 @@ DAY = 86_400.0
 WINDOW = DAY
 """Seconds over which the rate is measured: a whole day, so that quiet nights count."""
 AT_LEAST = 3600.0
-"""Seconds of observation before an estimate."""
+"""Seconds of observation before an estimate; until then it is infinite."""
 JUMP = 10**8
 """Ids a second; a faster rise means that somebody raised the counter."""
 

@@ -39,10 +39,10 @@ FLOORS_BELOW_LIMIT = 512
 PART_OF_REST = 8
 """A gap reaches over at most an eighth of the ids left, so that a tag near its limit survives failovers."""
 PERIOD_MS = 1024 * 1000
-"""The time since the last claim enters the gap modulo this period."""
+"""The time since the last claim, modulo this period, enters the gap, so two servers skip to different ids."""
 
 MAX_RUNS = 8
-"""The most runs that a row keeps, for the servers of a cluster."""
+"""The most runs that a row keeps. In a larger cluster the oldest is dropped, and its server skips ids again."""
 
 
 class Here(NamedTuple):

@@ -26,7 +26,7 @@ LEASES_SKIPPED_MS = 300_000
 """Five default leases. A process that leases earlier than that sets its clock forward by the rest."""
 
 LEASES = 5
-"""The number of leases to skip, also of processes with longer ones."""
+"""A process with longer leases than the default waits for five of its own."""
 
 
 class Failover(NamedTuple):

@@ -48,7 +48,6 @@ class Rule(NamedTuple):
 
 
 Rules = Mapping[Severity, Mapping[str, Rule]]
-"""The rules of each severity, by the name of their finding."""
 
 
 def judge(rules: Rules, facts: Mapping[str, Any]) -> list[Finding]:

@@ -47,7 +47,7 @@ class Found(NamedTuple):
     first: int = 0
     last: int = 0
     text: str = ""
-    """Why a value is unreadable."""
+    """Why a value is unreadable; empty for other findings."""
 
 
 class Runs:

@@ -12,7 +12,7 @@ from allocator.errors import AllocatorError
 from allocator.schemes.shared.retry_pace import Wait
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
-"""Seconds before a failed shard is probed."""
+"""Seconds before a failed shard is probed: doubled at each failure, from the first to the longest."""
 
 STEADY = 30.0
 """Seconds after which a recovered shard counts as healthy. If it fails sooner, its pause keeps doubling."""

@@ -27,7 +27,7 @@ alive: WeakSet[Forkable] = WeakSet()
 callbacks: list[Callable[[], None]] = []
 process = os.getpid()
 unseen = False
-"""True while `catch_up` resets everything after a fork that ran no hook."""
+"""True while `catch_up` resets everything: no hook ran at the fork, so ids may have been served since."""
 _catching_up = threading.Lock()
 
 RANGES = type(iter(range(0))), type(iter(range(1 << 64)))
@@ -93,7 +93,7 @@ class Unforkable(Uncopyable):
     """A generator whose caller gives it a node or worker; a forked child may not use it, since the parent does."""
 
     _given: ClassVar[str]
-    """What the caller gave, for messages."""
+    """What the caller gave, in one word: the error says that a child must be given another."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -30,7 +30,7 @@ RESETS: Mapping[Reset, tuple[str, ...]] = {
     "month": ("year", "month"),
     "day": ("year", "month", "day"),
 }
-"""The fields of a date that name a period."""
+"""A format must contain these fields: else two periods would write the same number."""
 
 LENGTHS: Mapping[Reset, int] = {"never": 0, "year": 4, "month": 7, "day": 10}
 """Length of a period as text: a prefix of an ISO date."""
@@ -45,7 +45,7 @@ MAX_REASON = 255
 
 DIGITS = {"year": 4, "month": 2, "day": 2}
 PADDED = {f"{{{name}}}": f"{{{name}:0{digits}}}" for name, digits in DIGITS.items()}
-"""The fields of a date, padded with zeros for `str.format`."""
+"""Padded with zeros for `str.format`: a year has 4 digits, month and day 2."""
 FIELDS = ("n", "year", "month", "day", "scope")
 PATTERNS = {
     "n": "[0-9]{1,19}",

@@ -33,7 +33,7 @@ MAX_SEED = 0xFFFF
 RANDOMS = 7
 
 WARN_FROM = 0.8
-"""The share of used node numbers from which each registration logs a warning."""
+"""From this share of used node numbers on, each registration logs a warning, and the doctor reports an outage ahead."""
 
 
 def xorshift(state: int) -> int:

@@ -48,7 +48,6 @@ SKEW = 60_000
 """Milliseconds that a client's clock may differ from ours. A larger skew would allow leases far in the future."""
 
 PAGE = 100
-"""Default number of tags in a page."""
 
 CONDITIONS = ("If-None-Match", "If-Match")
 
@@ -59,7 +58,7 @@ class Ids:
     sources: Sources
     sequences: ServedTags
     tickets: dict[str, int] = field(default_factory=dict)
-    """Issued tickets by type, for the metrics."""
+    """Issued tickets by type, for the metrics. A type that is not here may exceed the maximum of types."""
 
     async def of_tag(self, call: Call) -> Response:
         """The next ids of a tag."""

@@ -21,7 +21,7 @@ log = logging.getLogger("allocator.service")
 OWNER_AND_GROUP = 0o117
 """The umask of a Unix socket: owner and group may connect, which needs the right to write."""
 BACKLOG = 2048
-"""The default of uvicorn."""
+"""Connections that may wait to be accepted: uvicorn's default."""
 
 
 @contextmanager

@@ -17,10 +17,10 @@ SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{24,}}")
 REFUSED, SERVER = "allocator.service.refusal_log", "uvicorn.error"
 """The loggers that callers can flood."""
 LINES = 20
-"""Maximum lines of one kind per second."""
+"""Lines of one kind per second; more are counted and dropped, so that callers cannot fill the disk."""
 
 NUMBER = "allocator.token"
-"""The key of the token's number in the scope of a request."""
+"""A key in the scope of a request: its logs name the token by its number, never by the secret."""
 
 MAX_ADDRESS = 64
 

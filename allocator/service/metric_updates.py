@@ -32,9 +32,9 @@ log = logging.getLogger("allocator.service")
 SECOND, MINUTE, HOUR = 1.0, 60.0, 3600.0
 
 SMOOTHING = 0.2
-"""Weight of the last second in a rate."""
+"""Weight of the last second in a rate: a single busy second moves it by only a fifth."""
 IDLE = 0.01
-"""Ids per second that count as none."""
+"""Ids per second. At a slower rate the ids in memory count as lasting for ever."""
 
 
 class Watch:
@@ -48,9 +48,9 @@ class Watch:
         self._background = Background()
         """An own thread for the keys: a large catalogue takes long, and claims must not wait for it."""
         self.days: dict[str, float] = {}
-        """Days until a tag runs out, as far as known."""
+        """Days until a tag runs out, updated each minute; infinite without a rate."""
         self.days_of_keys: dict[str, float] = {}
-        """Days until an integer key of another table runs out; infinite without a rate."""
+        """Days until an integer key of another table runs out, updated each hour; infinite without a rate."""
 
     async def run(self) -> None:
         """Update the metrics until cancelled. A slow database delays only what is read from it."""

@@ -20,7 +20,6 @@ GROUPS = (
     (INSPECT, "The scheme, time and fields of an id."),
     (TAGS, "A tag is one sequence of ids. Its settings and its last claimed id."),
 )
-"""The headings of the page, with their texts."""
 ASTERISK = {"type": "string", "enum": ["*"]}
 PATH_NAME = re.compile(r"\{(\w+)\}")
 ALWAYS = {
@@ -123,7 +122,6 @@ POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' d
 
 
 VENDOR = Path(__file__).parent / "vendor"
-"""Files of other projects, in the versions of `versions.json`."""
 ASSETS = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
 """The files of Swagger UI for our own page; its page loads an example from another host."""
 

@@ -72,25 +72,25 @@ class BoundedProtocol(HttpToolsProtocol):
 
     sweeper: asyncio.TimerHandle | None = None
     partial: ClassVar[dict[BoundedProtocol, None]] = {}
-    """Connections of this worker with an incomplete head, oldest first."""
+    """Connections with an incomplete head, oldest first; at most `MAX_PARTIAL` in a worker."""
 
     number = 0
-    """Increases with each connection."""
+    """Increases with each connection: the oldest idle ones are closed first."""
     in_head = False
-    """Whether the head of a request is incomplete."""
+    """The head of a request is incomplete, so `MAX_HEAD` limits its bytes."""
     unended = 0
-    """Bytes of the latest request, head and body."""
+    """Bytes of the latest request, counted by chunks: `MAX_HEAD` and `MAX_UNENDED` limit them."""
     since: float | None = None
-    """Time of the first sweep that found no progress."""
+    """Monotonic seconds of the first sweep without progress; `MAX_SECONDS` later the connection is closed."""
     progress: Any = None
-    """The state at that sweep."""
+    """Request and unread bytes at that sweep; a change of either starts the time anew."""
     closing: float | None = None
-    """Time of the first sweep that found this connection closed by us."""
+    """Monotonic seconds of the first sweep after we closed; the client has `CLOSE_SECONDS` to confirm."""
 
     repeats = Repeats()
     repeat: Repeat | None = None
     is_in_use = False
-    """Whether a repeated request came since the timer for an idle connection was set."""
+    """A repeated request came since the idle timer was set: uvicorn does not know of it, so the timer runs again."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

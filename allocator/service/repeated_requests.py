@@ -21,7 +21,7 @@ WHOLE = "allocator.whole"
 """The key of a request's `Repeat` in its scope. The server sets it where an answer may be kept."""
 
 MAX_BYTES = 1000
-"""Of a request that is kept, one per connection."""
+"""A longer request is not kept: each connection keeps one in memory."""
 PASSING = frozenset((b"x-request-id", b"upgrade"))
 """Headers of requests whose answers are not kept: the next one has another id, or the connection leaves HTTP."""
 

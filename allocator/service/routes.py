@@ -141,4 +141,3 @@ PATHS = {
     "space": (TAG_PATTERN, "0"),
     "id": (r"^[0-9A-Za-z-]{1,64}$", "5016762319896585"),
 }
-"""The pattern of each name in a path, and an example."""

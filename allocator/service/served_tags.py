@@ -22,10 +22,10 @@ from allocator.service_allocator import ServiceAllocator
 
 T = TypeVar("T")
 Pages = Callable[[str, int], list[Tag]]
-"""Fetches the tags after a name, up to a number."""
+"""Takes a name and a limit; returns the tags after the name, at most that many."""
 
 MAX_PAGE = 1000
-"""Tags in one query."""
+"""The most tags in one query; a client asks for the next page after the last name."""
 
 log = logging.getLogger("allocator.service")
 
@@ -40,7 +40,7 @@ class ServedTags:
         self.newcomers = newcomers
         self._gate = Gate("the list of tags")
         self.blocks: dict[str, int] = {}
-        """Ids sent to clients as segments, by tag, for the metrics."""
+        """Ids in segments by tag, for the metrics. A segment counts as a whole when it is sent."""
 
     async def source(self, tag: str, create: bool = True) -> TagSource:
         """The source of a tag; create a missing tag if allowed. Raises `InvalidTag` or `UnknownTag`."""

@@ -31,7 +31,6 @@ from allocator.schemes.worker_number_lease import (
 )
 
 FIELDS = {column: name for name, column in COLUMNS.items() if name == "limit"}
-"""Fields of `Tag` by the name of their column, where the names differ."""
 
 
 class MemoryBackend:

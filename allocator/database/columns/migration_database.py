@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOCK_SECONDS = 60.0
-"""How long a takeover tries for its locks."""
+"""Seconds that a takeover tries for its locks, before it fails and names the session that holds them."""
 PAUSE = 0.5
 """Seconds between two tries for a lock, in which the writers that queued behind the last try are served."""
 

@@ -53,15 +53,14 @@ from allocator.schemes.shared.argument_checks import MAX_ID, split_column
 
 KEPT = number_binding.c
 SPECIAL = ("_where", "_using", "_prefix")
-"""Suffixes of the options of a partial index, and of an index that is no tree."""
+"""Suffixes of options of indexes that do not help: a partial one lacks rows, one that is no tree has no order."""
 COUNTERS = 1_000
 """Compare at most this many counters of a binding, the newest: one scope per customer makes many."""
 BATCH = 20
-"""Counters of one query."""
 ROWS = 100_000
 """Rows of a binding after which no more counters are compared: days of many years may have the same bare numbers."""
 DECIMALS = 18
-"""Digits of a NUMERIC whose numbers all fit in 64 bits."""
+"""Digits of a NUMERIC whose numbers all fit in 64 bits: some of 19 digits do not."""
 SAMPLE = 100
 """A column without counters holds numbers if one row of 100 can be read as one."""
 IS_WHOLE = re.compile("-?[0-9]{1,20}")

@@ -17,7 +17,6 @@ RAISE = {
     "postgresql": ("SELECT setval(pg_get_serial_sequence(%(quoted)s, %(column)s), %(value)s)",),
     "mysql": ("ALTER TABLE {quoted} AUTO_INCREMENT = {following}",),
 }
-"""Statements by the vendor of Django's connection."""
 
 
 def read_counter(connection: Any, table: str, column: str) -> int | None:

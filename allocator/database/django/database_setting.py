@@ -39,7 +39,6 @@ SERVERS = {
         | {"connect_timeout", "read_timeout", "write_timeout", "autocommit", "conv"},
     ),
 }
-"""Servers by the vendor of Django's connection."""
 
 
 def url_of(vendor: str, entry: Mapping[str, Any]) -> URL | str:

@@ -28,14 +28,13 @@ from allocator.errors import InvalidDatabase
 PARAMETER = re.compile(r":(\w+)")
 
 DRIVERS = {"MySQLdb": "mysqldb", "sqlite3": "pysqlite"}
-"""SQLAlchemy's names of drivers by their modules, where they differ."""
+"""SQLAlchemy's names of drivers, by module; other drivers are named as their modules."""
 
 SQL_DIALECTS: Mapping[str, type[SQLDialect]] = {
     "sqlite": sqlite.dialect,
     "postgresql": postgresql.dialect,
     "mysql": mysql.dialect,
 }
-"""By the vendor of Django's connection."""
 
 
 class DjangoCaller:

@@ -15,7 +15,7 @@ from allocator.rules.findings import Finding, few, unchecked
 Facts = dict[str, Any]
 
 Ask = Callable[[Connection, Facts], Mapping[str, Any]]
-"""Takes a connection and the known facts; returns more facts."""
+"""Takes a connection and the known facts; returns more facts, which later questions may use."""
 
 
 ANOTHER = "run the doctor as a user with the right to read it"
@@ -35,7 +35,7 @@ class Question(NamedTuple):
     ask: Ask
     mend: str = ANOTHER
     of_tables: bool = False
-    """The question needs all tables."""
+    """The question needs all tables: it is left out where one is missing, since it would only fail."""
 
 
 def ask(connection: Connection, dialect: Dialect, question: Question, facts: Facts) -> Mapping[str, Any]:

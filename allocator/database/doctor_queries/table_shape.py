@@ -17,7 +17,7 @@ from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, few
 TAG_COLUMNS = {"allocator_segment": "tag", "allocator_ticket": "type", "allocator_ticket_counter": "type"}
 """The columns that separate number spaces; they must compare byte by byte."""
 NUMBERED = ("allocator_ticket", "allocator_node")
-"""The tables whose auto-increment values are ids or parts of ids."""
+"""Their auto-increment values are ids or parts of ids, so the doctor checks that the column still has it."""
 
 
 def of_schema(connection: Connection, dialect: Dialect, where: str) -> list[Finding]:

@@ -56,7 +56,7 @@ COUNT = (
 # GET_LOCK is of the whole server: schemas of several databases there change one after the other.
 SCHEMA_LOCK = "allocator_schema_change"
 IN_TRANSACTION = 1
-"""SERVER_STATUS_IN_TRANS, in the status flags of each OK packet."""
+"""SERVER_STATUS_IN_TRANS: each OK packet has it in its status flags, so no query is needed."""
 
 
 class MySQL(Dialect):

@@ -13,9 +13,9 @@ from allocator.errors import (
 )
 
 GUARDED = "1644"
-"""The triggers of the guard raise it."""
+"""SIGNAL with SQLSTATE 45000, as the triggers of the guard send it, always gets this code."""
 UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
-"""Error codes of a server or proxy that refuses a variable or function, or lacks it."""
+"""A server or proxy refuses a variable or function, or lacks it: connect without the identity of the server."""
 OUT_OF_RANGE = frozenset({"1264", "1690", "3819", "4025"})
 
 CODES = ErrorCodes(

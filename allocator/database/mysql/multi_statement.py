@@ -28,7 +28,6 @@ class Answer(NamedTuple):
 
     rows: Sequence[Any]
     found: int
-    """How many rows it found or changed."""
     warnings: int
 
 
@@ -82,7 +81,7 @@ CLAIMED = f"JSON_TABLE(@allocator_claimed, '$[*]' COLUMNS ({NAME})) w STRAIGHT_J
 RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span, s.claimed_at = {{clock}} WHERE s.tag = w.name"
 READ = f"SELECT s.tag, s.max_value FROM {CLAIMED} WHERE s.tag = w.name"
 CLAIM_BATCH = ("START TRANSACTION", FREE, RAISE, READ, "COMMIT")
-"""Lock what is free and may be claimed, raise it, read what it was raised to."""
+"""Lock what is free, raise it, read it again: MySQL has no UPDATE that returns rows."""
 NAMED = sql_dialect(paramstyle="pyformat")
 
 

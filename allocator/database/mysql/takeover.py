@@ -30,7 +30,7 @@ FORMER_PATIENCE = (
     "SELECT CONCAT('SET SESSION lock_wait_timeout = ', @@lock_wait_timeout, "
     "', innodb_lock_wait_timeout = ', @@innodb_lock_wait_timeout)"
 )
-"""A query that returns the statement to restore the timeouts of the caller's session."""
+"""Returns the statement that restores the timeouts of the caller's session, which outlast the transaction."""
 UNLOCK = "UNLOCK TABLES"
 
 COLUMN = """
@@ -75,7 +75,7 @@ WHERE l.object_type = 'TABLE' AND CONCAT('`', l.object_schema, '`.`', l.object_n
 """
 """MariaDB answers it only if performance_schema is on, which is not the default."""
 END, FIND = "KILL {}", "SHOW FULL PROCESSLIST"
-"""Statements to end the session that holds a lock, and to find it if its number is not known."""
+"""For the message to the operator: end session {}, or find it where this user may not read which it is."""
 NEXT = "SELECT auto_increment FROM information_schema.tables WHERE table_schema = :db AND table_name = :tbl"
 WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 

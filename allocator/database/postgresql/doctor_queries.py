@@ -32,7 +32,7 @@ SETTINGS = (
     "'transaction_timeout', 'default_transaction_isolation', 'transaction_read_only', 'max_connections', "
     "'superuser_reserved_connections', 'reserved_connections', 'search_path')"
 )
-"""Settings of this role in this database."""
+"""As this role sees them in this database: a role or database may override what the server is configured with."""
 ROLE = (
     "SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database, rolsuper AS superuser, "
     "rolconnlimit AS role_connections, datconnlimit AS database_connections, pg_is_in_recovery() AS in_recovery "
@@ -41,7 +41,7 @@ ROLE = (
 ENCRYPTION = "SELECT ssl AS encrypted FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
 MACHINE = "SELECT CAST(system_identifier AS text) AS machine FROM pg_control_system()"
 TOOLS = ("pg_basebackup", "pg_receivewal")
-"""Tools that copy the log and are never promoted."""
+"""Tools that copy the log. They are never promoted, so no ids are lost if they lag behind."""
 
 MONITOR = "GRANT pg_monitor TO {role}"
 NAMES = "unnest(CAST(:names AS text[])) AS name"
@@ -214,7 +214,7 @@ WITH RECURSIVE whole AS (
     WHERE oid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)
     UNION ALL SELECT pg_type.oid, whole.type FROM pg_type JOIN whole ON typbasetype = whole.oid
 )"""
-"""The types that hold whole numbers, domains over them too."""
+"""Recursive, since a domain over a whole number may be over another domain."""
 PRIMARY_KEYS = f"""{WHOLE}, counter AS (
     SELECT refobjid AS relid, refobjsubid AS attnum, objid AS seqrelid FROM pg_depend
     WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass AND deptype IN ('a', 'i')

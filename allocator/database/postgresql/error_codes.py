@@ -17,7 +17,7 @@ from allocator.errors import (
 )
 
 GUARDED = "ID001"
-"""The triggers of the guard raise it."""
+"""Our own SQLSTATE, raised by the triggers of the guard; class ID is none of the server's."""
 READ_ONLY, NO_SCHEMA, NO_FUNCTION = "25006", "3F000", "42883"
 MISSTATED, UNPROVEN = "misstated", "unproven"
 """No server's codes: the driver refused an argument, or to log in to a server that asks for a password in clear."""
@@ -64,7 +64,7 @@ WITHHELD = "authentication method requirement"
 WRONG = re.compile(
     r"invalid connection option|bad value for|invalid (\w+ value|port)|definition of service .* not found"
 )
-"""Messages of libpq and psycopg for an invalid argument, before any connection."""
+"""libpq and psycopg refuse an invalid argument before any connection, so there is no SQLSTATE."""
 
 
 def code_of_words(words: str) -> str:

@@ -24,7 +24,7 @@ END
 """
 FUNCTION = f"CREATE FUNCTION allocator_guard() RETURNS trigger LANGUAGE plpgsql AS $guard${PLPGSQL}$guard$"
 BEFORE_ROW, BEFORE_TRUNCATE = 1 + 2 + 8 + 16, 2 + 32
-"""The bits of `pg_trigger.tgtype`."""
+"""PostgreSQL's bits in `pg_trigger.tgtype`: row 1, before 2, delete 8, update 16, truncate 32."""
 
 TRIGGERS = (
     "SELECT tgname, prosrc, tgtype, tgenabled = 'O' AND tgqual IS NULL AND tgattr = CAST('' AS int2vector) "
@@ -32,7 +32,7 @@ TRIGGERS = (
     "FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid JOIN pg_language ON pg_language.oid = prolang "
     "WHERE tgrelid = to_regclass('allocator_segment') AND NOT tgisinternal"
 )
-"""Enabled, for every row and column, with the settings it was created with."""
+"""Also tells whether each still fires for every row and column: disabled or narrowed, it guards nothing."""
 
 
 def trigger(name: str, event: str, level: str, bits: int) -> Trigger:

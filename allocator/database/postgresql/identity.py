@@ -16,7 +16,7 @@ from allocator.database.dialect import ASLEEP, NOWHERE, Blind
 NOT_READY = "55000"
 """The code of a standby that cannot read its WAL position. Aurora's writer raises it too, and names `wal_level`."""
 REFUSALS = frozenset({NOT_READY, "0A000", "42501", "42883"})
-"""Error codes of a server that refuses a function, or lacks it."""
+"""A server refuses a function, or lacks it: the next rung is tried. Any other error is raised."""
 
 NEON = "current_setting('neon.timeline_id', true)"
 AURORA = "to_regproc('aurora_version') IS NOT NULL"

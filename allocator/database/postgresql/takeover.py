@@ -21,7 +21,7 @@ IDENTITY = "identity"
 PATIENCE = "SET LOCAL lock_timeout = '500ms'"
 """A longer wait for a lock would make writers queue behind it."""
 FORMER_PATIENCE = "SELECT 'SET LOCAL lock_timeout = ' || quote_literal(current_setting('lock_timeout'))"
-"""A query that returns the statement to restore the caller's own timeout."""
+"""Returns the statement that restores the caller's own timeout, which holds until its transaction ends."""
 
 COLUMN = f"""{WHOLE}
 SELECT pg_class.oid AS relid, attnum, quote_ident(nspname) || '.' || quote_ident(relname) AS quoted_table,
@@ -68,7 +68,7 @@ WHERE granted AND relation IN (to_regclass(:table), to_regclass(:sequence)) AND 
   AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1
 """
 END, FIND = "SELECT pg_terminate_backend({})", "SELECT * FROM pg_stat_activity WHERE xact_start IS NOT NULL"
-"""Statements to end the session that holds a lock, and to find it if its number is not known."""
+"""For the message to the operator: end session {}, or find it where this user may not read which it is."""
 PLAIN = re.compile(r"nextval\('[^']*'::regclass\)")
 
 

@@ -44,7 +44,7 @@ USES = {
 """What the tables beside those of ids are for, by the beginning of their names; the first that fits counts."""
 
 WHOLE = {f"table {expected.name}": expected for expected in metadata.sorted_tables}
-"""What `missing_parts` says of a table that is not there."""
+"""Keys as `missing_parts` writes them: only tables that are missing as a whole can be created, others are migrated."""
 
 versions = Table(
     VERSION_TABLE,
@@ -52,7 +52,7 @@ versions = Table(
     Column("version_num", String(32), nullable=False),
     PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
 )
-"""The version table, as Alembic makes it."""
+"""As Alembic makes it: Alembic upgrades a schema later that was created without its steps."""
 
 
 def current(connection: Connection) -> str | None:

@@ -57,7 +57,7 @@ SERVING = ("0008", "0009", "0010", "0011", "0012", "0013")
 """Those that ids can be drawn from. Later ones added tables that no id depends on."""
 
 PREFIX = "allocator_"
-"""The prefix of our tables; no other table should have it."""
+"""Migrations of the application recognize our tables by it, and leave them alone."""
 
 VERSION_TABLE = "allocator_schema_version"
 """Not Alembic's default name, which the host application may use for tables of its own."""
@@ -77,7 +77,7 @@ def bytewise_everywhere(length: int) -> String:
 tag_type, period_type = bytewise_everywhere(64), bytewise_everywhere(10)
 run_type = bytewise(255)
 place_type = bytewise(255, "utf8mb4")
-"""The name of a host's column or sequence, and the format of numbers, which people read too."""
+"""utf8mb4, since the application's columns and sequences, and formats of numbers, may have names beyond ASCII."""
 
 number_type = BigInteger().with_variant(Integer, "sqlite")
 """The type of an auto-increment column. SQLite numbers only INTEGER, which has 64 bits there."""
@@ -270,4 +270,3 @@ BESIDE = (number, number_void, lease, takeover, binding, number_binding)
 """The tables that no id depends on: ids are drawn without them too."""
 
 FOR_IDS = [one for one in metadata.sorted_tables if one not in BESIDE]
-"""Without these no id is drawn."""

@@ -13,7 +13,7 @@ from allocator.errors import (
 )
 
 GUARDED = "SQLITE_CONSTRAINT_TRIGGER"
-"""The triggers of the guard raise it."""
+"""SQLite's code for RAISE() in a trigger, as those of the guard do; a trigger cannot choose another."""
 OUT_OF_RANGE = frozenset({"SQLITE_CONSTRAINT_CHECK"})
 MOVED = "SQLITE_BUSY_SNAPSHOT"
 BUSY = frozenset({"SQLITE_BUSY", "SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_TIMEOUT", MOVED})

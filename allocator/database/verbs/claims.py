@@ -75,9 +75,8 @@ def claimable(row: Any, claim: Any) -> list[ColumnElement[bool]]:
 
 
 GIVEN = SimpleNamespace(name=bindparam("name"), **{name: bindparam(name, type_=BigInteger) for name in FIELDS[1:]})
-"""The claim of one tag, as parameters."""
 CLAIMABLE = " AND ".join([*map(str, claimable(segment.alias("s").c, table("w", *map(column, FIELDS)).c)), "{here}"])
-"""The same for the row `s` and its claim `w` of a batch; only `s` has a column `server_run`."""
+"""For the row `s` and its claim `w` of a batch; `server_run` needs no alias, since only `s` has it."""
 
 
 def claiming(max_value: ColumnElement[int], clock: str, here: str) -> Update:

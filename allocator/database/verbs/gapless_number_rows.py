@@ -50,7 +50,7 @@ class NumberDialect:
     raises = f"{INSERT} VALUES (:name, :scope, :period, {{n}}) {RAISE_TO} RETURNING n"
     voids = f"INSERT {VOID} ON CONFLICT DO NOTHING"
     holder = ""
-    """A query for the session that holds the row; empty for none."""
+    """A query for the session that holds the row; empty where the database cannot tell."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -88,7 +88,7 @@ class NumberDialect:
 
 
 HOLDER = ("session", "of user", "from", "application")
-"""Labels of the columns that a query for the holder returns."""
+"""In the order in which each query for the holder must return its columns."""
 
 
 def holder_in_words(row: Sequence[Any]) -> str:

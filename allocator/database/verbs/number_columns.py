@@ -31,7 +31,7 @@ from allocator.rules.gapless_audit import Group
 T = TypeVar("T")
 
 BATCH = 5_000
-"""Rows in memory at a time."""
+"""Rows in memory at a time: a whole table may not fit."""
 PATIENCE = 3600.0
 """Seconds for an answer: the database may have to sort the whole table first."""
 

@@ -26,7 +26,7 @@ from allocator.rules.failover_of_nodes import Failover
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
 
 READ = ("holder", "renewals", "until_ms", "used_until_ms")
-"""The columns by which a row is still as it was read."""
+"""A row is leased only if these are as they were read: else another process was faster."""
 
 
 def fetch(connection: Connection, dialect: Dialect, space: str) -> tuple[int, list[NumberRow]]:

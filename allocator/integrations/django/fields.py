@@ -23,7 +23,7 @@ from allocator.public_ids import PublicIds
 from allocator.schemes.shared.argument_checks import check_tag
 
 FACE = __name__.rpartition(".")[0]
-"""The module of the field in migrations."""
+"""Migrations import the field from here, so this module may move."""
 
 PRIMARY_KEY = 3
 """The position of `primary_key` in the arguments of a Django field, from 1."""

@@ -28,7 +28,7 @@ UPGRADE_TIMEOUT = 600.0
 """Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
 
 SOURCE_ARGUMENTS = {"database", "shards", "shard_hosts", "fleet", "token"}
-"""The arguments of `Allocator` that name its source of ids."""
+"""Arguments that name a source of ids: left out in tests, which draw from memory."""
 
 START_IN_TESTS = 1_000_000
 """Ids in tests start above this, clear of fixtures, and higher by as much after each change of the setting."""

@@ -26,9 +26,8 @@ from allocator.schemes.shared.argument_checks import check_whole, quoted
 
 BITS = 64
 TICKS = {"second": (1000, "second"), "centisecond": (10, "hundredth of a second"), "timestamp": (1, "millisecond")}
-"""The tick of each time field, in milliseconds and in words."""
+"""Milliseconds in one tick of each time field, and the name of the tick."""
 COUNTERS = ("sequence", "increment", "counter")
-"""The names of fields that count the ids of one tick."""
 NOTHING_FIXED: Mapping[str, int] = MappingProxyType({})
 WIDTH = r"[0-9]{1,2}"
 MAX_EPOCH = 253_402_300_799

@@ -31,7 +31,6 @@ class Digits:
     """Numbers in the digits of an alphabet, padded to the length of the greatest one."""
 
     characters = ""
-    """The alphabet, described for an error message."""
 
     def __init__(self, alphabet: str, greatest: int) -> None:
         self._alphabet = alphabet

@@ -16,9 +16,9 @@ from allocator.errors import AllocatorError, DatabaseUnavailable
 T = TypeVar("T")
 
 MAX_WAIT = 2.0
-"""Seconds that a page waits for the databases."""
+"""Seconds that a page waits for the databases; then it shows the last value, if there is one."""
 RETRY_AFTER = 1.0
-"""Seconds between two attempts to load."""
+"""Seconds that pass at least between two attempts to load, however many pages ask."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from allocator.schemes.formats.id_inspection import Reading
 from allocator.schemes.formats.known_formats import FORMATS
 
 THIN = "\u202f"
-"""A narrow no-break space, between thousands."""
+"""A narrow no-break space: a line never breaks within a number."""
 NONE = "\u2013"
 
 MINUTE, HOUR, DAY, YEAR = 60.0, 3600.0, 86_400.0, 365.25

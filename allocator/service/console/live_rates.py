@@ -27,7 +27,7 @@ ALL = ""
 
 ALL_SECONDS, TAG_SECONDS = 900, 180
 MEAN_SECONDS = 5
-"""Window of the current rate."""
+"""The current rate is the mean of this many seconds."""
 MAX_PAUSE = 10
 """Seconds between two reads; a longer pause clears the history."""
 QUIET = (0.0, 0.0)

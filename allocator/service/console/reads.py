@@ -26,7 +26,6 @@ NODES = 100
 """The newest ones: there may be a million."""
 
 Bound = Mapping[str, Sequence[str]]
-"""The columns that tags are bound to, by tag."""
 
 
 @dataclass(frozen=True, slots=True)

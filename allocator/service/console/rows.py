@@ -14,7 +14,7 @@ from allocator.schemes.tag import Tag
 
 PAGE = 50
 IDLE = 0.01
-"""Ids per second that count as none."""
+"""Ids per second. At a slower rate a row shows no days left."""
 SOON_SECONDS = 3.0
 SOON_DAYS = 30.0
 MAX_KEYS = 1000

@@ -17,7 +17,7 @@ from allocator.service.metric_updates import Watch
 from allocator.service.served_tags import ServedTags
 
 LIFETIME = 3.0
-"""Seconds that the list of tags stays in the cache."""
+"""Seconds that the list of tags is not read again: a change by another process may show that much later."""
 AWAY_SECONDS = 4.0
 """Seconds after a failure in which the page of a tag does not try the databases."""
 
