@@ -14,7 +14,7 @@ import click
 
 from allocator.cli.options import database_options, open_database, options, require_files
 from allocator.cli.output import REFUSED, show, table, wants_json
-from allocator.errors import DatabaseRefused, InvalidSetting, SchemaOutOfDate
+from allocator.errors import DatabaseRefused, InvalidSetting
 from allocator.rules.bound_numbers import NumberBinding, findings
 from allocator.rules.gapless_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
 from allocator.schemes.gapless_numbers import RESETS, NumberRule, first_day, place
@@ -223,8 +223,8 @@ def fetch_bindings(database: Database, name: str = "") -> Sequence[NumberBinding
     """The bindings of a name or of all; none before revision 0013, or where the role may not read their table."""
     from allocator.database.columns.number_bindings import fetch_all
 
-    with suppress(SchemaOutOfDate, DatabaseRefused):
-        return database.run(fetch_all, name)
+    with suppress(DatabaseRefused):
+        return database.run_if_there(fetch_all, name)
     return ()
 
 

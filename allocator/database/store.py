@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from allocator.database.address import host_of, place_of
 from allocator.database.columns import column_types
@@ -27,7 +27,13 @@ from allocator.schemes.shared.residues import ALL, NONE, Residue, Seen, is_outgr
 from allocator.schemes.tag import Tag, damaged, settle, unknown
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from allocator.database.dialect import Dialect
     from allocator.rules.column_bindings import Binding
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 log = logging.getLogger("allocator")
 claims_log = logging.getLogger("allocator.claims")
@@ -178,8 +184,14 @@ class Database(Registry):
         """The columns that a tag is bound to, or all; none before revision 0012."""
         from allocator.database.columns.bindings import fetch_all
 
+        return self.run_if_there(fetch_all, tag)
+
+    def run_if_there(
+        self, verb: Callable[Concatenate[Connection, Dialect, P], Sequence[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Sequence[T]:
+        """Fetch rows; none where an older revision lacks their table."""
         with suppress(SchemaOutOfDate):
-            return self.run(fetch_all, tag)
+            return self.run(verb, *args, **kwargs)
         return ()
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:

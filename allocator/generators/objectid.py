@@ -15,7 +15,7 @@ from allocator.runtime.forks import catch_up, exhaust, in_child
 from allocator.runtime.iterators import first_and_rest
 from allocator.runtime.thread_pool import is_held_here
 from allocator.schemes.objectid import ObjectIdBlocks, build, parse, seconds_of, time_of, timestamp
-from allocator.schemes.shared.retry_pace import Wait
+from allocator.schemes.shared.retry_pace import Wait, found_by
 
 
 class Generator:
@@ -49,12 +49,11 @@ class Generator:
             return generator.refill()
         if is_held_here(self._lock):
             return Generator(*fresh()).refill()  # a signal handler or destructor interrupted this method
-        while True:
-            with self._lock:
-                found = self._decide(self._clock())
-            if not isinstance(found, Wait):
-                return found
-            self._sleep(max(0.001, found.seconds))
+        return found_by(self._attempt, self._sleep, least=0.001)
+
+    def _attempt(self) -> bytes | Wait:
+        with self._lock:
+            return self._decide(self._clock())
 
     def _decide(self, now: float) -> bytes | Wait:
         if now < self.end:

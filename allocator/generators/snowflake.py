@@ -14,7 +14,7 @@ from allocator.runtime.thread_pool import Background, check_entry
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.formats.known_formats import blocks_of
 from allocator.schemes.shared.argument_checks import quoted
-from allocator.schemes.shared.retry_pace import Wait
+from allocator.schemes.shared.retry_pace import Wait, found_by
 from allocator.schemes.snowflake import Lease, LeaseClaim, LeasedSnowflake, SnowflakeSettings
 
 NEVER = float("inf")
@@ -78,12 +78,11 @@ class Snowflake(forks.Unforkable):
     def _refill(self) -> int:
         forks.catch_up()
         check_entry(self._lock, "this snowflake")
-        while True:
-            with self._lock:
-                found = self._decide(self._clock())
-            if isinstance(found, int):
-                return found
-            self._sleep(min(found.seconds, 1.0))  # in steps: the clock may be corrected meanwhile
+        return found_by(self._attempt, self._sleep, most=1.0)  # in steps: the clock may be corrected meanwhile
+
+    def _attempt(self) -> int | Wait:
+        with self._lock:
+            return self._decide(self._clock())
 
     def _decide(self, now: float) -> int | Wait:
         self._check_process()

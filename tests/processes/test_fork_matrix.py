@@ -41,6 +41,8 @@ def drawn_before(url, tag):
 def test_a_pool_of_forked_workers(drawn_before, tag):
     with multiprocessing.get_context("fork").Pool(3) as pool:
         found = pool.starmap(draw, [(tag, 40)] * 12)
+        pool.close()  # else the end of the block may fork a worker that nobody ends
+        pool.join()
     everything = sum((ids for _, ids in found), [*drawn_before, *draw(tag, 40)[1]])
 
     assert len(set(everything)) == len(everything)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Connection, column, func, select, table, text
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 
 from allocator.database.address import Address
 from allocator.database.columns.column_types import limit_in
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import is_forbidden, translate
+from allocator.database.driver_errors import is_forbidden
 from allocator.database.schema.tables import VERSION_TABLE, metadata
-from allocator.database.verbs.number_columns import PATIENCE, engine_for
+from allocator.database.verbs.number_columns import reading
 from allocator.rules.key_columns import KeyColumn
 
 OURS = frozenset({*metadata.tables, VERSION_TABLE})
@@ -60,19 +60,14 @@ def read_keys(address: Address, schema: str | None = None) -> list[KeyColumn]:
 
     Raises what the database's errors mean.
     """
-    engine, dialect = engine_for(address), address.dialect
+    dialect = address.dialect
     keys, references, by_index = dialect.tools().keys
     asked = {"schema": schema}
-    try:
-        with engine.connect() as connection:
-            prepare(connection, by_index)
-            found = [one for row in connection.execute(text(keys), asked) if (one := Found(*row)).table not in OURS]
-            refers = [Reference(*row) for row in connection.execute(text(references), asked)] if references else []
-            return with_narrow([key_of(connection, dialect, one) for one in found], found, dialect, refers)
-    except SQLAlchemyError as error:
-        raise translate(error, dialect, address.shown, PATIENCE) from error
-    finally:
-        engine.dispose()
+    with reading(address) as connection:
+        prepare(connection, by_index)
+        found = [one for row in connection.execute(text(keys), asked) if (one := Found(*row)).table not in OURS]
+        refers = [Reference(*row) for row in connection.execute(text(references), asked)] if references else []
+        return with_narrow([key_of(connection, dialect, one) for one in found], found, dialect, refers)
 
 
 def prepare(connection: Connection, words: str) -> None:

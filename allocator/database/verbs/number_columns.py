@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -132,15 +133,22 @@ def read_column(address: Address, source: Source, name: str, judge: Callable[[Re
 
     Uses an engine of its own with a long timeout. Raises the error that the database's error means.
     """
+    with reading(address) as connection:
+        if address.dialect.embedded:
+            connection.exec_driver_sql("BEGIN")
+        counters, void = (counters_in(connection, one, name) for one in (number, number_void))
+        total = connection.scalar(source.count()) or 0
+        with connection.execution_options(yield_per=BATCH).execute(source.select()) as rows:
+            return judge(Read(counters, void, total, iter(rows)))
+
+
+@contextmanager
+def reading(address: Address) -> Iterator[Connection]:
+    """A connection that may read for long. Raises the error that the database's error means."""
     engine = engine_for(address)
     try:
         with engine.connect() as connection:
-            if address.dialect.embedded:
-                connection.exec_driver_sql("BEGIN")
-            counters, void = (counters_in(connection, one, name) for one in (number, number_void))
-            total = connection.scalar(source.count()) or 0
-            with connection.execution_options(yield_per=BATCH).execute(source.select()) as rows:
-                return judge(Read(counters, void, total, iter(rows)))
+            yield connection
     except SQLAlchemyError as error:
         raise translate(error, address.dialect, address.shown, PATIENCE) from error
     finally:

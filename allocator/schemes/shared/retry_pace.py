@@ -6,7 +6,9 @@ generator, however many threads call.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, TypeVar
 
 from allocator.errors import AllocatorError
@@ -16,6 +18,7 @@ RETRY_PAUSE = 1.0
 once: so a frozen server nearly always has a request to answer when it recovers."""
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,15 @@ class Wait:
 
     seconds: float
     error: AllocatorError | None = None
+
+
+def found_by(
+    attempt: Callable[[], T | Wait], sleep: Callable[[float], object], least: float = 0.0, most: float = inf
+) -> T:
+    """Repeat `attempt` until it finds something. Each pause that it asks for is `least` to `most` seconds."""
+    while isinstance(found := attempt(), Wait):
+        sleep(min(max(least, found.seconds), most))
+    return found
 
 
 class Pace(Generic[R]):
