@@ -22,6 +22,7 @@ def test_columns_that_hold_a_sequence_take_its_ids():
     with ids.use(MemoryAllocator()), engine.begin() as connection:
         connection.execute(insert(order), [{}, {}])
         found = connection.scalars(select(order.c.id)).all()
+    engine.dispose()
 
     assert found == [1, 2]
 
