@@ -77,7 +77,6 @@ class Meteor(forks.Unforkable):
                 return next(self._values)  # another thread refilled first
             except StopIteration:
                 pass
-            self._check_process()
             return self._serve(self._blocks.take())
 
 
