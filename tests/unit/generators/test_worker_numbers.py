@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from support.processes.children import in_child
 from support.processes.patience import until
 
 from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, NotCopyable
+from allocator.generators import worker_numbers
 from allocator.generators.worker_numbers import AsyncWorkerLease, WorkerLease, Workers
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease
@@ -236,7 +238,8 @@ def test_a_child_that_was_forked_while_the_answer_came_holds_nothing(workers, ba
 
     def forked_after_the_lease() -> Clocks:
         if was_leased:
-            monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+            # There alone: the hooks of forks would take this process for a child for good.
+            monkeypatch.setattr(worker_numbers, "os", SimpleNamespace(getpid=lambda: parent + 1))
         return clock.now
 
     was_leased: list[bool] = []
