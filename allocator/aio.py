@@ -179,7 +179,7 @@ class AsyncAllocator(Uncopyable):
 
     async def reserve(self, tag: str, count: int) -> range:
         """As `Allocator.reserve`. A cancelled call burns the block."""
-        return await wait_for_async(self._allocator.sequence(tag)._claimed(count, {}, True))
+        return await self.sequence(tag).reserve(count)
 
     async def meteor(self) -> int:
         """As `Allocator.meteor`. A cancelled call burns no id."""

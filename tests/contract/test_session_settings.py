@@ -180,6 +180,17 @@ def test_a_setting_of_the_server_takes_no_id_back(servers, kind, setting):
         check(server.url, server.reader)
 
 
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_a_limit_of_the_server_hides_no_tag(servers, kind):
+    server = servers(kind)
+    names = {"listed-a", "listed-b", "listed-c"}
+    with server.set("sql_select_limit = 1"), Allocator(server.url, timeout=60) as ids:
+        for name in names:
+            ids.tags.create(name)
+
+        assert {tag.name for tag in ids.tags.list()} >= names
+
+
 FROM_NOTHING = (
     ("mysql", "autocommit = 0"),
     ("mysql", "completion_type = CHAIN"),

@@ -19,7 +19,7 @@ SESSION = (
 - completion_type: another value makes each COMMIT begin a transaction or end the connection.
 - strict mode: without it a column that is too small clips the value, and every claim gets the same ids.
 - group_concat_max_len limits MariaDB's JSON_ARRAYAGG.
-- sql_select_limit would hide tags from a list of them, and tables from the look at the schema.
+- sql_select_limit would hide tags from a list of them.
 - the lock waits: by default a statement waits a year for a table that is being altered, and then claims for nobody.
   Half of the timeout leaves time for a retry.
 """
