@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from functools import wraps
-from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
@@ -15,6 +14,7 @@ from allocator.fleet.tag_administration import Tags
 from allocator.generators.sequence import Sequence
 from allocator.generators.worker_numbers import AsyncWorkerLease
 from allocator.rules.failover import FailoverGap
+from allocator.runtime.iterators import take
 from allocator.runtime.thread_pool import wait_for_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import check_count
@@ -76,7 +76,7 @@ class AsyncSequence(Uncopyable):
     async def next_ids(self, count: int) -> list[int]:
         """As `Sequence.next_ids`. A cancelled call burns the ids it had drawn."""
         supply = self._supply
-        core, ids = supply._core, list(islice(supply._values, check_count(count)))
+        core, ids = supply._core, list(take(supply._values, check_count(count)))
         return ids if len(ids) == count else await wait_for_async(supply._completed(core, ids, count))
 
     async def reserve(self, count: int) -> range:

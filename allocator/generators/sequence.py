@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from operator import length_hint
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from allocator.generators.column_default import check_each_row, check_not_held, 
 from allocator.generators.supply import LOST_AFTER, Request, Supply, Terms, log
 from allocator.rules.column_limit import Column, narrowed
 from allocator.runtime import forks
+from allocator.runtime.iterators import take
 from allocator.runtime.thread_pool import Background, Waits, check_not_ending, reentrant_call, result_of, wait_for
 from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.argument_checks import check_count, check_reserve, check_tag
@@ -104,7 +104,7 @@ class Sequence(Supply):
 
         If an error occurs midway, the ids drawn before it are burnt.
         """
-        core, ids = self._core, list(islice(self._values, check_count(count)))
+        core, ids = self._core, list(take(self._values, check_count(count)))
         return ids if len(ids) == count else wait_for(self._completed(core, ids, count))
 
     def _completed(self, core: Segments, ids: list[int], count: int) -> Waits[list[int]]:
@@ -113,7 +113,7 @@ class Sequence(Supply):
             ids.append((yield from self._attempts()))
             if core is not self._core:  # forked in a signal handler while it waited: the parent has these ids too
                 core, ids = self._core, []
-            ids += islice(self._values, count - len(ids))
+            ids += take(self._values, count - len(ids))
         return ids
 
     def reserve(self, count: int) -> range:

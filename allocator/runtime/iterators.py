@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from operator import length_hint
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -34,6 +35,11 @@ class LockedIterator(Generic[T]):
         with self._lock:
             return next(self._iterator)
 
+    def take(self, count: int) -> list[T]:
+        """The next `count` values, or fewer at the end. Takes the lock once, which is most of the cost of a value."""
+        with self._lock:
+            return list(islice(self._iterator, count))
+
     def __length_hint__(self) -> int:
         return length_hint(self._iterator)
 
@@ -50,6 +56,7 @@ class LockedIterator(Generic[T]):
 
 
 iterator: Callable[[Iterable[T]], Iterator[T]] = LockedIterator if FREE_THREADED else iter
+take: Callable[[Any, int], Iterable[Any]] = (lambda values, count: values.take(count)) if FREE_THREADED else islice
 
 
 def first_and_rest(values: Iterable[T]) -> tuple[T, Iterator[T]]:

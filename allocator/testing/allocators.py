@@ -69,6 +69,10 @@ class FailingIterator(LockedIterator[int]):
         self._backend.check()
         return super().__next__()
 
+    def take(self, count: int) -> list[int]:
+        self._backend.check()
+        return super().take(count)
+
 
 class Immediate(Supply):
     """Mixin of the supplies of a `MemoryAllocator`: no waiting, no retry pause."""

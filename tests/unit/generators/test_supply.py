@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
@@ -588,6 +589,24 @@ def test_a_build_that_can_run_without_the_gil_locks(on: bool, monkeypatch: pytes
     found = run_path(iterators.__file__)
 
     assert isinstance(found["iterator"](range(3)), found["LockedIterator"])
+
+
+def test_without_the_gil_several_values_take_the_lock_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "version", "3.14.0 free-threading build (main) [GCC 12.2.0]")
+    found = run_path(iterators.__file__)
+    steps: list[object] = []
+
+    @contextmanager
+    def lock() -> Iterator[None]:
+        steps.append("lock")
+        yield
+        steps.append("unlock")
+
+    values = found["LockedIterator"](map(steps.append, range(5)))
+    values._lock = lock()
+
+    assert len(list(found["take"](values, 3))) == 3
+    assert steps == ["lock", 0, 1, 2, "unlock"]
 
 
 def test_a_handler_may_draw_while_its_thread_holds_the_lock_of_an_iterator():
