@@ -6,6 +6,8 @@ import array
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from operator import eq
 from time import perf_counter
 
 import pytest
@@ -13,6 +15,7 @@ from support.processes.threads import switching_every
 from tqdm import tqdm
 
 from allocator import Allocator, Meteor, ObjectId, Snowflake
+from allocator.sync import Sequence
 
 ROUND = 5_000_000
 """So many ids are held in memory and compared; then they are forgotten."""
@@ -25,13 +28,14 @@ def rounds(request: pytest.FixtureRequest, report):
     """Draw `--ids` on some threads, and report the rate."""
     threads, total = request.param, int(request.config.getoption("--ids"))
 
-    def drawn(next_id: Callable, what: str, new: Callable = lambda: array.array("q")) -> Iterator[list]:
+    def drawn(draw: Callable, what: str, new: Callable = lambda: array.array("q")) -> Iterator[list]:
         spent, done = 0.0, 0
         with tqdm(total=total, unit="id", unit_scale=True, desc=f"{what}, {threads} threads") as bar:
             while done < total:
                 each = -(-min(ROUND, total - done) // threads)
                 mine = [new() for _ in range(threads)]
-                spent += draw_all(next_id, mine, each)
+                spent += draw_all(draw, mine, each)
+                assert {len(ids) for ids in mine} == {each}  # no thread ended early
                 done += each * threads
                 bar.update(each * threads)
                 yield mine
@@ -41,14 +45,9 @@ def rounds(request: pytest.FixtureRequest, report):
     return drawn
 
 
-def draw_all(next_id: Callable, append_to: list, each: int) -> float:
+def draw_all(draw: Callable, append_to: list, each: int) -> float:
     """Draw `each` on each thread, switched every 10 us; the seconds that it took."""
-
-    def draw(append: Callable) -> None:
-        for _ in range(each):
-            append(next_id())
-
-    threads = [threading.Thread(target=draw, args=(mine.append,)) for mine in append_to]
+    threads = [threading.Thread(target=draw, args=(mine, each)) for mine in append_to]
     with switching_every(1e-5):
         began = perf_counter()
         for thread in threads:
@@ -58,16 +57,45 @@ def draw_all(next_id: Callable, append_to: list, each: int) -> float:
         return perf_counter() - began
 
 
-@pytest.mark.parametrize("handle", ["sequence.next_id", "ids.next_id"])
-@pytest.mark.parametrize("size", [10, 1000])
-def test_no_duplicate_no_gap_increasing_per_thread(size, handle, rounds):
+def one_by_one(next_id: Callable) -> Callable:
+    def draw(mine: array.array, each: int) -> None:
+        append = mine.append
+        for _ in range(each):
+            append(next_id())
+
+    return draw
+
+
+def by_lists(sequence: Sequence, count: int) -> Callable:
+    def draw(mine: array.array, each: int) -> None:
+        for had in range(0, each, count):
+            mine.extend(sequence.next_ids(min(count, each - had)))
+
+    return draw
+
+
+WAYS = {
+    "sequence.next_id": lambda ids: one_by_one(ids.sequence("order").next_id),
+    "ids.next_id": lambda ids: one_by_one(lambda: ids.next_id("order")),
+    "for id in sequence": lambda ids: lambda mine, each: mine.extend(islice(ids.sequence("order"), each)),
+    "sequence.next_ids(999)": lambda ids: by_lists(ids.sequence("order"), 999),
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "size"),
+    [*((way, size) for way in WAYS for size in (1000, 100_000)), ("sequence.next_id", 10), ("ids.next_id", 10)],
+)
+def test_no_duplicate_no_gap_increasing_per_thread(way, size, rounds):
     last = 0
     with Allocator("sqlite://", step=size, max_step=size) as ids:
-        next_id = ids.sequence("order").next_id if handle == "sequence.next_id" else lambda: ids.next_id("order")
-        for drawn in rounds(next_id, f"{handle}, segments of {size}"):
-            together = sorted(number for mine in drawn for number in mine)
-            assert together == list(range(last + 1, last + len(together) + 1))
-            assert all(list(mine) == sorted(mine) for mine in drawn)
+        for drawn in rounds(WAYS[way](ids), f"{way}, segments of {size}"):
+            by_thread = [list(mine) for mine in drawn]
+            assert all(mine == sorted(mine) for mine in by_thread)
+            together = sorted(chain(*by_thread))
+            again = sum(map(eq, together, islice(together, 1, None)))
+            # As many different ids as fit between the first and the last: none is missing.
+            assert (again, together[0], together[-1]) == (0, last + 1, last + len(together))
             last = together[-1]
 
 
@@ -77,7 +105,7 @@ def test_the_other_schemes(scheme, rounds):
     with Allocator("sqlite://") as ids:
         alone = {"Meteor": lambda: Meteor(node=1), "Snowflake": lambda: Snowflake(1, 1)}
         next_id = alone[scheme]().next_id if scheme in alone else getattr(ids, scheme)
-        for drawn in rounds(next_id, scheme):
+        for drawn in rounds(one_by_one(next_id), scheme):
             together = sorted(number for mine in drawn for number in mine)
             assert len({number >> random_bits for number in together}) == len(together)
             assert all(list(mine) == sorted(mine) for mine in drawn)
@@ -87,7 +115,7 @@ def test_the_other_schemes(scheme, rounds):
 
 def test_objectids(rounds):
     before: set[bytes] = set()  # of the second in which the last round ended
-    for drawn in rounds(lambda: ObjectId().binary, "ObjectId", list):
+    for drawn in rounds(one_by_one(lambda: ObjectId().binary), "ObjectId", list):
         together = {made for mine in drawn for made in mine}
         assert len(together) == sum(map(len, drawn))
         assert together.isdisjoint(before)
