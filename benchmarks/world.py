@@ -30,12 +30,14 @@ class Times:
 
     latency: of claims of one row on an idle server; each claim takes a random one.
     statement, row: work of the server for a statement of one row, and for each further row.
+    read: work of the server for each row that a process reads before its first claim of the tag.
     refusal: time until a claim fails while the database is away.
     """
 
     latency: Sequence[float]
     statement: float
     row: float
+    read: float = 0.0
     refusal: float = 0.001
 
 
@@ -104,13 +106,14 @@ class Process:
 class Pair:
     """One tag in one process."""
 
-    __slots__ = ("core", "due", "process", "rate", "stalled_at", "tag")
+    __slots__ = ("core", "due", "is_read", "process", "rate", "stalled_at", "tag")
 
     def __init__(self, process: Process, tag: int, rate: float, core: Segments) -> None:
         self.process = process
         self.tag = tag
         self.rate = rate
         self.core = core
+        self.is_read = False
         self.stalled_at: float | None = None
         self.due = 0
         """Number of the pair's valid event; events planned earlier are stale."""
@@ -223,7 +226,9 @@ class World:
         starts = max(self.now, self._free_at)
         locked = [one for one in batch if len(batch) > 1 and self._row_free_at[one[0].tag] > starts]
         claimed = [one for one in batch if one not in locked] if locked else batch
-        more = self.times.row * (len(claimed) - 1)
+        more = self.times.row * (len(claimed) - 1) + self.times.read * sum(not one[0].is_read for one in batch)
+        for pair, _, _ in batch:
+            pair.is_read = True
         took = self._random.choice(self.times.latency) + more
         self._free_at = starts + (self.times.statement + more) * self.weight
         if len(batch) == 1:
