@@ -95,13 +95,16 @@ Sent = tuple[str, Any]
 
 
 def bare(database: Database, sent: Sent, stack: ExitStack) -> Act:
-    """Run a statement and fetch its result on the bare driver."""
+    """Run a statement, or several of one message, and fetch the results on the bare driver."""
     cursor = connected(database, stack).cursor()
-    returns = "RETURNING" in sent[0]
+    returns, several = "RETURNING" in sent[0] or sent[0].startswith("SELECT"), "; " in sent[0]
 
     def act() -> object:
         cursor.execute(*sent)
-        return cursor.fetchall() if returns else cursor.lastrowid
+        found = cursor.fetchall() if returns else cursor.lastrowid
+        while several and cursor.nextset():
+            cursor.fetchall()
+        return found
 
     if not act():
         raise RuntimeError(f"this claims nothing: {sent[0]}")

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 from allocator.errors import DatabaseUnavailable
-from allocator.generators.batching import MAX_BATCH, TRIES
+from allocator.generators.batching import MAX_BATCH, MAX_PAUSE, OUT_OF_TURN, TRIES, TURNS
 from allocator.runtime.thread_pool import THREADS
 from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.retry_pace import Wait
@@ -30,12 +30,14 @@ class Times:
 
     latency: of claims of one row on an idle server; each claim takes a random one.
     statement, row: work of the server for a statement of one row, and for each further row.
+    read: work of the server for each row that a process reads before its first claim of the tag.
     refusal: time until a claim fails while the database is away.
     """
 
     latency: Sequence[float]
     statement: float
     row: float
+    read: float = 0.0
     refusal: float = 0.001
 
 
@@ -88,25 +90,30 @@ class Seen:
 class Process:
     """A process: claims to make, claims that were locked too often and run alone, and running statements."""
 
-    __slots__ = ("alone", "under_way", "waiting")
+    __slots__ = ("alone", "is_awaited", "skipped", "turns", "under_way", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Asked] = deque()
         self.alone: deque[Asked] = deque()
         """Claims to run alone, each with the number of times it was skipped."""
+        self.skipped: list[Asked] = []
+        """Claims that pause, until all of them are tried again."""
+        self.turns = TURNS
+        self.is_awaited = False
         self.under_way = 0
 
 
 class Pair:
     """One tag in one process."""
 
-    __slots__ = ("core", "due", "process", "rate", "stalled_at", "tag")
+    __slots__ = ("core", "due", "is_read", "process", "rate", "stalled_at", "tag")
 
     def __init__(self, process: Process, tag: int, rate: float, core: Segments) -> None:
         self.process = process
         self.tag = tag
         self.rate = rate
         self.core = core
+        self.is_read = False
         self.stalled_at: float | None = None
         self.due = 0
         """Number of the pair's valid event; events planned earlier are stale."""
@@ -175,26 +182,53 @@ class World:
             self._again(pair, self.now + want.seconds)
 
     def _start(self, process: Process) -> None:
-        """Let a free thread claim everything that waits."""
-        while (process.alone or process.waiting) and process.under_way < THREADS:
-            process.under_way += 1
-            if process.alone:
-                self._ask(process, [process.alone.popleft()])
-            else:
-                self._ask(process, [process.waiting.popleft() for _ in range(min(MAX_BATCH, len(process.waiting)))])
+        """Let free threads claim what waits: together where a turn is free or overdue, alone at any time."""
+        while process.alone and process.under_way < THREADS:
+            self._ask(process, [process.alone.popleft()], turn=0)
+        while process.waiting and process.turns and process.under_way < THREADS:
+            self._gather(process, turn=1)
+        if process.waiting and not process.is_awaited:
+            process.is_awaited = True
+            self._at(self.now + OUT_OF_TURN, self._overdue, process)
+
+    def _overdue(self, process: Process) -> None:
+        process.is_awaited = False
+        if process.waiting and process.under_way < THREADS:
+            self._gather(process, turn=0)
+        self._start(process)
+
+    def _gather(self, process: Process, turn: int) -> None:
+        process.turns -= turn
+        self._ask(process, [process.waiting.popleft() for _ in range(min(MAX_BATCH, len(process.waiting)))], turn)
+
+    def _pause(self, process: Process, skipped: list[Asked], took: float) -> None:
+        is_first = not process.skipped
+        process.skipped += skipped
+        if is_first:
+            tried = min(left_out for _, _, left_out in skipped)
+            self._at(self.now + min(took * 2 ** (tried - 1), MAX_PAUSE), self._again_together, process)
+
+    def _again_together(self, process: Process) -> None:
+        process.waiting.extend(process.skipped)
+        process.skipped.clear()
+        self._start(process)
 
     # -- the database
 
-    def _ask(self, process: Process, batch: list[Asked]) -> None:
+    def _ask(self, process: Process, batch: list[Asked], turn: int) -> None:
+        """turn: 1 if the statement takes one of the process's turns, which its end gives back."""
+        process.under_way += 1
         begin, end = self.load.away
         if begin <= self.now < end:
             self.seen.failures[int(self.now)] += len(batch)
-            self._at(self.now + self.times.refusal, self._failed, process, batch)
+            self._at(self.now + self.times.refusal, self._failed, process, batch, turn)
             return
         starts = max(self.now, self._free_at)
         locked = [one for one in batch if len(batch) > 1 and self._row_free_at[one[0].tag] > starts]
         claimed = [one for one in batch if one not in locked] if locked else batch
-        more = self.times.row * (len(claimed) - 1)
+        more = self.times.row * (len(claimed) - 1) + self.times.read * sum(not one[0].is_read for one in batch)
+        for pair, _, _ in batch:
+            pair.is_read = True
         took = self._random.choice(self.times.latency) + more
         self._free_at = starts + (self.times.statement + more) * self.weight
         if len(batch) == 1:
@@ -205,15 +239,17 @@ class World:
         self.seen.statements[second] += 1
         self.seen.claims[second] += len(claimed)
         if self.now < begin <= starts + took:
-            self._at(begin, self._cut, process, batch)  # the response is lost, so the claimed ids are skipped
+            self._at(begin, self._cut, process, batch, turn)  # the response is lost, so the claimed ids are skipped
         else:
-            self._at(starts + took, self._committed, process, claimed, locked)
+            self._at(starts + took, self._committed, process, claimed, locked, turn, starts + took - self.now)
 
-    def _committed(self, process: Process, batch: list[Asked], locked: list[Asked]) -> None:
+    def _committed(self, process: Process, batch: list[Asked], locked: list[Asked], turn: int, took: float) -> None:
         process.under_way -= 1
-        for pair, claim, left_out in locked:
-            again = process.waiting if left_out < TRIES else process.alone
-            again.append((pair, claim, left_out + 1))
+        process.turns += turn
+        again = [(pair, claim, left_out + 1) for pair, claim, left_out in locked if left_out < TRIES]
+        process.alone.extend(one for one in locked if one[2] >= TRIES)
+        if again:
+            self._pause(process, again, took)
         for pair, claim, _ in batch:
             first = self._claimed[pair.tag] + 1
             self._claimed[pair.tag] += claim.size
@@ -222,13 +258,14 @@ class World:
                 self._drain(pair)
         self._start(process)
 
-    def _cut(self, process: Process, batch: list[Asked]) -> None:
+    def _cut(self, process: Process, batch: list[Asked], turn: int) -> None:
         for _, claim, _ in batch:
             self.seen.burnt[int(self.now)] += claim.size
-        self._failed(process, batch)
+        self._failed(process, batch, turn)
 
-    def _failed(self, process: Process, batch: list[Asked]) -> None:
+    def _failed(self, process: Process, batch: list[Asked], turn: int) -> None:
         process.under_way -= 1
+        process.turns += turn
         for pair, claim, _ in batch:
             pair.core.failed(claim, AWAY, self.now)
             if pair.stalled_at is not None:

@@ -1,7 +1,7 @@
 """Claim the segments of several tags in one batch, when their claims arrive together.
 
-A free thread takes all waiting claims. So a single claim starts at once, and claims that gather while the threads are
-busy become one batch. A tag that the batch did not get, as when its row is locked, joins another batch, and is claimed
+Two statements may be under way at once. So a single claim starts at once, and claims that gather meanwhile become one
+batch. A tag that the batch did not get, as when its row is locked, joins another batch after a pause, and is claimed
 alone in the end. Otherwise many processes that start together would wait for each other's rows one by one.
 
 A batch runs with the context variables of the first caller that waits for it.
@@ -9,7 +9,12 @@ A batch runs with the context variables of the first caller that waits for it.
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections import deque
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from time import monotonic
 
 from allocator.errors import DatabaseRefused, DatabaseUnavailable
 from allocator.generators.backend_protocol import Backend
@@ -20,8 +25,15 @@ from allocator.runtime.thread_pool import Background
 MAX_BATCH = 200
 """The most tags in a batch: its transaction locks all their rows."""
 
-TRIES = 2
-"""A batch skips locked rows. After two more batches a tag is claimed alone, which waits for the lock."""
+TURNS = 2
+"""Statements under way at once; others gather until one of them ends."""
+OUT_OF_TURN = 0.5
+"""Seconds after which a claim no longer waits for its turn: those under way may wait for locks or for the network."""
+
+TRIES = 4
+"""A batch skips locked rows. After four more batches a tag is claimed alone, which waits for the lock."""
+MAX_PAUSE = 0.5
+"""Seconds before a skipped row is tried again. The first pause is as long as the batch took, the next one double."""
 
 STRIKES = 3
 """After 3 batches in a row that failed although single claims work, stop batching: an old or merely compatible server
@@ -45,6 +57,12 @@ class Batching:
     def renew(self) -> None:
         """Drop the waiting claims in a forked child: they belong to the parent."""
         self._waiting: deque[Waiting] = deque()
+        self._skipped: deque[Waiting] = deque()
+        # No semaphore: a signal handler may interrupt any of this, and claim here if no thread can start.
+        self._turns: SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(TURNS):
+            self._turns.put(None)
+        self._is_awaited, self._is_paused = threading.Lock(), threading.Lock()
         self._strikes = 0
 
     def add(self, sequence: Sequence, request: Request) -> None:
@@ -53,26 +71,58 @@ class Batching:
         self._background.submit(self._run)
 
     def _run(self) -> None:
-        batch = self._take()
-        if len(batch) > 1:
-            self._claim_together(batch)
-        elif batch:
-            sequence, request = batch[0]
-            sequence._run(request)
+        """Claim what waits, once it is its turn. One thread waits for that, and the others leave their claims to it."""
+        turns, is_awaited = self._turns, self._is_awaited
+        if not (self._waiting and is_awaited.acquire(blocking=False)):
+            return
+        turn: list[None] = []
+        try:
+            with suppress(Empty):
+                turn.append(turns.get(timeout=OUT_OF_TURN))
+            batch = self._take()
+        finally:
+            is_awaited.release()
+        skipped: list[Waiting] = []
+        began = monotonic()
+        try:
+            if self._waiting:
+                self._background.submit(self._run)
+            if len(batch) > 1:
+                skipped = self._claim_together(batch)
+            else:
+                for sequence, request in batch:
+                    sequence._run(request)
+        finally:
+            for one in turn:
+                turns.put(one)
+        if skipped:
+            self._pause(skipped, monotonic() - began)
 
     def _take(self) -> list[Waiting]:
+        # Without a lock: a signal handler may take at the same time, and `popleft` gives each claim to one of them.
         batch: list[Waiting] = []
-        try:
-            # Without a lock: several threads may take at once, and `popleft` gives each claim to one of them.
+        with suppress(IndexError):
             while len(batch) < (MAX_BATCH if self._strikes < STRIKES else 1):
                 batch.append(self._waiting.popleft())
-        except IndexError:
-            return batch
-        if self._waiting:
-            self._background.submit(self._run)
         return batch
 
-    def _claim_together(self, batch: list[Waiting]) -> None:
+    def _pause(self, skipped: list[Waiting], took: float) -> None:
+        """Let claims wait that a batch skipped, then try them again together. One thread at a time waits here."""
+        is_paused = self._is_paused
+        self._skipped.extend(skipped)
+        while self._skipped and is_paused.acquire(blocking=False):
+            try:
+                tried = min(request.skipped for _, request in skipped)
+                self._background.closed.wait(min(took * 2 ** (tried - 1), MAX_PAUSE))
+                with suppress(IndexError):
+                    while True:
+                        self._waiting.append(self._skipped.popleft())
+            finally:
+                is_paused.release()
+            self._background.submit(self._run)
+
+    def _claim_together(self, batch: list[Waiting]) -> list[Waiting]:
+        """Claim for several tags. Returns the claims to try again: rows that others have locked, as a rule."""
         by_tag = {sequence.tag: (sequence, request) for sequence, request in batch}
         requests = [request for _, request in batch]
         context = next((one.context for one in requests if not one.in_advance), requests[0].context)
@@ -80,7 +130,7 @@ class Batching:
             segments = context.run(self._claim, by_tag)
         except Exception:
             self._claim_one_first(*batch)
-            return
+            return []
         except BaseException as error:
             for sequence, request in batch:
                 sequence._fail(request, error)
@@ -89,14 +139,16 @@ class Batching:
         for tag, segment in segments.items():
             sequence, request = by_tag[tag]
             sequence._succeed(request, segment)
+        skipped = []
         for sequence, request in batch:
             if sequence.tag in segments and by_tag[sequence.tag][1] is request:
                 continue
-            if segments and request.skipped < TRIES:
+            if sequence._opened and request.skipped < TRIES:
                 request.skipped += 1
-                self.add(sequence, request)
+                skipped.append((sequence, request))
             else:
                 self._background.submit(sequence._run, request)
+        return skipped
 
     def _claim(self, by_tag: dict[str, Waiting]) -> dict[str, range]:
         unopened = [sequence for sequence, _ in by_tag.values() if not sequence._opened]

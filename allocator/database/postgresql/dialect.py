@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
 CLAIM_BATCH = (
-    "WITH w AS (SELECT * FROM json_to_recordset(CAST(:wanted AS json)) "
-    "AS w(name text, span bigint, seen bigint, residue_offset bigint, residue_step bigint)), "
-    "free AS (SELECT tag FROM allocator_segment WHERE tag IN (SELECT name FROM w) FOR NO KEY UPDATE SKIP LOCKED) "
-    "UPDATE allocator_segment s SET max_value = s.max_value + w.span, claimed_at = {clock} FROM w, free "
-    f"WHERE free.tag = s.tag AND {CLAIMABLE} RETURNING s.tag, s.max_value"
+    "WITH free AS (SELECT w.* FROM json_to_recordset(CAST(:wanted AS json)) "
+    "AS w(name text, span bigint, seen bigint, residue_offset bigint, residue_step bigint) "
+    "JOIN allocator_segment s ON s.tag = w.name FOR NO KEY UPDATE OF s SKIP LOCKED) "
+    "UPDATE allocator_segment s SET max_value = s.max_value + w.span, claimed_at = {clock} FROM free w "
+    f"WHERE {CLAIMABLE} RETURNING s.tag, s.max_value"
 )
 """A row that another process changed meanwhile is locked and read again, so the sum uses its newest value."""
 REPLACE = (
@@ -169,7 +169,9 @@ class PostgreSQL(Dialect):
         return insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key))
 
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
-        return connection.execute(batch_statement(CLAIM_BATCH, self.may_claim(connection), self.clock), wanted).all()
+        # As subqueries they are evaluated once, and not for each row: `run` reads the server's control file.
+        here = f"server_run = (SELECT {run_of(connection)}) AND (SELECT {self.lasting(connection)})"
+        return connection.execute(batch_statement(CLAIM_BATCH, here, self.clock), wanted).all()
 
     skip_nodes = staticmethod(skip_nodes)
     skip_tickets = staticmethod(skip_tickets)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
+from itertools import count
+from queue import Empty, Queue
+from threading import Event
 
 import pytest
 from support.memory.database import MemorySource
 
 from allocator import Allocator
 from allocator.errors import AllocatorClosed, DatabaseRefused, DatabaseUnavailable, Exhausted, UnknownTag
-from allocator.generators.batching import MAX_BATCH, STRIKES, Batching
+from allocator.generators import batching
+from allocator.generators.batching import MAX_BATCH, MAX_PAUSE, OUT_OF_TURN, STRIKES, TRIES, TURNS, Batching
 from allocator.generators.supply import Terms
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.tag import Tag
@@ -223,7 +227,7 @@ def test_whatever_comes_out_of_a_batch_ends_the_wait(error, monkeypatch):
     assert all(wait.done() for wait in waits)
 
 
-def test_a_tag_that_is_left_out_is_gathered_again_and_claimed_alone_in_the_end(monkeypatch):
+def test_a_tag_that_is_skipped_is_gathered_again_and_claimed_alone_in_the_end(monkeypatch):
     many = Many(step=1, max_step=1)
     tags = many.opened(5)
     claimed, batches = many.source.claim_segments, []
@@ -241,6 +245,7 @@ def test_a_tag_that_is_left_out_is_gathered_again_and_claimed_alone_in_the_end(m
         ["tag0", "tag1", "tag2", "tag3", "tag4"],
         ["tag0", "tag1", "tag3", "tag4"],
         ["tag0", "tag1", "tag4"],
+        *[["tag0", "tag1"]] * (TRIES - 2),
     ]
     assert [one._advance() for one in tags] == [3] * 5
 
@@ -253,8 +258,105 @@ def test_where_none_can_be_claimed_together_each_is_claimed_alone(monkeypatch):
     asked(tags)
     many.background.go_on()
 
-    assert len(batches) == 1
+    assert len(batches) == 1 + TRIES
     assert [one._advance() for one in tags] == [3, 3, 3]
+
+
+class Pauses:
+    """In place of the event of a pool that is closed."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+def test_each_pause_before_a_skipped_tag_is_tried_again_is_double_the_last_one(monkeypatch):
+    many = Many(step=1, max_step=1)
+    tags = many.opened(3)
+    now = count()
+    monkeypatch.setattr(batching, "monotonic", lambda: next(now) / 10)  # each batch takes a tenth of a second
+    monkeypatch.setattr(many.background, "closed", pauses := Pauses())
+    monkeypatch.setattr(many.source, "claim_segments", lambda claims: {})
+    asked(tags)
+    many.background.go_on()
+
+    assert pauses.seconds == pytest.approx([0.1, 0.2, 0.4, MAX_PAUSE])
+
+
+def test_tags_whose_rows_are_missing_do_not_wait_for_batches():
+    many = Many(step=1, max_step=1)
+    tags = [many.tag(f"missing{number}") for number in range(3)]
+    for one in tags:
+        one._advance()
+    many.background.go_on()
+
+    assert many.source.batches == []
+    assert [one._advance() for one in tags] == [1, 1, 1]
+
+
+def test_what_is_needed_while_two_statements_are_under_way_is_claimed_together(monkeypatch):
+    """And nothing of it waits longer than its turn does."""
+    many = Many(step=1, max_step=1)
+    tags = many.opened(5)
+    claim, under_way, turn = many.source.claim_segment, Queue(), Event()
+
+    def slow(*args):
+        under_way.put(args)
+        assert turn.wait(30)
+        return claim(*args)
+
+    monkeypatch.setattr(many.source, "claim_segment", slow)
+    monkeypatch.setattr(batching, "OUT_OF_TURN", 30.0)
+    many.batching._background = Background()
+    for one in tags[:TURNS]:
+        asked([one])
+        under_way.get(timeout=30)
+    waits = asked(tags[TURNS:])
+    turn.set()
+
+    assert [wait.result(30) for wait in waits] == [None] * 3
+    assert many.source.batches == [["tag2", "tag3", "tag4"]]
+    many.batching._background.close(30)
+
+
+class NoTurn:
+    """In place of the turns: none comes in time."""
+
+    def __init__(self) -> None:
+        self.waited: list[float] = []
+
+    def get(self, timeout: float) -> None:
+        self.waited.append(timeout)
+        raise Empty
+
+
+def test_a_claim_whose_turn_does_not_come_is_made_all_the_same():
+    many = Many(step=1, max_step=1)
+    tags = many.opened(2)
+    many.batching._turns = turns = NoTurn()
+    asked(tags)
+    many.background.go_on()
+
+    assert many.source.batches == [["tag0", "tag1"]]
+    assert turns.waited == [OUT_OF_TURN]
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("a defect"), SystemExit(3)])
+def test_a_turn_is_given_back_however_a_claim_ends(error, monkeypatch):
+    many = Many(step=1, max_step=1)
+    tags = many.opened(3)
+    many.source.failure = error
+    for some in (tags[:1], tags[1:]):
+        asked(some)
+        with suppress(SystemExit):
+            many.background.go_on()
+
+    assert many.batching._turns.qsize() == TURNS
 
 
 def test_a_tag_that_is_unknown_is_unknown_to_its_caller_alone():
