@@ -35,8 +35,7 @@ ROUNDS = {
     "latency": Rounds(3, 4, 6),
     "insert": Rounds(3, 4, 6),
     "number": Rounds(8, 12, 30),
-    "start": Rounds(3, 4, 7),
-    "first id": Rounds(3, 8, 12),
+    "start": Rounds(3, 8, 12),
     "http": Rounds(3, 5, 5),
     "hold": Rounds(2, 5, 5),
     "bulk": Rounds(5, 10, 10),
@@ -130,7 +129,7 @@ class Bench:
             self.measure("start", races, "start")
         for place in self.places:
             with first_id.races(place) as (races, ways):
-                self.measure("first id", races, f"first id, {place.name}")
+                self.measure("start", races, f"first id, {place.name}")
                 self.found.races += first_id.parts_of(place, ways)
 
 
