@@ -28,7 +28,8 @@ MAX_BYTES = 1000
 REQUEST_NAME = re.compile(rb"[A-Za-z0-9_.:/+=-]{1,128}")
 """An id of a request, as its client may choose it."""
 VALUES = re.compile(
-    rb"\r\n(?:((?i:x-request-id): ?)(%b)|((?i:trace(?:parent|state)): ?)[!-~]{1,256})(?=\r\n)" % REQUEST_NAME.pattern
+    rb"\r\n(?:((?i:x-request-id): ?)(%b)|((?i:trace(?:parent|state)|x-amzn-trace-id): ?)[!-~]{1,256})(?=\r\n)"
+    % REQUEST_NAME.pattern
 )
 """What may differ in a request that comes again. Neither the parser nor an answer depends on these values, and visible
 ASCII cannot end their line. Traces need theirs, so a worker with OpenTelemetry parses each request."""

@@ -64,7 +64,7 @@ def test_what_only_looks_like_an_id_is_none(guarded, connection, tag):
         assert {connection.ask(head.format(n).encode())[0] for n in "aab"} == {400}
 
 
-@pytest.mark.parametrize("header", ["X-Request-Id", "traceparent", "tracestate"])
+@pytest.mark.parametrize("header", ["X-Request-Id", "traceparent", "tracestate", "X-Amzn-Trace-Id"])
 def test_a_value_is_no_way_into_a_request(guarded, service, tag, header):
     """Each begins and ends as the request before it, and what lies between changes the meaning."""
     around = post(tag, guarded.admin, f"{header}: |", "X: y").split(b"|")

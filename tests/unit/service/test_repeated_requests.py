@@ -72,7 +72,7 @@ def test_an_id_of_its_own_is_given_to_the_answer(line, mine, answers, trace):
 @pytest.mark.parametrize(
     "value", ["", " ", "b c", "b ", "b\r\nX: y", "b\r\n c", "b\n", "b\r", "b\0", "b" * 300, "\x7f", "é"]
 )
-@pytest.mark.parametrize("name", ["X-Request-Id", "traceparent", "tracestate"])
+@pytest.mark.parametrize("name", ["X-Request-Id", "traceparent", "tracestate", "X-Amzn-Trace-Id"])
 def test_a_value_with_other_bytes_is_parsed(name, value):
     repeats = Repeats()
     repeat = kept(repeats, lambda lines, name: b"an answer", post(f"{name}: a"))
