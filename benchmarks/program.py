@@ -35,7 +35,7 @@ ROUNDS = {
     "latency": Rounds(3, 4, 6),
     "insert": Rounds(3, 4, 6),
     "number": Rounds(8, 12, 30),
-    "start": Rounds(3, 4, 7),
+    "start": Rounds(3, 8, 12),
     "http": Rounds(3, 5, 5),
     "hold": Rounds(2, 5, 5),
     "bulk": Rounds(5, 10, 10),

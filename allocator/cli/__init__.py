@@ -7,25 +7,14 @@ is exit code 2.
 
 from __future__ import annotations
 
+from collections import UserDict
+from importlib import import_module
+from typing import Any
+
 import click
 
 import allocator
-from allocator.cli.db import db
-from allocator.cli.doctor import doctor
-from allocator.cli.imports import import_counters
-from allocator.cli.inspect import inspect_command
-from allocator.cli.next import next_ids
-from allocator.cli.nodes import nodes
-from allocator.cli.number_commands import numbers
 from allocator.cli.output import Group
-from allocator.cli.public import public
-from allocator.cli.serve import serve
-from allocator.cli.shards import shards
-from allocator.cli.tags import tags
-from allocator.cli.takeover_commands import takeover
-from allocator.cli.tokens import tokens
-from allocator.cli.trace import trace_command
-from allocator.cli.worker import worker
 
 ENVIRONMENT = """\b
 Environment:
@@ -44,8 +33,39 @@ Exit codes: 0 success, 1 error, 2 wrong usage; worker run has its own.
 """
 
 
+HOMES = {
+    "next": "next:next_ids",
+    "inspect": "inspect:inspect_command",
+    "trace": "trace:trace_command",
+    "public": "public:public",
+    "tags": "tags:tags",
+    "numbers": "number_commands:numbers",
+    "import": "imports:import_counters",
+    "takeover": "takeover_commands:takeover",
+    "nodes": "nodes:nodes",
+    "worker": "worker:worker",
+    "shards": "shards:shards",
+    "serve": "serve:serve",
+    "tokens": "tokens:tokens",
+    "db": "db:db",
+    "doctor": "doctor:doctor",
+}
+
+
+class Commands(UserDict[str, Any]):
+    """Imports a command when it is looked up: all of them take longer than the first id of `allocator next`."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        module, _, command = self.data[name].partition(":")
+        found: click.Command = getattr(import_module(f"{__name__}.{module}"), command)
+        return found
+
+
 @click.group(
-    cls=Group, epilog=ENVIRONMENT, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=Group,
+    commands=Commands(HOMES),
+    epilog=ENVIRONMENT,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(allocator.__version__, prog_name="allocator")
 def main() -> None:
@@ -65,23 +85,3 @@ def main() -> None:
     Every command takes --json. Commands that need a database take --url, some
     of them once per shard.
     """
-
-
-for command in (
-    next_ids,
-    inspect_command,
-    trace_command,
-    public,
-    tags,
-    numbers,
-    import_counters,
-    takeover,
-    nodes,
-    worker,
-    shards,
-    serve,
-    tokens,
-    db,
-    doctor,
-):
-    main.add_command(command)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ from allocator.errors import (
     UnknownTag,
 )
 from allocator.service.log_config import REFUSED, caller_of, line_limit, masked
-from allocator.service.repeated_requests import Answer
+from allocator.service.repeated_requests import REQUEST_NAME, Answer
 
 log = logging.getLogger(REFUSED)
 
@@ -161,8 +160,6 @@ LINE = "%d %s %s [%s] from %s: %s"
 NO_STORE = {"cache-control": "no-store"}
 """A cached response would issue its ids twice."""
 
-REQUEST_NAME = re.compile(rb"[A-Za-z0-9_.:/+=-]{1,128}")
-
 prefix = secrets.token_hex(4).encode()
 numbers = count(1)
 
@@ -217,11 +214,11 @@ class Refusals:
         status, name = status_of(error), name_of(error)
         head, body = head_of(status, NO_STORE | headers_of(error)), body_of(error, "").removesuffix(b'"}')
 
-        def answer(more: bytes) -> bytes | None:
+        def answer(more: bytes, given: bytes) -> bytes | None:
             if not line_limit.drop(level_of(status), LINE):
                 return None
             self.count(status, name)
-            request = new_name()
+            request = given or new_name()
             length = len(body) + len(request) + 2
             ours = b"content-length: %d\r\nx-request-id: %b\r\n" % (length, request)
             return b'%b%b%b\r\n%b%b"}' % (head, more, ours, body, request)

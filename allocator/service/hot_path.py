@@ -1,7 +1,7 @@
 """The hot path: an ASGI application in front of the framework that answers repeated requests for ids.
 
 The framework serves all others: the first request of a path, a request with a body or another parameter than `count`,
-and a token that is not known yet. `repeated_requests` answers requests for one id that come again byte by byte.
+and a token that is not known yet. `repeated_requests` answers requests for one id that come again.
 """
 
 from __future__ import annotations
@@ -118,14 +118,15 @@ def single(source: Source, grant: Grant) -> bytes | None:
     return body
 
 
-def again(source: Source, grant: Grant, lines: bytes) -> bytes | None:
+def again(source: Source, grant: Grant, lines: bytes, given: bytes) -> bytes | None:
     """A response with one id from memory, to a request that comes again."""
     if grant.expires and not grant.token.is_valid(datetime.now(UTC)):
         return None
     body = single(source, grant)
     if body is None:
         return None
-    return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (HEAD, lines, len(body), new_name(), body)
+    name = given or new_name()
+    return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (HEAD, lines, len(body), name, body)
 
 
 def with_trace_context(application: ASGIApp) -> ASGIApp:

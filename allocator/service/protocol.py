@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from allocator.service.error_responses import Busy, HttpRefusal, body_of, head_of, headers_of
 from allocator.service.parameters import MAX_BODY
-from allocator.service.repeated_requests import MAX_BYTES, PASSING, REPEATS, WHOLE, Repeat, Repeats
+from allocator.service.repeated_requests import MAX_BYTES, REPEATS, WHOLE, Repeat, Repeats
 
 MAX_HEAD = 16_384
 """The `MAX_PARTIAL` incomplete heads of a worker take at most 8 MB together."""
@@ -122,8 +122,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.write(answer)
             return
         self.parse(data)
-        if may_repeat and self.may_come_again(data):
-            self.repeat = self.cycle.scope[WHOLE] = Repeat(data)  # type: ignore[literal-required]
+        if may_repeat and self.may_come_again(data) and (repeat := Repeat(data)).agrees(self.headers):
+            self.repeat = self.cycle.scope[WHOLE] = repeat  # type: ignore[literal-required]
 
     def is_between_requests(self) -> bool:
         """Tell whether the next byte begins a request: the last one is answered, its body has come, and can be read."""
@@ -137,7 +137,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Tell whether this was one POST without a body, on a connection that stays open."""
         is_one = data.find(b"\r\n\r\n") == len(data) - 4 and not self.in_head and not self.cycle.more_body
         is_post = is_one and self.cycle.keep_alive and self.cycle.scope["method"] == "POST"
-        return is_post and PASSING.isdisjoint(dict(self.headers))
+        return is_post and b"upgrade" not in dict(self.headers)  # which may leave HTTP
 
     def parse(self, data: bytes) -> None:
         for start in range(0, len(data), CHUNK):  # to refuse a long head before all of it is parsed

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from support.service.guarded import Guarded
+from support.service.kept_connection import Connection
 from support.service.served import Served
 
 
@@ -20,3 +22,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 @pytest.fixture
 def service(guarded: Guarded) -> Served:
     return guarded.service
+
+
+@pytest.fixture
+def connection(service: Served) -> Iterator[Connection]:
+    with closing(Connection(service)) as made:
+        yield made

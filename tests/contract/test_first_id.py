@@ -19,11 +19,12 @@ from allocator.database.verbs import start
 from allocator.errors import SchemaDamaged, SchemaOutOfDate
 
 ACTS: dict[str, tuple[int, Callable[[Allocator], object]]] = {
-    "a tag that is there": (3, lambda ids: ids.next_id("there")),
-    "a tag that is made": (5, lambda ids: ids.next_id("made")),
-    "a ticket": (4, lambda ids: ids.ticket("there")),
-    "a snowflake": (4, lambda ids: ids.snowflake()),
-    "a meteor": (4, lambda ids: ids.meteor()),
+    "a tag that is there": (2, lambda ids: ids.next_id("there")),
+    "a block": (2, lambda ids: ids.reserve("there", 1)),
+    "a tag that is made": (4, lambda ids: ids.next_id("made")),
+    "a ticket": (3, lambda ids: ids.ticket("there")),
+    "a snowflake": (3, lambda ids: ids.snowflake()),
+    "a meteor": (3, lambda ids: ids.meteor()),
 }
 NAMES = "query SET NAMES"
 """What PyMySQL says of itself at each connect, and nothing in its API prevents."""
@@ -39,7 +40,8 @@ def test_a_process_asks_little_before_its_first_id(fresh, act):
         draw(ids)
 
     ours = [words for words in asked.messages if not words.startswith(NAMES)]
-    assert 2 <= len(ours) <= most, asked.messages
+    prepares_session = not fresh.startswith("postgresql")
+    assert 2 <= len(ours) <= most + prepares_session, asked.messages
     assert len(asked.messages) - len(ours) <= 1
 
 

@@ -9,58 +9,15 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from time import monotonic
 
-import pytest
 from support.processes.patience import until
 from support.service.guarded import Guarded
+from support.service.kept_connection import Connection, post
 from support.service.served import Served
 
 from allocator.service.auth import REFRESH
 
 KNOWN_WITHIN = 30.0
 """Seconds within which a service has read the tokens again, on any machine that runs the tests."""
-
-
-class Connection:
-    """One that stays open. It sends the same bytes for the same request."""
-
-    def __init__(self, service: Served) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", service.port), timeout=30)
-        self._received = self.socket.makefile("rb")
-
-    def close(self) -> None:
-        self._received.close()
-        self.socket.close()
-
-    def send(self, *requests: bytes) -> None:
-        self.socket.sendall(b"".join(requests))
-
-    def read(self) -> tuple[int, dict[str, str], bytes]:
-        status = int(self._received.readline().split()[1])
-        headers: dict[str, str] = {}
-        while line := self._received.readline().decode().strip():
-            name, _, value = line.partition(": ")
-            headers[name] = value
-        return status, headers, self._received.read(int(headers["content-length"]))
-
-    def ask(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
-        self.send(request)
-        return self.read()
-
-    def draw(self, request: bytes) -> int:
-        status, _, body = self.ask(request)
-        assert status == 200, body
-        return int(json.loads(body)["ids"][0])
-
-
-def post(tag: str, token: str = "", *lines: str) -> bytes:
-    authorization = (f"Authorization: Bearer {token}",) if token else ()
-    return "\r\n".join([f"POST /v1/sequences/{tag}/ids HTTP/1.1", "Host: x", *authorization, *lines, "", ""]).encode()
-
-
-@pytest.fixture
-def connection(service: Served) -> Iterator[Connection]:
-    with closing(Connection(service)) as made:
-        yield made
 
 
 def test_a_repeated_request_has_the_answer_of_a_parsed_one(guarded, connection, tag):
@@ -129,12 +86,6 @@ def test_no_connection_answers_for_another(guarded, service, connection, tag):
             other.send(rest)
             other.socket.shutdown(socket.SHUT_WR)
             assert b" 200 " not in other._received.read()
-
-
-def test_a_request_with_an_id_of_its_own_gets_that_id_back(guarded, connection, tag):
-    request = post(tag, guarded.admin, "X-Request-Id: mine")
-
-    assert {connection.ask(request)[1]["x-request-id"] for _ in range(5)} == {"mine"}
 
 
 def test_refusals_come_again_and_are_counted(guarded, service, connection, tag):
