@@ -119,7 +119,7 @@ class Allocator(Uncopyable):
         found = backend_of(database, shards, fleet, tickets, token, self._background, timeout, hosts)
         self._backend = self._observed(found)
         self._workers = Workers(self._backend, self._background, timeout, self._overdue)
-        self._batching = Batching(self._backend, self._background)
+        self._batching = Batching(self._backend, self._background, timeout)
         self._sequences = Sequences(self._new_sequence)
         self._serving = self._sequences.serving
         shared = (self._backend, self._background, self._terms)

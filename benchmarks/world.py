@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 from allocator.errors import DatabaseUnavailable
-from allocator.generators.batching import MAX_BATCH, MAX_PAUSE, OUT_OF_TURN, TRIES, TURNS
+from allocator.generators.batching import LONGEST, MAX_BATCH, PATIENCE, TRIES, TURNS
 from allocator.runtime.thread_pool import THREADS
 from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.retry_pace import Wait
@@ -88,18 +88,16 @@ class Seen:
 
 
 class Process:
-    """A process: claims to make, claims that were locked too often and run alone, and running statements."""
+    """A process: claims to make, each with the number of times it was skipped, and running statements."""
 
-    __slots__ = ("alone", "is_awaited", "skipped", "turns", "under_way", "waiting")
+    __slots__ = ("is_awaited", "lost", "skipped", "turns", "under_way", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Asked] = deque()
-        self.alone: deque[Asked] = deque()
-        """Claims to run alone, each with the number of times it was skipped."""
         self.skipped: list[Asked] = []
         """Claims that pause, until all of them are tried again."""
         self.turns = TURNS
-        self.is_awaited = False
+        self.is_awaited, self.lost = False, 1
         self.under_way = 0
 
 
@@ -182,31 +180,34 @@ class World:
             self._again(pair, self.now + want.seconds)
 
     def _start(self, process: Process) -> None:
-        """Let free threads claim what waits: together where a turn is free or overdue, alone at any time."""
-        while process.alone and process.under_way < THREADS:
-            self._ask(process, [process.alone.popleft()], turn=0)
+        """Let free threads claim what waits, where a turn is free."""
         while process.waiting and process.turns and process.under_way < THREADS:
-            self._gather(process, turn=1)
+            process.turns -= 1
+            process.lost = 1
+            self._gather(process)
         if process.waiting and not process.is_awaited:
             process.is_awaited = True
-            self._at(self.now + OUT_OF_TURN, self._overdue, process)
+            self._at(self.now + PATIENCE * process.lost, self._overdue, process)
 
     def _overdue(self, process: Process) -> None:
         process.is_awaited = False
         if process.waiting and process.under_way < THREADS:
-            self._gather(process, turn=0)
+            process.lost = min(2 * process.lost, LONGEST)
+            self._gather(process)
         self._start(process)
 
-    def _gather(self, process: Process, turn: int) -> None:
-        process.turns -= turn
-        self._ask(process, [process.waiting.popleft() for _ in range(min(MAX_BATCH, len(process.waiting)))], turn)
+    def _gather(self, process: Process) -> None:
+        batch = [process.waiting.popleft()]
+        while process.waiting and len(batch) < MAX_BATCH and batch[0][2] < TRIES:
+            batch.append(process.waiting.popleft())
+        self._ask(process, batch)
 
     def _pause(self, process: Process, skipped: list[Asked], took: float) -> None:
         is_first = not process.skipped
         process.skipped += skipped
         if is_first:
             tried = min(left_out for _, _, left_out in skipped)
-            self._at(self.now + min(took * 2 ** (tried - 1), MAX_PAUSE), self._again_together, process)
+            self._at(self.now + min(took * tried, PATIENCE), self._again_together, process)
 
     def _again_together(self, process: Process) -> None:
         process.waiting.extend(process.skipped)
@@ -215,13 +216,12 @@ class World:
 
     # -- the database
 
-    def _ask(self, process: Process, batch: list[Asked], turn: int) -> None:
-        """turn: 1 if the statement takes one of the process's turns, which its end gives back."""
+    def _ask(self, process: Process, batch: list[Asked]) -> None:
         process.under_way += 1
         begin, end = self.load.away
         if begin <= self.now < end:
             self.seen.failures[int(self.now)] += len(batch)
-            self._at(self.now + self.times.refusal, self._failed, process, batch, turn)
+            self._at(self.now + self.times.refusal, self._failed, process, batch)
             return
         starts = max(self.now, self._free_at)
         locked = [one for one in batch if len(batch) > 1 and self._row_free_at[one[0].tag] > starts]
@@ -239,16 +239,16 @@ class World:
         self.seen.statements[second] += 1
         self.seen.claims[second] += len(claimed)
         if self.now < begin <= starts + took:
-            self._at(begin, self._cut, process, batch, turn)  # the response is lost, so the claimed ids are skipped
+            self._at(begin, self._cut, process, batch)  # the response is lost, so the claimed ids are skipped
         else:
-            self._at(starts + took, self._committed, process, claimed, locked, turn, starts + took - self.now)
+            self._at(starts + took, self._committed, process, claimed, locked, starts + took - self.now)
 
-    def _committed(self, process: Process, batch: list[Asked], locked: list[Asked], turn: int, took: float) -> None:
+    def _committed(self, process: Process, batch: list[Asked], locked: list[Asked], took: float) -> None:
         process.under_way -= 1
-        process.turns += turn
-        again = [(pair, claim, left_out + 1) for pair, claim, left_out in locked if left_out < TRIES]
-        process.alone.extend(one for one in locked if one[2] >= TRIES)
-        if again:
+        process.turns = min(TURNS, process.turns + 1)
+        skipped = [(pair, claim, left_out + 1) for pair, claim, left_out in locked]
+        process.waiting.extendleft(one for one in skipped if one[2] >= TRIES)
+        if again := [one for one in skipped if one[2] < TRIES]:
             self._pause(process, again, took)
         for pair, claim, _ in batch:
             first = self._claimed[pair.tag] + 1
@@ -258,14 +258,14 @@ class World:
                 self._drain(pair)
         self._start(process)
 
-    def _cut(self, process: Process, batch: list[Asked], turn: int) -> None:
+    def _cut(self, process: Process, batch: list[Asked]) -> None:
         for _, claim, _ in batch:
             self.seen.burnt[int(self.now)] += claim.size
-        self._failed(process, batch, turn)
+        self._failed(process, batch)
 
-    def _failed(self, process: Process, batch: list[Asked], turn: int) -> None:
+    def _failed(self, process: Process, batch: list[Asked]) -> None:
         process.under_way -= 1
-        process.turns += turn
+        process.turns = min(TURNS, process.turns + 1)
         for pair, claim, _ in batch:
             pair.core.failed(claim, AWAY, self.now)
             if pair.stalled_at is not None:

@@ -230,8 +230,8 @@ class Dialect:
     claim = staticmethod(returned)
     """Run it, for a name: the end of what is claimed, None if no row matched."""
 
-    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
-        """Claim for those of several tags whose rows are not locked: name and end of each window."""
+    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any] | None:
+        """Claim for those of several tags whose rows are not locked: name and end of each window; None if it cannot."""
         raise NotImplementedError
 
     draw = staticmethod(drawn)

@@ -143,7 +143,7 @@ class Database(Registry):
         self._residues.update({tag.name: tag.residue for tag in found})
         return found
 
-    def claim_segments(self, needed: Mapping[str, Claim]) -> dict[str, range]:
+    def claim_segments(self, needed: Mapping[str, Claim]) -> dict[str, range] | None:
         """Claim segments of several tags at once. Those that cannot be claimed so are left to `claim_segment`."""
         wanted = []
         for name, claim in needed.items():
@@ -153,6 +153,8 @@ class Database(Registry):
         if len(wanted) < MIN_BATCH:
             return {}
         ends = self.run(claims.claim_batch, wanted)
+        if ends is None:
+            return None
         found = ((one, one.residue.ids(ends[one.name], one.size)) for one in wanted if one.name in ends)
         claimed = {one.name: ids for one, ids in found if ids[0] > one.seen}
         for name, ids in claimed.items():

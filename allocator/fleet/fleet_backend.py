@@ -108,8 +108,13 @@ class Fleet:
 
         return self._on_a_shard(claim, self._end(), TAG_FAULTS)
 
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
-        return self._on_a_shard(lambda shard: shard.database.claim_segments(claims), self._end(), TAG_FAULTS)
+    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range] | None:
+        def claim(shard: Handle) -> dict[str, range] | None:
+            if unread := [self._templates[name][0] for name in claims if not shard.database.has_opened(name)]:
+                shard.database.open_segments(unread)
+            return shard.database.claim_segments(claims)
+
+        return self._on_a_shard(claim, self._end(), TAG_FAULTS)
 
     def register_node(self) -> int:
         return self.lead().register_node()

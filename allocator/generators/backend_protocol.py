@@ -34,8 +34,11 @@ class Backend(Protocol):
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         """Claim `size` ids above those in `seen`; fewer if fewer are left, unless `exact`."""
 
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
-        """Claim segments of several tags together; may return fewer. Never raises for a single tag."""
+    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range] | None:
+        """Claim segments of several tags together. May return fewer: other rows are locked, as a rule.
+
+        None where each must be claimed alone. Never raises for a single tag.
+        """
 
     def ticket(self, kind: str, end: float) -> int:
         """Draw a ticket of a type, before `end` on the monotonic clock."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -26,18 +27,19 @@ MAX_BATCH = 200
 """The most tags in a batch: its transaction locks all their rows."""
 
 TURNS = 2
-"""Statements under way at once; others gather until one of them ends."""
-OUT_OF_TURN = 0.5
-"""Seconds after which a claim no longer waits for its turn: those under way may wait for locks or for the network."""
+"""Statements under way at once, as a rule; what else is needed gathers until one of them ends."""
+PATIENCE = 0.25
+"""Seconds, at most a twentieth of the timeout, after which a statement loses its turn to the next one: it may wait for
+a lock. The next one loses it after twice as long, since more connections are no help to a database that is slow."""
+LONGEST = 4
+"""The longest patience, as a multiple."""
 
-TRIES = 4
-"""A batch skips locked rows. After four more batches a tag is claimed alone, which waits for the lock."""
-MAX_PAUSE = 0.5
-"""Seconds before a skipped row is tried again. The first pause is as long as the batch took, the next one double."""
+TRIES = 6
+"""A batch skips locked rows. A tag that six batches skipped is claimed alone, which waits for the lock."""
 
 STRIKES = 3
-"""After 3 batches in a row that failed although single claims work, stop batching: an old or merely compatible server
-may not support the statement."""
+"""After 3 batches in a row that could not be made although single claims work, stop batching: an old or merely
+compatible server may not support the statement."""
 
 
 Waiting = tuple[Sequence, Request]
@@ -46,8 +48,9 @@ Waiting = tuple[Sequence, Request]
 class Batching:
     """The batches of an allocator: collects the claims of all its tags."""
 
-    def __init__(self, backend: Backend, background: Background) -> None:
+    def __init__(self, backend: Backend, background: Background, timeout: float) -> None:
         self._background = background
+        self._patience = min(PATIENCE, timeout / 20)
         self.change(backend)
 
     def change(self, backend: Backend) -> None:
@@ -58,14 +61,18 @@ class Batching:
         """Drop the waiting claims in a forked child: they belong to the parent."""
         self._waiting: deque[Waiting] = deque()
         self._skipped: deque[Waiting] = deque()
-        # No semaphore: a signal handler may interrupt any of this, and claim here if no thread can start.
         self._turns: SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(TURNS):
             self._turns.put(None)
+        self._lost = 1
         self._is_awaited, self._is_paused = threading.Lock(), threading.Lock()
         self._strikes = 0
 
     def add(self, sequence: Sequence, request: Request) -> None:
+        if self._strikes >= STRIKES or not self._background.has_threads:
+            # Without threads this may be a signal handler that has interrupted a claim.
+            self._background.submit(sequence._run, request)
+            return
         # Before the submit: the thread may run at once.
         self._waiting.append((sequence, request))
         self._background.submit(self._run)
@@ -75,10 +82,12 @@ class Batching:
         turns, is_awaited = self._turns, self._is_awaited
         if not (self._waiting and is_awaited.acquire(blocking=False)):
             return
-        turn: list[None] = []
         try:
-            with suppress(Empty):
-                turn.append(turns.get(timeout=OUT_OF_TURN))
+            try:
+                turns.get(timeout=self._patience * self._lost)
+                self._lost = 1
+            except Empty:
+                self._lost = min(2 * self._lost, LONGEST)
             batch = self._take()
         finally:
             is_awaited.release()
@@ -93,17 +102,18 @@ class Batching:
                 for sequence, request in batch:
                     sequence._run(request)
         finally:
-            for one in turn:
-                turns.put(one)
+            if turns.qsize() < TURNS:  # else another statement has this turn already
+                turns.put(None)
         if skipped:
             self._pause(skipped, monotonic() - began)
 
     def _take(self) -> list[Waiting]:
-        # Without a lock: a signal handler may take at the same time, and `popleft` gives each claim to one of them.
         batch: list[Waiting] = []
         with suppress(IndexError):
-            while len(batch) < (MAX_BATCH if self._strikes < STRIKES else 1):
+            while len(batch) < MAX_BATCH:
                 batch.append(self._waiting.popleft())
+                if batch[0][1].skipped >= TRIES:  # to be claimed alone
+                    break
         return batch
 
     def _pause(self, skipped: list[Waiting], took: float) -> None:
@@ -113,7 +123,7 @@ class Batching:
         while self._skipped and is_paused.acquire(blocking=False):
             try:
                 tried = min(request.skipped for _, request in skipped)
-                self._background.closed.wait(min(took * 2 ** (tried - 1), MAX_PAUSE))
+                self._background.closed.wait(min(took * tried, self._patience))
                 with suppress(IndexError):
                     while True:
                         self._waiting.append(self._skipped.popleft())
@@ -135,22 +145,27 @@ class Batching:
             for sequence, request in batch:
                 sequence._fail(request, error)
             raise
+        if segments is None:
+            self._claim_each(batch)
+            return []
         self._strikes = 0
         for tag, segment in segments.items():
             sequence, request = by_tag[tag]
             sequence._succeed(request, segment)
-        skipped = []
-        for sequence, request in batch:
-            if sequence.tag in segments and by_tag[sequence.tag][1] is request:
-                continue
-            if sequence._opened and request.skipped < TRIES:
-                request.skipped += 1
-                skipped.append((sequence, request))
-            else:
-                self._background.submit(sequence._run, request)
-        return skipped
+        missing = [one for one in batch if not (one[0].tag in segments and by_tag[one[0].tag][1] is one[1])]
+        return [one for one in missing if self._is_tried_again(*one)]
 
-    def _claim(self, by_tag: dict[str, Waiting]) -> dict[str, range]:
+    def _is_tried_again(self, sequence: Sequence, request: Request) -> bool:
+        """Whether a claim that a batch did not make joins another one. Else it is made alone."""
+        request.skipped += 1
+        if not sequence._opened:  # its row is missing
+            self._background.submit(sequence._run, request)
+        elif request.skipped >= TRIES:
+            self._waiting.appendleft((sequence, request))
+            self._background.submit(self._run)
+        return sequence._opened and request.skipped < TRIES
+
+    def _claim(self, by_tag: dict[str, Waiting]) -> dict[str, range] | None:
         unopened = [sequence for sequence, _ in by_tag.values() if not sequence._opened]
         if unopened:
             create = unopened[0]._terms.create_missing
@@ -170,6 +185,9 @@ class Batching:
             for sequence, request in rest:
                 sequence._fail(request, error.again())
             return
+        self._claim_each(rest)
+
+    def _claim_each(self, batch: Iterable[Waiting]) -> None:
         self._strikes += 1
-        for sequence, request in rest:
+        for sequence, request in batch:
             self._background.submit(sequence._run, request)

@@ -147,8 +147,8 @@ class Service:
     def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
         return []  # the service batches the claims of its clients
 
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
-        return {}
+    def claim_segments(self, claims: Mapping[str, Claim]) -> None:
+        pass
 
     def ticket(self, kind: str, end: float) -> int:
         def read(answer: Any) -> int:

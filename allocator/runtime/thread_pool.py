@@ -115,6 +115,11 @@ class Background:
             work.drop()  # the pool was closed just now, and its threads may all have ended
         return work.future
 
+    @property
+    def has_threads(self) -> bool:
+        """False before the first submit, and where no thread can start: then `submit` runs the work itself."""
+        return bool(self._threads)
+
     def _start_thread(self) -> None:
         thread = threading.Thread(target=run_all, args=(self._queue,), name="allocator", daemon=True)
         try:

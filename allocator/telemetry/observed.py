@@ -59,7 +59,7 @@ class Timed:
         try:
             result = work(*args, **options)
             if kind == "segment":
-                tags = result if isinstance(result, dict) else args[:1]
+                tags = args[:1] if verb == "claim_segment" else result or ()
             return result
         except AllocatorError as error:
             outcome = type(error).__name__

@@ -80,8 +80,8 @@ class MemoryBackend:
     def open_segments(self, templates: Sequence[Tag], create: bool) -> list[Tag]:
         return []  # the caller then opens each alone
 
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
-        return {}
+    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range] | None:
+        return None
 
     def claim_segment(self, name: str, size: int, seen: Seen, *, exact: bool = False) -> range:
         with self._table() as rows:

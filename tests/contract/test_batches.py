@@ -89,6 +89,21 @@ def test_a_tag_of_a_shard_gets_the_ids_of_the_shard(fresh):
     database.close()
 
 
+def test_rows_of_another_server_run_are_claimed_alone(fresh):
+    database = Database(fresh)
+    names = [f"tag{number}" for number in range(6)]
+    made(database, *names)
+    change = "UPDATE allocator_segment SET server_run = 'another' WHERE tag <> '{}'"
+    with database.engine.connect() as connection:
+        connection.execute(text(change.format(names[0])))
+    assert database.claim_segments(claims(names)) == {names[0]: range(1, 11)}
+    with database.engine.connect() as connection:
+        connection.execute(text(change.format("none")))
+
+    assert database.claim_segments(claims(names)) is None
+    database.close()
+
+
 @contextmanager
 def locked(url: str, name: str) -> Iterator[None]:
     engine = create_engine(url)

@@ -224,14 +224,14 @@ class MySQL(Dialect):
             undo(connection)
             raise
 
-    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
+    def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any] | None:
         if not is_allowed(connection):
-            return ()
+            return None
         words = [statement.format(here=self.is_here(connection), clock=CLOCK) for statement in CLAIM_BATCH]
         answers = self.send(connection, words, wanted)
         _, _, raised, read, _ = answers
         if raised.found != len(read.rows) or any(answer.warnings for answer in answers):
-            return ()
+            return None
         return read.rows
 
     def shared_lock(self, connection: Connection) -> str:

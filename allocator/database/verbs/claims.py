@@ -18,6 +18,7 @@ from sqlalchemy import (
     bindparam,
     column,
     literal_column,
+    select,
     table,
     text,
     update,
@@ -165,17 +166,24 @@ def only_row(rows: Sequence[Any], name: str) -> int | None:
     return value
 
 
-def claim_batch(connection: Connection, dialect: Dialect, wanted: Sequence[Wanted]) -> dict[str, int]:
+def claim_batch(connection: Connection, dialect: Dialect, wanted: Sequence[Wanted]) -> dict[str, int] | None:
     """Claim for those of these tags whose rows are not locked: the end of the window of each.
 
     No tag delays the others, and two batches never wait for each other. A tag that is not claimed (its row is locked,
-    missing, near its limit, or went back) is left to the claim of one tag. So are all tags of a damaged table: the
-    claim of one tag reports the damage.
+    missing, near its limit, or went back) is left to the claim of one tag. None where that is so of all: the table is
+    damaged, or none of the rows was written on this server run, to which each crosses alone.
     """
     rows = [dict(zip(FIELDS, (one.name, one.span, one.seen, *one.residue), strict=True)) for one in wanted]
     claimed = dialect.claim_batch(connection, {"wanted": json.dumps(rows)})
+    if claimed is None:
+        return None
+    if not claimed:
+        names = [one.name for one in wanted]
+        here = select(segment.c.tag).where(segment.c.tag.in_(names), text(dialect.is_here(connection)))
+        if connection.execute(here.limit(1)).first() is None:
+            return None
     ends = {name: end for name, end in claimed if type(end) is int}
-    return ends if len(ends) == len(claimed) else {}
+    return ends if len(ends) == len(claimed) else None
 
 
 @cache

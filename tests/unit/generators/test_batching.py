@@ -14,7 +14,7 @@ from support.memory.database import MemorySource
 from allocator import Allocator
 from allocator.errors import AllocatorClosed, DatabaseRefused, DatabaseUnavailable, Exhausted, UnknownTag
 from allocator.generators import batching
-from allocator.generators.batching import MAX_BATCH, MAX_PAUSE, OUT_OF_TURN, STRIKES, TRIES, TURNS, Batching
+from allocator.generators.batching import MAX_BATCH, STRIKES, TRIES, TURNS, Batching
 from allocator.generators.supply import Terms
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.tag import Tag
@@ -23,6 +23,8 @@ from allocator.sync import Sequence, Sequences
 
 class Held(Background):
     """Keeps what is submitted until it is told to go on."""
+
+    has_threads = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,8 +47,8 @@ class Many:
     def __init__(self, **settings) -> None:
         self.source = MemorySource(**settings)
         self.background = Held()
-        self.batching = Batching(self.source, self.background)
         self.terms = Terms(create_missing=True, runway=60.0, timeout=0.05)
+        self.batching = Batching(self.source, self.background, self.terms.timeout)
 
     def tag(self, name: str) -> Sequence:
         return Sequence(
@@ -245,7 +247,7 @@ def test_a_tag_that_is_skipped_is_gathered_again_and_claimed_alone_in_the_end(mo
         ["tag0", "tag1", "tag2", "tag3", "tag4"],
         ["tag0", "tag1", "tag3", "tag4"],
         ["tag0", "tag1", "tag4"],
-        *[["tag0", "tag1"]] * (TRIES - 2),
+        *[["tag0", "tag1"]] * (TRIES - 3),
     ]
     assert [one._advance() for one in tags] == [3] * 5
 
@@ -258,8 +260,34 @@ def test_where_none_can_be_claimed_together_each_is_claimed_alone(monkeypatch):
     asked(tags)
     many.background.go_on()
 
-    assert len(batches) == 1 + TRIES
+    assert len(batches) == TRIES
     assert [one._advance() for one in tags] == [3, 3, 3]
+
+
+def test_where_each_must_be_claimed_alone_no_batch_is_tried_again(monkeypatch):
+    """As after a failover, and of a client of a service; of the latter, nothing else is tried after a while."""
+    many = Many(step=1, max_step=1)
+    tags = many.opened(3)
+    batches: list = []
+    monkeypatch.setattr(many.source, "claim_segments", lambda claims: batches.append(list(claims)))
+    for expected in range(2, 10):
+        assert [one._advance() for one in tags] == [expected] * 3
+        many.background.go_on()
+
+    assert len(batches) == STRIKES
+
+
+def test_without_threads_each_is_claimed_alone_at_once(monkeypatch):
+    """A signal handler may have interrupted the claim of another tag."""
+    many = Many(step=1, max_step=1)
+    tags = many.opened(2)
+    monkeypatch.setattr(Held, "has_threads", False)
+    many.batching._is_awaited.acquire()
+    asked(tags)
+    many.background.go_on()
+
+    assert many.source.batches == []
+    assert [one._advance() for one in tags] == [3, 3]
 
 
 class Pauses:
@@ -275,17 +303,18 @@ class Pauses:
         self.seconds.append(seconds)
 
 
-def test_each_pause_before_a_skipped_tag_is_tried_again_is_double_the_last_one(monkeypatch):
+def test_each_pause_before_a_skipped_tag_is_tried_again_is_longer_than_the_last_one(monkeypatch):
     many = Many(step=1, max_step=1)
-    tags = many.opened(3)
-    now = count()
-    monkeypatch.setattr(batching, "monotonic", lambda: next(now) / 10)  # each batch takes a tenth of a second
+    tags = many.opened(6)
+    claimed, now = many.source.claim_segments, count()
+    monkeypatch.setattr(batching, "monotonic", lambda: next(now) / 1000)  # each batch takes a millisecond
     monkeypatch.setattr(many.background, "closed", pauses := Pauses())
-    monkeypatch.setattr(many.source, "claim_segments", lambda claims: {})
+    monkeypatch.setattr(many.batching, "_patience", 0.0025)
+    monkeypatch.setattr(many.source, "claim_segments", lambda claims: claimed({max(claims): claims[max(claims)]}))
     asked(tags)
     many.background.go_on()
 
-    assert pauses.seconds == pytest.approx([0.1, 0.2, 0.4, MAX_PAUSE])
+    assert pauses.seconds == pytest.approx([0.001, 0.002, 0.0025, 0.0025, 0.0025])
 
 
 def test_tags_whose_rows_are_missing_do_not_wait_for_batches():
@@ -311,8 +340,9 @@ def test_what_is_needed_while_two_statements_are_under_way_is_claimed_together(m
         return claim(*args)
 
     monkeypatch.setattr(many.source, "claim_segment", slow)
-    monkeypatch.setattr(batching, "OUT_OF_TURN", 30.0)
+    monkeypatch.setattr(many.batching, "_patience", 30.0)
     many.batching._background = Background()
+    many.batching._background.submit(int)  # the first claim of a pool does not wait for a turn
     for one in tags[:TURNS]:
         asked([one])
         under_way.get(timeout=30)
@@ -329,6 +359,13 @@ class NoTurn:
 
     def __init__(self) -> None:
         self.waited: list[float] = []
+        self.given = 0
+
+    def qsize(self) -> int:
+        return self.given
+
+    def put(self, turn: None) -> None:
+        self.given += 1
 
     def get(self, timeout: float) -> None:
         self.waited.append(timeout)
@@ -343,7 +380,8 @@ def test_a_claim_whose_turn_does_not_come_is_made_all_the_same():
     many.background.go_on()
 
     assert many.source.batches == [["tag0", "tag1"]]
-    assert turns.waited == [OUT_OF_TURN]
+    assert turns.waited == [0.05 / 20]
+    assert turns.given == 1, "a turn in place of that of a statement that takes so long"
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("a defect"), SystemExit(3)])
