@@ -35,10 +35,10 @@ class Watched:
             process.burnt[name] += len(found)  # until the call returns it
         return found
 
-    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range]:
+    def claim_segments(self, claims: Mapping[str, Claim]) -> dict[str, range] | None:
         found = self._backend.claim_segments(claims)
         process = acting()
-        for name, segment in found.items():
+        for name, segment in (found or {}).items():
             process.world.account.brought(process, name, segment)
         if found:
             process.world.account.counts["claims of several tags"] += 1

@@ -54,9 +54,9 @@ class Accounted:
         self._account.write(CLAIMED, name, (found.start, found.stop))
         return found
 
-    def claim_segments(self, claims: Mapping[str, Any]) -> dict[str, range]:
-        found: dict[str, range] = self._backend.claim_segments(claims)
-        for name, ids in found.items():
+    def claim_segments(self, claims: Mapping[str, Any]) -> dict[str, range] | None:
+        found: dict[str, range] | None = self._backend.claim_segments(claims)
+        for name, ids in (found or {}).items():
             self._account.write(CLAIMED_TOGETHER, name, (ids.start, ids.stop))
         return found
 
