@@ -135,7 +135,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def may_come_again(self, data: bytes) -> bool:
         """Tell whether this was one POST without a body, on a connection that stays open."""
-        is_one = data.find(b"\r\n\r\n") == len(data) - 4 and not self.in_head and not self.cycle.more_body
+        is_one = data.endswith(b"\r\n\r\n") and not self.in_head and not self.cycle.more_body
         is_post = is_one and self.cycle.keep_alive and self.cycle.scope["method"] == "POST"
         return is_post and b"upgrade" not in dict(self.headers)  # which may leave HTTP
 
