@@ -48,6 +48,18 @@ class Lock:
         self._holder: object = None
         self._waiting = Waiting()
 
+    def acquire(self, *, blocking: bool) -> bool:
+        """Only without waiting, as the library does."""
+        assert not blocking
+        if self._holder is not None:
+            return False
+        self._holder = current() or self
+        return True
+
+    def release(self) -> None:
+        self._holder = None
+        self._waiting.wake_one()
+
     def __enter__(self) -> bool:
         preempt()
         task = current()
@@ -133,10 +145,14 @@ class SimpleQueue:
         self._items.append(item)
         self._waiting.wake_one()
 
-    def get(self) -> Any:
+    def get(self, timeout: float | None = None) -> Any:
         while not self._items:
-            self._waiting.wait()
+            if not self._waiting.wait(timeout):
+                raise Empty
         return self._items.popleft()
+
+    def qsize(self) -> int:
+        return len(self._items)
 
     def get_nowait(self) -> Any:
         if not self._items:
