@@ -145,7 +145,7 @@ class Batching:
             for sequence, request in batch:
                 sequence._fail(request, error)
             raise
-        if segments is None:
+        if segments is None:  # no strike: after a failover the next batch works again
             self._claim_each(batch)
             return []
         self._strikes = 0
@@ -185,9 +185,9 @@ class Batching:
             for sequence, request in rest:
                 sequence._fail(request, error.again())
             return
+        self._strikes += 1
         self._claim_each(rest)
 
     def _claim_each(self, batch: Iterable[Waiting]) -> None:
-        self._strikes += 1
         for sequence, request in batch:
             self._background.submit(sequence._run, request)
