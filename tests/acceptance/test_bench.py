@@ -110,7 +110,7 @@ def test_all_suites_write_the_table_the_json_and_the_plots(brief, tmp_path, monk
     }
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("kind", ["sqlite", "mysql"], indirect=True)
 def test_the_first_id_of_a_process_is_timed_in_parts(fresh, kind):
     with closing(Database(fresh)) as database:
         database.upgrade_schema()

@@ -276,8 +276,11 @@ def paper_of(shop: Engine, kind: Any, *rows: tuple[object, int], **options: Any)
 BIND_PAPER = ("bind", "paper.n", "--name", "case", "--scope-column", "tenant")
 
 
-@pytest.mark.parametrize("how", SPELLED)
-@pytest.mark.parametrize("scope", [DASHED, DASHED.replace("-", ""), DASHED.upper()])
+@pytest.mark.parametrize(
+    ("how", "scope"),
+    list(zip(SPELLED, [DASHED.replace("-", ""), DASHED.upper(), DASHED], strict=True)),
+    ids=SPELLED,
+)
 def test_a_uuid_is_the_same_with_dashes_and_without(shop, how, scope):
     kind, holds = SPELLED[how]
     paper_of(shop, kind, (holds, 2))
