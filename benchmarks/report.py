@@ -187,7 +187,7 @@ def bulk_markdown(found: Found) -> str:
         for name in race.candidates
         for ratio in [race.spreads(name, race.base)]
     ]
-    head = ["by", "ids", "rows a second", "to the first", "spread"]
+    head = ["by", "ids", "rows a second", "ratio", "spread"]
     return "\n".join(markdown_table([head, *rows], "|---|---|---:|---:|---|")) if rows else ""
 
 

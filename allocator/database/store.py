@@ -144,14 +144,17 @@ class Database(Registry):
         return found
 
     def claim_segments(self, needed: Mapping[str, Claim]) -> dict[str, range] | None:
-        """Claim segments of several tags at once. Those that cannot be claimed so are left to `claim_segment`."""
+        """Claim segments of several tags at once. Those that it leaves out are tried again, and `claim_segment` last.
+
+        None where each needs `claim_segment` now.
+        """
         wanted = []
         for name, claim in needed.items():
             residue = self._residues.get(name, NONE)  # an unopened tag is left to `claim_segment` too
             if residue.step and not is_outgrown(residue, claim.seen):
                 wanted.append(Wanted(name, claim.size, residue, mark(claim.seen, residue)))
         if len(wanted) < MIN_BATCH:
-            return {}
+            return None
         ends = self.run(claims.claim_batch, wanted)
         if ends is None:
             return None

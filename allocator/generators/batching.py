@@ -1,8 +1,8 @@
 """Claim the segments of several tags in one batch, when their claims arrive together.
 
-Two statements may be under way at once. So a single claim starts at once, and claims that gather meanwhile become one
-batch. A tag that the batch did not get, as when its row is locked, joins another batch after a pause, and is claimed
-alone in the end. Otherwise many processes that start together would wait for each other's rows one by one.
+Two statements are under way at once, as a rule. So a single claim starts at once, and claims that gather meanwhile
+become one batch. A tag that the batch did not get, as when its row is locked, joins another batch after a pause, and
+is claimed alone in the end. Otherwise many processes that start together would wait for each other's rows one by one.
 
 A batch runs with the context variables of the first caller that waits for it.
 """
@@ -17,7 +17,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 
-from allocator.errors import DatabaseRefused, DatabaseUnavailable
+from allocator.errors import DatabaseUnavailable
 from allocator.generators.backend_protocol import Backend
 from allocator.generators.sequence import Sequence
 from allocator.generators.supply import Request
@@ -29,17 +29,17 @@ MAX_BATCH = 200
 TURNS = 2
 """Statements under way at once, as a rule; what else is needed gathers until one of them ends."""
 PATIENCE = 0.25
-"""Seconds, at most a twentieth of the timeout, after which a statement loses its turn to the next one: it may wait for
-a lock. The next one loses it after twice as long, since more connections are no help to a database that is slow."""
+"""Seconds, at most a twentieth of the timeout, that the next statement waits for its turn before it goes without one:
+those under way may wait for a lock. After that one the patience doubles, up to `LONGEST` times, until a turn comes in
+time: more connections are no help to a database that is slow."""
 LONGEST = 4
-"""The longest patience, as a multiple."""
 
 TRIES = 6
 """A batch skips locked rows. A tag that six batches skipped is claimed alone, which waits for the lock."""
 
-STRIKES = 3
-"""After 3 batches in a row that could not be made although single claims work, stop batching: an old or merely
-compatible server may not support the statement."""
+STRIKES, REST = 3, 60.0
+"""After 3 batches in a row that could not be made although single claims work, claim each tag alone for a minute, in
+seconds: an old or merely compatible server may not support the statement."""
 
 
 Waiting = tuple[Sequence, Request]
@@ -66,10 +66,10 @@ class Batching:
             self._turns.put(None)
         self._lost = 1
         self._is_awaited, self._is_paused = threading.Lock(), threading.Lock()
-        self._strikes = 0
+        self._strikes, self._rests_until = 0, 0.0
 
     def add(self, sequence: Sequence, request: Request) -> None:
-        if self._strikes >= STRIKES or not self._background.has_threads:
+        if monotonic() < self._rests_until or not self._background.has_threads:
             # Without threads this may be a signal handler that has interrupted a claim.
             self._background.submit(sequence._run, request)
             return
@@ -102,12 +102,14 @@ class Batching:
                 for sequence, request in batch:
                     sequence._run(request)
         finally:
-            if turns.qsize() < TURNS:  # else another statement has this turn already
+            if turns.qsize() < TURNS:  # else this one went without a turn, or lost its own to such a one
                 turns.put(None)
         if skipped:
             self._pause(skipped, monotonic() - began)
 
     def _take(self) -> list[Waiting]:
+        if self._background.closed.is_set():
+            self._waiting.clear()
         batch: list[Waiting] = []
         with suppress(IndexError):
             while len(batch) < MAX_BATCH:
@@ -145,7 +147,7 @@ class Batching:
             for sequence, request in batch:
                 sequence._fail(request, error)
             raise
-        if segments is None:  # no strike: after a failover the next batch works again
+        if segments is None:  # no strike: the next batch may work, as after a failover
             self._claim_each(batch)
             return []
         self._strikes = 0
@@ -174,18 +176,21 @@ class Batching:
         claims = {
             tag: sequence._resized(request.claim) for tag, (sequence, request) in by_tag.items() if sequence._opened
         }
-        return self.backend.claim_segments(claims) if len(claims) > 1 else {}
+        return self.backend.claim_segments(claims) if len(claims) > 1 else None
 
     def _claim_one_first(self, first: Waiting, *rest: Waiting) -> None:
-        """After a failed batch, claim one tag alone, to tell whether the database is at fault or the batch."""
+        """After a failed batch, claim one tag alone: the database is at fault, or this tag, or the batch."""
         sequence, request = first
         sequence._run(request)
         error = request.ended.result(0) if request.ended.done() else None
-        if isinstance(error, DatabaseUnavailable | DatabaseRefused):
+        if isinstance(error, DatabaseUnavailable):
             for sequence, request in rest:
                 sequence._fail(request, error.again())
             return
-        self._strikes += 1
+        if error is None:
+            self._strikes += 1
+            if self._strikes >= STRIKES:
+                self._rests_until = monotonic() + REST
         self._claim_each(rest)
 
     def _claim_each(self, batch: Iterable[Waiting]) -> None:

@@ -10,7 +10,7 @@ import logging
 import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
@@ -77,6 +77,11 @@ def unexpected(cause: BaseException) -> AllocatorError:
     error = kind(f"a claim failed with {type(cause).__name__}: {cause}")
     error.__cause__ = cause
     return error
+
+
+def finish(ended: Ended, error: AllocatorError | None) -> None:
+    with suppress(InvalidStateError):  # a close, or an interrupted caller, has ended it meanwhile
+        ended.set_result(error)
 
 
 class Supply(Uncopyable):
@@ -215,8 +220,7 @@ class Supply(Uncopyable):
                 return
             ended, self._submitter = self._under_way, 0
             self._forget(ended)
-        if not ended.done():
-            ended.set_result(None)
+        finish(ended, None)
 
     def _decide(self, now: float) -> tuple[int | Ended | Wait, Any]:
         self._check_usable()
@@ -281,8 +285,7 @@ class Supply(Uncopyable):
             self._log(error, request.in_advance)
         request.context = NO_CONTEXT  # the traceback of a kept error holds the request
         self._failing = error is not None and (request.in_advance or self._failing)
-        if not request.ended.done():
-            request.ended.set_result(error)
+        finish(request.ended, error)
 
     def _forget(self, ended: Ended) -> None:
         """Release the future of an ended request, since futures are large and most tags are idle."""
@@ -337,8 +340,7 @@ class Supply(Uncopyable):
         with self._lock:
             self._serve(())
             ended = self._under_way
-        if not ended.done():
-            ended.set_result(AllocatorClosed())
+        finish(ended, AllocatorClosed())
 
     def _change(self, backend: Backend, core: Any = None) -> Any:
         """Switch to another backend, with `core` or a new one.

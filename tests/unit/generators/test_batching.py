@@ -14,7 +14,7 @@ from support.memory.database import MemorySource
 from allocator import Allocator
 from allocator.errors import AllocatorClosed, DatabaseRefused, DatabaseUnavailable, Exhausted, UnknownTag
 from allocator.generators import batching
-from allocator.generators.batching import MAX_BATCH, STRIKES, TRIES, TURNS, Batching
+from allocator.generators.batching import MAX_BATCH, REST, STRIKES, TRIES, TURNS, Batching
 from allocator.generators.supply import Terms
 from allocator.runtime.thread_pool import Background
 from allocator.schemes.tag import Tag
@@ -153,6 +153,30 @@ def test_tags_whose_rows_were_not_read_are_read_together_and_made_alone():
     assert [one._advance() for one in tags] == [1, 1, 1]
 
 
+def test_one_that_is_left_beside_missing_ones_waits_for_nothing():
+    many = Many(step=2, max_step=2)
+    many.background.closed = Pauses()
+    many.source.open_segment(Tag("there"), create=True)
+    tags = [many.tag(name) for name in ("there", "missing")]
+    for one in tags:
+        one._advance()
+    many.background.go_on()
+
+    assert many.source.batches == []
+    assert many.background.closed.seconds == []
+    assert [one._advance() for one in tags] == [1, 1]
+
+
+def test_what_waits_for_its_turn_is_not_claimed_after_the_end():
+    many = Many(step=1, max_step=1)
+    asked(many.opened(3))
+    many.source.attempts = 0
+    many.background.closed.set()
+    many.background.go_on()
+
+    assert many.source.attempts == 0
+
+
 def test_no_more_than_that_many_are_claimed_at_once():
     many = Many(step=1, max_step=1)
     asked(many.opened(MAX_BATCH + 5))
@@ -161,7 +185,9 @@ def test_no_more_than_that_many_are_claimed_at_once():
     assert [len(batch) for batch in many.source.batches] == [MAX_BATCH, 5]
 
 
-@pytest.mark.parametrize(("error", "claims"), [(DatabaseUnavailable("away"), 2), (Exhausted("full"), 3)])
+@pytest.mark.parametrize(
+    ("error", "claims"), [(DatabaseUnavailable("away"), 2), (Exhausted("full"), 3), (DatabaseRefused("this row"), 3)]
+)
 def test_a_database_that_is_away_ends_all_and_another_error_is_found_out_one_by_one(error, claims):
     many = Many(step=1, max_step=1)
     waits = asked(many.opened(2))
@@ -170,6 +196,26 @@ def test_a_database_that_is_away_ends_all_and_another_error_is_found_out_one_by_
 
     assert many.source.attempts == claims
     assert [type(wait.result(0)) for wait in waits] == [type(error)] * 2
+    assert many.batching._strikes == 0
+
+
+def test_a_row_that_is_refused_is_no_other_tags_error(monkeypatch):
+    many = Many(step=1, max_step=1)
+    tags, claim = many.opened(3), many.source.claim_segment
+
+    def refused(*claims):
+        raise DatabaseRefused("a trigger")
+
+    def claimed(name, *args, **options):
+        return refused() if name == "tag0" else claim(name, *args, **options)
+
+    monkeypatch.setattr(many.source, "claim_segments", refused)
+    monkeypatch.setattr(many.source, "claim_segment", claimed)
+    waits = asked(tags)
+    many.background.go_on()
+
+    assert [type(wait.result(0)) for wait in waits] == [DatabaseRefused, type(None), type(None)]
+    assert [one._advance() for one in tags[1:]] == [3, 3]
 
 
 @pytest.mark.parametrize("error", [DatabaseUnavailable("of words that it does not know"), DatabaseRefused("so")])
@@ -187,6 +233,25 @@ def test_where_only_batches_fail_each_is_claimed_alone_and_after_a_while_nothing
         many.background.go_on()
 
     assert len(tried) == STRIKES
+
+
+def test_after_a_minute_batches_are_tried_again(monkeypatch):
+    """An outage that met three of them has passed."""
+    many = Many(step=1, max_step=1)
+    tags, now = many.opened(3), 0.0
+    working = many.source.claim_segments
+    monkeypatch.setattr(batching, "monotonic", lambda: now)
+    monkeypatch.setattr(many.source, "claim_segments", lambda claims: working(None))
+    for expected in range(2, 6):
+        assert [one._advance() for one in tags] == [expected] * 3
+        many.background.go_on()
+    monkeypatch.setattr(many.source, "claim_segments", working)
+    many.source.batches.clear()
+    for now, expected in ((REST - 1, 6), (REST + 1, 7)):
+        assert [one._advance() for one in tags] == [expected] * 3
+        many.background.go_on()
+
+    assert many.source.batches == [["tag0", "tag1", "tag2"]]
 
 
 def test_a_batch_that_works_forgives_those_that_did_not(monkeypatch):
