@@ -345,7 +345,7 @@ def test_a_newcomer_that_was_lost_is_added_again_or_taken_back(face, shards):
 def test_a_client_that_cannot_reach_a_shard_follows_the_others(face, shards, monkeypatch):
     """The row that it remembers of that shard is old by then, and contradicts nothing."""
     urls = shards(3)
-    ids = face(shards=urls[:2], timeout=3)
+    ids = face(shards=urls[:2], timeout=30)
     drawn = [ids.ticket("invoice") for _ in range(4)]
     unreachable = Database(urls[1]).address.shown
     run = Database.run

@@ -100,7 +100,7 @@ def test_control_a_fork_in_a_handler_that_is_not_noticed_repeats_a_piece(monkeyp
 def test_a_destructor_that_draws_is_refused_and_does_not_wait_for_itself(monkeypatch):
     """The garbage collector may run it anywhere, also while the lock is held."""
     said: list[object] = []
-    ids = sequence(MemorySource())
+    ids = sequence(MemorySource(), timeout=60.0)  # a collection may take long
 
     class Thing:
         def __del__(self) -> None:
