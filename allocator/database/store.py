@@ -144,10 +144,7 @@ class Database(Registry):
         return found
 
     def claim_segments(self, needed: Mapping[str, Claim]) -> dict[str, range] | None:
-        """Claim segments of several tags at once. Those that it leaves out are tried again, and `claim_segment` last.
-
-        None where each needs `claim_segment` now.
-        """
+        """Claim segments of several tags at once, but for those that cannot be claimed so. None: claim each alone."""
         wanted = []
         for name, claim in needed.items():
             residue = self._residues.get(name, NONE)  # an unopened tag is left to `claim_segment` too

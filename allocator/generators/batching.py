@@ -38,8 +38,8 @@ TRIES = 6
 """A batch skips locked rows. A tag that six batches skipped is claimed alone, which waits for the lock."""
 
 STRIKES, REST = 3, 60.0
-"""After 3 batches in a row that could not be made although single claims work, claim each tag alone for a minute, in
-seconds: an old or merely compatible server may not support the statement."""
+"""After 3 batches in a row that could not be made although single claims work, claim each tag alone for 60 seconds: an
+old or merely compatible server may not support the statement."""
 
 
 Waiting = tuple[Sequence, Request]
@@ -102,7 +102,7 @@ class Batching:
                 for sequence, request in batch:
                     sequence._run(request)
         finally:
-            if turns.qsize() < TURNS:  # else this one went without a turn, or lost its own to such a one
+            if turns.qsize() < TURNS:  # else one went without a turn, and all are back
                 turns.put(None)
         if skipped:
             self._pause(skipped, monotonic() - began)

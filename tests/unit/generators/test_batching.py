@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from itertools import count
@@ -175,6 +176,23 @@ def test_what_waits_for_its_turn_is_not_claimed_after_the_end():
     many.background.go_on()
 
     assert many.source.attempts == 0
+
+
+def test_a_wait_that_ends_meanwhile_costs_the_other_tags_nothing(monkeypatch):
+    """As when its caller was interrupted, or the allocator closed, between a look at the wait and its end."""
+
+    class LooksOpen(Future):
+        def done(self):
+            return False
+
+    many = Many(step=1, max_step=1)
+    tags = many.opened(3)
+    monkeypatch.setattr("allocator.generators.supply.Future", LooksOpen)
+    waits = asked(tags)
+    waits[0].set_result(None)
+    many.background.go_on()
+
+    assert [one._advance() for one in tags] == [3, 3, 3]
 
 
 def test_no_more_than_that_many_are_claimed_at_once():
