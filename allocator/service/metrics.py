@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -92,7 +93,8 @@ class Figures:
         if folder is None:
             return self._registry.collect()
         forget_the_dead(Path(folder))
-        return MultiProcessCollector(None, folder).collect()  # type: ignore[no-untyped-call, no-any-return]
+        files = list(written_files(Path(folder)))
+        return MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call, no-any-return]
 
     def text(self, sees: Callable[[str], bool]) -> bytes:
         """The metrics of all workers in Prometheus format. Those of a tag, type or key only if the token `sees` it."""
@@ -117,6 +119,14 @@ def tag_of(labels: Mapping[str, str]) -> str:
     """The tag, space or key of a series, or an empty string."""
     named, what = labels.get("tag", "") or labels.get("space", ""), labels.get("what", "")
     return named or next((what.removeprefix(kind) for kind in (OF_TAG, OF_KEY) if what.startswith(kind)), "")
+
+
+def written_files(folder: Path) -> Iterator[str]:
+    """The files of all workers. A file that a worker creates at this moment is empty, and `merge` raises for it."""
+    for path in folder.glob("*.db"):
+        with suppress(FileNotFoundError):  # Another worker may forget the dead meanwhile.
+            if path.stat().st_size:
+                yield str(path)
 
 
 def forget_the_dead(folder: Path) -> None:

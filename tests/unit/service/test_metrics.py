@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from allocator.service.metrics import Figures, tag_of
+from allocator.service.metrics import Figures, tag_of, written_files
+from allocator.service.settings import FIGURES
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,14 @@ def test_the_days_of_a_tag_are_for_who_sees_it():
     assert 'allocator_days_left{what="tag mine"} 5.0' in found
     assert 'what="meteor node"' in found
     assert "yours" not in found
+
+
+def test_a_file_that_a_worker_creates_at_this_moment_is_left_out(tmp_path, monkeypatch):
+    """The collector of prometheus_client raises struct.error for an empty file."""
+    monkeypatch.setenv(FIGURES, str(tmp_path))
+    written, created = tmp_path / "counter_7.db", tmp_path / "histogram_7.db"
+    written.write_bytes(b"\x08" + bytes(7))
+    created.touch()
+
+    assert list(written_files(tmp_path)) == [str(written)]
+    assert not list(Figures().collect())
