@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from support.servers.available import Server, Servers
 from tqdm import tqdm
 
 from mutants.catalogue import Mutant, catalogue
-from mutants.trial import KILLED, UNTRIED, Verdict, try_mutant, try_unchanged
+from mutants.trial import KILLED, UNTRIED, Verdict, end_all, try_mutant, try_unchanged
 
 REPORT = Path("reports") / "mutants.md"
 AT_ONCE = 2
@@ -45,20 +47,28 @@ def control(chosen: Iterable[Mutant], urls: dict[str, str]) -> list[Verdict]:
     groups: dict[str, dict[str, None]] = {}
     for one in chosen:
         groups.setdefault(one.selection, {}).update(dict.fromkeys(one.tests))
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        tried = [pool.submit(try_unchanged, tuple(tests), selection, urls) for selection, tests in groups.items()]
-        return [one.result() for one in tqdm(as_completed(tried), total=len(tried), desc="control", disable=None)]
+    tests = [partial(try_unchanged, tuple(tests), selection, urls) for selection, tests in groups.items()]
+    return try_each(tests, "control")
 
 
 def trials(chosen: Sequence[Mutant], urls: dict[str, str], absent: set[str]) -> dict[str, Verdict]:
     """By name. One whose server cannot be had counts as one that was not killed."""
     found = {one.name: Verdict(one.name, UNTRIED, "", f"there is no {one.server}") for one in chosen}
     possible = [one for one in chosen if one.server not in absent]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        tried = [pool.submit(try_mutant, one, urls) for one in possible]
-        for done in tqdm(as_completed(tried), total=len(tried), desc="mutants", disable=None):
-            found[done.result().name] = done.result()
+    found.update({one.name: one for one in try_each([partial(try_mutant, one, urls) for one in possible], "mutants")})
     return found
+
+
+def try_each(trials: Sequence[Callable[[], Verdict]], what: str) -> list[Verdict]:
+    """An interrupt ends the trials and the processes that they have started."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        tried = [pool.submit(one) for one in trials]
+        try:
+            return [one.result() for one in tqdm(as_completed(tried), total=len(tried), desc=what, disable=None)]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_all()
+            raise
 
 
 def write(
@@ -87,4 +97,5 @@ def write(
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main(sys.argv[1:]))

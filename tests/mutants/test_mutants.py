@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from time import sleep
+from typing import NoReturn
 
 import pytest
 from support.servers.available import KINDS
 
+from mutants.__main__ import try_each
 from mutants.catalogue import ROOT, Mutant, NoLongerApplies, catalogue
-from mutants.trial import BAD, KILLED, SURVIVED, TIMED_OUT, UNTRIED, judged, try_mutant
+from mutants.trial import BAD, KILLED, SURVIVED, TIMED_OUT, UNTRIED, groups, judged, run, try_mutant
 
 MUTANTS = catalogue()
 SEGMENT = "allocator/schemes/segment_refill.py"
@@ -80,3 +84,16 @@ FAILED = {"test": "tests/unit/test_x.py::test_y", "when": "call", "error": "Asse
 )
 def test_only_a_test_that_fails_by_itself_is_a_kill(code, said, failure, outcome):
     assert judged(code, said, failure)[0] == outcome
+
+
+def test_an_interrupt_ends_the_trials_and_what_they_started(tmp_path):
+    forever = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+    def started() -> NoReturn:
+        while not groups:  # until the other trial has started its process
+            sleep(0.001)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        try_each([lambda: run(tmp_path, forever, {}), started], "interrupted")
+    assert not groups

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -74,7 +74,7 @@ def command(folder: Path, tests: Sequence[str], selection: str) -> list[str]:
 
 
 def run(folder: Path, words: Sequence[str], servers: Mapping[str, str]) -> tuple[int | None, str]:
-    """The exit code, None after `SECONDS`, and what was said. Ends all processes that the tests have started."""
+    """The exit code, None after `SECONDS`, and what was said. `SECONDS` or `end_all` end whatever the tests started."""
     child = subprocess.Popen(
         words,
         cwd=folder,
@@ -84,12 +84,25 @@ def run(folder: Path, words: Sequence[str], servers: Mapping[str, str]) -> tuple
         text=True,
         start_new_session=True,
     )
+    groups.add(child.pid)
     try:
         said, _ = child.communicate(timeout=SECONDS)
         return child.returncode, said
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         return None, child.communicate()[0]
+    finally:
+        groups.discard(child.pid)
+
+
+groups: set[int] = set()
+"""The process groups of the trials under way."""
+
+
+def end_all() -> None:
+    for group in list(groups):
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
 
 
 def try_mutant(mutant: Mutant, servers: Mapping[str, str]) -> Verdict:
