@@ -89,11 +89,28 @@ def latency_rows(latencies: Mapping[str, Latencies]) -> list[list[str]]:
 
 
 def verdict_rows(verdicts: Iterable[Verdict]) -> list[list[str]]:
-    rows = [["figure", "found", "spread", "bound", ""]]
+    head = ["figure", "found", "spread", "bound", ""]
+    return [
+        head,
+        *([named(one), number(one.found.median), ranged(one.found), bounded(one), one.word] for one in verdicts),
+    ]
+
+
+def bounded(verdict: Verdict) -> str:
+    return f"at {'least' if verdict.goal.least else 'most'} {verdict.goal.bound:g}"
+
+
+def place_rows(verdicts: Iterable[Verdict], places: Sequence[str]) -> list[list[str]]:
+    """The figures of several databases: a row for each figure, and a column for each database."""
+    cells: dict[tuple[str, str], dict[str, str]] = {}
     for one in verdicts:
-        bound = f"at {'least' if one.goal.least else 'most'} {one.goal.bound:g}"
-        rows.append([named(one), number(one.found.median), ranged(one.found), bound, one.word])
-    return rows
+        place, _, detail = one.place.partition(", ")
+        cell = f"{number(one.found.median)} ({ranged(one.found)}){'' if one.held else f', {one.word}'}"
+        cells.setdefault((named(one, detail), bounded(one)), {})[place] = cell
+    return [
+        ["figure", "bound", *places],
+        *([*key, *(found.get(place, "") for place in places)] for key, found in cells.items()),
+    ]
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
@@ -104,8 +121,9 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     return "\n".join([f"{len(words)} figure{'s' * (len(words) != 1)}: {counts}", *rest])
 
 
-def named(verdict: Verdict) -> str:
-    return f"{verdict.goal.what}{f' ({verdict.place})' if verdict.place else ''}"
+def named(verdict: Verdict, detail: str | None = None) -> str:
+    detail = verdict.place if detail is None else detail
+    return f"{verdict.goal.what}{f' ({detail})' if detail else ''}"
 
 
 def table(found: Found) -> str:
@@ -192,6 +210,12 @@ def bulk_markdown(found: Found) -> str:
 
 
 def markdown(found: Found) -> str:
-    """Format the table of figures for docs/speed.md."""
-    lines = markdown_table(verdict_rows(found.verdicts), "|---|---:|---|---|---|")
-    return "\n".join([*lines, "", f"`{found.command}`, {found.where}: medians of ratios within one interleaved run."])
+    """Format the figures for docs/speed.md: a table of those without a database, and one of the others."""
+    alone = [one for one in found.verdicts if not one.place]
+    placed = [one for one in found.verdicts if one.place]
+    lines = []
+    if alone:
+        lines += [*markdown_table(verdict_rows(alone), "|---|---:|---|---|---|"), ""]
+    if placed:
+        lines += [*markdown_table(place_rows(placed, list(found.places)), "|---" * (2 + len(found.places)) + "|"), ""]
+    return "\n".join([*lines, f"`{found.command}`, {found.where}: medians of ratios within one interleaved run."])

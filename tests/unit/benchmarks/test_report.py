@@ -212,6 +212,21 @@ def test_the_table_the_json_and_the_last_words_say_what_was_too_noisy():
     assert "| too noisy to judge |" in report.markdown(found)
 
 
+def test_the_page_has_a_row_for_a_figure_and_a_column_for_a_database():
+    found = Found("make bench", places={"SQLite": "3.40", "PostgreSQL": "18"})
+    found.races = [race(**{"bare driver": [1.0, 1.0], "claim": [ours, ours]}) for ours in (1.2, 1.4)]
+    found.races.append(race(one=[1.0], **{"round trips of a claim": [1.0]}))
+    for one, suite in zip(found.races, ("SQLite", "PostgreSQL", "PostgreSQL, on the wire"), strict=True):
+        one.suite = f"claim, {suite}"
+
+    assert report.markdown(found).splitlines()[:-2] == [
+        "| figure | bound | SQLite | PostgreSQL |",
+        "|---|---|---|---|",
+        f"| {found.verdicts[0].goal.what} | at most 1.35 | 1.20 (1.20 to 1.20) | 1.40 (1.40 to 1.40), missed |",
+        "| round trips of a claim (on the wire) | at most 1 |  | 1.00 (1.00 to 1.00) |",
+    ]
+
+
 def test_the_json_has_every_candidate_and_figure(tmp_path):
     report.write(found_with(), tmp_path)
     told = json.loads((tmp_path / "bench.json").read_text())
