@@ -2,7 +2,7 @@
 
 uvicorn has no such settings. It waits for ever for the rest of a head and keeps every header, and its
 `limit_concurrency` refuses honest requests while slow ones stay. One sweep per second checks all connections. It costs
-less than a timer for each.
+less than a timer for each. And uvicorn takes the body of a request that offers an upgrade for the next request.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import cache
-from itertools import count
 from time import monotonic
 from typing import Any, ClassVar
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from allocator.service.error_responses import Busy, HttpRefusal, body_of, head_of, headers_of
@@ -31,7 +31,9 @@ MAX_UNENDED = MAX_BODY + 262_144
 MAX_SECONDS = 15.0
 """For a client to send a head or to read a response; uvicorn would wait for ever."""
 MAX_CONNECTIONS = 10_000
-"""Per worker; an idle connection takes 4 KB."""
+"""Per worker; an idle connection takes 9 KB."""
+MAX_WAITING = 20
+"""Requests of a connection that wait for the answer to the one before; each takes 2 KB and its bytes."""
 MAX_PARTIAL = 500
 """Connections per worker with an incomplete head. An honest head arrives in one or two chunks."""
 CLOSE_SECONDS = 1.0
@@ -53,8 +55,6 @@ LARGE = closing(431, f"the head of a request may have at most {MAX_HEAD} bytes a
 CROWDED = closing(503, "too many connections have sent only a part of a request; retry")
 MALFORMED = closing(400, "this is not HTTP/1.1")
 
-connection_numbers = count()
-
 
 @cache
 def max_connections() -> int:
@@ -74,8 +74,8 @@ class BoundedProtocol(HttpToolsProtocol):
     partial: ClassVar[dict[BoundedProtocol, None]] = {}
     """Connections with an incomplete head, oldest first; at most `MAX_PARTIAL` in a worker."""
 
-    number = 0
-    """Increases with each connection: the oldest idle ones are closed first."""
+    used = 0.0
+    """Monotonic seconds of the last bytes from the client: what was idle longest is closed first."""
     in_head = False
     """The head of a request is incomplete, so `MAX_HEAD` limits its bytes."""
     unended = 0
@@ -87,20 +87,19 @@ class BoundedProtocol(HttpToolsProtocol):
     closing: float | None = None
     """Monotonic seconds of the first sweep after we closed; the client has `CLOSE_SECONDS` to confirm."""
 
-    repeats = Repeats()
+    repeats: Repeats | None = None
+    """None where each request must be parsed."""
     repeat: Repeat | None = None
-    is_in_use = False
-    """A repeated request came since the idle timer was set: uvicorn does not know of it, so the timer runs again."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.repeats = self.app_state.get(REPEATS, self.repeats)
+        self.repeats = self.app_state.get(REPEATS)
         self.begun: deque[Any] = deque()
         """All unanswered requests; uvicorn knows only the latest."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.number = next(connection_numbers)
+        self.used = monotonic()
         if len(self.connections) > max_connections():
             self.make_room()
         if BoundedProtocol.sweeper is None:
@@ -109,6 +108,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Mark all requests as disconnected: writing a response to a closed connection would log an error."""
         self.partial.pop(self, None)
+        self._unset_keepalive_if_required()  # after a reset, uvicorn's timer would keep all of this in memory
         super().connection_lost(exc)
         for cycle in self.begun:
             cycle.disconnected = True
@@ -116,13 +116,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         # Asked before the parser gets the bytes, which end the pause between two requests.
-        may_repeat = len(data) <= MAX_BYTES and self.is_between_requests()
-        if may_repeat and (answer := self.repeats.answer(self.repeat, data, self.server_state.default_headers)):
-            self.is_in_use = True
+        repeats = self.repeats if len(data) <= MAX_BYTES and self.is_between_requests() else None
+        self.used = monotonic()
+        if repeats and (answer := repeats.answer(self.repeat, data, self.server_state.default_headers)):
             self.transport.write(answer)
             return
         self.parse(data)
-        if may_repeat and self.may_come_again(data) and (repeat := Repeat(data)).agrees(self.headers):
+        if repeats and self.may_come_again(data) and (repeat := Repeat(data)).agrees(self.headers):
             self.repeat = self.cycle.scope[WHOLE] = repeat  # type: ignore[literal-required]
 
     def is_between_requests(self) -> bool:
@@ -136,20 +136,49 @@ class BoundedProtocol(HttpToolsProtocol):
     def may_come_again(self, data: bytes) -> bool:
         """Tell whether this was one POST without a body, on a connection that stays open."""
         is_one = data.endswith(b"\r\n\r\n") and not self.in_head and not self.cycle.more_body
-        is_post = is_one and self.cycle.keep_alive and self.cycle.scope["method"] == "POST"
-        return is_post and b"upgrade" not in dict(self.headers)  # which may leave HTTP
+        return is_one and self.cycle.keep_alive and self.cycle.scope["method"] == "POST"
 
     def parse(self, data: bytes) -> None:
         for start in range(0, len(data), CHUNK):  # to refuse a long head before all of it is parsed
-            super().data_received(data[start : start + CHUNK])
+            self.feed(data[start : start + CHUNK])
             self.unended += CHUNK if start + CHUNK < len(data) else len(data) - start
             if self.in_head or self.partial:
                 self.bound_head()
+            if len(self.pipeline) > MAX_WAITING:
+                self.end(b"")
             if self.transport.is_closing():
                 return
-        if self.unended > (MAX_HEAD if self.in_head or not self.is_answering() else MAX_UNENDED):
+        is_short = self.in_head or self.pipeline or not self.is_answering()
+        if self.unended > (MAX_HEAD if is_short else MAX_UNENDED):
             # After the response, send nothing: the client would take it for the response to its next request.
             self.end(LARGE if self.in_head or self.cycle is None else b"")
+
+    def feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as offer:
+            # The parser takes what follows for another protocol, so another one gets the request without the offer.
+            head = self.head_without_offer()
+            self.parser = HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn
+            self.feed(head)
+            self.feed(data[offer.args[0] :])
+        except HttpParserError:
+            self.refuse()
+
+    def head_without_offer(self) -> bytes:
+        parser = self.parser
+        first = b"%b %b HTTP/%b\r\n" % (parser.get_method(), self.url, parser.get_http_version().encode())
+        lines = (b"%b: %b\r\n" % (name, value) for name, value in self.headers if name != b"upgrade")
+        return b"%b%b\r\n" % (first, b"".join(lines))
+
+    def refuse(self) -> None:
+        """Answer what is not HTTP, also where the application was about to answer its head."""
+        cycle = self.cycle
+        if self.is_answering() and cycle.more_body and not (cycle.response_started or self.pipeline):
+            cycle.response_complete = cycle.disconnected = True
+            cycle.message_event.set()
+        self.end(LARGE if len(self.headers or ()) > MAX_LINES else MALFORMED)
 
     def bound_head(self) -> None:
         """End a head with too many lines, and the oldest of too many incomplete heads."""
@@ -173,32 +202,35 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self.in_head = False
-        if len(self.headers) > MAX_LINES:
-            raise ValueError  # the parser stops, and uvicorn calls `send_400_response`
+        is_offer = self.parser.should_upgrade()
+        if len(self.headers) > MAX_LINES or (is_offer and self.parser.get_method() == b"CONNECT"):
+            raise ValueError  # the parser stops with `HttpParserError`
+        if is_offer:
+            return
+        self._unset_keepalive_if_required()
         super().on_headers_complete()
         # Pipelined requests are answered in order, so those in front are answered first.
         while self.begun and self.begun[0].response_complete:
             self.begun.popleft()
         self.begun.append(self.cycle)
 
-    def send_400_response(self, msg: str) -> None:
-        self.end(LARGE if len(self.headers or ()) > MAX_LINES else MALFORMED)
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     def timeout_keep_alive_handler(self) -> None:
         """End an idle connection. uvicorn does not know of the repeated requests."""
-        if self.is_in_use:
-            self.is_in_use = False
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+        left = self.used + self.timeout_keep_alive - monotonic()
+        if left > 0:
+            self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
         else:
             super().timeout_keep_alive_handler()
 
     def make_room(self) -> None:
-        """Close the oldest hundredth of the idle connections, first those that never sent a request."""
+        """Close a hundredth of the idle connections: first those without a request, then those idle the longest."""
         others = [one for one in self.connections if isinstance(one, BoundedProtocol) and one is not self]
         waiting = [one for one in others if not one.is_answering()]
-        waiting.sort(key=lambda one: (one.cycle is not None, one.number))
+        waiting.sort(key=lambda one: (one.cycle is not None, one.used))
         for one in waiting[: 1 + len(waiting) // 100]:
             # Not `close`, which waits until the client has read what was sent to it.
             one.transport.abort()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from allocator.service import protocol
 from allocator.service.protocol import (
     CROWDED,
     LARGE,
@@ -16,9 +17,9 @@ from allocator.service.protocol import (
     MAX_LINES,
     MAX_PARTIAL,
     MAX_SECONDS,
+    MAX_WAITING,
     SLOW,
     BoundedProtocol,
-    connection_numbers,
 )
 
 
@@ -49,7 +50,7 @@ class Transport:
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch) -> BoundedProtocol:
     """One that was just made; what uvicorn does with its data is nothing here."""
-    monkeypatch.setattr(BoundedProtocol.__mro__[1], "data_received", lambda self, data: None)
+    monkeypatch.setattr(BoundedProtocol, "feed", lambda self, data: None)
     monkeypatch.setattr(BoundedProtocol.__mro__[1], "on_message_begin", lambda self: None)
     monkeypatch.setattr(BoundedProtocol, "partial", {})
     return connected()
@@ -60,7 +61,7 @@ def connected(together: set[Any] | None = None) -> BoundedProtocol:
     made.transport, made.cycle, made.timeout_keep_alive_task = Transport(), None, None  # type: ignore[assignment]
     made.headers, made.connections = [], set() if together is None else together
     made.connections.add(made)
-    made.number, made.begun = next(connection_numbers), deque()
+    made.begun, made.pipeline = deque(), deque()
     return made
 
 
@@ -82,6 +83,7 @@ def test_every_request_that_is_not_answered_hears_that_its_client_is_gone(connec
     theirs = BoundedProtocol.__mro__[1]
     monkeypatch.setattr(theirs, "connection_lost", lambda self, error: None)
     monkeypatch.setattr(theirs, "on_headers_complete", lambda self: setattr(self, "cycle", Cycle()))
+    connection.parser = SimpleNamespace(should_upgrade=lambda: False)
     cycles = []
     for answered in (True, False, False, False):
         connection.on_headers_complete()
@@ -120,15 +122,46 @@ def test_a_connection_that_is_kept_alive_is_uvicorns_to_end(connection):
     assert looks(connection, 0.0, 1000.0, 2000.0).ended == ""
 
 
-def test_a_connection_with_repeated_requests_is_not_idle(connection):
+def test_a_connection_with_repeated_requests_is_not_idle(connection, monkeypatch):
     """uvicorn sets its timer after a request that it has parsed."""
     timers: list[Any] = []
-    connection.loop = SimpleNamespace(call_later=lambda seconds, call: timers.append(call))
-    connection.timeout_keep_alive, connection.is_in_use = 75, True
+    connection.loop = SimpleNamespace(call_later=lambda *timer: timers.append(timer))
+    connection.timeout_keep_alive, connection.used = 75, 30.0
+    monkeypatch.setattr(protocol, "monotonic", lambda: 100.0)
     connection.timeout_keep_alive_handler()
-    assert (connection.transport.ended, timers) == ("", [connection.timeout_keep_alive_handler])
+    assert (connection.transport.ended, timers) == ("", [(5.0, connection.timeout_keep_alive_handler)])
+    monkeypatch.setattr(protocol, "monotonic", lambda: 105.0)
     connection.timeout_keep_alive_handler()
     assert connection.transport.ended == "closed"
+
+
+def test_nothing_waits_for_a_connection_that_was_reset(connection, monkeypatch):
+    """uvicorn's timer would keep it in memory."""
+    monkeypatch.setattr(BoundedProtocol.__mro__[1], "connection_lost", lambda self, error: None)
+    cancelled: list[bool] = []
+    connection.timeout_keep_alive_task = SimpleNamespace(cancel=lambda: cancelled.append(True))
+    connection.connection_lost(ConnectionResetError())
+
+    assert (cancelled, connection.timeout_keep_alive_task) == ([True], None)
+
+
+def test_a_request_behind_others_is_as_short_as_a_head(connection):
+    connection.cycle = Request(answered=False)
+    connection.data_received(b"x" * 2 * MAX_HEAD)
+    assert connection.transport.ended == ""
+    connection.pipeline.append(connection.cycle)
+    connection.data_received(b"x")
+    assert connection.transport.ended == "aborted"
+
+
+def test_too_many_requests_at_once_are_ended(connection):
+    connection.cycle = Request(answered=False)
+    connection.pipeline.extend([connection.cycle] * MAX_WAITING)
+    connection.data_received(b"x")
+    assert connection.transport.ended == ""
+    connection.pipeline.append(connection.cycle)
+    connection.data_received(b"x")
+    assert connection.transport.ended == "aborted"
 
 
 def test_a_connection_that_is_closed_here_is_ended_when_the_client_says_nothing(connection):
@@ -226,12 +259,16 @@ def test_of_too_many_unfinished_heads_the_oldest_is_ended(connection):
     assert {one.transport.ended for one in several[1:]} == {""}
 
 
-def test_of_too_many_connections_those_that_never_sent_a_request_are_ended_first(connection):
+def test_of_too_many_connections_those_idle_the_longest_are_ended_after_those_without_a_request(connection):
     together: set[Any] = set()
-    idle, working, old, fresh = (connected(together) for _ in range(4))
-    idle.cycle, working.cycle = Request(answered=True), Request(answered=False)
+    busy, idle, working, old, fresh = (connected(together) for _ in range(5))
+    busy.cycle = idle.cycle = Request(answered=True)
+    working.cycle, busy.used = Request(answered=False), 1.0
+    ended = []
     for _ in range(3):
         fresh.make_room()
-        together -= {one for one in together if one.transport.ended}
+        ended += [one for one in together if one.transport.ended]
+        together.difference_update(ended)
 
-    assert [one.transport.ended for one in (idle, working, old, fresh)] == ["aborted", "", "aborted", ""]
+    assert ended == [old, idle, busy]
+    assert (working.transport.ended, fresh.transport.ended) == ("", "")
