@@ -34,7 +34,7 @@ ROUNDS = {
     "claim": Rounds(6, 8, 16),
     "latency": Rounds(3, 4, 6),
     "insert": Rounds(3, 4, 6),
-    "number": Rounds(8, 12, 30),
+    "number": Rounds(8, 8, 16),
     "start": Rounds(3, 8, 12),
     "http": Rounds(3, 5, 5),
     "hold": Rounds(2, 5, 5),
