@@ -40,6 +40,8 @@ OF_ONE_DATABASE = (
 class Fleet:
     """Fulfils `Backend`. Safe to use from several threads. Nothing is opened before the first call."""
 
+    has_batches = True
+
     def __init__(
         self,
         databases: Sequence[Database],

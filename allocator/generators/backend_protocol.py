@@ -21,6 +21,9 @@ class Backend(Protocol):
     Every call may be repeated; the ids that the first one claimed become a gap.
     """
 
+    has_batches: bool
+    """Whether claims of several tags gain by a batch; else each is made alone."""
+
     @property
     def shown(self) -> str:
         """The URL or URLs without passwords."""

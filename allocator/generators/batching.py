@@ -69,7 +69,7 @@ class Batching:
         self._strikes, self._rests_until = 0, 0.0
 
     def add(self, sequence: Sequence, request: Request) -> None:
-        if monotonic() < self._rests_until or not self._background.has_threads:
+        if not self.backend.has_batches or monotonic() < self._rests_until or not self._background.has_threads:
             # Without threads this may be a signal handler that has interrupted a claim.
             self._background.submit(sequence._run, request)
             return

@@ -7,7 +7,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, cast
 
-from allocator.errors import AllocatorError
+from allocator.errors import AllocatorError, UnknownTag
 from allocator.generators.backend_protocol import Backend
 
 Around = Callable[..., Any]
@@ -32,6 +32,11 @@ VERBS = {
     "release_number": "lease",
     "ticket": "ticket",
 }
+
+
+def failed(verb: str, error: BaseException) -> bool:
+    """Tell whether a call failed. That there is no such tag is an answer, as to a misspelt name."""
+    return not (VERBS[verb] == "tag" and isinstance(error, UnknownTag))
 
 
 class Observed:
@@ -62,7 +67,8 @@ class Timed:
                 tags = args[:1] if verb == "claim_segment" else result or ()
             return result
         except AllocatorError as error:
-            outcome = type(error).__name__
+            if failed(verb, error):
+                outcome = type(error).__name__
             raise
         finally:
             self._report(kind, outcome, perf_counter() - began, tags)

@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode, TracerProvider, get_tracer
 
 from allocator import __version__
 from allocator.generators.backend_protocol import Backend
-from allocator.telemetry.observed import VERBS, Observed
+from allocator.telemetry.observed import VERBS, Observed, failed
 from allocator.telemetry.trace_context import parent
 
 T = TypeVar("T")
@@ -76,9 +76,10 @@ class Spans:
             try:
                 return work(*args, **options)
             except BaseException as error:
-                labels["error.type"] = type(error).__name__
-                span.set_attribute("error.type", labels["error.type"])
-                span.set_status(StatusCode.ERROR, labels["error.type"])
+                if failed(verb, error):
+                    labels["error.type"] = type(error).__name__
+                    span.set_attribute("error.type", labels["error.type"])
+                    span.set_status(StatusCode.ERROR, labels["error.type"])
                 raise
             finally:
                 self._duration.record(perf_counter() - began, labels)

@@ -41,6 +41,7 @@ class MemoryBackend:
     """
 
     shown = "memory"
+    has_batches = True
 
     def __init__(self, statement: str | None = None) -> None:
         self.failure: AllocatorError | None = None

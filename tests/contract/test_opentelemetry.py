@@ -24,7 +24,7 @@ from support.service.served import Served
 from allocator import Allocator
 from allocator.database.verbs.claims import MIN_BATCH
 from allocator.doctor import examine
-from allocator.errors import InvalidSetting, UnknownTag
+from allocator.errors import Exhausted, InvalidSetting, UnknownTag
 from allocator.integrations.opentelemetry import instrument
 from allocator.schemes.segment_refill import Claim
 from allocator.telemetry.spans import SECONDS, histogram
@@ -175,17 +175,29 @@ def test_several_tags_claimed_together_are_one_span(telemetry, embedded, tag):
     assert last.attributes["allocator.size"] == 10 * MIN_BATCH
 
 
-def test_an_error_is_named_and_its_message_is_not_exported(telemetry, face, embedded, tag):
+def test_a_tag_that_is_not_there_is_an_answer_and_no_error(telemetry, face, embedded, tag):
     ids = telemetry.of(face(embedded, create_missing=False))
-    with telemetry.caller(), pytest.raises(UnknownTag):
+    with pytest.raises(UnknownTag):
         ids.next_id(tag)
-    (failed,) = telemetry.spans()
-    (point,) = telemetry.points()["allocator.claim.duration"]
+    (answered,) = telemetry.spans()
+
+    assert (answered.status.status_code, "error.type" in answered.attributes) == (StatusCode.UNSET, False)
+    assert "error.type" not in telemetry.points()["allocator.claim.duration"][0].attributes
+
+
+def test_an_error_is_named_and_its_message_is_not_exported(telemetry, face, embedded, tag):
+    with Allocator(embedded) as one:
+        one.tags.create(tag, start_after=2**63 - 1)
+    ids = telemetry.of(face(embedded))
+    with telemetry.caller(), pytest.raises(Exhausted):
+        ids.next_id(tag)
+    _, failed = telemetry.spans()
+    _, point = telemetry.points()["allocator.claim.duration"]
 
     assert failed.status.status_code is StatusCode.ERROR
-    assert failed.status.description == failed.attributes["error.type"] == "UnknownTag"
+    assert failed.status.description == failed.attributes["error.type"] == "Exhausted"
     assert failed.events == ()
-    assert point.attributes["error.type"] == "UnknownTag"
+    assert point.attributes["error.type"] == "Exhausted"
 
 
 def test_spans_hold_no_url_and_no_sql(telemetry, face, fresh, tag):

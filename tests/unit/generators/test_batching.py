@@ -545,3 +545,15 @@ def test_an_allocator_that_is_forked_forgets_what_waited(tmp_path):
         ids.after_fork()
 
         assert not ids._batching._waiting
+
+
+def test_a_backend_without_batches_claims_each_tag_alone():
+    """A service makes batches of the claims of its clients itself."""
+    many = Many(step=1, max_step=1)
+    tags = many.opened(3)
+    many.source.has_batches = False
+    asked(tags)
+    many.background.go_on()
+
+    assert many.source.batches == []
+    assert [one._advance() for one in tags] == [3, 3, 3]
