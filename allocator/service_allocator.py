@@ -123,3 +123,8 @@ class ServiceAllocator(AsyncAllocator):
     def lease(self) -> Lease | None:
         """The lease of this process's snowflake worker."""
         return self._hosted._snowflake._core.lease
+
+    @property
+    def is_lease_in_danger(self) -> bool:
+        """Whether its last renewal failed. Without draws it is not renewed, and just ends."""
+        return self._hosted._snowflake._failing

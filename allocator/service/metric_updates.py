@@ -45,6 +45,8 @@ class Watch:
         self._figures = figures
         self._horizons: dict[str, Horizon] = {}
         self._measured_at = monotonic()
+        self._leased = ""
+        """The number of the last lease."""
         self._background = Background()
         """An own thread for the keys: a large catalogue takes long, and claims must not wait for it."""
         self.days: dict[str, float] = {}
@@ -76,9 +78,18 @@ class Watch:
         for number, error in enumerate(self._ids.databases.troubles(), 1):
             alone = self._book.failure is not None and self._ids.databases.is_alone
             figures.shards.labels(str(number)).set(int(error is None and not alone))
-        if lease := self._ids.lease:
-            figures.lease.labels(str(lease.number)).set(max(0.0, lease.until / 1000 - time()))
+        self._look_at_lease()
         figures.ready.set(int(self.trouble() is None))
+
+    def _look_at_lease(self) -> None:
+        """Measure how long a lease lasts that cannot be renewed; others never end, as far as anybody must know."""
+        lease, gauge = self._ids.lease, self._figures.lease
+        if self._leased:
+            gauge.labels(self._leased).set(inf)
+        if lease:
+            self._leased = str(lease.number)
+            left = max(0.0, lease.until / 1000 - time())
+            gauge.labels(self._leased).set(left if self._ids.is_lease_in_danger else inf)
 
     def trouble(self) -> str | None:
         return trouble_of(self._service.sources.tags.values(), self._book)

@@ -51,7 +51,7 @@ class Figures:
         )
         self.shards = gauge("allocator_shard_up", "1 if the shard is in use", "livemin", "shard")
         self.lease = gauge(
-            "allocator_lease_seconds", "Seconds until the lease of a snowflake worker ends", "livemin", "worker"
+            "allocator_lease_seconds", "Seconds until a lease ends that cannot be renewed", "livemin", "worker"
         )
         self.workers = gauge(
             "allocator_worker_numbers", "Worker numbers of a space, held or free", "livemostrecent", "space", "state"

@@ -53,3 +53,17 @@ def test_a_table_that_was_dropped_does_not_end_any_more(monkeypatch):
 
     assert looked.days_of_keys == {}
     assert looked._figures.days.labels("key old.id")._value.get() == inf
+
+
+def test_a_lease_ends_for_the_figures_only_where_its_renewal_fails(monkeypatch):
+    """Without draws no lease is renewed, and nobody must get up for that."""
+    monkeypatch.setattr(metric_updates, "time", lambda: 1000.0)
+    looked = watch(lambda: None)
+    ids: Any = looked._ids
+    ids.is_lease_in_danger, seen = False, []
+    for number, danger in ((7, False), (7, True), (8, True), (8, False)):
+        ids.lease, ids.is_lease_in_danger = SimpleNamespace(number=number, until=1_012_000), danger
+        looked._look_at_lease()
+        seen.append([looked._figures.lease.labels(one)._value.get() for one in "78"[: number - 6]])
+
+    assert seen == [[inf], [12.0], [inf, 12.0], [inf, inf]]
