@@ -27,7 +27,7 @@ from allocator.schemes.gapless_numbers import (
     day_of,
     place,
 )
-from allocator.schemes.shared.argument_checks import check_seconds, check_whole, quoted
+from allocator.schemes.shared.argument_checks import check_seconds, check_whole, integer, quoted
 
 Scope = object
 """A str, int or UUID; other types are refused."""
@@ -93,7 +93,7 @@ class Numbers:
         the whole transaction, `Exhausted` above 2**63 - 1, `SchemaOutOfDate` if the table is missing, and
         `DatabaseRefused` on a replica.
         """
-        many = 1 if count is None else check_whole("count", count, 1, MAX_COUNT, InvalidCount)
+        many = 1 if count is None else check_whole("count", integer(count), 1, MAX_COUNT, InvalidCount)
         caller, day = caller_of(session), self._day(at)
         row = self._row(scope, day)
         last = rows.draw(caller, row, many, self.rule.start, self._wait)

@@ -1,8 +1,8 @@
 """Inserts by SQLAlchemy with our default, with explicit ids, and with ids from the database.
 
-Wall-clock milliseconds for 10,000 rows, up to the commit. Where the database may have to return keys one by one, a tenth
-of the rows stands for all: it takes so long that their commit counts for nothing. "by hand" has its ids before the clock starts. Ours are drawn
-and claimed while it runs.
+Wall-clock milliseconds for 10,000 rows, up to the commit. Where the database may have to return keys one by one, a
+tenth of the rows stands for all: it takes so long that their commit counts for nothing. "by hand" has its ids before
+the clock starts. Ours are drawn and claimed while it runs.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ class Sequence(Supply):
 
     def _start_claim(self, size: int | None, seen: Seen, exact: bool) -> Future[range]:
         if exact:
-            check_reserve(size)
+            size = check_reserve(size)
         self._check_entry()
         return self._background.submit(self._claim_beside, size, seen, exact)
 

@@ -11,7 +11,7 @@ from allocator.errors import InvalidId, InvalidSetting
 from allocator.public_ids.permutation import LEAST_LIMIT
 from allocator.public_ids.seal import Seal
 from allocator.schemes.formats.text_encodings import Base62, Crockford, Digits
-from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, quoted
+from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, integer, quoted
 
 KEY_BYTES = range(16, 65)
 """128 bits resist guessing; keyed BLAKE2b takes at most 64 bytes."""
@@ -129,7 +129,7 @@ class PublicIds:
         return text
 
     def _check_id(self, id_: int) -> int:
-        return check_whole("an id", id_, 1, self._limit, InvalidId)
+        return check_whole("an id", integer(id_), 1, self._limit, InvalidId)
 
     def _describe_format(self, got: object) -> str:
         before = f"{self._prefix!r} and " if self._prefix else ""

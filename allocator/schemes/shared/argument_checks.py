@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from operator import index
+from typing import SupportsIndex
 
 from allocator.errors import InvalidArgument, InvalidCount, InvalidSetting, InvalidTag
 
@@ -49,6 +51,16 @@ def check_whole(
     return value
 
 
+def integer(value: object) -> object:
+    """The int that equals an integer of another type, such as NumPy's; anything else as it is, also a bool."""
+    if type(value) is int or isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        return value
+    try:
+        return index(value)
+    except TypeError:  # as of a NumPy array
+        return value
+
+
 def quoted(value: object, most: int = 80, form: Callable[[object], str] = repr) -> str:
     """A value as text for a message, at most `most` characters. Never raises, though `repr` does for huge integers."""
     if isinstance(value, int) and value.bit_length() > QUOTED_BITS:
@@ -68,11 +80,11 @@ def split_column(name: object) -> tuple[str, str]:
 
 
 def check_count(count: object) -> int:
-    return check_whole("count", count, 1, MAX_IDS_A_CALL, InvalidCount, "; for larger blocks use reserve()")
+    return check_whole("count", integer(count), 1, MAX_IDS_A_CALL, InvalidCount, "; for larger blocks use reserve()")
 
 
 def check_reserve(count: object) -> int:
-    return check_whole("count", count, 1, MAX_RESERVE, InvalidCount)
+    return check_whole("count", integer(count), 1, MAX_RESERVE, InvalidCount)
 
 
 def check_seconds(name: str, value: object, low: float) -> float:

@@ -13,6 +13,7 @@ from allocator.errors import FleetGrowing, InvalidArgument, InvalidCount, Invali
 from allocator.schemes.shared.argument_checks import check_count, check_reserve, check_seconds, check_tag
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import Tag, settle
+from allocator.testing import MemoryAllocator
 
 
 def repr_short(value: object) -> str:
@@ -62,6 +63,22 @@ def test_a_tag_may_not_be(tag):
 def test_a_count_may_not_be(count):
     with pytest.raises(InvalidCount, match="1 (to|from)|from 1 to 10000|1 to 10000"):
         check_count(count)
+
+
+def test_a_count_may_be_an_integer_of_numpy():
+    """As `len(frame)` is an int, and `mask.sum()` is none."""
+    numpy = pytest.importorskip("numpy")
+    count, id_ = numpy.array([True, True, False]).sum(), numpy.int64(5)
+
+    with MemoryAllocator() as ids:
+        assert ids.next_ids("order", count) == [1, 2]
+        block = ids.reserve("order", count)
+    assert (len(block), type(block.start)) == (2, int)
+    assert type(check_count(count)) is int
+    assert PUBLIC.encode(id_) == PUBLIC.encode(5)
+    for refused in (numpy.float64(2), numpy.bool_(True), numpy.array([1])):
+        with pytest.raises(InvalidCount):
+            check_count(refused)
 
 
 def test_the_refused_number_is_in_the_sentence():
