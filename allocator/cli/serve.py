@@ -123,6 +123,7 @@ def serve(
 
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key need each other")
+    settings["unix"] = settings["unix"].removeprefix("unix://")  # as clients name it
     check_place(settings["unix"], certificate)
     settings |= {"certificate": file(certificate), "key": file(key), "console": not no_console}
     settings["shard_hosts"] = shard_hosts()

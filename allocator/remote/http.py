@@ -7,6 +7,7 @@ response are skipped.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from time import monotonic
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SCHEMES = {"http", "https", "unix"}
+MAX_SOCKET_PATH = 107
+"""Bytes that Linux has for the path of a Unix socket."""
 CONNECTIONS = 8
 """Each thread of an allocator (`thread_pool.THREADS`) keeps one to each server; urllib3 closes those beyond this."""
 CHUNK = 65_536
@@ -99,8 +102,12 @@ def without_secrets(text: str) -> str:
 
 def socket_of(text: str) -> str:
     _, _, path = text.partition("://")
-    if not path.startswith("/") or path.endswith("/") or not path.isprintable():
-        raise InvalidDatabase(f"a Unix socket is written unix:///run/allocator.sock, got {text!a:.80}")
+    is_path = path.startswith("/") and not path.endswith("/") and path.isprintable()
+    if not is_path or len(os.fsencode(path)) > MAX_SOCKET_PATH:
+        raise InvalidDatabase(
+            f"a Unix socket is written unix:///run/allocator/ids.sock, in at most {MAX_SOCKET_PATH} bytes, got "
+            f"{text!a:.80}"
+        )
     return f"unix://{path}"
 
 

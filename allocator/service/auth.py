@@ -40,6 +40,10 @@ NONE_EXISTS = (
     "no token exists; create one with: allocator tokens create NAME; or serve only this machine, without tokens, "
     "with: allocator serve --open"
 )
+NOT_HERE = (
+    "until a token exists, this service serves this machine alone: ask it as http://localhost, also on a Unix socket, "
+    "and not through a proxy or from another site's page; or create a token with: allocator tokens create NAME"
+)
 NOT_READ = "the service has not read its tokens yet; retry"
 HOW = "send it as Authorization: Bearer allocator_SECRET (clients: token= or ALLOCATOR_TOKEN)"
 
@@ -175,8 +179,9 @@ class Book:
         return None if secret.startswith(SECRET_PREFIX) or not self.loaded else self._unauthorized()
 
     def _unauthorized(self) -> Unauthorized:
-        needs_token = self._were_made or self._open
-        return Unauthorized(f"this request needs a valid token; {HOW}" if needs_token else NONE_EXISTS)
+        if self._open:
+            return Unauthorized(NOT_HERE)
+        return Unauthorized(f"this request needs a valid token; {HOW}" if self._were_made else NONE_EXISTS)
 
     async def of_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Grant:
         """Find the token of a request that sends its secret in a form or query."""

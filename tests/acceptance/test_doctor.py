@@ -97,8 +97,9 @@ def test_the_grants_are_printed_by_a_process_that_did_nothing_before(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_service_is_no_database():
-    done = doctor("--url", "http://127.0.0.1:1")
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "unix:///run/allocator/ids.sock"])
+def test_a_service_is_no_database(address):
+    done = doctor("--url", address)
 
     assert done.exit_code == 1
     assert "is a service; this needs the URL of the database itself" in done.output

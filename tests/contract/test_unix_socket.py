@@ -31,7 +31,7 @@ FILE = "Ids of the Shop.sock"
 def served(fresh: str, tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
     """The socket of a service, and its process."""
     path = tmp_path / FILE
-    command = [sys.executable, "-m", "allocator", "serve", "--open", "--url", fresh, "--unix", str(path)]
+    command = [sys.executable, "-m", "allocator", "serve", "--open", "--url", fresh, "--unix", f"unix://{path}"]
     in_image = {**os.environ, "ALLOCATOR_HOST": "0.0.0.0"}
     with subprocess.Popen([*command, "--workers", "2"], cwd=tmp_path, env=in_image) as process:
         assert until(lambda: answers(path), START_SECONDS, hopeless=lambda: process.poll() is not None)
@@ -85,9 +85,13 @@ def test_no_service_there_is_named(tmp_path):
         ids.next_id("order")
 
 
-@pytest.mark.parametrize("address", ["unix://run/ids.sock", "unix:/run/ids.sock", "unix:///", "unix:///a\nb"])
+NONE = ["unix://run/ids.sock", "unix:/run/ids.sock", "unix:///", "unix:///a\nb", f"unix:///{'é' * 54}"]
+
+
+@pytest.mark.parametrize("address", NONE)
 def test_an_address_that_names_no_socket_is_refused(address):
-    with pytest.raises(InvalidDatabase, match="a Unix socket is written unix:///run/allocator.sock, got '"):
+    said = "^a Unix socket is written unix:///run/allocator/ids.sock, in at most 107 bytes, got '"
+    with pytest.raises(InvalidDatabase, match=said):
         Allocator(address)
 
 
