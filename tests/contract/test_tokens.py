@@ -466,7 +466,7 @@ def test_an_open_service_is_no_pages_but_its_own(tmp_path):
         for headers in FOREIGN:
             answer = service.post("/v1/sequences/order/ids", **headers)
             assert answer.status == 401, headers
-            assert "ask it as http://localhost" in answer.body.decode()
+            assert "ask it by the name localhost" in answer.body.decode()
             assert service.post("/v1/nodes", **headers).status == 401
             assert service.put("/v1/sequences/evil", json={}, **headers).status == 401
             assert service.get("/api/segment/get/order", **headers).status == 401
