@@ -32,7 +32,7 @@ MAX_SECONDS = 15.0
 """For a client to send a head or to read a response; uvicorn would wait for ever."""
 MAX_CONNECTIONS = 10_000
 """Per worker; an idle connection takes 9 KB."""
-MAX_WAITING = 20
+MAX_WAITING = 50
 """Requests of a connection that wait for the answer to the one before; each takes 2 KB and its bytes."""
 MAX_PARTIAL = 500
 """Connections per worker with an incomplete head. An honest head arrives in one or two chunks."""
@@ -144,8 +144,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self.unended += CHUNK if start + CHUNK < len(data) else len(data) - start
             if self.in_head or self.partial:
                 self.bound_head()
-            if len(self.pipeline) > MAX_WAITING:
-                self.end(b"")
             if self.transport.is_closing():
                 return
         is_short = self.in_head or self.pipeline or not self.is_answering()
@@ -203,7 +201,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self.in_head = False
         is_offer = self.parser.should_upgrade()
-        if len(self.headers) > MAX_LINES or (is_offer and self.parser.get_method() == b"CONNECT"):
+        is_tunnel = is_offer and self.parser.get_method() == b"CONNECT"
+        if len(self.headers) > MAX_LINES or len(self.pipeline) >= MAX_WAITING or is_tunnel:
             raise ValueError  # the parser stops with `HttpParserError`
         if is_offer:
             return

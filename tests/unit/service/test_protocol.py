@@ -154,14 +154,11 @@ def test_a_request_behind_others_is_as_short_as_a_head(connection):
     assert connection.transport.ended == "aborted"
 
 
-def test_too_many_requests_at_once_are_ended(connection):
-    connection.cycle = Request(answered=False)
-    connection.pipeline.extend([connection.cycle] * MAX_WAITING)
-    connection.data_received(b"x")
-    assert connection.transport.ended == ""
-    connection.pipeline.append(connection.cycle)
-    connection.data_received(b"x")
-    assert connection.transport.ended == "aborted"
+def test_too_many_requests_at_once_stop_the_parser(connection):
+    connection.parser = SimpleNamespace(should_upgrade=lambda: False)
+    connection.pipeline.extend([Request(answered=False)] * MAX_WAITING)
+    with pytest.raises(ValueError, match="^$"):
+        connection.on_headers_complete()
 
 
 def test_a_connection_that_is_closed_here_is_ended_when_the_client_says_nothing(connection):
