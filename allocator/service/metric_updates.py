@@ -82,7 +82,7 @@ class Watch:
         figures.ready.set(int(self.trouble() is None))
 
     def _look_at_lease(self) -> None:
-        """Measure how long a lease lasts that cannot be renewed; others never end, as far as anybody must know."""
+        """Set the time until the lease ends if its last renewal failed, else infinity: without draws it just ends."""
         lease, gauge = self._ids.lease, self._figures.lease
         if self._leased:
             gauge.labels(self._leased).set(inf)

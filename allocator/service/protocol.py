@@ -155,7 +155,7 @@ class BoundedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except HttpParserUpgrade as offer:
-            # The parser takes what follows for another protocol, so another one gets the request without the offer.
+            # This parser takes what follows for another protocol, so a new parser gets the request without the offer.
             head = self.head_without_offer()
             self.parser = HttpRequestParser(self)
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn
