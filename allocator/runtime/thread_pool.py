@@ -178,11 +178,17 @@ def block(what: Future[Any] | threading.Event, seconds: float) -> tuple[()]:
     """Block until a thread's work ends, with or without an error, or until the event; may return before `seconds`."""
     if await_only := bridge():
         await_only(wait_async(what, seconds))
-    elif isinstance(what, Future):
-        with suppress(TimeoutError):
-            what.exception(min(seconds, WAIT_SLICE))
-    else:
-        what.wait(seconds)
+        return ()
+    try:
+        if isinstance(what, Future):
+            with suppress(TimeoutError):
+                what.exception(min(seconds, WAIT_SLICE))
+        else:
+            what.wait(seconds)
+    except RuntimeError as error:
+        # `Condition.wait` releases its lock for the time of the wait. If a signal handler raises just then, Python
+        # releases it once more, and that error hides the handler's.
+        raise (error.__context__ or error) from None
     return ()
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from allocator.errors import AllocatorClosed
 from allocator.runtime import forks
-from allocator.runtime.thread_pool import THREADS, Background, result_of, wait_for, wait_for_async
+from allocator.runtime.thread_pool import THREADS, Background, block, result_of, wait_for, wait_for_async
 
 
 def ours() -> list[threading.Thread]:
@@ -36,20 +36,32 @@ def test_a_call_that_ends_a_thread_costs_none():
     background.close(5)
 
 
-class Interrupted(Future[int]):
-    """Whoever waits for it is interrupted, as by Ctrl-C."""
+def interrupt(condition: threading.Condition, monkeypatch) -> None:
+    """As by Ctrl-C at the worst place: the wait has released its lock, and will not take it again."""
+    release = condition._release_save
 
-    def exception(self, timeout: float | None = None) -> BaseException | None:
+    def interrupted() -> None:
+        release()
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(condition, "_release_save", interrupted)
 
-def test_an_interrupted_call_takes_its_queued_work_back():
-    work = Interrupted()
+
+def test_an_interrupted_call_takes_its_queued_work_back(monkeypatch):
+    work: Future[int] = Future()
+    interrupt(work._condition, monkeypatch)
     with pytest.raises(KeyboardInterrupt) as found:
         wait_for(result_of(lambda: work, Background(), 60.0, AllocatorClosed))
 
     assert found  # its traceback is still held
     assert work.cancelled()
+
+
+def test_an_interrupted_pause_says_so_too(monkeypatch):
+    pause = threading.Event()
+    interrupt(pause._cond, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        block(pause, 60.0)
 
 
 def test_a_cancelled_call_takes_its_queued_work_back():
