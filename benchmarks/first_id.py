@@ -1,7 +1,7 @@
 """From the start of a process to the first id of a tag that is there, beside SQLAlchemy's way to `SELECT 1`.
 
-Milliseconds in new interpreters. The parts of each way are noted too. The command is timed as a whole process, as is
-the program beside it. CPU is that of whole processes, which other load on the machine changes least.
+CPU of whole processes in new interpreters, which other load on the machine changes least, and of the command. The parts
+of each way are noted too, by the clock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -52,33 +51,25 @@ PARTS = {
 }
 
 
-class Started:
-    """Runs a program in a new interpreter, and notes how long its parts took."""
+def used() -> float:
+    """Milliseconds of CPU of all child processes that have ended."""
+    told = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (told.ru_utime + told.ru_stime) * 1000
 
-    def __init__(self, environment: dict[str, str], program: str, *arguments: str) -> None:
+
+class Started:
+    """Milliseconds of CPU of a new process. Notes the parts that its program tells."""
+
+    def __init__(self, environment: dict[str, str], *command: str) -> None:
         self.environment = environment
-        self.command = [sys.executable, "-c", program, *arguments]
+        self.command = command
         self.parts: list[list[float]] = []
 
     def __call__(self) -> float:
+        before = used()
         done = subprocess.run(self.command, env=self.environment, capture_output=True, text=True, check=True)
         self.parts.append([float(word) for word in done.stdout.split()])
-        return sum(self.parts[-1])
-
-
-def process(environment: dict[str, str], *command: str, cpu: bool = False) -> Measure:
-    """Milliseconds of a whole process, or those of CPU."""
-
-    def now() -> float:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime if cpu else time.perf_counter()
-
-    def measure() -> float:
-        began = now()
-        subprocess.run(command, env=environment, capture_output=True, check=True)
-        return (now() - began) * 1000
-
-    return measure
+        return used() - before
 
 
 @contextmanager
@@ -97,31 +88,22 @@ def races(place: Place) -> Iterator[tuple[list[Race], dict[str, Started]]]:
     ours, theirs = PARTS
     with compiled() as environment:
         ways = {
-            theirs: Started(environment, SELECT, place.url, tag),
-            ours: Started(environment, FIRST_ID, place.url, tag),
+            theirs: Started(environment, sys.executable, "-c", SELECT, place.url, tag),
+            ours: Started(environment, sys.executable, "-c", FIRST_ID, place.url, tag),
+            "allocator next": Started(environment, sys.executable, "-m", "allocator", "next", tag, "--url", place.url),
         }
-        command = [sys.executable, "-m", "allocator", "next", tag, "--url", place.url]
-        words = {theirs: ways[theirs].command, ours: ways[ours].command, "allocator next": command}
-        timed = {name: process(environment, *one) for name, one in words.items() if name != ours}
-        used = {name: process(environment, *one, cpu=True) for name, one in words.items()}
-        for measure in used.values():
-            measure()  # writes the bytecode
+        for way in ways.values():
+            way()  # writes the bytecode
+            way.parts.clear()
         candidates: dict[str, Measure] = dict(ways)
-        yield (
-            [
-                Race(f"first id, {place.name}", "ms", candidates),
-                Race(f"first id, {place.name}, command", "ms of a process", timed, judged=False),
-                Race(f"first id, {place.name}, CPU", "ms of CPU of a process", used, judged=False),
-            ],
-            ways,
-        )
+        yield [Race(f"first id, {place.name}", "ms of CPU of a process", candidates)], ways
 
 
 def parts_of(place: Place, ways: dict[str, Started]) -> list[Race]:
     """What was noted, as a race for each way."""
     found = []
-    for way, started in ways.items():
-        noted = dict(zip(PARTS[way], map(list, zip(*started.parts, strict=True)), strict=True))
+    for way, names in PARTS.items():
+        noted = dict(zip(names, map(list, zip(*ways[way].parts, strict=True)), strict=True))
         nothing: dict[str, Measure] = dict.fromkeys(noted, lambda: 0.0)
         found.append(Race(f"first id, {place.name}, parts of {way}", "ms", nothing, judged=False, found=noted))
     return found

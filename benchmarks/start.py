@@ -42,7 +42,7 @@ async def main(count):
 
 asyncio.run(main(COUNT))
 """
-COUNTS = (10, 1000, 100_000)
+COUNTS = (10, 1000, 20_000)
 
 
 def importing(words: str) -> Measure:

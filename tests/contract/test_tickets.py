@@ -97,7 +97,7 @@ def test_two_allocators_get_no_ticket_twice(face, shards, statement):
 @statements
 def test_sixteen_connections_on_one_type(shards, statement):
     (url,) = shards(1)
-    each = 40 if "sqlite" in url else 100
+    each = 40
     allocators = [Allocator(url, tickets=statement, timeout=30) for _ in range(16)]
     try:
         with ThreadPoolExecutor(16) as pool:
