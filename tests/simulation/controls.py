@@ -154,7 +154,7 @@ CONTROLS: dict[str, Control] = {
     "memory before commit": Control(
         f"{FOREIGN}|{TWICE}|nothing was forgotten|did not take", lambda: Variant(statement=AnswersFirst)
     ),
-    "adopting a range of which nobody knows": Control(FOREIGN, patches={(Database, "claim_segment"): adopting}),
+    "adopting a range of which nobody knows": Control(FOREIGN, patches={(Database, "claim_segment"): adopting}, seed=2),
     "giving a range back": Control("was lowered", lambda: Variant(dialect=GivesBack)),
     "no renewal after a fork": Control("not its own|twice", lambda: Variant(fork_hooks=False), seed=6),
     "a lease by the clock on the wall": Control(
@@ -174,20 +174,20 @@ CONTROLS: dict[str, Control] = {
     "a disk put back and nobody told": Control(
         f"{TWICE}|nothing was forgotten", lambda: Variant(operators_tell=False), seed=38
     ),
-    "SELECT, then UPDATE": Control(f"was lowered|{TWICE}", lambda: Variant(dialect=ReadsFirst)),
+    "SELECT, then UPDATE": Control(f"was lowered|{TWICE}", lambda: Variant(dialect=ReadsFirst), seed=1),
     "a claim that ends late is taken": Control(
         "are missing|came after", patches={(Pace, "succeeded"): any_claim}, seed=85
     ),
     "the limit guard off": Control("beyond its limit", unguarded(limit_guard=False), seed=4),
-    "a warning at the commit ignored": Control(FOREIGN, lambda: Variant(dialect=IgnoresWarnings), seed=8),
+    "a warning at the commit ignored": Control(FOREIGN, lambda: Variant(dialect=IgnoresWarnings), seed=17),
     "a transaction that was left open ignored": Control(
         f"{FOREIGN}|{TWICE}|nothing was forgotten", lambda: Variant(dialect=TrustsTheSession), seed=7
     ),
     "one id too many": Control(FOREIGN, patches={(Residue, "ids"): one_too_many}),
     "a sequence that starts over": Control(
-        "came after|twice", patches={(SnowflakeBlocks, "take"): starting_over}, seed=61
+        "came after|twice", patches={(SnowflakeBlocks, "take"): starting_over}, seed=73
     ),
-    "ids after close": Control("after it was closed", patches={(Supply, "_retire"): goes_on_serving}),
+    "ids after close": Control("after it was closed", patches={(Supply, "_retire"): goes_on_serving}, seed=2),
     "a second failover that forgets the gap of the first": Control(TWICE, lambda: Variant(forgets_gaps=True), seed=163),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from allocator.rules import failover
 from simulation.failovers import BEGIN, HOUR, SECOND, Traffic, Years, after, drawn, is_promised
 
-YEARS = 2000
+YEARS = 1000
 BUSY = Traffic(rate=100.0, processes=5)
 
 
