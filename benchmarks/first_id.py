@@ -1,7 +1,7 @@
 """From the start of a process to the first id of a tag that is there, beside SQLAlchemy's way to `SELECT 1`.
 
-CPU of whole processes in new interpreters, which other load on the machine changes least, and of the command. The parts
-of each way are noted too, by the clock.
+Judged by the CPU of whole new processes, which other load on the machine changes least. The command is measured too.
+The parts of each way are timed by the clock.
 """
 
 from __future__ import annotations

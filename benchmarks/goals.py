@@ -107,7 +107,7 @@ LATENCY = (Goal("p99.9 with the claim in advance, to without", "in advance", "wh
 START = (
     Goal("import allocator to import sqlalchemy", "import allocator", "import sqlalchemy", 0.25),
     Goal(
-        "from the imports to the first id, to SQLAlchemy's SELECT 1, CPU",
+        "a process with its first id, to one with SQLAlchemy's SELECT 1, CPU",
         "import allocator … first id",
         "import sqlalchemy … SELECT 1",
         1.25,

@@ -26,8 +26,8 @@ SUITES = (*PROMISED, "http", "hold", "bulk")
 class Rounds(NamedTuple):
     """Rounds of a quick run, and of a full one.
 
-    A full one ends after the least once each of its verdicts is settled, and after so many seconds of a database
-    whatever they are: then some are too noisy to judge, and the whole run takes five minutes.
+    A full one ends after the least once each of its verdicts is settled. After `seconds` on a database it ends with as
+    few as a quick one, so that all suites take five minutes.
     """
 
     quick: int

@@ -43,6 +43,10 @@ WAIT_SLICE = 1.0
 """A waiting call wakes up once a second: Python handles a signal that came just before the wait only afterwards."""
 
 
+RELEASED_TWICE = ("cannot release un-acquired lock", "release unlocked lock")
+"""What Python says of the lock of a future, and of an event."""
+
+
 class Work:
     """A call that runs at most once, and the future of its result."""
 
@@ -188,8 +192,15 @@ def block(what: Future[Any] | threading.Event, seconds: float) -> tuple[()]:
     except RuntimeError as error:
         # `Condition.wait` releases its lock for the time of the wait. If a signal handler raises just then, Python
         # releases it once more, and that error hides the handler's.
-        raise (error.__context__ or error) from None
-    return ()
+        if str(error) not in RELEASED_TWICE or error.__context__ is None:
+            raise
+        hidden = error.__context__
+    else:
+        return ()
+    try:
+        raise hidden  # with its own cause and context
+    finally:
+        del hidden  # its traceback holds this frame
 
 
 async def wait_async(what: Future[Any] | threading.Event, seconds: float) -> None:

@@ -46,7 +46,7 @@ def run(*words: str):
     return done
 
 
-@pytest.mark.parametrize("kind", ["postgres", "mysql"], indirect=True)
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"], indirect=True)
 def test_a_run_against_ones_own_database_leaves_nothing_there(brief, fresh, tmp_path, kind):
     with Allocator(fresh) as ids:
         before = ids.next_id("mine")

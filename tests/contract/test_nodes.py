@@ -134,7 +134,7 @@ def test_a_format_whose_time_has_not_come_leases_nothing(face, fresh):
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(face, fresh):
-    ids = face(fresh, timeout=2)
+    ids = face(fresh, timeout=5)
     for table in ("allocator_node", "allocator_worker"):
         execute(
             fresh,

@@ -135,7 +135,7 @@ def goes_on_serving(supply: Supply) -> None:
 
 class Control(NamedTuple):
     """shows: of what the violation speaks. patches: of the real code, by class and name.
-    seed: of a world in which it shows, where one of the first does not.
+    seed: of a world in which it shows.
     """
 
     shows: str

@@ -53,7 +53,7 @@ class Changer(threading.Thread):
         words = f"DELETE FROM {table}" if delete else f"UPDATE {table} SET {COLUMNS[table]} = :value"
         words += " WHERE id = :id"
         if table == "line" and connection.dialect.name != "postgresql":
-            words += " AND SLEEP(0.01) = 0"  # so that a change of this table finds one under way, which holds it up
+            words += " AND SLEEP(0.01) = 0"  # so that a change of this table has to wait for one
         done = connection.execute(text(words), {"id": row, "value": value})
         assert done.rowcount == 1, (words, row)
         if delete:

@@ -64,6 +64,23 @@ def test_an_interrupted_pause_says_so_too(monkeypatch):
         block(pause, 60.0)
 
 
+class Stop(RuntimeError):
+    """What a signal handler raises."""
+
+
+def test_another_runtime_error_is_not_taken_for_what_the_caller_was_handling(monkeypatch):
+    def stopped(_: float) -> None:
+        raise Stop
+
+    pause = threading.Event()
+    monkeypatch.setattr(pause, "wait", stopped)
+    try:
+        raise KeyError("the caller's")
+    except KeyError:
+        with pytest.raises(Stop):
+            block(pause, 60.0)
+
+
 def test_a_cancelled_call_takes_its_queued_work_back():
     work: Future[int] = Future()
 
