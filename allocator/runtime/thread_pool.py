@@ -42,7 +42,6 @@ THREADS = 8
 WAIT_SLICE = 1.0
 """A waiting call wakes up once a second: Python handles a signal that came just before the wait only afterwards."""
 
-
 RELEASED_TWICE = ("cannot release un-acquired lock", "release unlocked lock")
 """What Python says of the lock of a future, and of an event."""
 

@@ -10,7 +10,7 @@ import pytest
 from allocator.rules import failover
 from simulation.failovers import BEGIN, HOUR, SECOND, Traffic, Years, after, drawn, is_promised
 
-YEARS = 1000
+YEARS = 2000
 BUSY = Traffic(rate=100.0, processes=5)
 
 
@@ -19,7 +19,7 @@ def test_no_number_is_in_two_windows():
 
     assert [seed for seed, years in enumerate(found) if years.overlap()] == []
     assert sum(len(years.windows) for years in found) > 10 * YEARS
-    assert sum(forgotten(years) for years in found) > YEARS // 2
+    assert sum(forgotten(years) for years in found) > YEARS
 
 
 def forgotten(years: Years) -> int:
