@@ -39,7 +39,7 @@ run: $(READY)  ## draw ids from SQLite, then start the service
 	@$(BIN)/allocator serve --open --port $(PORT) --logs text
 
 test: $(READY)  ## all quick tests, on every available database
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --alternate-faces $(TESTS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --quick $(TESTS)
 
 simulate: $(READY)  ## a hundred thousand simulations with faults; report: reports/simulate.md
 	PYTHONPATH=tests $(BIN)/python -m simulation $(SIMULATE)

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import hypothesis
 import pytest
 from sqlalchemy import Engine, create_engine, make_url
 from support.applications.faces import FACES, PATIENT, Faces
+from support.quick import Case, left_out, turn_of_this_change
 from support.servers.administrator import execute
 from support.servers.available import KINDS, SERVERS
 from support.servers.databases import databases, one_of_each, with_schema
@@ -41,35 +41,31 @@ numbers = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    words = "run a test on each database with one of the faces, by turns, and not with both"
-    parser.addoption("--alternate-faces", action="store_true", help=words)
+    parser.addoption("--quick", action="store_true", help="what each change proves; the rest is for `make nightly`")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "statements: of SQL, proven on all four databases by each change")
+    config.addinivalue_line("markers", "nightly: left out by --quick")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    if not config.getoption("quick"):
+        return None
+    return f"quick: statements on all databases, stories on sqlite, postgres, {', '.join(turn_of_this_change())}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Every test meets each database and each face, but not in every pair: all below the waiting is the same."""
-    if not config.getoption("alternate_faces"):
-        return
-    paired: dict[str, list[tuple[int, int, pytest.Item]]] = {}
-    for item in items:
-        name, _, parts = item.nodeid.rstrip("]").partition("[")
-        words = parts.split("-")
-        place, face = ([few.index(word) for word in words if word in few] for few in (PLACES, FACES))
-        if place and face:
-            others = [word for word in words if word not in (*PLACES, *FACES)]
-            paired.setdefault(repr((name, others)), []).append((place[0], face[0], item))
-    left_out = {
-        item
-        for test, pairs in paired.items()
-        for place, face, item in pairs
-        if len({place for place, *_ in pairs}) > 1 and (crc32(test.encode()) + place + face) % 2
-    }
-    config.hook.pytest_deselected(items=list(left_out))
-    items[:] = [item for item in items if item not in left_out]
+    if config.getoption("quick"):
+        cases = [Case(item.nodeid.partition("[")[0], texts(item), marks(item)) for item in items]
+        chosen = left_out(cases, PLACES, FACES, turn_of_this_change())
+        config.hook.pytest_deselected(items=[items[at] for at in chosen])
+        items[:] = [item for at, item in enumerate(items) if at not in chosen]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Start the servers that this run needs, together; where several processes test, each has its own."""
-    if needed := {kind for item in session.items for kind in KINDS if {kind, "mixed"} & callspec(item)}:
+    if needed := {kind for item in session.items for kind in KINDS if {kind, "mixed"} & {*texts(item)}}:
         SERVERS.start(needed)
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["servers"] = SERVERS.lines()
@@ -96,12 +92,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(line)
 
 
-def callspec(item: pytest.Item) -> set[str]:
-    return (
-        {value for value in item.callspec.params.values() if isinstance(value, str)}
-        if hasattr(item, "callspec")
-        else set()
-    )
+def texts(item: pytest.Item) -> tuple[str, ...]:
+    """The parameters of a test that are texts, such as its database and its face."""
+    params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return tuple(value for value in params if isinstance(value, str))
+
+
+def marks(item: pytest.Item) -> frozenset[str]:
+    return frozenset(mark.name for mark in item.iter_markers())
 
 
 def pytest_unconfigure() -> None:

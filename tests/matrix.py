@@ -25,7 +25,7 @@ FOLDER = Path(".venv-matrix")
 AT_ONCE = 2
 GROUPS = ("--group", "test", "--group", "apps", "hatchling", "hatch-fancy-pypi-readme")
 TENTH = (
-    "--alternate-faces",
+    "--quick",
     "tests/unit/test_laws.py::test_import_allocator_is_cheap",
     "tests/unit/testing/test_memory.py",
     "tests/unit/schemes/test_objectid.py",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.applications.django_shop import AS_MYSQLDB, MIGRATED, environment, manage, managed, run
+from support.distinct import distinct
 from support.processes.prefork import Asked, gunicorn, serving
 from support.servers.throwaway import free_port
 
@@ -39,8 +40,8 @@ def test_workers_forked_after_ids_were_drawn_give_every_row_its_own(tmp_path):
     items = [number for answer in found for number in answer["items"]]
 
     assert len({answer["process"] for answer in found}) == 2, (tmp_path / "log").read_text()
-    assert len(set(orders)) == len(orders) == len(single) + 6 + 300
-    assert len(set(items)) == len(items) == 2 * len(single) + 6 + 300
+    assert distinct(orders) == len(single) + 6 + 300
+    assert distinct(items) == 2 * len(single) + 6 + 300
     assert {1, 2, 3, 4, 5}.isdisjoint(orders)
     assert shown == {"customer": "Ada", "items": ["tea", "milk"]}
     with closing(sqlite3.connect(tmp_path / "shop.sqlite3")) as connection:
@@ -246,7 +247,7 @@ print(is_testing())
 def test_a_setting_that_is_changed_in_tests_makes_no_id_repeat(tmp_path):
     *ids, testing, after = run(OVERRIDDEN, environment(tmp_path)).split()
 
-    assert len(set(ids)) == len(ids) == 5
+    assert distinct(ids) == 5
     assert ids[:2] == ["1000001", "1000002"]
     assert [testing, after] == ["True", "False"]
 

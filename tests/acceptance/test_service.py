@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from support.distinct import distinct
 from support.faults.tcp_proxy import Wire
 from support.processes.patience import until
 from support.service.served import Served
@@ -90,7 +91,7 @@ def test_several_workers_before_a_real_database_never_repeat_an_id(shared_databa
         drawn = [number for load in loads for number in load.ids]
 
         assert len(workers_of(service)) == 2
-        assert len(set(drawn)) == len(drawn) > 500
+        assert distinct(drawn) > 500
         assert {status for load in loads for status in load.statuses} == {200}
 
 
@@ -108,7 +109,7 @@ def test_a_killed_worker_is_replaced_and_repeats_nothing(shared_database, tag):
             load.end()
         drawn = [number for load in loads for number in load.ids]
 
-        assert len(set(drawn)) == len(drawn)
+        assert distinct(drawn)
         assert {status for load in loads for status in load.statuses} == {200}
         assert len(workers_of(service)) == 2
 
@@ -139,7 +140,7 @@ def test_a_worker_that_begins_without_the_database_leaves_the_requests_to_the_ot
 
     drawn = [number for load in loads for number in load.ids]
     assert {status for load in loads for status in load.statuses} == {200}, [load.refusal for load in loads]
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
     assert code == 0
 
 
@@ -158,7 +159,7 @@ def test_a_stop_cuts_no_answer(tmp_path, workers, number):
 
     assert code == 0, log
     assert load.statuses == {200}
-    assert len(set(load.ids)) == len(load.ids) > 0
+    assert distinct(load.ids) > 0
     assert "Traceback" not in log
     with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
         assert ids.next_id("order") > max(map(int, load.ids))
@@ -189,7 +190,7 @@ def test_ids_and_readiness_while_the_database_is_away(shared_database, kind, tag
         ready_again = time.monotonic() - began
         drawn += [number for _ in range(30) for number in service.post(path).ids]
 
-    assert len({*first, *drawn}) == 62
+    assert distinct([*first, *drawn]) == 62
     assert ready_again < 5  # the figure itself is measured by the long run
 
 
@@ -428,8 +429,8 @@ def test_a_fleet_is_served(shards):
             drawn += map(str, ids.next_ids("order", 1000))
             drawn += map(str, ids.reserve("order", 100))
 
-    assert len(set(drawn)) == len(drawn)
-    assert len(set(tickets)) == 10
+    assert distinct(drawn)
+    assert distinct(tickets) == 10
     assert 'allocator_shard_up{shard="2"} 1.0' in figures
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
+from support.distinct import distinct
 from support.faults.stopped_process import SECONDS, Client, Snare
 from support.faults.trouble import FilePlace
 
@@ -116,6 +117,6 @@ def test_others_go_on(kind, url, names, others, what, long, report):
     )
 
     ids = [(name, one) for name, block in found for one in block]
-    assert len(ids) == len(set(ids))
+    assert distinct(ids)
     assert slowest[worst] < (PROMISED if long else HANGING), slowest
     assert longest < HANGING or not long

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import make_url
+from support.distinct import distinct
 from support.faults.tcp_proxy import Wire
 from support.faults.trouble import FilePlace, skipping
 from support.processes.drawing import AccountedAllocator
@@ -81,7 +82,7 @@ def test_a_frozen_database_is_not_noticed(kind, freezing, tag, long, report):
         f"{kind}: frozen for {frozen} s at {rate:,} ids/s: 0 errors, {during} claims attempted, "
         f"the first one {1000 * first:.0f} ms after its return"
     )
-    assert len(set(drawn)) == len(drawn) == lasting
+    assert distinct(drawn) == lasting
     assert 1 < during <= frozen + 2
     assert first < PROMISED or not long
 

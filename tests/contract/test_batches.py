@@ -12,6 +12,7 @@ from itertools import chain
 
 import pytest
 from sqlalchemy import create_engine, event, make_url, text
+from support.distinct import distinct
 from support.faults.tcp_proxy import Turn, Wire
 
 from allocator import Allocator, AsyncAllocator
@@ -255,7 +256,7 @@ def test_batches_and_single_claims_of_one_moment_have_no_id_in_common(url, datab
 
     for name in names:
         ids = sorted(chain.from_iterable(found for tag, found in chain.from_iterable(ours) if tag == name))
-        assert len(set(ids)) == len(ids)
+        assert distinct(ids)
         (row,) = database.run(segments.fetch_several, [name])
         assert len(ids) == row.max_value, "what was claimed and what was written are the same"
     assert any(ours[number] for number in (1, 3, 5, 7))

@@ -13,6 +13,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from support.distinct import distinct
 from support.processes.patience import until
 from support.servers.administrator import execute
 from support.service.served import Served
@@ -115,7 +116,7 @@ def test_two_clients_and_the_service_itself_never_share_an_id(face, shared_servi
     one, two = face(shared_service(), step=10, max_step=10), face(shared_service())
     drawn = [number for _ in range(100) for number in (one.next_id(tag), two.next_id(tag), *one.next_ids(tag, 5))]
 
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
 
 
 def test_the_tags_of_a_service_are_counted(served, tag):
@@ -129,7 +130,7 @@ def test_tickets_come_through_the_service(face, shared_service, tag):
     ids = face(shared_service())
     drawn = [ids.ticket(tag) for _ in range(5)]
 
-    assert len(set(drawn)) == 5
+    assert distinct(drawn) == 5
 
 
 def test_another_server_is_asked_when_one_is_down(face, shared_service, tag):
@@ -230,7 +231,7 @@ def test_ids_that_were_seen_before_stop_the_tag(made, tag):
         with pytest.raises((SchemaDamaged, DatabaseUnavailable)):
             drawn += [ids.next_id(tag) for _ in range(20)]
 
-    assert len(set(drawn)) == len(drawn) <= 10
+    assert distinct(drawn) <= 10
 
 
 def test_a_server_that_hangs_costs_no_more_than_the_timeout(face, made, tag):
@@ -307,7 +308,7 @@ def test_a_forked_child_has_ids_of_its_own(shared_service, tag):
         drawn += theirs + [ids.next_id(tag) for _ in range(10)]
 
     assert len(theirs) == 10
-    assert len(set(drawn)) == 30
+    assert distinct(drawn) == 30
 
 
 def test_parent_and_child_that_ask_at_once_never_read_each_others_answers(shared_service, tag):
@@ -329,7 +330,7 @@ def test_parent_and_child_that_ask_at_once_never_read_each_others_answers(shared
     ours = [segment[0] for segment in drawn]
 
     assert len(theirs) == 150
-    assert len({*ours, *theirs}) == 301
+    assert distinct([*ours, *theirs]) == 301
 
 
 def test_it_is_not_copied():

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from urllib.parse import urlencode
 
 import pytest
+from support.distinct import distinct
 from support.service.served import Reply, Served
 
 from allocator.database.store import Database
@@ -103,7 +104,7 @@ def test_tinyid_gives_a_hundred_thousand_ids_at_most(tinyid, known):
     """As many as its own server, which is silent about the rest too."""
     for asked, given in ((50_000, 50_000), (100_000, 100_000), (2_000_000_000, 100_000)):
         found = tinyid("nextId", bizType=known, batchSize=asked).json["data"]
-        assert len({*found}) == len(found) == given
+        assert distinct(found) == given
     assert len(tinyid("nextIdSimple", bizType=known, batchSize=20_000).body.split(b",")) == 20_000
 
 
@@ -179,7 +180,7 @@ def test_the_segments_of_a_fleet_go_to_the_clients_of_tinyid_too(shards):
         drawn = [number for _ in range(6) for number in ids_of(service.get(ask).body.decode())]
         drawn += [int(number) for number in service.post("/v1/sequences/order/ids?count=50").ids]
 
-    assert len(set(drawn)) == len(drawn) == 110
+    assert distinct(drawn) == 110
     assert {number % 2 for number in drawn} == {0, 1}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 
 import pytest
+from support.distinct import distinct
 from support.servers.administrator import execute
 from support.servers.fleets import copy_row, draw_until, grow, growing, on_one_of_each, once, statements
 from support.servers.throwaway import free_port
@@ -40,8 +41,8 @@ def test_clients_follow_a_fleet_that_grows(face, shards, fleet_kind, statement):
     alike = {3, 0} if fleet_kind != "mixed" else set()  # a client that was not given a password cannot use a new one
     draw_until(ids, tickets, lambda: {ticket % 4 for ticket in tickets[-4:]} >= {1, 2} | alike)
 
-    assert len(set(tickets)) == len(tickets)
-    assert len(set(numbers)) == len(numbers)
+    assert distinct(tickets)
+    assert distinct(numbers)
 
 
 def test_one_database_becomes_several_while_it_is_used(face, shards):
@@ -56,8 +57,8 @@ def test_one_database_becomes_several_while_it_is_used(face, shards):
         drawn += [alone.next_id("order"), together.next_id("order"), together.next_id("order")]
         tickets += [alone.ticket("invoice"), together.ticket("invoice")]
 
-    assert len(set(drawn)) == len(drawn)
-    assert len(set(tickets)) == len(tickets)
+    assert distinct(drawn)
+    assert distinct(tickets)
     assert 0 in {ticket % 2 for ticket in tickets[-4:]}
 
 
@@ -189,7 +190,7 @@ def test_the_statement_is_changed_for_all(face, shards):
         growth.grow(10, "count")
     drawn += [ids.ticket("invoice") for _ in range(6)]
 
-    assert len(set(drawn)) == 12
+    assert distinct(drawn) == 12
     assert face(shards=urls, tickets="count").ticket("invoice") not in drawn
 
 
@@ -204,7 +205,7 @@ def test_a_row_of_a_tag_with_another_limit_grows_too(face, shards):
     together = face(shards=urls)
     drawn += [together.next_id("order") for _ in range(3000)]
 
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
     assert {number % 3 for number in drawn[60:]} == {0, 1, 2}
 
 
@@ -302,7 +303,7 @@ def test_a_fleet_grows_without_a_shard_that_is_lost(face, shards, monkeypatch, t
     assert min(later[:15]) > 5000
     assert turned or min(later) > 6000  # of a tag that only the lost one may know
     drawn += [one.ticket("invoice") for one in (ids, fresh) for _ in range(12)]
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
     assert not {*numbers} & {*later[:15]}
 
     execute(urls[1], "ALTER TABLE away RENAME TO allocator_shard")
@@ -313,7 +314,7 @@ def test_a_fleet_grows_without_a_shard_that_is_lost(face, shards, monkeypatch, t
         all_four = face(shards=urls)
         drawn += (more := [all_four.ticket("invoice") for _ in range(8)])
         assert len({ticket % 4 for ticket in more}) == 4
-        assert len(set(drawn)) == len(drawn)
+        assert distinct(drawn)
     else:
         assert "or removed from its fleet" in refuses_to_grow(urls)
         with pytest.raises(ShardMisconfigured, match="or removed from its fleet"):
@@ -359,7 +360,7 @@ def test_a_client_that_cannot_reach_a_shard_follows_the_others(face, shards, mon
     grow(urls[:2], urls[2])
     draw_until(ids, drawn, lambda: len({ticket % 3 for ticket in drawn[-4:]}) == 2 or len(drawn) > 200)
 
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
     assert drawn[-1] > 100
 
 
@@ -374,6 +375,6 @@ def test_the_first_ticket_may_begin_above_those_of_another_table(face, shards):
     tickets = [ids.ticket("photo") for _ in range(4)]
 
     assert floor == 5001
-    assert len(set(tickets)) == 4
+    assert distinct(tickets) == 4
     assert {ticket % 2 for ticket in tickets} == {0, 1}
     assert 5000 < min(tickets) < 5100

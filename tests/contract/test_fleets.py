@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 
 import pytest
+from support.distinct import distinct
 from support.faults.tcp_proxy import Wire
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
@@ -42,7 +43,7 @@ def test_several_that_make_the_fleet_at_once_agree(shards):
         for ids in allocators:
             ids.close()
 
-    assert len(set(drawn)) == 36
+    assert distinct(drawn) == 36
     with growing(urls) as growth:
         assert [1, 2, 3] == [found.row.numbering.offset for found in growth.shards() if found.row]
 
@@ -72,7 +73,7 @@ def test_each_shard_serves_its_remainder(face, shards):
     drawn = [ids.next_id("order") for _ in range(45)]
     block = ids.reserve("order", 4)
 
-    assert len(set(drawn)) == 45
+    assert distinct(drawn) == 45
     assert {number % 3 for number in drawn} == {0, 1, 2}
     assert set(drawn) <= set(range(1, 120))
     assert (block.step, len(block)) == (3, 4)
@@ -137,8 +138,8 @@ def test_a_shard_that_is_lost_is_skipped_and_comes_back(face, shards):
         draw_until(ids, drawn, lambda: 2 in {ticket % 3 for ticket in drawn[-3:]})
         numbers += [ids.next_id("order") for _ in range(30)]
 
-    assert len(set(drawn)) == len(drawn)
-    assert len(set(numbers)) == 60
+    assert distinct(drawn)
+    assert distinct(numbers) == 60
 
 
 @on_servers
@@ -284,7 +285,7 @@ def test_a_database_that_is_used_alone_while_a_fleet_is_made_is_none_of_it(face,
             drawn += [together.ticket("order"), together.next_id("order")]
     drawn += [alone.next_id("order") if use == "tag" else alone.ticket("order") for _ in range(5)]
 
-    assert len(set(drawn)) == len(drawn) == 6
+    assert distinct(drawn) == 6
 
 
 @once
@@ -301,7 +302,7 @@ def test_a_process_that_knew_a_database_alone_follows_the_fleet_that_is_made_of_
         tickets += [ids.ticket("invoice") for _ in range(4)]
         ids.close()
 
-    assert len(set(tickets)) == len(tickets) == 12
+    assert distinct(tickets) == 12
 
 
 @once
@@ -424,7 +425,7 @@ def test_a_server_that_is_another_one_is_left_alone_until_it_is_trusted(face, sh
         growth.trust(database, 50)
     draw_until(ids, drawn, lambda: drawn[-1] % 2 == 1)
 
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
     assert drawn[-1] > 50
 
 

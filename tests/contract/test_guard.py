@@ -10,6 +10,7 @@ from alembic import command
 from click.testing import CliRunner
 from pymysql.constants import CLIENT
 from sqlalchemy import create_engine
+from support.distinct import distinct
 from support.faults.ill_databases import changed, named
 from support.faults.tcp_proxy import Wire
 from support.servers.administrator import execute, values
@@ -84,7 +85,7 @@ def test_ids_are_drawn_and_tags_are_managed_under_the_guard(guarded, face):
     ids.tags.set("user", start_after=500, failover_gap=7, step=3)
     ids.tags.repair("user")
 
-    assert len(set(drawn)) == 56
+    assert distinct(drawn) == 56
     assert ids.next_id("user") > 500
     assert len({face(guarded, step=10).next_id("order"), *drawn}) == 57
 
@@ -172,7 +173,7 @@ def test_a_trigger_beside_the_guard_that_changes_what_is_claimed_gives_no_id_twi
             drawn += ids.reserve("order", 5)
         drawn += ids.reserve("order", 5)
 
-    assert len(set(drawn)) == 15
+    assert distinct(drawn) == 15
 
 
 def test_a_fleet_grows_under_the_guard_while_it_is_used(guarded, kind, new_database):
@@ -189,7 +190,7 @@ def test_a_fleet_grows_under_the_guard_while_it_is_used(guarded, kind, new_datab
             for _ in range(20):
                 drawn += [alone.next_id("order"), together.next_id("order"), together.next_id("order")]
 
-    assert len(set(drawn)) == 68
+    assert distinct(drawn) == 68
     assert {number % 2 for number in drawn[-30:]} == {0, 1}
 
 

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
+from support.distinct import distinct
 from support.servers.administrator import execute
 
 from allocator import JAVASCRIPT_MAX_ID, Allocator, Tag
@@ -53,7 +54,7 @@ def test_two_allocators_share_a_tag_without_an_id_twice(face, place, tag):
     one, two = face(place, step=10, max_step=10), face(place, step=7, max_step=7)
     drawn = [next_id for _ in range(200) for next_id in (one.next_id(tag), two.next_id(tag), *two.next_ids(tag, 3))]
 
-    assert len(drawn) == len(set(drawn))
+    assert distinct(drawn)
 
 
 def test_what_is_left_at_the_end_is_not_given_back(face, place, tag):

@@ -11,6 +11,7 @@ from contextlib import closing
 
 import pytest
 from sqlalchemy import Engine, make_url
+from support.distinct import distinct
 from support.faults.ill_databases import changed, named
 from support.faults.message_counter import counted
 from support.servers.administrator import execute
@@ -61,7 +62,7 @@ def engine(request: pytest.FixtureRequest, new_database) -> Iterator[Engine]:
 def draws_all(place: object) -> None:
     with Allocator(place, step=5, max_step=5) as ids, Allocator(place, step=5, max_step=5) as others:
         drawn = [ids.next_id("order") for _ in range(40)] + others.next_ids("order", 40)
-        assert len({*drawn}) == 80
+        assert distinct(drawn) == 80
         assert max(drawn) < 200
         with ThreadPoolExecutor(6) as pool:
             assert len({*pool.map(lambda number: ids.next_id(f"tag-{number % 6}"), range(60))}) >= 10
@@ -104,7 +105,7 @@ def test_a_process_that_runs_sees_a_failover_too(new_database):
 
     assert before == 1
     assert max(after) > LEAST
-    assert len({*after}) == 20
+    assert distinct(after) == 20
 
 
 def test_the_doctor_and_the_check_say_what_the_guard_does_not_see(url, product):
@@ -167,7 +168,7 @@ def test_a_process_that_runs_goes_on_when_such_a_right_is_taken_away(new_databas
             drawn += [ids.next_id("order") for _ in range(6)]
 
     assert drawn[:3] == [1, 2, 3]
-    assert len({*drawn}) == 9
+    assert distinct(drawn) == 9
 
 
 def test_a_right_that_is_missing_is_refused_whatever_the_rung(new_database):

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 
 import pytest
+from support.distinct import distinct
 from support.servers.administrator import execute
 
 from allocator import Allocator, Layout, MeteorSettings, SnowflakeSettings, inspect_id
@@ -173,7 +174,7 @@ def test_two_allocators_have_two_workers(face, place):
     one, two = face(place), face(place)
     drawn = [number for _ in range(500) for number in (one.snowflake(), two.snowflake())]
 
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
 
 
 def test_when_all_workers_are_leased_it_says_by_whom(face, fresh):
@@ -210,7 +211,7 @@ def test_holders_of_one_worker_own_disjoint_rectangles(fresh):
         for _ in range(3):
             drawn += [process.snowflake() for process in (first, *others[:3]) for _ in range(100)]
 
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
     assert len({TINY.unpack(number)["worker"] + 2 * TINY.unpack(number)["datacenter"] for number in drawn}) == 4
 
 

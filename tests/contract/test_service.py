@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from support.distinct import distinct
 from support.processes.patience import until
 from support.service.served import Served
 
@@ -64,7 +65,7 @@ def test_ids_of_a_scheme_increase(service, route):
 def test_object_ids_differ(service):
     drawn = service.post("/v1/objectids?count=1000").ids
 
-    assert len(set(drawn)) == 1000
+    assert distinct(drawn) == 1000
     assert all(re.fullmatch("[0-9a-f]{24}", one) for one in drawn)
 
 
@@ -104,7 +105,7 @@ def test_many_at_once_never_get_the_same_id(service, tag):
     with ThreadPoolExecutor(8) as pool:
         drawn = [number for ids in pool.map(draw, range(8)) for number in ids]
 
-    assert len(set(drawn)) == len(drawn) == 8 * 20 * 7
+    assert distinct(drawn) == 8 * 20 * 7
 
 
 def test_a_number_beyond_what_a_browser_reads_is_text(service, tag):
@@ -418,7 +419,7 @@ def test_a_request_has_a_name_in_the_answer_and_in_the_log(embedded, tag):
     odd = embedded.post("/v1/meteor?count=0", X_Request_Id="a b;c").headers["X-Request-Id"]
     assert re.fullmatch("[0-9a-f]+-[0-9a-f]+", odd)
     unnamed = [embedded.post(f"/v1/sequences/{tag}/ids").headers.get("X-Request-Id", "") for _ in range(3)]
-    assert len({*unnamed}) == 3
+    assert distinct(unnamed) == 3
     assert all(re.fullmatch("[0-9a-f]+-[0-9a-f]+", name) for name in unnamed)
 
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
+from support.distinct import distinct
 from support.processes.takeover_writers import insert_order, writing
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
@@ -65,7 +66,7 @@ def shop(kind: str, counted: str, new_database: Callable[[str], str]) -> str:
 
 def check(url: str, ids: list[int]) -> None:
     """Each written id is a row, once."""
-    assert len(set(ids)) == len(ids)
+    assert distinct(ids)
     assert sorted(values(url, "SELECT id FROM orders")) == sorted(ids)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.pool import StaticPool
+from support.distinct import distinct
 from support.faults.tcp_proxy import Wire
 from support.servers.administrator import execute
 
@@ -128,7 +129,7 @@ def test_a_value_that_was_lowered_stops_the_tag(face, fresh, tag):
     with pytest.raises(MaxValueWentBack, match=f"raise it above every id in use .allocator tags repair {tag}"):
         before += [ids.next_id(tag) for _ in range(1000)]
 
-    assert len(set(before)) == len(before)
+    assert distinct(before)
     for call in (lambda: ids.next_id(tag), lambda: ids.reserve(tag, 1)):
         with pytest.raises(MaxValueWentBack):
             call()
@@ -207,7 +208,7 @@ def test_a_trigger_on_the_table_repeats_no_id_and_is_found(face, fresh, kind, ta
         database = ids._backend.databases()[0]
         problems = database.run(inspection.problems, "here")
 
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
     assert all(number > 0 for number in drawn)
     assert "trigger touch" in problems[0]
 
@@ -347,7 +348,7 @@ def test_a_column_too_small_gives_no_id_twice(face, fresh, tag, unchecked):
     with pytest.raises(SchemaDamaged, match="see: allocator db check"):
         drawn += [ids.next_id(tag) for _ in range(200)]
 
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)

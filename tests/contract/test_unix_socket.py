@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.distinct import distinct
 from support.processes.patience import until
 from support.service.served import START_SECONDS
 
@@ -51,7 +52,7 @@ def test_ids_come_over_it_and_its_file_goes_at_the_end(served, tag):
     path, process = served
     with Allocator(f"unix://{path}") as ids, Allocator(["unix:///none.sock", f"unix://{path}"]) as others:
         drawn = [*ids.next_ids(tag, 50), *others.next_ids(tag, 50)]
-        assert len(set(drawn)) == 100
+        assert distinct(drawn) == 100
         assert ids.tags.get(tag).name == tag
     process.send_signal(signal.SIGTERM)
     process.wait(START_SECONDS)

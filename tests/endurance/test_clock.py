@@ -19,6 +19,7 @@ DRAWING = """
 import select, sys, time
 from allocator import Allocator, ObjectId, Snowflake, SnowflakeSettings
 from allocator.errors import ClockWentBack
+from support.distinct import distinct
 url, end = sys.argv[1], time.monotonic() + float(sys.argv[2])
 alone, stepped, refused, last = Snowflake(1, 1), 0, 0, time.time()
 leased, single, objects = [], [], []
@@ -35,7 +36,7 @@ with Allocator(url, snowflake=SnowflakeSettings(lease=1.0)) as ids:
         last = now
         select.select([], [], [], 0.001)  # libfaketime spoils time.sleep
 for drawn in (leased, single, objects):
-    assert len(set(drawn)) == len(drawn), "an id twice"
+    assert distinct(drawn)
 assert leased == sorted(leased)
 print(len(leased), len(single), len(objects), stepped, refused)
 """

@@ -13,6 +13,7 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+from support.distinct import distinct
 from support.processes.prefork import Asked, celery, gunicorn, results, serving
 from support.servers.throwaway import free_port
 from tqdm import tqdm
@@ -100,7 +101,7 @@ def test_workers_forked_after_ids_were_drawn_repeat_none(name, url, tag, tmp_pat
 
     assert {answer["error"] for answer in found} == {""}
     assert len(processes) > 1
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
     assert before.isdisjoint(drawn)
 
 
@@ -136,5 +137,5 @@ def test_celerys_prefork_pool_repeats_none(url, tag, tmp_path, report):
     assert len(found) == REQUESTS
     assert {result["error"] for result in found} == {""}
     assert len(processes) > 1
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
     assert {number for result in found for number in result["before"]}.isdisjoint(drawn)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.distinct import distinct
 from support.faults.trouble import skipping
 from support.processes.patience import until
 from support.servers.available import KINDS, SERVERS, Server
@@ -89,7 +90,7 @@ def test_one_of_three_is_killed_again_and_again(killable_servers, report):
         f"{calls} calls on {THREADS} threads, {SECONDS // EVERY} kills: {len(load.failed)} failed, "
         f"the longest took {load.longest:.2f} s of {DEADLINE:g}, {len(tickets) - len(set(tickets))} duplicates"
     )
-    assert len(set(tickets)) == len(tickets)
+    assert distinct(tickets)
     assert len(load.failed) <= calls / 10_000, load.failed[:3]
     assert load.longest <= DEADLINE + 0.5
     assert last == {0, 1, 2}, "a shard is not used again"
@@ -139,8 +140,8 @@ def test_growth_under_load_with_the_command_killed(new_database, tmp_path, repor
         folder = tmp_path / f"round{number}"
         folder.mkdir()
         tickets, ids, kills = one_growth(new_database, kinds[number % len(kinds)], folder, rnd)
-        assert len(set(tickets)) == len(tickets), "a ticket twice"
-        assert len(set(ids)) == len(ids), "an id twice"
+        assert distinct(tickets)
+        assert distinct(ids)
         total += len(tickets) + len(ids)
         killed += kills
     report(

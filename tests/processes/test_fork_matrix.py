@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 
 import pytest
+from support.distinct import distinct
 from support.processes.children import found_in_child
 from support.servers.databases import with_schema
 
@@ -45,7 +46,7 @@ def test_a_pool_of_forked_workers(drawn_before, tag):
         pool.join()
     everything = sum((ids for _, ids in found), [*drawn_before, *draw(tag, 40)[1]])
 
-    assert len(set(everything)) == len(everything)
+    assert distinct(everything)
 
 
 def test_an_executor_of_forked_workers(drawn_before, tag):
@@ -53,7 +54,7 @@ def test_an_executor_of_forked_workers(drawn_before, tag):
         found = [job.result(30) for job in [pool.submit(draw, tag, 40) for _ in range(12)]]
     everything = sum((ids for _, ids in found), [*drawn_before, *draw(tag, 40)[1]])
 
-    assert len(set(everything)) == len(everything)
+    assert distinct(everything)
 
 
 def test_children_and_their_children(drawn_before, tag):
@@ -64,7 +65,7 @@ def test_children_and_their_children(drawn_before, tag):
 
     everything = drawn_before + family(3)
 
-    assert len(set(everything)) == len(everything)
+    assert distinct(everything)
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])

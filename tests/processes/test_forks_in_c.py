@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Barrier, Event, Thread
 
 import pytest
+from support.distinct import distinct
 from support.processes.children import fork_in_c, found_in_child, in_child
 
 from allocator import Allocator, AsyncAllocator, Meteor, ObjectId, Snowflake
@@ -85,7 +86,7 @@ def test_what_had_drawn_nothing_goes_on_in_the_child(url, tag):
         theirs = [found_in_child(draw, fork_in_c) for _ in range(3)]
         mine = draw()
 
-    assert len({*mine, *theirs[0], *theirs[1], *theirs[2]}) == 4 * 205
+    assert distinct([*mine, *theirs[0], *theirs[1], *theirs[2]]) == 4 * 205
 
 
 def test_a_child_waits_for_no_thread_that_made_a_tag_while_it_was_forked(url, tag):
@@ -180,7 +181,7 @@ def test_two_threads_of_the_child_find_out_together(url, tag):
     with Allocator(url, timeout=20) as ids:
         theirs = found_in_child(both, fork_in_c)
 
-    assert len(set(theirs)) == 600
+    assert distinct(theirs) == 600
 
 
 def test_the_asyncio_face_finds_out_too(url, tag):

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.distinct import distinct
 from support.faults.call_steps import Steps, acting
 from support.faults.interrupted_calls import Interrupted, every_step
 from support.memory.database import MemorySource, sequence
@@ -142,7 +143,7 @@ def test_generators_that_stand_alone_refuse_too(make):
         at += 1
 
     assert refused > 10
-    assert len(set(drawn)) == len(drawn) > at
+    assert distinct(drawn) > at
 
 
 def test_an_object_id_can_be_made_at_any_step_of_another():
@@ -158,7 +159,7 @@ def test_an_object_id_can_be_made_at_any_step_of_another():
         at += 1 + 50 * (at > 100)
 
     assert at > 100
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
 
 
 STORM = """

@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+from support.distinct import distinct
 from support.memory.database import MemorySource, sequence
 
 from allocator import Allocator, AsyncAllocator
@@ -45,7 +46,7 @@ def test_waiters_cancelled_at_any_step_take_nothing_from_the_others(victims):
         ids._supply._background.close(5)
         cancelled += gone
 
-        assert len(set(drawn)) == len(drawn) == 3 * (WAITERS - gone) + 10
+        assert distinct(drawn) == 3 * (WAITERS - gone) + 10
         assert source.rows["order"].max_value <= 3 * WAITERS + 10 + 4 * 4  # nothing was claimed in vain
         if late or at > 200:
             break
@@ -80,7 +81,7 @@ def test_cancelled_at_each_step_of_the_call_itself(url, tag):
         ids = AsyncAllocator(shared)
         drawn = asyncio.run(storm())
 
-    assert len(set(drawn)) == len(drawn) >= 45
+    assert distinct(drawn) >= 45
 
 
 def test_two_loops_in_two_threads_share_one_allocator(url, tag):
@@ -98,7 +99,7 @@ def test_two_loops_in_two_threads_share_one_allocator(url, tag):
             thread.join(30)
         drawn += shared.next_ids(tag, 20)
 
-    assert len(set(drawn)) == len(drawn) == 2 * 207 + 20
+    assert distinct(drawn) == 2 * 207 + 20
 
 
 def test_a_second_loop_goes_on_where_the_first_was_closed(url, tag):
@@ -113,7 +114,7 @@ def test_a_second_loop_goes_on_where_the_first_was_closed(url, tag):
     drawn += asyncio.run(ids.next_ids(tag, 25))
     asyncio.run(ids.close())
 
-    assert len(set(drawn)) == 50
+    assert distinct(drawn) == 50
 
 
 def test_tags_are_awaited_no_longer_than_the_timeout(url, tag, monkeypatch):

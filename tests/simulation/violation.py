@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from support.distinct import Duplicate
 
-class Violation(AssertionError):
+
+class Violation(Duplicate):
     """A promise was broken."""
 
     raised: ClassVar[list[Violation]] = []

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.distinct import distinct
 from support.faults.lost_shard import DEEPEST, Killed, LossWorld
 from support.memory.fleet import MemoryShard
 
@@ -145,8 +146,8 @@ def test_no_id_twice_however_growth_is_interrupted(rnd: random.Random, shards: i
         for _ in range(3):
             world.draw(client)
 
-    assert len(set(world.tickets)) == len(world.tickets)
-    assert len(set(world.ids)) == len(world.ids)
+    distinct(world.tickets)
+    distinct(world.ids)
     assert len(world.tickets) > drawn, "nobody can draw any more"
 
 
@@ -193,7 +194,7 @@ def test_growth_by_one_at_a_time(shards):
 
     assert [row.numbering.offset for row in rows if row] == list(range(1, shards + 4))
     assert {row.numbering.step for row in rows if row} == {shards + 3}
-    assert len(set(world.tickets)) == len(world.tickets)
+    assert distinct(world.tickets)
     assert world.refused == 0
     assert all(len(client._shards.handles) == shards + 3 for client in world.clients)
 

@@ -20,6 +20,7 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+from support.distinct import distinct
 from support.memory.database import MemorySource, sequence
 from support.processes.threads import draw_on_threads
 
@@ -261,7 +262,7 @@ def test_reservations_and_single_ids_never_overlap():
     for _ in range(30):
         seen += [ids.next_id(), *ids.reserve(7)]
 
-    assert len(set(seen)) == len(seen)
+    assert distinct(seen)
 
 
 # -- one process, two faces

@@ -7,6 +7,7 @@ import pickle
 from itertools import islice
 
 import pytest
+from support.distinct import distinct
 from support.processes.threads import draw_on_threads
 
 from allocator import Layout, Meteor
@@ -57,7 +58,7 @@ def test_threads_get_every_id_once():
     drawn = draw_on_threads(Meteor(node=5, second=0).next_id, threads=8, each=2000)
     together = [number >> 3 for ids in drawn for number in ids]
 
-    assert len(set(together)) == 16_000
+    assert distinct(together) == 16_000
     assert all(ids == sorted(ids) for ids in drawn)
 
 

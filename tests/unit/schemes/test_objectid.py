@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from time import time as clock
 
 import pytest
+from support.distinct import distinct
 from support.processes.threads import draw_on_threads
 
 from allocator import ObjectId
@@ -126,7 +127,7 @@ def test_new_ones_increase_and_hold_the_time():
     before = int(datetime.now(UTC).timestamp())
     drawn = [ObjectId() for _ in range(2000)]
 
-    assert len(set(drawn)) == 2000
+    assert distinct(drawn) == 2000
     assert before <= drawn[0].seconds <= drawn[-1].seconds <= before + 5
     assert len({bytes(made)[4:9] for made in drawn}) == 1
 

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from support.distinct import distinct
 from support.memory.wall_clock import NOW, Clock
 from support.processes.threads import draw_on_threads
 
@@ -293,7 +294,7 @@ def test_a_wall_clock_that_jumps_neither_repeats_nor_stops_ids():
         idle += not found
         drawn += found
 
-    assert len(set(drawn)) == len(drawn)
+    assert distinct(drawn)
     assert idle < 30
 
 

@@ -11,6 +11,7 @@ import threading
 from itertools import islice
 
 import pytest
+from support.distinct import distinct
 from support.processes.children import in_child
 
 from allocator import (
@@ -343,7 +344,7 @@ def test_threads_get_no_id_twice():
     for thread in threads:
         thread.join()
 
-    assert len(found) == len(set(found)) == 2000
+    assert distinct(found) == 2000
 
 
 def test_asyncio_has_the_same_names_and_the_same_ids():

@@ -1,0 +1,22 @@
+"""No id twice: what every test asks that draws ids."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable
+
+SHOWN = 5
+
+
+class Duplicate(AssertionError):
+    """A value came twice. Such a failure is never tried again: see `second_look`."""
+
+
+def distinct(values: Iterable[Hashable]) -> int:
+    """How many values there are. Raises `Duplicate`, with the first of those that came more than once."""
+    counts = Counter(values)
+    twice = [f"{value!r} came {count} times" for value, count in counts.items() if count > 1]
+    if twice:
+        more = f", and {len(twice) - SHOWN} more" if len(twice) > SHOWN else ""
+        raise Duplicate(f"{', '.join(twice[:SHOWN])}{more}, of {counts.total()} values")
+    return counts.total()
