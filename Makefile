@@ -8,7 +8,8 @@ BENCH ?=
 SIMULATE ?=
 CHAOS ?=
 MUTANTS ?=
-MATRIX ?=
+PART ?=
+RATCHETS ?=
 # CPython without the GIL: an interpreter, or the package of Debian that is built, and where it is.
 FREE_THREADED ?= .venv-free-threads/python/bin/python3
 SOURCE ?= python3.13
@@ -19,7 +20,7 @@ WORKERS ?= 4
 # Images often set it: each process of a test would then compile SQLAlchemy again, which costs more than the test.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test soak simulate mutants chaos failover cluster matrix free-threads bench capacity screenshots docs lint format clean
+.PHONY: help run test soak simulate mutants chaos failover cluster nightly free-threads bench capacity screenshots docs lint ratchets format clean
 
 help:  ## print this help
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -38,8 +39,11 @@ run: $(READY)  ## draw ids from SQLite, then start the service
 	@echo
 	@$(BIN)/allocator serve --open --port $(PORT) --logs text
 
-test: $(READY)  ## all quick tests, on every available database
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --quick $(TESTS)
+test: $(READY)  ## the quick tests, on every available database, with a second look at what failed
+	PYTHONPATH=tests $(BIN)/python -m tools.second_look --numprocesses $(WORKERS) --dist loadfile --quick --durations=40 $(TESTS)
+
+nightly: $(READY)  ## what no change waits for, in parts: PART="mutants failover", or those that have not passed yet
+	PYTHONPATH=tests $(BIN)/python -m tools.nightly $(PART)
 
 simulate: $(READY)  ## a hundred thousand simulations with faults; report: reports/simulate.md
 	PYTHONPATH=tests $(BIN)/python -m simulation $(SIMULATE)
@@ -56,9 +60,6 @@ chaos: $(READY)  ## faults of workers, servers and the network, ten minutes per 
 mutants: $(READY)  ## wrong variants of the library, each of which a test must detect; report: reports/mutants.md
 	PYTHONPATH=tests $(BIN)/python -m mutants $(MUTANTS)
 
-matrix: $(READY)  ## tests on every Python and on SQLAlchemy 2.0 and 2.1; MATRIX=--tenth runs a tenth of them
-	$(BIN)/python tests/matrix.py $(MATRIX)
-
 free-threads: $(READY) $(FREE_THREADED)  ## tests without the GIL, SQLite only; FREE_THREADED=/path/to/python3.14t, or builds one
 	$(BIN)/uv venv --quiet --clear --python $(FREE_THREADED) .venv-free-threads/venv
 	$(BIN)/uv pip install --quiet --python .venv-free-threads/venv --only-binary :all: --no-binary segment-allocator,pyyaml \
@@ -70,7 +71,7 @@ free-threads: $(READY) $(FREE_THREADED)  ## tests without the GIL, SQLite only; 
 		-k 'not mysql and not mariadb and not postgres and not -service' $(TESTS)
 
 .venv-free-threads/python/bin/python3:
-	sh tests/build_free_threaded.sh $(SOURCE) $(SUITE) .venv-free-threads
+	sh tests/tools/build_free_threaded.sh $(SOURCE) $(SUITE) .venv-free-threads
 
 cluster: $(READY)  ## Galera and Group Replication, nodes killed and isolated under load; report: reports/cluster.md
 	$(BIN)/python -m pytest tests/cluster --capture=no --verbose
@@ -82,7 +83,7 @@ capacity: $(READY)  ## model of the load of ten thousand processes on the databa
 	$(BIN)/python -m benchmarks.capacity --to reports/capacity
 
 screenshots: $(READY)  ## pictures for docs/console.md; needs Chromium, and Pillow to compress them
-	PYTHONPATH=tests $(BIN)/python -m screenshots
+	PYTHONPATH=tests $(BIN)/python -m tools.screenshots
 
 docs: $(READY)  ## build the documentation: site/index.html
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --group docs
@@ -93,6 +94,9 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typing
+
+ratchets: docs  ## hold the numbers that may only fall; RATCHETS=--write lowers them
+	PYTHONPATH=tests $(BIN)/python -m tools.ratchets $(RATCHETS)
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

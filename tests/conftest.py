@@ -65,6 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Start the servers that this run needs, together; where several processes test, each has its own."""
+    if session.config.getoption("collectonly"):
+        return
     if needed := {kind for item in session.items for kind in KINDS if {kind, "mixed"} & {*texts(item)}}:
         SERVERS.start(needed)
     if hasattr(session.config, "workeroutput"):

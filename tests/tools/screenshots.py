@@ -19,7 +19,7 @@ from support.service.served import Served
 from allocator.database.store import Database
 from allocator.service.token_administration import Tokens
 
-FIGURES = Path(__file__).parent.parent / "docs" / "figures"
+FIGURES = Path(__file__).parents[2] / "docs" / "figures"
 
 BUSY = {
     "order": 420,

@@ -1,0 +1,130 @@
+"""What no change waits for, in parts of at most 40 minutes: `make nightly`, or `make nightly PART="mutants failover"`.
+
+Each part is a command. Its output goes to `reports/nightly/PART.log`, its outcome to `reports/nightly.json`. Without
+names, the parts run that have not passed on this commit: a run that was ended is taken up again by the same command.
+`--list` prints the parts and how each ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from support.quick import git
+from support.servers.available import KINDS
+from tqdm import tqdm
+
+from tools.matrix import ABSENT, COMBINATIONS
+
+MINUTES = 40
+"""After which a part is ended, and has failed."""
+OUTCOMES = Path("reports") / "nightly.json"
+LOGS = Path("reports") / "nightly"
+
+PYTEST = (sys.executable, "-m", "pytest", "--capture=no", "--verbose")
+FULL = (sys.executable, "-m", "tools.second_look", "--numprocesses", "4", "--dist", "loadfile", "--durations=40")
+"""Without --quick: every database with every face, rare settings, the browser, containers, the wheel."""
+SOAKS = {
+    "processes": ("kills", "prefork", "restarts", "starts", "threads", "worker_run", "clock"),
+    "rows": ("batches", "capacity", "key_columns", "numbers", "takeover", "widening"),
+    "service": ("service", "shards"),
+}
+PARTS: dict[str, tuple[str, ...]] = {
+    "contract": (*FULL, "tests/contract"),
+    "others": (
+        *FULL,
+        "tests/unit",
+        "tests/simulation",
+        "tests/processes",
+        "tests/migrations",
+        "tests/acceptance",
+        "tests/mutants",
+    ),
+    "simulate": (sys.executable, "-m", "simulation", "--seeds", "20000"),
+    "mutants": (sys.executable, "-m", "mutants"),
+    **{f"chaos-{kind}": (*PYTEST, "tests/chaos", "--seconds", "600", "--only", kind) for kind in ("sqlite", *KINDS)},
+    "failover": (*PYTEST, "tests/failover"),
+    "cluster": (*PYTEST, "tests/cluster"),
+    **{
+        f"soak-{name}": (*PYTEST, *(f"tests/endurance/test_{each}.py" for each in files))
+        for name, files in SOAKS.items()
+    },
+    **{f"matrix-{name}": (sys.executable, "-m", "tools.matrix", name) for name in COMBINATIONS},
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a part ended: `passed`, `FAILED`, `absent` where a Python is not here, or that it was too long."""
+
+    ended: str
+    seconds: float
+    commit: str
+    at: str
+
+
+def todo(outcomes: Mapping[str, Outcome], commit: str) -> list[str]:
+    """The parts that have not passed on a commit."""
+    passed = {name for name, each in outcomes.items() if (each.ended, each.commit) == ("passed", commit)}
+    return [name for name in PARTS if name not in passed]
+
+
+def read() -> dict[str, Outcome]:
+    found = json.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
+    return {name: Outcome(**each) for name, each in found.items()}
+
+
+def write(outcomes: Mapping[str, Outcome]) -> None:
+    OUTCOMES.write_text(json.dumps({name: asdict(each) for name, each in outcomes.items()}, indent=2) + "\n")
+
+
+def run(name: str, commit: str) -> Outcome:
+    began = time.monotonic()
+    with (LOGS / f"{name}.log").open("wb") as log:
+        child = subprocess.Popen(PARTS[name], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            code = child.wait(MINUTES * 60)
+        except BaseException as error:
+            os.killpg(child.pid, signal.SIGINT)  # the tests stop their servers
+            child.wait(60)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            code = None
+    ended = {0: "passed", ABSENT: "absent", None: f"longer than {MINUTES} minutes"}.get(code, "FAILED")
+    return Outcome(ended, round(time.monotonic() - began), commit, datetime.now(UTC).isoformat(" ", "seconds"))
+
+
+def table(outcomes: Mapping[str, Outcome]) -> list[str]:
+    lines = []
+    for name in PARTS:
+        each = outcomes.get(name)
+        how = f"{each.ended} in {each.seconds:g} s on {each.commit[:7]}" if each else "not run"
+        lines.append(f"{name:16} {how}")
+    return lines
+
+
+def main(words: Sequence[str]) -> int:
+    if unknown := [word for word in words if word not in PARTS and word != "--list"]:
+        print(f"no such part: {', '.join(unknown)}; the parts are {', '.join(PARTS)}")
+        return 2
+    LOGS.mkdir(parents=True, exist_ok=True)
+    outcomes, commit = read(), git("rev-parse", "HEAD")
+    names = [] if "--list" in words else words or todo(outcomes, commit)
+    for name in tqdm(names, disable=None):
+        outcomes[name] = run(name, commit)
+        write(outcomes)
+        print(f"{name}: {outcomes[name].ended} in {outcomes[name].seconds:g} s; {LOGS / name}.log", flush=True)
+    print(*table(outcomes), sep="\n")
+    return 0 if all(outcomes[name].ended in ("passed", "absent") for name in names) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

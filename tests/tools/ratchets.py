@@ -1,0 +1,129 @@
+"""How large the house is: numbers that may only fall, in `.ci/ratchets.toml`; `make ratchets` holds them.
+
+    python -m tools.ratchets               each number is at most what the file says, and the file at most 1 % above it
+    python -m tools.ratchets --write       write what was measured
+    python -m tools.ratchets --seconds N   what `.ci/run` took; above twice the number of the file it is an error,
+                                           since half of that may be a slow machine
+
+A number is raised in a commit whose message says why, on a line such as "Raises lines.tests: …".
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+import tokenize
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from support.quick import ROOT, base, git
+
+FILE = ".ci/ratchets.toml"
+FOLDERS = ("allocator", "migrations", "tests", "benchmarks", "examples")
+COUNTED = (".py", ".toml", ".yaml", ".yml", ".sql", ".html", ".js", ".css")
+NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+SLACK = 0.01
+SLOW = 2
+HEADER = "# May only fall: see tests/tools/ratchets.py. Lines that are not blank and tokens of Python by folder.\n"
+
+Numbers = dict[str, int]
+"""By names such as `lines.tests`."""
+
+
+def lines(text: str) -> int:
+    return sum(not line.isspace() and bool(line) for line in text.splitlines())
+
+
+def tokens(text: str) -> int:
+    """Without comments and the form of the text, so that denser lines save nothing."""
+    return sum(each.type not in NO_CODE for each in tokenize.generate_tokens(io.StringIO(text).readline))
+
+
+def words(index: Mapping[str, Sequence[Mapping[str, str]]]) -> int:
+    """Of the built site, as its search has them."""
+    return sum(len(re.sub(r"<[^>]+>", " ", page["text"]).split()) for page in index["docs"])
+
+
+def raised(before: Mapping[str, int], after: Mapping[str, int], message: str) -> list[str]:
+    """The numbers that a commit raises without a reason."""
+    higher = [name for name, number in after.items() if number > before.get(name, number)]
+    return [name for name in higher if not re.search(rf"^Raises {re.escape(name)}: \S", message, re.MULTILINE)]
+
+
+def wrong(allowed: Mapping[str, int], found: Mapping[str, int]) -> list[str]:
+    """What to say of the numbers that were measured."""
+    said = []
+    for name, number in found.items():
+        may = allowed.get(name, 0)
+        if number > may:
+            said.append(f"{name}: {number}, and may be {may}")
+        elif number < may * (1 - SLACK):
+            said.append(f"{name} fell from {may} to {number}: make ratchets RATCHETS=--write")
+    return said
+
+
+def measured() -> Numbers:
+    found: Counter[str] = Counter()
+    for name in git("ls-files", "--cached", "--others", "--exclude-standard").splitlines():
+        folder, path = name.partition("/")[0], ROOT / name
+        if folder in FOLDERS and name.endswith(COUNTED) and path.is_file():
+            text = path.read_text()
+            found[f"lines.{folder}"] += lines(text)
+            found[f"tokens.{folder}"] += tokens(text) if name.endswith(".py") else 0
+    found["tests.items"] = items()
+    found["words.site"] = words(json.loads((ROOT / "site" / "search" / "search_index.json").read_text()))
+    return dict(sorted(found.items()))
+
+
+def items() -> int:
+    """Of all quick tests, on every database and with both faces."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    return int(re.findall(r"^(\d+)(?:/\d+)? tests collected", said, re.MULTILINE)[-1])
+
+
+def parsed(text: str) -> Numbers:
+    return {f"{group}.{name}": number for group, each in tomllib.loads(text).items() for name, number in each.items()}
+
+
+def formatted(numbers: Mapping[str, int]) -> str:
+    text = HEADER
+    for group in sorted({name.partition(".")[0] for name in numbers}):
+        own = {name: number for name, number in sorted(numbers.items()) if name.startswith(f"{group}.")}
+        rows = [f"{name.partition('.')[2]} = {number}\n" for name, number in own.items()]
+        text += f"\n[{group}]\n{''.join(rows)}"
+    return text
+
+
+def unexplained() -> list[str]:
+    """The numbers that commits of this change raise without a reason."""
+    said: list[str] = []
+    for commit in git("rev-list", f"{base()}..HEAD", "--", FILE).splitlines():
+        before, after = (parsed(git("show", f"{each}:{FILE}")) for each in (f"{commit}^", commit))
+        names = raised(before, after, git("show", "--no-patch", "--format=%B", commit))
+        said += [f"{commit[:7]} raises {name}, and its message has no line 'Raises {name}: why'" for name in names]
+    return said
+
+
+def main(arguments: Sequence[str]) -> int:
+    allowed = parsed((ROOT / FILE).read_text())
+    if arguments[:1] == ["--seconds"]:
+        seconds, may = int(arguments[1]), allowed["seconds.ci"]
+        print(f"seconds.ci: {seconds}, goal {may}")
+        return int(seconds > SLOW * may)
+    found = measured()
+    if "--write" in arguments:
+        (ROOT / FILE).write_text(formatted({**found, "seconds.ci": allowed["seconds.ci"]}))
+        return 0
+    print(*(f"{name}: {number}" for name, number in found.items()), sep="\n")
+    problems = wrong(allowed, found) + unexplained()
+    print(*problems, sep="\n")
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
