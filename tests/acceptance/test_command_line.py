@@ -10,21 +10,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 from support.servers.administrator import execute
-from support.servers.throwaway import free_port
 
 from allocator import Allocator
 from allocator.cli import main
 from allocator.database.schema.tables import REVISIONS
-from allocator.rules.claim_log import Claimed
-from allocator.schemes.formats.bit_layout import Layout
-from allocator.schemes.meteor import METEOR
+
+SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+"""What a command says is the same on each database; the statements are those of `tests/contract`."""
 
 
 def run(*words: str, url: str | None = None) -> Result:
@@ -39,16 +37,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@SQLITE
 def test_exactly_as_many_ids_as_asked_for_are_claimed(url, tag):
     assert run("next", tag, "-n", "5", url=url).output == "1\n2\n3\n4\n5\n"
     assert run("next", tag, url=url).output == "6\n"
     tags = json.loads(run("tags", "list", "--json", url=url).output)
 
     assert [found["max_value"] for found in tags if found["tag"] == tag] == ["6"]
-
-
-def test_ids_are_strings_in_json(url, tag):
-    assert json.loads(run("next", tag, "-n", "2", "--json", url=url).output) == {"tag": tag, "ids": ["1", "2"]}
+    assert json.loads(run("next", tag, "-n", "2", "--json", url=url).output) == {"tag": tag, "ids": ["7", "8"]}
 
 
 def test_the_embedded_database_is_made_on_first_use(here):
@@ -68,37 +64,35 @@ def typed(words: str, here: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize(
-    "words", ["next order", "next order -n 9999", "next order --json", "next --scheme objectid", "tags list", "--help"]
-)
-def test_an_output_that_cannot_be_written_is_one_sentence(here, words):
+def test_an_output_that_cannot_be_written_is_one_sentence(here):
     with closing(Allocator(f"sqlite:///{here}/allocator.db")) as ids:
         ids.next_id("order")
-    done = typed(f"{words} > /dev/full", here)
+    for words in ("next order -n 9999", "next order --json", "tags list"):
+        done = typed(f"{words} > /dev/full", here)
 
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert "cannot write the output: No space left on device" in done.stderr
-    assert done.stderr.startswith('{"error"' if "--json" in words else "error: ")
+        assert done.returncode == 1, words
+        assert len(done.stderr.splitlines()) == 1, words
+        assert "cannot write the output: No space left on device" in done.stderr
+        assert done.stderr.startswith('{"error"' if "--json" in words else "error: ")
 
 
-@pytest.mark.parametrize("words", ["next order", "next order --json", "tokens create shop"])
-def test_an_output_that_is_closed_has_nothing_drawn_for_it(here, words):
-    done = typed(f"{words} >&-", here)
+def test_an_output_that_is_closed_has_nothing_drawn_for_it(here):
+    for words in ("next order", "tokens create shop"):
+        done = typed(f"{words} >&-", here)
 
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert "nothing was drawn or made: stdout is closed" in done.stderr
+        assert done.returncode == 1, words
+        assert len(done.stderr.splitlines()) == 1, words
+        assert "nothing was drawn or made: stdout is closed" in done.stderr
     assert not (here / "allocator.db").exists()
 
 
-@pytest.mark.parametrize("count", [1, 100_000])
-def test_a_reader_that_has_gone_is_no_error_to_tell(here, count):
+def test_a_reader_that_has_gone_is_no_error_to_tell(here):
     os.mkfifo(here / "reader")
-    typed(f"next order -n {count} 2> words > reader & : < reader; wait $!; echo $? > code", here)
+    for count in (1, 100_000):
+        typed(f"next order -n {count} 2> words > reader & : < reader; wait $!; echo $? > code", here)
 
-    assert (here / "words").read_text() == ""
-    assert (here / "code").read_text() == "1\n"
+        assert (here / "words").read_text() == "", count
+        assert (here / "code").read_text() == "1\n", count
 
 
 def test_an_option_wins_over_the_environment(here):
@@ -107,64 +101,57 @@ def test_an_option_wins_over_the_environment(here):
     assert [path.name for path in here.glob("*.db")] == ["mine.db"]
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["next", "a b"], "error: a tag is 1 to 64 of the characters"),
-        (["next", "order", "-n", "0"], "error: count must be 1 to 10000000, got 0"),
-        (["next", "order", "-n", "-1"], "got -1"),
-        (["next", "order", "-n", "1000000000"], "got 1000000000"),
-        (["next", "order", "--scheme", "segment", "-n", "0"], "got 0"),
-        (["next", "--scheme", "meteor", "-n", "0"], "error: count must be 1 to 10000000, got 0"),
-        (["next", "order", "--no-create"], "error: tag 'order' does not exist"),
-        (["next", "order", "--url", "nonsense"], "error: this is not a database URL"),
-        (["next", "order", "--url", "oracle://u:s3cret@h/x"], "known are sqlite, postgresql, mysql, mariadb"),
-        (["tags", "set", "order", "--step", "5"], "error: tag 'order' does not exist"),
-        (["tags", "create", "order", "--step", "0"], "error: step must be 1 to 100000000, got 0"),
-    ],
+REFUSED = {
+    "next a,b": "error: a tag is 1 to 64 of the characters",
+    "next order -n 0": "error: count must be 1 to 10000000, got 0",
+    "next --scheme meteor -n 0": "error: count must be 1 to 10000000, got 0",
+    "next order --no-create": "error: tag 'order' does not exist",
+    "next order --url nonsense": "error: this is not a database URL",
+    "next order --url oracle://u:s3cret@h/x": "known are sqlite, postgresql, mysql, mariadb",
+    "tags set order --step 5": "error: tag 'order' does not exist",
+    "tags create order --step 0": "error: step must be 1 to 100000000, got 0",
+}
+
+
+def test_a_refusal_is_one_sentence_and_exit_code_1(here):
+    url = f"sqlite:///{here}/ids.db"
+    run("tags", "create", "other", url=url)  # or there would be no file to look into
+    for words, sentence in REFUSED.items():
+        done, as_json = run(*words.split(), url=url), run(*words.split(), "--json", url=url)
+
+        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1), words
+        assert sentence in done.stderr
+        assert "s3cret" not in done.stderr
+        assert sentence.removeprefix("error: ") in json.loads(as_json.stderr)["message"]
+
+
+NOT_UNDERSTOOD = (
+    "nope",
+    "next",
+    "next order --scheme meteor",
+    "inspect 5 --scheme nope",
+    "next order -n five",
+    "next order --nope",
+    "db",
+    "tags create x --limit 5 --javascript",
 )
-def test_a_refusal_is_one_sentence_and_exit_code_1(here, words, sentence):
-    run("tags", "create", "other", url=f"sqlite:///{here}/ids.db")  # or there would be no file to look into
-    done = run(*words, url=f"sqlite:///{here}/ids.db")
-
-    assert done.exit_code == 1
-    assert done.stdout == ""
-    assert sentence in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert "s3cret" not in done.stderr
-    as_json = run(*words, "--json", url=f"sqlite:///{here}/ids.db")
-    assert sentence.removeprefix("error: ") in json.loads(as_json.stderr)["message"]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["nope"],
-        ["next"],
-        ["next", "order", "--scheme", "meteor"],
-        ["inspect", "5", "--scheme", "nope"],
-        ["next", "order", "-n", "five"],
-        ["next", "order", "--nope"],
-        ["db"],
-    ]
-    + [["tags", "create", "x", "--limit", "5", "--javascript"]],
-)
-def test_what_is_not_understood_is_exit_code_2(here, words):
-    assert run(*words).exit_code == 2
+def test_what_is_not_understood_is_exit_code_2(here):
+    assert {words: run(*words.split()).exit_code for words in NOT_UNDERSTOOD} == dict.fromkeys(NOT_UNDERSTOOD, 2)
 
 
-@pytest.mark.parametrize("value", ["", " ", " \n"])
-def test_a_variable_that_is_set_and_empty_is_no_wish_for_a_file(here, monkeypatch, value):
-    monkeypatch.setenv("ALLOCATOR_DATABASE_URL", value)
-    done = run("next", "order")
+def test_a_variable_that_is_set_and_empty_is_no_wish_for_a_file(here):
+    for value in ("", " ", " \n"):
+        done = CliRunner().invoke(main, ["next", "order"], env={"ALLOCATOR_DATABASE_URL": value})
 
-    assert (done.exit_code, list(here.iterdir())) == (2, [])
-    assert "is empty; set it to the URL of a database" in done.stderr
+        assert (done.exit_code, list(here.iterdir())) == (2, []), repr(value)
+        assert "is empty; set it to the URL of a database" in done.stderr
 
 
-def test_a_server_needs_its_schema_first(kind, empty, tag):
-    if kind == "sqlite":
-        pytest.skip("the embedded database makes its own schema")
+@pytest.mark.statements
+@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+def test_a_server_needs_its_schema_first(empty, tag):
     refused = run("next", tag, url=empty)
     assert (refused.exit_code, "run: allocator db upgrade" in refused.stderr) == (1, True)
     assert run("db", "current", url=empty).output.startswith("none; the newest is ")
@@ -176,6 +163,7 @@ def test_a_server_needs_its_schema_first(kind, empty, tag):
     assert run("next", tag, url=empty).output == "1\n"
 
 
+@SQLITE
 def test_tags_are_made_listed_and_changed(url, tag):
     made = run("tags", "create", tag, "--step", "10", "--max-step", "20", "--start-after", "99", url=url)
     assert made.output == f"created {tag}: the first id is 100\n"
@@ -212,52 +200,45 @@ def test_a_limit_that_follows_a_column_is_said(fresh):
     )
 
 
-def commands(group: click.Group, name: str = "allocator"):
-    for word, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from commands(command, f"{name} {word}")
-        else:
-            yield pytest.param(command, id=f"{name} {word}")
+def all_of(command: click.Command, name: str = "allocator") -> Iterator[tuple[str, click.Command]]:
+    """Commands and groups of commands."""
+    yield name, command
+    if isinstance(command, click.Group):
+        for word, one in command.commands.items():
+            yield from all_of(one, f"{name} {word}")
 
 
+GROUPS = {name: one for name, one in all_of(main) if isinstance(one, click.Group)}
+COMMANDS = {name: one for name, one in all_of(main) if name not in GROUPS}
 WITHOUT_A_DATABASE = {"inspect", "new-key", "encode", "decode"}
 
 
-@pytest.mark.parametrize("command", list(commands(main)))
-def test_every_command_explains_itself(command: click.Command):
-    assert command.help
-    options = {name for parameter in command.params for name in parameter.opts}
-    assert {"--json"} <= options
-    assert "--url" in options or command.name in WITHOUT_A_DATABASE
-    undocumented = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
-
-    assert undocumented == []
+def test_every_command_explains_itself():
+    for name, command in COMMANDS.items():
+        assert command.help, name
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert "--json" in options, name
+        assert "--url" in options or command.name in WITHOUT_A_DATABASE, name
+        assert [p.name for p in command.params if isinstance(p, click.Option) and not p.help] == [], name
 
 
-def groups(group: click.Group, name: str = "allocator"):
-    yield pytest.param(group, id=name)
-    for word, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from groups(command, f"{name} {word}")
+def test_each_line_of_a_list_of_commands_fits_into_80_columns():
+    for name, group in GROUPS.items():
+        help_ = CliRunner().invoke(group, ["--help"], terminal_width=80).output
+        listed = help_.partition("Commands:\n")[2].splitlines()
+
+        assert listed, name
+        assert [line for line in listed if line.endswith("...") or len(line) > 80] == []
 
 
-@pytest.mark.parametrize("group", list(groups(main)))
-def test_each_line_of_a_list_of_commands_fits_into_80_columns(group: click.Group):
-    help_ = CliRunner().invoke(group, ["--help"], terminal_width=80).output
-    listed = help_.partition("Commands:\n")[2].splitlines()
+def test_variables_of_the_environment_are_in_the_help():
+    for name, command in COMMANDS.items():
+        help_ = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
+        variables = {p.envvar for p in command.params if isinstance(p, click.Option) and isinstance(p.envvar, str)}
+        if any("--url" in parameter.opts for parameter in command.params):
+            variables.add("ALLOCATOR_DATABASE_URL")
 
-    assert listed
-    assert [line for line in listed if line.endswith("...") or len(line) > 80] == []
-
-
-@pytest.mark.parametrize("command", list(commands(main)))
-def test_variables_of_the_environment_are_in_the_help(command: click.Command):
-    help_ = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
-    variables = {p.envvar for p in command.params if isinstance(p, click.Option) and isinstance(p.envvar, str)}
-    if any("--url" in parameter.opts for parameter in command.params):
-        variables.add("ALLOCATOR_DATABASE_URL")
-
-    assert sorted(name for name in variables if f"[env var: {name}" not in help_) == []
+        assert sorted(one for one in variables if f"[env var: {one}" not in help_) == [], name
 
 
 def test_the_help_names_the_variables_and_how_a_shell_completes():
@@ -268,37 +249,28 @@ def test_the_help_names_the_variables_and_how_a_shell_completes():
     assert 'eval "$(_ALLOCATOR_COMPLETE=bash_source allocator)"' in help_
 
 
-@pytest.mark.parametrize(
-    ("words", "completed"), [("tags sh", "plain,show"), ("next order --scheme mete", "plain,meteor")]
-)
-def test_a_shell_completes_commands_and_choices(here, words, completed):
-    environment = {"_ALLOCATOR_COMPLETE": "bash_complete", "COMP_WORDS": f"allocator {words}"}
-    environment["COMP_CWORD"] = str(words.count(" ") + 1)
-    done = CliRunner().invoke(main, [], prog_name="allocator", env=environment)
+def test_a_shell_completes_commands_and_choices(here):
+    for words, completed in (("tags sh", "plain,show"), ("next order --scheme mete", "plain,meteor")):
+        environment = {"_ALLOCATOR_COMPLETE": "bash_complete", "COMP_WORDS": f"allocator {words}"}
+        environment["COMP_CWORD"] = str(words.count(" ") + 1)
+        done = CliRunner().invoke(main, [], prog_name="allocator", env=environment)
 
-    assert done.output.split() == [completed]
+        assert done.output.split() == [completed]
     assert list(here.iterdir()) == []
 
 
-def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
-    command = f"{sys.executable} -m allocator next order -n 1000000 | head -n 2"
-    environment = {**os.environ, "ALLOCATOR_DATABASE_URL": f"sqlite:///{tmp_path}/ids.db"}
-    done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
+@SQLITE
+def test_the_other_schemes_need_no_tag(url):
+    for scheme, length in (("meteor", 19), ("snowflake", 19), ("objectid", 24)):
+        lines = run("next", "--scheme", scheme, "-n", "3", url=url).output.split()
+        as_json = json.loads(run("next", "--scheme", scheme, "--json", url=url).output)
 
-    assert done.stdout == "1\n2\n"
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(("scheme", "length"), [("meteor", 19), ("snowflake", 19), ("objectid", 24)])
-def test_the_other_schemes_need_no_tag(url, scheme, length):
-    lines = run("next", "--scheme", scheme, "-n", "3", url=url).output.split()
-    as_json = json.loads(run("next", "--scheme", scheme, "--json", url=url).output)
-
-    assert [len(line) for line in lines] == [length] * 3
-    assert sorted(set(lines)) == lines
-    assert len(as_json["ids"]) == 1
+        assert [len(line) for line in lines] == [length] * 3, scheme
+        assert sorted(set(lines)) == lines
+        assert len(as_json["ids"]) == 1
 
 
+@SQLITE
 def test_nodes_are_listed(url):
     run("next", "--scheme", "meteor", url=url)
     found = json.loads(run("nodes", "list", "--last", "1", "--json", url=url).output)
@@ -307,64 +279,48 @@ def test_nodes_are_listed(url):
     assert str(found[0]["node"]) in run("nodes", "list", url=url).output
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ["5016762319896585"],
-            ["meteor: likely", "second       292014", "2020-12-13 09:06:54+00:00", "snowflake: likely"],
-        ),
-        (["4df2dcec2cdcd20936a8b817"], ["objectid: likely", "2011-06-11 03:11:40+00:00", "pid          2358"]),
-        (["1541815603606036480"], ["snowflake: likely", "datacenter   11", "2022-06-28 16:07:40.105000+00:00"]),
-        (["175928847299117063"], ["by --layout it could also be discord (2016-04-30)"]),
-        (["1541815603606036480", "--scheme", "meteor", "--epoch", "0"], ["meteor: likely", "1972-11-04"]),
-        (["0190163d-8694-739b-aea5-966c26f8ad91"], ["uuid: likely, a UUID of version 7", "2024-06-14"]),
+READ = {
+    "5016762319896585": ["meteor: likely", "second       292014", "2020-12-13 09:06:54+00:00", "snowflake: likely"],
+    "4df2dcec2cdcd20936a8b817": ["objectid: likely", "2011-06-11 03:11:40+00:00", "pid          2358"],
+    "1541815603606036480": ["snowflake: likely", "datacenter   11", "2022-06-28 16:07:40.105000+00:00"],
+    "175928847299117063": ["by --layout it could also be discord (2016-04-30)"],
+    "1541815603606036480 --scheme meteor --epoch 0": ["meteor: likely", "1972-11-04"],
+    "0190163d-8694-739b-aea5-966c26f8ad91": ["uuid: likely, a UUID of version 7", "2024-06-14"],
+}
+READ_AS_ONE = {
+    "175928847299117063 --layout discord": ["discord: likely", "increment    7", "2016-04-30 11:18:25.796"],
+    "180363646902239241 --layout baidu:1/29/21/13 --epoch 1474300800": [
+        "baidu: likely",
+        "worker       4",
+        "sequence     9",
+        "2017-01-19 04:15:46",
     ],
-)
-def test_ids_explain_themselves(words, said):
-    done = run("inspect", *words)
-
-    assert done.exit_code == 0
-    assert [text for text in said if text not in done.output] == []
-    assert json.loads(run("inspect", *words, "--json").output)["id"] == words[0]
+    "0DXBQ9H279R05": ["tsid: likely", "501438102971408389"],
+    "01ARZ3NDEKTSV4RRFFQ69G5FAV": ["ulid: likely", "2016-07-30 23:54:10.259"],
+}
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ["175928847299117063", "--layout", "discord"],
-            ["discord: likely", "increment    7", "2016-04-30 11:18:25.796"],
-        ),
-        (
-            ["180363646902239241", "--layout", "baidu:1/29/21/13", "--epoch", "1474300800"],
-            ["baidu: likely", "worker       4", "sequence     9", "2017-01-19 04:15:46"],
-        ),
-        (["0DXBQ9H279R05"], ["tsid: likely", "501438102971408389"]),
-        (["01ARZ3NDEKTSV4RRFFQ69G5FAV"], ["ulid: likely", "2016-07-30 23:54:10.259"]),
-    ],
-)
-def test_ids_of_others_explain_themselves(words, said):
-    done = run("inspect", *words)
+def test_ids_explain_themselves():
+    for words, said in (READ | READ_AS_ONE).items():
+        done = run("inspect", *words.split())
+        as_json = json.loads(run("inspect", *words.split(), "--json").output)
 
-    assert [text for text in said if text not in done.output] == []
-    assert len(json.loads(run("inspect", *words, "--json").output)["readings"]) == 1
+        assert done.exit_code == 0, words
+        assert [text for text in said if text not in done.output] == []
+        assert as_json["id"] == words.split()[0]
+        assert len(as_json["readings"]) == 1 or words in READ
 
 
-@pytest.mark.parametrize(
-    "words", [["5"], ["1000000"], ["4df2dcec2cdcd20936a8b817"], ["175928847299117063", "--layout", "discord"]]
-)
-def test_other_formats_are_named_only_where_they_may_help(words):
-    assert "could also be" not in run("inspect", *words).output
+def test_other_formats_are_named_only_where_they_may_help():
+    for words in ("5", "1000000", "4df2dcec2cdcd20936a8b817", "175928847299117063 --layout discord"):
+        assert "could also be" not in run("inspect", *words.split()).output, words
 
 
-@pytest.mark.parametrize(
-    "wrong", ["0", "-5", "99999999999999999999", "4df2dcec2cdcd20936a8b81", "4df2dcec2cdcd20936a8b81G", ""]
-)
-def test_what_is_no_id_is_refused(wrong):
-    done = run("inspect", "--", wrong)
+def test_what_is_no_id_is_refused():
+    for wrong in ("0", "-5", "99999999999999999999", "4df2dcec2cdcd20936a8b81G", ""):
+        done = run("inspect", "--", wrong)
 
-    assert (done.exit_code, done.stderr.startswith("error: an id is")) == (1, True)
+        assert (done.exit_code, done.stderr.startswith("error: an id is")) == (1, True), wrong
 
 
 @pytest.fixture
@@ -378,6 +334,7 @@ def claims(tmp_path: Path) -> Iterator[Path]:
     handler.close()
 
 
+@SQLITE
 def test_an_id_leads_to_its_process(fresh, claims):
     with closing(Allocator(fresh, step=100, max_step=100)) as ids:
         ids.next_id("order")
@@ -396,61 +353,7 @@ def test_an_id_leads_to_its_process(fresh, claims):
     )
 
 
-def test_a_log_is_read_from_stdin_and_nothing_else_is_asked_for_an_id_of_a_tag():
-    line = str(Claimed("order", range(1, 101), "web-1", 7, datetime(2026, 11, 22, tzinfo=UTC), "sqlite:///ids.db"))
-    traced = CliRunner().invoke(main, ["trace", "5", "--tag", "order", "--log", "-"], input=f"other\n{line}\n")
-
-    assert traced.output == (
-        "order: 1 to 100 were claimed at 2026-11-22 00:00:00 UTC by process 7 on web-1, from sqlite:///ids.db\n"
-    )
-    assert CliRunner().invoke(main, ["trace", "5", "--tag", "other", "--log", "-"], input=line).exit_code == 1
-
-
-def test_a_meteor_is_read_as_of_the_format_that_is_said_and_a_time_in_the_future_is_named(fresh):
-    with closing(Allocator(fresh)) as ids:
-        ids.meteor()
-    later, settings = METEOR.pack(second=2**29 - 1, node=1), ["--epoch", "1735689600", "--layout", "1/31/18/11/3"]
-    other = Layout(sign=1, second=31, node=18, sequence=11, random=3).pack(second=2**30, node=1, sequence=1)
-    told = run("trace", str(other), *settings, url=fresh).output
-    found = json.loads(run("trace", str(other), *settings, "--json", url=fresh).output)["node"]
-
-    assert "; its time is in the future, 2037-12-14 " in run("trace", str(later), url=fresh).output
-    assert told.startswith("as a meteor of layout 1/31/18/11/3 and epoch 1735689600: node 1, registered at")
-    assert (found["layout"], found["epoch"], found["in_the_future"]) == ("1/31/18/11/3", 1735689600, True)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (["--layout", "1/31"], "error: a layout must be 5 widths, as in 1/29/20/11/3, got '1/31'"),
-        (["--layout", "1/31/18/11/x"], "error: a layout must be 5 widths, as in 1/29/20/11/3, got '1/31/18/11/x'"),
-        (
-            ["--layout", "1/31/18/11/4"],
-            "error: the widths of a layout must add up to 64, got 1 + 31 + 18 + 11 + 4 = 65",
-        ),
-        (["--layout", f"1/31/18/11/{'9' * 5000}"], "error: a layout must be 5 widths, as in 1/29/20/11/3, got "),
-        (["--epoch", "-1"], "error: epoch must be 0 to 253402300799, got -1"),
-    ],
-)
-def test_a_format_that_is_none_is_refused(url, wrong, words):
-    done = run("trace", "5", *wrong, url=url)
-
-    assert (done.exit_code, done.stderr.startswith(words)) == (1, True), done.stderr
-
-
-@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
-def test_a_shard_that_is_away_is_missing_from_the_answer(shards):
-    urls = shards(2)
-    with closing(Allocator(shards=urls)) as ids:
-        meteor = str(ids.meteor())
-    away = f"postgresql+psycopg://nobody@127.0.0.1:{free_port()}/ids"
-    told = [run("trace", meteor, "--url", urls[0], "--url", away, *more) for more in ((), ("--json",))]
-
-    assert [one.exit_code for one in told] == [0, 0], told
-    assert "a shard did not answer: " in told[0].stderr
-    assert len(json.loads(told[1].stdout)["not_asked"]) == 1
-
-
+@SQLITE
 def test_an_id_of_which_nothing_is_on_record(url):
     told = run("trace", str(10**17), url=url)
 

@@ -48,7 +48,7 @@ def test_workers_forked_after_ids_were_drawn_give_every_row_its_own(tmp_path):
         assert connection.execute("SELECT count(*) FROM shop_order").fetchone() == (len(orders),)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 def test_its_own_tests_pass_and_leave_nothing(kind: str, new_database: Callable[[str], str], tmp_path: Path):
     here = environment(tmp_path, new_database(kind))
 
@@ -69,7 +69,7 @@ print(os.environ["ALLOCATOR_DATABASE_URL_FILE"])
 """
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mysql"])
+@pytest.mark.parametrize("kind", ["sqlite", "mysql"])
 def test_the_command_line_has_the_database_of_the_settings(kind, new_database, tmp_path):
     """And not that of the environment, which another program may use."""
     (tmp_path / "said.py").write_text(AS_MYSQLDB * (kind == "mysql") + "from project.settings import *")

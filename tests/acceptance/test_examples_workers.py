@@ -23,6 +23,7 @@ COMPILERS = {"java": "javac"}
 COUNT = 20_000
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="needs timerfd and prctl of Linux")
 @pytest.mark.parametrize("language", PROGRAMS)
 def test_two_programs_at_once_make_different_ids(language, tmp_path):

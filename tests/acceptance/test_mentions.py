@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pytest
 from prometheus_client import CollectorRegistry
 from support.documents.pages import (
     INDENTED,
@@ -31,7 +30,6 @@ from allocator.service.compat import leaf, tinyid
 from allocator.service.metrics import Figures
 
 INDEX = ROOT / "docs" / "index.md"
-PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
 WORDS = all_words()
 SOURCE = "\n".join(path.read_text() for path in (ROOT / "allocator").rglob("*.py"))
 ALWAYS = {"-h", "--help", "--version"}
@@ -40,15 +38,15 @@ ALWAYS = {"-h", "--help", "--version"}
 # -- links
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: Path):
-    for link in links(page):
-        if link.startswith(("https://", "http://")):
-            continue
-        name, _, anchor = link.partition("#")
-        target = (page.parent / name).resolve() if name else page
-        assert target.exists(), f"{page.name}: {link}"
-        assert not anchor or anchor in anchors(target), f"{page.name}: {link}"
+def test_links_lead_somewhere():
+    """Beside `mkdocs build --strict`, which reads no README."""
+    assert [f"{page.name}: {link}" for page in pages() for link in links(page) if not leads_somewhere(page, link)] == []
+
+
+def leads_somewhere(page: Path, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = (page.parent / name).resolve() if name else page
+    return link.startswith(("https://", "http://")) or (target.exists() and (not anchor or anchor in anchors(target)))
 
 
 def linked(*from_pages: Path) -> set[Path]:
@@ -73,9 +71,8 @@ def test_every_example_is_linked_from_some_page():
     assert [page for page in (ROOT / "examples").glob("*/README.md") if not {page, page.parent} & found] == []
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_code_stands_in_fences_where_it_is_run(page: Path):
-    assert INDENTED.findall(prose(page)) == []
+def test_code_stands_in_fences_where_it_is_run():
+    assert [page.name for page in pages() if INDENTED.search(prose(page))] == []
 
 
 # -- whatever is public is said

@@ -115,34 +115,21 @@ def test_a_shard_is_trusted(files):
     assert tickets(files[:2], 2) == [5, 26]
 
 
-def test_the_statement_is_changed(files):
+def test_what_makes_no_sense_is_refused_in_one_sentence(files):
     tickets(files[:1], 1)
-    done = run("shards", "grow", "--statement", "count", "--headroom", "1", "--json", urls=files[:1])
+    for words, sentence in {
+        "add mysql://h": "names no database",
+        "add sqlite:////no/such/folder/x.db": "refuses",
+        "grow": "no growth is planned; add a database with",
+        "trust sqlite://": "is no shard of this fleet",
+    }.items():
+        done = run("shards", *words.split(), urls=files[:1])
 
-    assert json.loads(done.output)["shards"] == 1
-    assert len(tickets(files[:1], 3)) == 3
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["shards", "add", "mysql://h"], "names no database"),
-        (["shards", "add", "sqlite:////no/such/folder/x.db"], "refuses"),
-        (["shards", "grow"], "no growth is planned; add a database with"),
-        (["shards", "trust", "sqlite://"], "is no shard of this fleet"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_in_one_sentence(files, words, sentence):
-    tickets(files[:1], 1)
-    done = run(*words, urls=files[:1])
-
-    assert done.exit_code == 1
-    assert "Traceback" not in done.output
-    assert sentence in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+        assert (done.exit_code, len(done.stderr.splitlines())) == (1, 1), words
+        assert sentence in done.stderr
 
 
-@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("kind", ["postgres", "mysql"], indirect=True)
 def test_a_password_is_never_shown(fresh, kind, new_database):
     """Other shards are told by their URLs, and those are kept in the tables."""
     secret = make_url(fresh).password or "s3cret-word"  # where any is let in
@@ -153,12 +140,6 @@ def test_a_password_is_never_shown(fresh, kind, new_database):
     shown += run("shards", "add", new_database(kind), urls=[fresh]).output
 
     assert f":{secret}@" not in shown
-
-
-def test_what_is_not_there_is_said(files):
-    done = run("shards", "grow", urls=files[:1])
-
-    assert (done.exit_code, "error: there is no file" in done.stderr) == (1, True)
 
 
 def test_looking_makes_no_files(files, tmp_path):

@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 
 from allocator import Allocator
 from allocator.cli import main
-from allocator.database.schema.tables import REVISIONS
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting, MaxValueWentBack, UnknownTag
 from allocator.fleet.tag_deletion import delete, last_claimed
@@ -48,6 +47,7 @@ def test_tags_are_chosen_by_name_and_sorted(three):
     assert run("tags", "list", "--sort", "age", url=three).exit_code == 2
 
 
+@SQLITE
 def test_a_tag_is_shown_with_what_remains_and_its_last_claim(fresh):
     run("tags", "create", "order", "--limit", "1000", url=fresh)
     before = json.loads(run("tags", "show", "order", "--json", url=fresh).stdout)
@@ -65,6 +65,7 @@ def test_a_tag_is_shown_with_what_remains_and_its_last_claim(fresh):
 # -- delete
 
 
+@SQLITE
 def test_a_tag_that_never_gave_an_id_is_deleted_at_once(fresh):
     run("tags", "create", "order", "--start-after", "5000", url=fresh)
     done = run("tags", "delete", "order", url=fresh)
@@ -74,6 +75,7 @@ def test_a_tag_that_never_gave_an_id_is_deleted_at_once(fresh):
     assert run("tags", "delete", "order", url=fresh).stderr.startswith("error: tag 'order' does not exist")
 
 
+@SQLITE
 def test_a_tag_that_gave_ids_is_deleted_only_with_yes_and_the_last_id_is_said(fresh):
     run("next", "order", "-n", "7", url=fresh)
     refused = run("tags", "delete", "order", url=fresh)
@@ -133,6 +135,7 @@ def test_a_tag_that_is_used_meanwhile_stays(fresh):
         assert ids.tags.get("order").max_value == 5
 
 
+@pytest.mark.statements
 def test_a_row_that_was_claimed_from_since_it_was_read_is_not_deleted(fresh):
     with closing(Allocator(fresh)) as ids, closing(Database(fresh)) as database:
         read = ids.tags.create("order")
@@ -169,15 +172,7 @@ def test_a_fleet_deletes_a_tag_on_all_shards(shards):
 # -- revisions
 
 
-def test_the_history_names_the_revision_in_use(fresh):
-    found = json.loads(run("db", "history", "--json", url=fresh).stdout)
-
-    assert [one["revision"] for one in found] == list(REVISIONS[::-1])
-    assert [one["revision"] for one in found if one["current"]] == [REVISIONS[-1]]
-    assert all(one["title"] for one in found)
-    assert f"{REVISIONS[-1]}      current" in run("db", "history", url=fresh).stdout
-
-
+@SQLITE
 def test_a_downgrade_is_done_only_with_yes(fresh):
     refused = run("db", "downgrade", "0003", url=fresh)
     assert (refused.exit_code, refused.stdout) == (1, "")

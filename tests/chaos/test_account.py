@@ -40,24 +40,26 @@ def test_a_sound_account(write, tmp_path):
     assert (found.ids, found.claims, found.claimed, found.left, found.unheard) == (19, 4, 34, 15, 10)
 
 
-@pytest.mark.parametrize(
-    ("claims", "blocks", "max_value", "wrong"),
-    [
-        ([(21, 31)], [[21, 22, 21]], 50, {"duplicates": 1}),
-        ([(5, 15)], [range(5, 15)], 50, {"duplicates": 6, "claimed_twice": 6}),
-        ([(5, 15)], [[14]], 50, {"claimed_twice": 6}),
-        ([(21, 31)], [[21, 31, 32]], 50, {"outside": 2}),
-        ([(21, 31)], [[11]], 50, {"outside": 1}),
-        ([], [[10]], 50, {"duplicates": 1, "outside": 1}),
-        ([(21, 31)], [[21]], 27, {"lost": 3}),
-        ([(21, 31)], [[21]], 0, {"lost": 20}),
-    ],
-)
-def test_control_what_is_wrong_is_found(write, tmp_path, claims, blocks, max_value, wrong):
-    write([(1, 11)], range(1, 11))
-    write(claims, *blocks)
+WRONG = [
+    ([(21, 31)], [[21, 22, 21]], 50, {"duplicates": 1}),
+    ([(5, 15)], [range(5, 15)], 50, {"duplicates": 6, "claimed_twice": 6}),
+    ([(5, 15)], [[14]], 50, {"claimed_twice": 6}),
+    ([(21, 31)], [[21, 31, 32]], 50, {"outside": 2}),
+    ([(21, 31)], [[11]], 50, {"outside": 1}),
+    ([], [[10]], 50, {"duplicates": 1, "outside": 1}),
+    ([(21, 31)], [[21]], 27, {"lost": 3}),
+    ([(21, 31)], [[21]], 0, {"lost": 20}),
+]
 
-    assert audited(tmp_path, [max_value, 0]).wrong == wrong
+
+def test_control_what_is_wrong_is_found(write, tmp_path):
+    for claims, blocks, max_value, wrong in WRONG:
+        write([(1, 11)], range(1, 11))
+        write(claims, *blocks)
+
+        assert audited(tmp_path, [max_value, 0]).wrong == wrong
+        for path in tmp_path.iterdir():
+            path.unlink()
 
 
 def test_a_block_torn_by_the_kill_counts_as_far_as_it_goes(write, tmp_path):

@@ -23,7 +23,8 @@ PROMISED = 0.05
 """Seconds for a claim of others; a quick run only says that none hangs."""
 HANGING = 1.0
 TIMES = 5
-on_servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+KINDS = ["postgres", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("mysql", "mariadb"))]
+on_servers = pytest.mark.parametrize("kind", KINDS, indirect=True)
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_of_a_file_they_wait_until_the_client_goes_on_or_is_killed(url, names, o
 
 
 @on_servers
-@pytest.mark.parametrize("what", ["one", "several"])
+@pytest.mark.parametrize("what", ["one", pytest.param("several", marks=pytest.mark.nightly)])
 def test_others_go_on(kind, url, names, others, what, long, report):
     slowest, longest, found = {}, 0.0, []
     with Snare(url) as wire, Client(wire.url, names) as client:

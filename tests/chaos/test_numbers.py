@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from support.processes.number_writers import OnItsOwn, ReadFirst, Way, Writers, check
 from support.processes.patience import until
 
+KINDS = ["postgres", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("sqlite", "mysql", "mariadb"))]
 NUMBERS, KILLS = 300, 4
 ODDS = 0.02
 """That a writer kills itself, at each step."""
@@ -15,6 +17,7 @@ def writers(url: str, way: type[Way] = Way, odds: float = 0.0) -> Writers:
     return Writers(url, count=4, scopes=3, odds=odds, way=way)
 
 
+@pytest.mark.parametrize("kind", KINDS, indirect=True)
 def test_no_gap_and_no_duplicate_when_clients_roll_back_and_are_killed(url):
     with writers(url, odds=ODDS) as running:
 
@@ -29,6 +32,7 @@ def test_no_gap_and_no_duplicate_when_clients_roll_back_and_are_killed(url):
     assert found.rows >= NUMBERS
 
 
+@pytest.mark.nightly
 def test_control_numbers_drawn_on_a_connection_of_their_own_leave_gaps(url):
     with writers(url, OnItsOwn) as running:
         assert until(lambda: running.written >= NUMBERS, SECONDS)
@@ -38,6 +42,7 @@ def test_control_numbers_drawn_on_a_connection_of_their_own_leave_gaps(url):
     assert found.gaps > NUMBERS // 20  # a fifth is rolled back
 
 
+@pytest.mark.parametrize("kind", KINDS, indirect=True)
 def test_control_to_read_and_then_write_gives_duplicates(url):
     """On a busy machine the writers of one run may come one after the other."""
 

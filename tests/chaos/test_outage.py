@@ -18,6 +18,7 @@ from support.servers.containers import killable
 from support.servers.databases import with_schema
 from tqdm import tqdm
 
+KINDS = ["sqlite", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("postgres", "mysql", "mariadb"))]
 RATE, FROZEN = 20_000, 60
 QUICK_RATE, QUICK_FROZEN = 2_000, 2
 BEFORE, AFTER = 0.05, 2.0
@@ -54,6 +55,7 @@ def freezing(kind: str, long: bool, new_database: Callable[[str], str]) -> Itera
         yield url, place
 
 
+@pytest.mark.parametrize("kind", KINDS, indirect=True)
 def test_a_frozen_database_is_not_noticed(kind, freezing, tag, long, report):
     url, place = freezing
     rate, frozen = (RATE, FROZEN) if long else (QUICK_RATE, QUICK_FROZEN)

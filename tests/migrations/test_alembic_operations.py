@@ -18,14 +18,14 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
-from support.servers.administrator import administrator, execute, values
+from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
 
 from allocator import Allocator
-from allocator.database.columns import migration_database
-from allocator.errors import DatabaseUnavailable, InvalidSetting, SchemaOutOfDate
+from allocator.errors import InvalidSetting, SchemaOutOfDate
 
-SERVERS = ("postgres", "mysql", "mariadb")
+SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+"""What is done to the tables of each database is in `tests/contract`."""
 COUNTED = {"postgres": "CREATE TABLE orders (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, what VARCHAR(9))"}
 COUNTED["mysql"] = COUNTED["mariadb"] = "CREATE TABLE orders (id BIGINT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(9))"
 INSERT = "INSERT INTO orders (what) VALUES ('tea')"
@@ -69,6 +69,7 @@ def test_a_tag_is_made_and_bound_where_its_table_is_made(fresh):
 BINDINGS = "SELECT place FROM allocator_binding"
 
 
+@SQLITE
 def test_a_tag_that_exists_keeps_its_settings_and_is_never_lowered(fresh):
     with Allocator(fresh) as ids:
         ids.tags.create("order", step=7, start_after=500)
@@ -102,7 +103,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(fresh):
     assert values(fresh, "SELECT seqmax FROM pg_sequence WHERE seqrelid = 'orders_id_seq'::regclass") == [2**63 - 1]
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", ["postgres", "mysql"])
 def test_a_column_is_taken_over_finished_and_given_back(kind, fresh):
     execute(fresh, COUNTED[kind], INSERT)
     asked = "SELECT current_setting('lock_timeout')" if kind == "postgres" else "SELECT @@lock_wait_timeout"
@@ -131,21 +132,6 @@ def test_a_column_is_taken_over_finished_and_given_back(kind, fresh):
         execute(fresh, INSERT, f"INSERT INTO orders (id) VALUES ({ids.next_id('order')})")
 
     assert len(values(fresh, "SELECT DISTINCT id FROM orders")) == 5
-
-
-@pytest.mark.parametrize("kind", SERVERS)
-def test_a_table_that_another_transaction_holds_is_waited_for_and_named(kind, fresh, monkeypatch):
-    monkeypatch.setattr(migration_database, "LOCK_SECONDS", 3.0)
-    execute(fresh, COUNTED[kind])
-    engine = create_engine(fresh)
-    with engine.begin() as connection, migration(fresh) as op:
-        connection.exec_driver_sql(INSERT)
-        with pytest.raises(DatabaseUnavailable, match="an open transaction.* holds a lock on"):
-            op.takeover("start", "orders.id", tag="order")
-        op.execute("SELECT 1")  # the migration's transaction is alive
-    engine.dispose()
-
-    assert state(fresh) == []
 
 
 # -- as Alembic runs the revisions of an application
@@ -185,7 +171,7 @@ REVISIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", ["postgres"])
 def test_revisions_go_up_and_down_and_up(kind, fresh, tmp_path):
     (tmp_path / "versions").mkdir()
     (tmp_path / "env.py").write_text(ENV)
@@ -211,6 +197,7 @@ def test_revisions_go_up_and_down_and_up(kind, fresh, tmp_path):
 # -- what is refused
 
 
+@SQLITE
 def test_without_the_tables_it_says_what_to_run(empty):
     with pytest.raises(SchemaOutOfDate, match="run: allocator db upgrade"), migration(empty) as op:
         op.create_tag("order")
@@ -228,16 +215,15 @@ STEPS: dict[str, tuple[Callable[[Any], None], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_nothing_is_printed_as_sql(name):
-    act, command = STEPS[name]
+def test_nothing_is_printed_as_sql():
     printed = MigrationContext.configure(
         dialect_name="postgresql", opts={"as_sql": True, "output_buffer": io.StringIO()}
     )
-    with pytest.raises(InvalidSetting, match="cannot be printed as SQL") as refused:
-        act(Operations(printed))
+    for act, instead in STEPS.values():
+        with pytest.raises(InvalidSetting, match="cannot be printed as SQL") as refused:
+            act(Operations(printed))
 
-    assert str(refused.value).endswith(f"run instead: {command}")
+        assert str(refused.value).endswith(f"run instead: {instead}")
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
@@ -260,20 +246,9 @@ def test_one_of_several_shards_is_refused(new_database):
         op.create_tag("invoice")
 
 
-@pytest.mark.parametrize("kind", ["postgres"])
-def test_in_autocommit_a_takeover_is_a_transaction_of_its_own(fresh):
-    execute(fresh, COUNTED["postgres"])
-    with administrator(fresh) as connection:
-        op: Any = Operations(MigrationContext.configure(connection))
-        with pytest.raises(InvalidSetting, match="no takeover of public.orders.id was started"):
-            op.takeover("back", "orders.id")
-        op.takeover("start", "orders.id", tag="order")
-
-    assert state(fresh) == ["started"]
-
-
 @pytest.mark.skipif(find_spec("alembic.runtime.plugins") is None, reason="Alembic has plugins from 1.18 on")
-@pytest.mark.parametrize("first", ["", ".integrations.alembic", ".integrations.alembic_operations"])
-def test_the_operations_are_there_whoever_is_imported_first(first):
-    code = f"import allocator{first}; from alembic import op; op.create_tag, op.bind_tag, op.unbind_tag, op.takeover"
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)
+def test_the_operations_are_there_whoever_is_imported_first():
+    for first in ("", ".integrations.alembic", ".integrations.alembic_operations"):
+        used = "op.create_tag, op.bind_tag, op.unbind_tag, op.takeover"
+        code = f"import allocator{first}; from alembic import op; {used}"
+        subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)

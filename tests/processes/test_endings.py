@@ -58,6 +58,7 @@ if "daemon" in how:
     time.sleep(0.05)
 """
 
+SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 REFUSED = (
     "AllocatorClosed: no ids can be drawn during interpreter shutdown; draw them earlier, for example in an atexit "
     "function"
@@ -112,6 +113,7 @@ def no_threads(request, monkeypatch) -> None:
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
+@SQLITE
 def test_claims_are_made_where_no_thread_can_be_had(url, tag, no_threads):
     with Allocator(url, step=10, max_step=10) as ids:
         drawn = [*ids.next_ids(tag, 95), *ids.reserve(tag, 5), *(ids.next_id(tag) for _ in range(50))]
@@ -122,6 +124,7 @@ def test_claims_are_made_where_no_thread_can_be_had(url, tag, no_threads):
     assert len(set(tickets + others)) == 4
 
 
+@SQLITE
 def test_the_asyncio_face_needs_no_thread_either(url, tag, no_threads):
     async def draw() -> list[int]:
         async with AsyncAllocator(url, step=10, max_step=10) as ids:
@@ -130,6 +133,7 @@ def test_the_asyncio_face_needs_no_thread_either(url, tag, no_threads):
     assert len(set(asyncio.run(draw()))) == 100
 
 
+@SQLITE
 def test_threads_are_used_again_when_there_are_some(url, tag, monkeypatch):
     with Allocator(url, step=10, max_step=10) as ids:
         with monkeypatch.context() as without:

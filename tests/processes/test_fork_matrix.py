@@ -23,6 +23,9 @@ from allocator.database.sqlite.fork_gate import Gate
 from allocator.errors import NotCopyable
 from allocator.generators.objectid import generator
 
+SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+"""`test_children_and_their_children` has the drivers of all databases."""
+
 inherited: Allocator
 
 
@@ -39,6 +42,7 @@ def drawn_before(url, tag):
         yield draw(tag, 5)[1]
 
 
+@SQLITE
 def test_a_pool_of_forked_workers(drawn_before, tag):
     with multiprocessing.get_context("fork").Pool(3) as pool:
         found = pool.starmap(draw, [(tag, 40)] * 12)
@@ -49,6 +53,7 @@ def test_a_pool_of_forked_workers(drawn_before, tag):
     assert distinct(everything)
 
 
+@SQLITE
 def test_an_executor_of_forked_workers(drawn_before, tag):
     with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("fork")) as pool:
         found = [job.result(30) for job in [pool.submit(draw, tag, 40) for _ in range(12)]]
@@ -68,10 +73,11 @@ def test_children_and_their_children(drawn_before, tag):
     assert distinct(everything)
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_what_is_not_forked_cannot_inherit_it(drawn_before, method):
-    with pytest.raises(NotCopyable):
-        multiprocessing.get_context(method).Process(target=print, args=(inherited,)).start()
+@SQLITE
+def test_what_is_not_forked_cannot_inherit_it(drawn_before):
+    for method in ("spawn", "forkserver"):
+        with pytest.raises(NotCopyable):
+            multiprocessing.get_context(method).Process(target=print, args=(inherited,)).start()
     with pytest.raises(NotCopyable):
         pickle.dumps(inherited)
 
@@ -87,14 +93,14 @@ LOCKS = {
 }
 
 
-@pytest.mark.parametrize("lock", LOCKS)
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+ON = {lock: "postgres" if lock == "the pool's" else "sqlite" for lock in LOCKS}
+"""The pool of SQLite has no lock."""
+
+
+@pytest.mark.parametrize(("lock", "kind"), ON.items(), indirect=["kind"])
 def test_a_fork_while_another_thread_holds_a_lock(drawn_before, url, tag, lock):
     holding, forked = threading.Event(), threading.Event()
-    try:
-        held = LOCKS[lock](inherited, tag)
-    except AttributeError:
-        pytest.skip("this pool has no lock")
+    held = LOCKS[lock](inherited, tag)
 
     def hold() -> None:
         with held:
@@ -135,11 +141,10 @@ def drawn_after_a_fork_within(ids: Allocator, tag: str, words: str) -> int:
         thread.join()
 
 
-@pytest.mark.parametrize("words", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
-def test_a_fork_in_the_middle_of_a_statement_leaves_no_file_locked(fresh_file, tag, words):
+def test_a_fork_in_the_middle_of_a_statement_leaves_no_file_locked(fresh_file, tag):
     with Allocator(fresh_file, timeout=5) as ids:
         first = ids.reserve(tag, 1)[0]
-        theirs = [drawn_after_a_fork_within(ids, tag, words) for _ in range(2)]
+        theirs = [drawn_after_a_fork_within(ids, tag, words) for words in ("BEGIN IMMEDIATE", "BEGIN EXCLUSIVE")]
 
         assert [first, *theirs, ids.reserve(tag, 1)[0]] == [1, 2, 3, 4]
 

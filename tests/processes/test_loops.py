@@ -15,6 +15,8 @@ from allocator.errors import DatabaseUnavailable
 from allocator.fleet.tag_administration import Tags
 
 WAITERS = 6
+SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+"""All of it is above the databases."""
 
 
 async def cancelling(source: MemorySource, ids: AsyncSequence, victims: range, at: int) -> tuple[list[int], int, bool]:
@@ -56,6 +58,7 @@ def test_waiters_cancelled_at_any_step_take_nothing_from_the_others(victims):
     assert cancelled >= len(victims)
 
 
+@SQLITE
 def test_cancelled_at_each_step_of_the_call_itself(url, tag):
     """As a coroutine is driven by hand: cancelled at each of its awaits in turn."""
 
@@ -84,6 +87,7 @@ def test_cancelled_at_each_step_of_the_call_itself(url, tag):
     assert distinct(drawn) >= 45
 
 
+@SQLITE
 def test_two_loops_in_two_threads_share_one_allocator(url, tag):
     async def draw() -> list[int]:
         found = await asyncio.gather(*(ids.next_ids(tag, 20) for _ in range(10)))
@@ -102,6 +106,7 @@ def test_two_loops_in_two_threads_share_one_allocator(url, tag):
     assert distinct(drawn) == 2 * 207 + 20
 
 
+@SQLITE
 def test_a_second_loop_goes_on_where_the_first_was_closed(url, tag):
     """Also where the first one left a call behind that waits for a claim."""
     ids = AsyncAllocator(url, step=10, max_step=10)
@@ -117,6 +122,7 @@ def test_a_second_loop_goes_on_where_the_first_was_closed(url, tag):
     assert distinct(drawn) == 50
 
 
+@SQLITE
 def test_tags_are_awaited_no_longer_than_the_timeout(url, tag, monkeypatch):
     answered = threading.Event()
     monkeypatch.setattr(Tags, "get", lambda tags, name: answered.wait(60))

@@ -129,28 +129,23 @@ def test_the_command_finds_its_number_in_the_environment_and_in_a_file(run, tmp_
     assert not (tmp_path / "number").exists()
 
 
-@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -1 $$", 129)])
-def test_its_exit_code_is_kept(run, script, code):
-    assert run("renewed", script).end() == (code, "", "")
+def test_its_exit_code_is_kept(run):
+    for script, code in (("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -1 $$", 129)):
+        assert run("renewed", script).end() == (code, "", ""), script
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "why"),
-    [
-        (["./nowhere"], 127, "No such file or directory"),
-        (["nowhere"], 127, "No such file or directory"),
-        (["./data"], 126, "Permission denied"),
-        (["."], 126, "Permission denied"),
-    ],
-)
-def test_a_command_that_cannot_be_started_is_told_from_one_that_fails(tmp_path, command, code, why):
+def test_a_command_that_cannot_be_started_is_told_from_one_that_fails(tmp_path):
     """By the exit codes of env, nice and docker run."""
     (tmp_path / "data").write_text("no program")
     words = [sys.executable, "-m", "allocator", "worker", "run", "--url", "sqlite:///ids.db", "--space", "x", "--"]
-    refused = subprocess.run([*words, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    for command, code, why in (
+        ("nowhere", 127, "No such file or directory"),
+        ("./data", 126, "Permission denied"),
+    ):
+        refused = subprocess.run([*words, command], cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    assert (refused.returncode, refused.stdout) == (code, "")
-    assert refused.stderr == f"error: cannot start {command[0]}: {why}\n"
+        assert (refused.returncode, refused.stdout) == (code, "")
+        assert refused.stderr == f"error: cannot start {command}: {why}\n"
 
 
 def test_wrong_usage_has_the_exit_code_of_the_wrapper():
@@ -159,13 +154,20 @@ def test_wrong_usage_has_the_exit_code_of_the_wrapper():
     assert subprocess.run(words, capture_output=True, check=False).returncode == 125
 
 
-@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1", "WINCH"])
-def test_signals_are_passed_on(run, name):
-    one = run("renewed", f"trap 'echo got; exit 3' {name}; {FOREVER}")
+def test_signals_are_passed_on(run):
+    traps = "".join(f"trap 'echo {name} >> got' {name}; " for name in ("INT", "HUP", "USR1", "WINCH"))
+    one = run("renewed", f"{traps}trap 'echo got; exit 3' TERM; {FOREVER}")
     one.started()
-    one.process.send_signal(signal.Signals[f"SIG{name}"])
+    for name in ("INT", "HUP", "USR1", "WINCH"):
+        one.process.send_signal(signal.Signals[f"SIG{name}"])
+        assert until(lambda: name in said(one.folder / "got")), name  # noqa: B023 - asked at once
+    one.process.send_signal(signal.SIGTERM)
 
     assert one.end() == (3, "got\n", "")
+
+
+def said(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def test_signals_have_their_usual_effect_in_the_command(run):
@@ -307,16 +309,19 @@ guard.dismiss()
 """
 
 
-@pytest.mark.parametrize(("boot", "wall"), [(4000, 4000), (4000, 0), (0, 4000)], ids=["both", "boot", "wall"])
-def test_a_wrapper_that_was_stopped_after_it_looked_gives_no_time_away(boot, wall):
+def late(boot: int, wall: int, wait: int) -> str:
+    words = [sys.executable, "-c", LATE.format(boot=boot, wall=wall, wait=wait)]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_wrapper_that_was_stopped_after_it_looked_gives_no_time_away():
     """The guard counts from when the clocks were read; the machine may have slept since, or the wall clock was set."""
-    code = LATE.format(boot=boot, wall=wall, wait=30)
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "-9\n"
+    for boot, wall in ((4000, 4000), (4000, 0), (0, 4000)):
+        assert late(boot, wall, wait=30) == "-9\n", (boot, wall)
 
 
 def test_control_the_guard_waits_for_its_time():
-    code = LATE.format(boot=0, wall=0, wait=1)
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "runs\n"
+    assert late(0, 0, wait=1) == "runs\n"
 
 
 def test_a_guard_that_is_stopped_delays_nothing(run):
@@ -340,6 +345,7 @@ def test_the_guard_is_not_stopped_with_the_group_of_the_wrapper_nor_by_its_signa
     assert runs(command)
 
 
+@pytest.mark.nightly
 def test_a_number_out_of_a_database_ends_the_command_while_the_wrapper_is_stopped(tmp_path):
     """And the next one has another number, or the same one after the end."""
     url = f"sqlite:///{tmp_path}/ids.db"

@@ -68,8 +68,8 @@ def test_control_of_what_is_not_promised_faster_than_the_moment_between_two_fail
 GIVEN = (10, 10_000, 10_000_000, 10_000_000_000)
 
 
-@pytest.mark.parametrize("given", GIVEN)
-def test_a_year_costs_what_everyday_use_can_bear(given):
-    assert given <= after(given, 0) <= given + 2
-    assert after(given, 1) < max(10 * given, 10_000_000)
-    assert after(given, 100) < max(2**31, 250 * given)
+def test_a_year_costs_what_everyday_use_can_bear():
+    for given in GIVEN:
+        assert given <= after(given, 0) <= given + 2
+        assert after(given, 1) < max(10 * given, 10_000_000)
+        assert after(given, 100) < max(2**31, 250 * given)
