@@ -203,18 +203,16 @@ def test_no_more_than_that_many_are_claimed_at_once():
     assert [len(batch) for batch in many.source.batches] == [MAX_BATCH, 5]
 
 
-@pytest.mark.parametrize(
-    ("error", "claims"), [(DatabaseUnavailable("away"), 2), (Exhausted("full"), 3), (DatabaseRefused("this row"), 3)]
-)
-def test_a_database_that_is_away_ends_all_and_another_error_is_found_out_one_by_one(error, claims):
-    many = Many(step=1, max_step=1)
-    waits = asked(many.opened(2))
-    many.source.attempts, many.source.failure = 0, error
-    many.background.go_on()
+def test_a_database_that_is_away_ends_all_and_another_error_is_found_out_one_by_one():
+    for error, claims in [(DatabaseUnavailable("away"), 2), (Exhausted("full"), 3), (DatabaseRefused("this row"), 3)]:
+        many = Many(step=1, max_step=1)
+        waits = asked(many.opened(2))
+        many.source.attempts, many.source.failure = 0, error
+        many.background.go_on()
 
-    assert many.source.attempts == claims
-    assert [type(wait.result(0)) for wait in waits] == [type(error)] * 2
-    assert many.batching._strikes == 0
+        assert many.source.attempts == claims, error
+        assert [type(wait.result(0)) for wait in waits] == [type(error)] * 2, error
+        assert many.batching._strikes == 0, error
 
 
 def test_a_row_that_is_refused_is_no_other_tags_error(monkeypatch):

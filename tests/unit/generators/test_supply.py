@@ -10,10 +10,11 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from runpy import run_path
 from threading import Event, Thread
@@ -46,13 +47,13 @@ from allocator.schemes.tag import Tag
 from allocator.sync import Sequence
 
 
-@pytest.mark.parametrize(("size", "each"), [(1, 50), (10, 1500), (1000, 5000)])
-def test_threads_get_every_id_once_and_in_order(size: int, each: int):
-    source = MemorySource(step=size, max_step=size)
-    drawn = draw_on_threads(sequence(source).next_id, threads=8, each=each)
+def test_threads_get_every_id_once_and_in_order():
+    for size, each in [(1, 50), (10, 1500), (1000, 5000)]:
+        source = MemorySource(step=size, max_step=size)
+        drawn = draw_on_threads(sequence(source).next_id, threads=8, each=each)
 
-    assert list(range(1, 8 * each + 1)) == sorted(sum(drawn, []))
-    assert all(ids == sorted(ids) for ids in drawn)
+        assert list(range(1, 8 * each + 1)) == sorted(sum(drawn, [])), size
+        assert all(ids == sorted(ids) for ids in drawn), size
 
 
 def test_without_the_gil_an_iterator_takes_a_lock():
@@ -82,14 +83,14 @@ def test_an_error_ends_a_loop_and_the_next_one_goes_on():
     assert next(iter(ids)) == 1
 
 
-@pytest.mark.parametrize("iterator", [iter, LockedIterator])
-def test_a_loop_finds_nothing_more_in_a_range_that_is_no_longer_ours(iterator: Callable[[range], Iterator[int]]):
-    for numbers in (range(100), range(2**63 - 50, 2**63)):
-        values = iterator(numbers)
-        next(values)
-        exhaust(values)
+def test_a_loop_finds_nothing_more_in_a_range_that_is_no_longer_ours():
+    for iterator in [iter, LockedIterator]:
+        for numbers in (range(100), range(2**63 - 50, 2**63)):
+            values = iterator(numbers)
+            next(values)
+            exhaust(values)
 
-        assert list(values) == []
+            assert list(values) == [], iterator
 
 
 def test_a_loop_ends_with_its_allocator():
@@ -375,14 +376,15 @@ def test_a_forked_child_owns_nothing():
     os.close(reader), os.close(writer)
 
 
-@pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_copies_are_refused(make_copy: Callable[[object], object]):
-    allocator = Allocator("sqlite://")
-    shared = AsyncAllocator(allocator)
-    for thing in (allocator, allocator.sequence("order"), shared, shared.sequence("order")):
-        with pytest.raises(NotCopyable, match="both copies would issue the same ids"):
-            make_copy(thing)
-    allocator.close()
+def test_copies_are_refused(subtests):
+    for make_copy in [copy.copy, copy.deepcopy, pickle.dumps]:
+        with subtests.test(make_copy=make_copy):
+            allocator = Allocator("sqlite://")
+            shared = AsyncAllocator(allocator)
+            for thing in (allocator, allocator.sequence("order"), shared, shared.sequence("order")):
+                with pytest.raises(NotCopyable, match="both copies would issue the same ids"):
+                    make_copy(thing)
+            allocator.close()
 
 
 def test_after_close_there_is_nothing():
@@ -668,12 +670,11 @@ def test_what_a_call_holds_that_a_fork_interrupted_is_empty(kind: Any, monkeypat
     assert list(values) == []
 
 
-@pytest.mark.parametrize("ended", [True, False], ids=["answered", "unanswered"])
-def test_what_comes_after_a_fork_is_the_parents_and_is_asked_for_again(ended):
+def test_what_comes_after_a_fork_is_the_parents_and_is_asked_for_again():
     """As in a signal handler that forks while a call waits."""
     background, calls = Background(), []
 
-    def start() -> Future[int]:
+    def start(ended: bool) -> Future[int]:
         calls.append(None)
         if len(calls) == 1:
             background.renew()
@@ -682,7 +683,9 @@ def test_what_comes_after_a_fork_is_the_parents_and_is_asked_for_again(ended):
             future.set_result(len(calls))
         return future
 
-    assert wait_for(result_of(start, background, 1.0, AllocatorClosed)) == 2
-    calls.clear()
-    asked = asyncio.run(wait_for_async(result_of(start, background, 1.0, AllocatorClosed)))
-    assert asked == 2
+    for ended in (True, False):
+        calls.clear()
+        assert wait_for(result_of(partial(start, ended), background, 1.0, AllocatorClosed)) == 2, ended
+        calls.clear()
+        asked = asyncio.run(wait_for_async(result_of(partial(start, ended), background, 1.0, AllocatorClosed)))
+        assert asked == 2, ended

@@ -57,19 +57,16 @@ def test_an_application_that_is_given_a_second_time_keeps_its_allocator():
         assert [sequence.next_id(), current_allocator.next_id("order"), *sequence.reserve(1)] == [2, 3, 1001]
 
 
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
+def test_a_configuration_that_cannot_be_used_is_refused_with_the_first_id(subtests):
+    for config, words in [
         ({}, "ALLOCATOR_DATABASE_URL is missing in the configuration"),
         (
             {"ALLOCATOR_DATABASE_URL": "sqlite://", "ALLOCATOR_OPTIONS": {"steps": 5}},
             "invalid argument .*'steps'",
         ),
-    ],
-)
-def test_a_configuration_that_cannot_be_used_is_refused_with_the_first_id(config, words):
-    with app_with(**config).app_context(), pytest.raises(InvalidSetting, match=words):
-        current_allocator.next_id("order")
+    ]:
+        with subtests.test(config=config), app_with(**config).app_context(), pytest.raises(InvalidSetting, match=words):
+            current_allocator.next_id("order")
 
 
 def test_an_application_without_the_extension_is_told():

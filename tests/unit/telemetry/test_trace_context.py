@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry import trace
@@ -39,9 +38,8 @@ def test_a_client_that_does_not_sample_is_a_parent_too():
     assert not parent_of(("traceparent", VALID[:-1] + "0")).trace_flags.sampled
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_an_invalid_header_is_ignored():
+    for value in [
         "",
         "x",
         VALID.upper(),
@@ -51,10 +49,8 @@ def test_a_client_that_does_not_sample_is_a_parent_too():
         f"00-{TRACE}-{'0' * 16}-01",
         f"00-{TRACE}-{SPAN}",
         VALID + " " * 600,
-    ],
-)
-def test_an_invalid_header_is_ignored(value):
-    assert parent_of(("traceparent", value)) == INVALID_SPAN.get_span_context()
+    ]:
+        assert parent_of(("traceparent", value)) == INVALID_SPAN.get_span_context(), value
 
 
 def test_two_parents_are_none():

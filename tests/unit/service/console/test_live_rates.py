@@ -7,8 +7,6 @@ import subprocess
 import sys
 from math import inf
 
-import pytest
-
 from allocator.service.console import live_rates as module
 from allocator.service.console.live_rates import (
     ALL,
@@ -83,14 +81,14 @@ def test_the_history_of_all_ids_is_longer_and_has_its_end():
     assert history.samples("order")[-1].second == history.samples(ALL)[-1].second
 
 
-@pytest.mark.parametrize("second", [103 + MAX_PAUSE, 50], ids=["a pause", "a clock that was set back"])
-def test_after_a_pause_the_history_starts_again(second):
-    history = grown(0, 1, 2)
-    history.add(totals(order=9), second)
-    assert history.samples("order") == []
-    history.add(totals(order=11), second + 1)
+def test_after_a_pause_the_history_starts_again():
+    for second in [103 + MAX_PAUSE, 50]:
+        history = grown(0, 1, 2)
+        history.add(totals(order=9), second)
+        assert history.samples("order") == [], second
+        history.add(totals(order=11), second + 1)
 
-    assert history.samples("order") == [Sample(second + 1, 2.0, 0.0)]
+        assert history.samples("order") == [Sample(second + 1, 2.0, 0.0)], second
 
 
 def test_two_readings_of_one_second_count_once():

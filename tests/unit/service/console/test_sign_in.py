@@ -64,19 +64,16 @@ def user(*known: str, **headers: str) -> User:
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize(
-    ("authorization", "name"),
-    [
+def test_a_bearer_token_stands_before_the_session_and_nothing_else_does():
+    for authorization, name in [
         ("Basic dXNlcjpwYXNz", "browser"),
         ("Digest x", "browser"),
         ("Bearer script", "script"),
         ("bearer script", "script"),
-    ],
-)
-def test_a_bearer_token_stands_before_the_session_and_nothing_else_does(authorization, name):
-    cookie = f"allocator={session_of('browser')}"
+    ]:
+        cookie = f"allocator={session_of('browser')}"
 
-    assert user("browser", "script", authorization=authorization, cookie=cookie).name == name
+        assert user("browser", "script", authorization=authorization, cookie=cookie).name == name, authorization
 
 
 def test_what_is_sent_for_a_proxy_is_no_token():
@@ -160,9 +157,8 @@ def test_a_proof_is_good_for_its_session_and_is_no_session():
     assert sessions.digest(f"{ours.rpartition('.')[0]}.{sessions.proof(ours.rpartition('.')[0])}") is None
 
 
-@pytest.mark.parametrize(
-    ("headers", "is_ours"),
-    [
+def test_where_a_change_comes_from():
+    for headers, is_ours in [
         ({"sec-fetch-site": "same-origin"}, True),
         ({"sec-fetch-site": "same-site"}, False),
         ({"sec-fetch-site": "none"}, False),
@@ -172,10 +168,8 @@ def test_a_proof_is_good_for_its_session_and_is_no_session():
         ({"origin": "null", "host": "null"}, False),
         ({"host": "here"}, False),
         ({}, False),
-    ],
-)
-def test_where_a_change_comes_from(headers, is_ours):
-    assert is_from_us(headers) is is_ours
+    ]:
+        assert is_from_us(headers) is is_ours, headers
 
 
 def test_names_of_cookies_tell_services_of_one_machine_apart():
@@ -186,17 +180,15 @@ def test_names_of_cookies_tell_services_of_one_machine_apart():
     assert cookie_name(Request(https | {"headers": [(b"host", b"ids.example")]})) == "__Host-allocator"
 
 
-@pytest.mark.parametrize(
-    ("given", "there"),
-    [
-        ("/console/fleet", "/console/fleet"),
-        ("/?q=a", "/?q=a"),
-        ("", "/"),
-        ("//evil", "/"),
-        ("/\\evil", "/"),
-        ("x", "/"),
-        ("/a\nb", "/"),
-    ],
-)
-def test_where_to_go_after_signing_in(given, there):
-    assert own_path(given) == there
+def test_where_to_go_after_signing_in():
+    expected = {
+        "/console/fleet": "/console/fleet",
+        "/?q=a": "/?q=a",
+        "": "/",
+        "//evil": "/",
+        "/\\evil": "/",
+        "x": "/",
+        "/a\nb": "/",
+    }
+
+    assert {given: own_path(given) for given in expected} == expected
