@@ -157,7 +157,7 @@ def test_an_empty_memory_waits_no_longer_than_the_timeout_and_says_why():
     source.failure = DatabaseUnavailable("no route to host")
 
     with pytest.raises(DatabaseUnavailable, match="no route to host"):
-        sequence(source, timeout=0.5).next_id()
+        sequence(source, timeout=0.05).next_id()
 
 
 def test_a_database_that_never_answers_ends_in_a_timeout():
@@ -172,10 +172,11 @@ def test_a_database_that_never_answers_ends_in_a_timeout():
     source.gate.set()
 
 
-def test_a_caller_whose_time_ends_in_a_second_attempt_learns_why_the_first_one_failed():
+def test_a_caller_whose_time_ends_in_a_second_attempt_learns_why_the_first_one_failed(monkeypatch):
     source = MemorySource()
     source.failure = FleetGrowing("issues no ids while its fleet grows")
-    ids = sequence(source, timeout=1.5)
+    monkeypatch.setattr("allocator.schemes.shared.retry_pace.RETRY_PAUSE", 0.02)
+    ids = sequence(source, timeout=0.2)
     step = ids._advance()
     assert isinstance(step.result(5), FleetGrowing)
     source.gate.clear()
@@ -568,7 +569,7 @@ def test_the_settings_of_the_tag_hold_for_the_first_claim_too():
     ids = sequence(source)
     source.failure = DatabaseUnavailable("away")
     with pytest.raises(DatabaseUnavailable):
-        sequence(source, timeout=0.5).next_id()
+        sequence(source, timeout=0.05).next_id()
     source.failure = None
     ids.reserve(1)
     ids.next_id()

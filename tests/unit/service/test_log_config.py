@@ -51,8 +51,9 @@ def write(handler: Lines, name: str, words: str, *values: object, level: int = l
 
 def test_of_what_callers_cause_a_few_lines_a_second_are_written(handler, lines):
     for name in [REFUSED, SERVER]:
-        lines.truncate(0)
         lines.seek(0)
+        lines.truncate()
+        second[0] += 10
         for number in range(LINES + 300):
             write(handler, name, "refused %d", number)
         write(handler, name, "refused %d", 1, level=logging.WARNING)  # those of another kind are not crowded out

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from math import inf
 
+import pytest
+
 from allocator.service.console import live_rates as module
 from allocator.service.console.live_rates import (
     ALL,
@@ -183,6 +185,8 @@ def test_a_reading_that_fails_stops_none_that_follow(monkeypatch):
         assert not running.done()
         running.cancel()
 
-    asyncio.run(run())
+    with pytest.MonkeyPatch.context() as clock:
+        clock.setattr(module, "time", lambda: 0.49)  # it reads in the middle of each second
+        asyncio.run(run())
 
     assert read == [0, 1]
