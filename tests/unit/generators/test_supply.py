@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import gc
 import os
 import pickle
 import subprocess
@@ -122,12 +121,6 @@ def drain(ids) -> None:
     with pytest.raises((SchemaOutOfDate, DatabaseUnavailable)):
         for _ in range(100_000):
             ids.next_id()
-
-
-def test_next_ids_crosses_segments_without_a_gap():
-    ids = sequence(MemorySource(step=7, max_step=7))
-
-    assert list(range(1, 101)) == ids.next_ids(100)
 
 
 def test_a_claim_is_made_in_the_background_at_low_water():
@@ -495,24 +488,6 @@ def test_work_that_was_dropped_by_close_says_so():
     source.gate.set()
 
     assert isinstance(waiting[-1].exception(5), AllocatorClosed)
-
-
-def test_a_given_up_reservation_that_fails_later_logs_nothing(caplog: pytest.LogCaptureFixture):
-    source = MemorySource()
-    source.gate.clear()
-    ids = sequence(source, timeout=0.05)
-
-    async def give_up() -> None:
-        with pytest.raises(DatabaseUnavailable):
-            await AsyncSequence(ids).reserve(10)
-        source.failure = SchemaOutOfDate("gone")
-        source.gate.set()
-        await asyncio.sleep(0.02)
-
-    asyncio.run(give_up())
-    gc.collect()
-
-    assert caplog.messages == []
 
 
 def test_a_reservation_keeps_the_pace_after_a_failure():

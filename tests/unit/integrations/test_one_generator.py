@@ -100,17 +100,6 @@ def test_a_generator_of_its_own_is_refused_when_the_table_is_made(ids, subtests)
             )
 
 
-def test_a_generator_of_its_own_is_refused_when_the_class_is_mapped(ids):
-    class Base(DeclarativeBase):
-        pass
-
-    with pytest.raises(InvalidSetting, match=r"orders.id has two generators.*Identity\(\)"):
-
-        class Order(Base):
-            __tablename__ = "orders"
-            id: Mapped[int] = mapped_column(Identity(), primary_key=True, default=ids.sequence("order"))
-
-
 def test_a_column_that_is_no_key_may_have_a_plain_server_default(ids):
     column = Column("version", BigInteger, default=ids.sequence("version"), server_default="0")
     Table("versioned", MetaData(), Column("id", Integer, primary_key=True), column)

@@ -161,7 +161,7 @@ def test_no_id_of_tinyid_is_above_what_we_start_after(delta, begin, made):
     assert start == max(databases.values())
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(st.data())
 def test_no_rows_are_more_than_can_be_decided(data):
     """Every name gets one decision: a tag that can be made, or one sentence."""

@@ -67,23 +67,6 @@ def test_what_was_read_last_stays_while_it_fails():
         asyncio.run(run(error))
 
 
-def test_what_was_forgotten_keeps_its_age_while_it_cannot_be_read_anew():
-    async def run() -> None:
-        source = Source()
-        cache = source.cache()
-        await cache.get()
-        cache.invalidate()
-        source.now, source.answer = source.now + 1, DatabaseUnavailable("away")
-        found = await cache.get()
-        assert (found.value, found.age, source.asked) == ("one", 1.0, 2)
-        source.now, source.answer = source.now + RETRY_AFTER, "two"
-        await cache.get()  # it is still to be read anew, long before its time
-        await asyncio.sleep(0)
-        assert (await cache.get()).value == "two"
-
-    asyncio.run(run())
-
-
 def test_a_reading_that_began_before_a_change_does_not_count_as_one_after_it():
     async def run() -> None:
         going, asked = asyncio.Event(), 0
@@ -101,19 +84,6 @@ def test_a_reading_that_began_before_a_change_does_not_count_as_one_after_it():
         going.set()
         assert (await cache.get()).value == 1
         assert (await cache.get()).value == 2
-
-    asyncio.run(run())
-
-
-def test_a_failure_of_long_ago_says_nothing():
-    async def run() -> None:
-        source = Source()
-        source.answer = DatabaseUnavailable("away")
-        cache = source.cache()
-        await cache.get()
-        assert cache.recent_failure(4.0)
-        source.now += 4
-        assert cache.recent_failure(4.0) is None
 
     asyncio.run(run())
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from itsdangerous import TimestampSigner
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
 
 from allocator.rules.token import ANONYMOUS, VERBS, Token, digest_of
 from allocator.service.auth import Book
@@ -24,7 +22,6 @@ from allocator.service.console.sign_in import (
     is_from_us,
     own_path,
 )
-from allocator.service.console.views import address_of
 from allocator.service.error_responses import Unauthorized
 
 SESSIONS = Sessions(b"k" * 32)
@@ -82,35 +79,6 @@ def test_what_is_sent_for_a_proxy_is_no_token():
         user("x", authorization="Basic x")
     with pytest.raises(Unauthorized):
         user("x", ANONYMOUS, authorization="Bearer wrong")
-
-
-def test_a_session_that_another_worker_made_of_a_new_token_is_looked_for(monkeypatch):
-    monkeypatch.setattr("allocator.service.auth.AT_ONCE", 0.0)
-    tokens: list[Token] = []
-
-    async def run() -> str:
-        found = book(tokens)
-        await found.refresh()
-        tokens.append(token("new"))
-        return (await sign_in(found).user(request_of(cookie=f"allocator={session_of('new')}"))).name
-
-    assert asyncio.run(run()) == "new"
-
-
-def test_a_host_that_is_none_breaks_no_page(monkeypatch):
-    def fail(request: Request) -> None:
-        raise ValueError("Invalid IPv6 URL")
-
-    for name in ("url", "base_url"):
-        monkeypatch.setattr(Request, name, property(fail))
-    shown: dict[str, Any] = {}
-    pages = SimpleNamespace(render=lambda *given, **values: shown.update(values) or HTMLResponse())
-    request = request_of("[::1")
-    asyncio.run(sign_in(book([]), pages).show(request))
-
-    assert shown["is_plain"]
-    assert cookie_name(request) == "allocator-1"
-    assert address_of(request) == "http://[::1"
 
 
 # -- sessions
