@@ -377,6 +377,17 @@ def test_a_request_that_was_given_up_and_asked_again_is_claimed_twice_and_served
     assert tags[1]._advance() == 3
 
 
+def test_a_tag_that_is_twice_in_a_batch_is_claimed_once_for_each():
+    many = Many(step=1, max_step=1)
+    opened, one = many.opened(2), many.tag("tag0")
+    waits = [one._advance(), *asked(opened)]
+    many.background.go_on()
+    drawn = [sequence._advance() for sequence in (one, opened[0])]
+
+    assert all(wait.done() for wait in waits)
+    assert sorted(drawn) == [3, 4]
+
+
 def test_what_waited_before_a_fork_is_not_claimed_in_the_child():
     many = Many(step=1, max_step=1)
     asked(many.opened(3))

@@ -108,18 +108,6 @@ def test_a_request_that_does_not_come_to_its_end_is_ended(connection):
     assert transport.said.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
 
 
-def test_a_request_that_is_being_answered_may_take_its_time(connection):
-    connection.cycle = Request(answered=False)
-
-    assert looks(connection, 0.0, 1000.0, 2000.0).ended == ""
-
-
-def test_a_connection_that_is_kept_alive_is_uvicorns_to_end(connection):
-    connection.cycle, connection.timeout_keep_alive_task = Request(answered=True), object()
-
-    assert looks(connection, 0.0, 1000.0, 2000.0).ended == ""
-
-
 def test_a_connection_that_is_closed_here_is_ended_when_the_client_says_nothing(connection):
     connection.transport.close()
 

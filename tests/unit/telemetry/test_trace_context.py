@@ -47,10 +47,6 @@ def test_an_invalid_header_is_ignored():
         assert parent_of(("traceparent", value)) == INVALID_SPAN.get_span_context(), value
 
 
-def test_two_parents_are_none():
-    assert not parent_of(("traceparent", VALID), ("traceparent", VALID)).is_valid
-
-
 def test_a_span_inside_of_the_service_comes_before_the_header():
     with trace.use_span(NonRecordingSpan(OTHER)):
         assert parent_of(("traceparent", VALID)) == OTHER

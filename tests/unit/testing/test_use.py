@@ -50,14 +50,6 @@ def test_afterwards_it_goes_on_where_it_was(tmp_path):
         assert after[1] == after[0] + 1
 
 
-def test_each_block_begins_anew():
-    ids = Allocator(NOWHERE)
-    handle = ids.sequence("order")
-    for _ in range(2):
-        with ids.use(MemoryAllocator()):
-            assert (handle.next_id(), ids.next_id("order")) == (1, 2)
-
-
 def test_what_raises_in_the_block_ends_it(tmp_path):
     with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
         with pytest.raises(ZeroDivisionError), ids.use(MemoryAllocator()):
