@@ -68,36 +68,38 @@ def test_it_goes_back_to_the_pool(engine):
         assert connection.connection.dbapi_connection is first
 
 
-@pytest.mark.parametrize("step", ["execute", "fetchall"])
-def test_an_error_of_the_driver_is_wrapped_and_the_connection_stays(engine, step):
-    with failing(engine, step, refused("SQLITE_BUSY")) as connection:
-        with pytest.raises(OperationalError) as caught:
-            connection.exec_driver_sql("SELECT 1").all()
-        assert not caught.value.connection_invalidated
-        assert connection.connection.is_valid
+def test_an_error_of_the_driver_is_wrapped_and_the_connection_stays(engine, subtests):
+    for step in ["execute", "fetchall"]:
+        with subtests.test(step=step), failing(engine, step, refused("SQLITE_BUSY")) as connection:
+            with pytest.raises(OperationalError) as caught:
+                connection.exec_driver_sql("SELECT 1").all()
+            assert not caught.value.connection_invalidated
+            assert connection.connection.is_valid
 
 
-@pytest.mark.parametrize("step", ["execute", "fetchall"])
-def test_after_an_error_of_a_server_that_is_left_no_connection_is_used_again(engine, step):
-    with failing(engine, step, refused("SQLITE_READONLY")) as connection:
-        first = connection.connection.dbapi_connection
-        with pytest.raises(OperationalError) as caught:
-            connection.exec_driver_sql("SELECT 1").all()
-        assert caught.value.connection_invalidated
-        assert connection.invalidated
-    with engine.connect() as other:
-        assert other.connection.dbapi_connection is not first
+def test_after_an_error_of_a_server_that_is_left_no_connection_is_used_again(engine, subtests):
+    for step in ["execute", "fetchall"]:
+        with subtests.test(step=step):
+            with failing(engine, step, refused("SQLITE_READONLY")) as connection:
+                first = connection.connection.dbapi_connection
+                with pytest.raises(OperationalError) as caught:
+                    connection.exec_driver_sql("SELECT 1").all()
+                assert caught.value.connection_invalidated
+                assert connection.invalidated
+            with engine.connect() as other:
+                assert other.connection.dbapi_connection is not first
 
 
-@pytest.mark.parametrize("step", ["execute", "fetchall"])
-def test_what_interrupts_a_statement_ends_its_connection(engine, step):
+def test_what_interrupts_a_statement_ends_its_connection(engine, subtests):
     """Half of an answer may still be on the wire, which the next statement would read as its own."""
-    with failing(engine, step, KeyboardInterrupt()) as connection:
-        first = connection.connection.dbapi_connection
-        with pytest.raises(KeyboardInterrupt):
-            connection.exec_driver_sql("SELECT 1").all()
-    with engine.connect() as other:
-        assert other.connection.dbapi_connection is not first
+    for step in ["execute", "fetchall"]:
+        with subtests.test(step=step):
+            with failing(engine, step, KeyboardInterrupt()) as connection:
+                first = connection.connection.dbapi_connection
+                with pytest.raises(KeyboardInterrupt):
+                    connection.exec_driver_sql("SELECT 1").all()
+            with engine.connect() as other:
+                assert other.connection.dbapi_connection is not first
 
 
 def test_an_error_at_connecting_is_wrapped():
@@ -106,17 +108,18 @@ def test_an_error_at_connecting_is_wrapped():
         DriverConnection(engine, SQLite())
 
 
-@pytest.mark.parametrize("of", ["an engine", "all engines"])
-def test_who_listens_to_statements_or_logs_them_is_served_by_sqlalchemy(engine, of):
-    def listen(*_: object) -> None: ...
+def test_who_listens_to_statements_or_logs_them_is_served_by_sqlalchemy(engine):
+    for of in ["an engine", "all engines"]:
 
-    target = engine if of == "an engine" else Engine
-    assert not is_watched(engine)
-    for name in ("before_cursor_execute", "after_cursor_execute"):
-        event.listen(target, name, listen)
-        assert is_watched(engine)
-        event.remove(target, name, listen)
-    assert not is_watched(engine)
+        def listen(*_: object) -> None: ...
+
+        target = engine if of == "an engine" else Engine
+        assert not is_watched(engine), of
+        for name in ("before_cursor_execute", "after_cursor_execute"):
+            event.listen(target, name, listen)
+            assert is_watched(engine), of
+            event.remove(target, name, listen)
+        assert not is_watched(engine), of
 
 
 def test_who_logs_statements_is_served_by_sqlalchemy(engine, caplog):

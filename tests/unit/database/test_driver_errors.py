@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 
-import pytest
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.driver_errors import is_contended, translate
@@ -24,39 +23,36 @@ def error(*told: object) -> DBAPIError:
     return DBAPIError("UPDATE", {}, Exception(*told))
 
 
-@pytest.mark.parametrize("told", [NOT_PREPARED, NOT_PRIMARY, READ_ONLY, HOOK])
-def test_a_member_that_was_left_alone_is_unavailable_and_its_connections_are_left(told):
-    found = translate(error(*told), MySQL(), "here", 0.0)
+def test_a_member_that_was_left_alone_is_unavailable_and_its_connections_are_left():
+    for told in [NOT_PREPARED, NOT_PRIMARY, READ_ONLY, HOOK]:
+        found = translate(error(*told), MySQL(), "here", 0.0)
 
-    assert type(found) is DatabaseUnavailable
-    assert str(told[0]) in MySQL.codes.misplaced
-    assert not is_contended(error(*told), MySQL())
+        assert type(found) is DatabaseUnavailable, told
+        assert str(told[0]) in MySQL.codes.misplaced, told
+        assert not is_contended(error(*told), MySQL()), told
 
 
-@pytest.mark.parametrize(
-    ("code", "words", "is_left"),
-    [
+def test_a_standby_of_postgresql_is_left_and_a_server_that_hides_its_wal_is_not():
+    for code, words, is_left in [
         ("25006", "cannot execute UPDATE in a read-only transaction", True),
         ("55000", "recovery is in progress", True),
         ("55000", "Wiederherstellung läuft", True),
         ("55000", "wal_level must be set to 'logical'", False),  # of Aurora, on each connection
-    ],
-)
-def test_a_standby_of_postgresql_is_left_and_a_server_that_hides_its_wal_is_not(code, words, is_left):
-    told = Exception(words)
-    told.sqlstate = code  # type: ignore[attr-defined]
+    ]:
+        told = Exception(words)
+        told.sqlstate = code  # type: ignore[attr-defined]
 
-    assert (PostgreSQL().code(told) in PostgreSQL.codes.misplaced) is is_left
-    kind = DatabaseUnavailable if is_left else DatabaseRefused
-    assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is kind
+        assert (PostgreSQL().code(told) in PostgreSQL.codes.misplaced) is is_left, (code, words)
+        kind = DatabaseUnavailable if is_left else DatabaseRefused
+        assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is kind, (code, words)
 
 
-@pytest.mark.parametrize("code", ["55000", "0A000", "42501", "42883", "42704"])
-def test_what_comes_again_with_each_try_is_no_outage(code):
-    told = Exception("wal_level")
-    told.sqlstate = code  # type: ignore[attr-defined]
+def test_what_comes_again_with_each_try_is_no_outage():
+    for code in ["55000", "0A000", "42501", "42883", "42704"]:
+        told = Exception("wal_level")
+        told.sqlstate = code  # type: ignore[attr-defined]
 
-    assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is DatabaseRefused
+        assert type(translate(DBAPIError("SELECT", {}, told), PostgreSQL(), "here", 0.0)) is DatabaseRefused, code
 
 
 def test_what_certification_rolled_back_is_run_again():

@@ -37,23 +37,20 @@ class Told:
         return Answer(rowcount=1, lastrowid=0)
 
 
-@pytest.mark.parametrize("fails", ["", "INSERT"])
-@pytest.mark.parametrize(
-    ("name", "wait", "before", "after"),
-    [
-        ("sqlite", 0.2, ["PRAGMA busy_timeout", "PRAGMA busy_timeout = 200"], ["PRAGMA busy_timeout = 1234"]),
-        ("sqlite", 0, ["PRAGMA busy_timeout", "PRAGMA busy_timeout = 0"], ["PRAGMA busy_timeout = 1234"]),
-        ("mysql", 1.5, [MYSQL_WAIT.format(2)], [MYSQL_AGAIN]),
-    ],
-)
-def test_the_time_to_wait_is_set_for_one_statement(name, wait, before, after, fails):
-    caller = Told(name, fails=fails)
-    try:
-        caller.numbers.draw(caller, ROW, 1, 1, wait)
-    except OperationalError:
-        assert fails
+def test_the_time_to_wait_is_set_for_one_statement():
+    for fails in ["", "INSERT"]:
+        for name, wait, before, after in [
+            ("sqlite", 0.2, ["PRAGMA busy_timeout", "PRAGMA busy_timeout = 200"], ["PRAGMA busy_timeout = 1234"]),
+            ("sqlite", 0, ["PRAGMA busy_timeout", "PRAGMA busy_timeout = 0"], ["PRAGMA busy_timeout = 1234"]),
+            ("mysql", 1.5, [MYSQL_WAIT.format(2)], [MYSQL_AGAIN]),
+        ]:
+            caller = Told(name, fails=fails)
+            try:
+                caller.numbers.draw(caller, ROW, 1, 1, wait)
+            except OperationalError:
+                assert fails, (fails, name)
 
-    assert caller.said == [*before, "INSERT INTO allocator_number", *after]
+            assert caller.said == [*before, "INSERT INTO allocator_number", *after], (fails, name)
 
 
 def test_a_connection_that_is_lost_after_the_number_is_an_error():
@@ -80,18 +77,18 @@ def test_mariadb_says_it_in_the_statement():
     assert caller.said == [f"SET STATEMENT innodb_lock_wait_timeout = 0 FOR {insert}", insert]
 
 
-@pytest.mark.parametrize(("fails", "ending"), [("", []), ("INSERT", ["ROLLBACK TO SAVEPOINT allocator_number"])])
-def test_postgresql_keeps_the_transaction_alive_by_a_savepoint(fails, ending):
-    caller = Told("postgresql", fails=fails)
-    try:
-        caller.numbers.draw(caller, ROW, 1, 1, 0.5)
-    except OperationalError:
-        assert fails
+def test_postgresql_keeps_the_transaction_alive_by_a_savepoint():
+    for fails, ending in [("", []), ("INSERT", ["ROLLBACK TO SAVEPOINT allocator_number"])]:
+        caller = Told("postgresql", fails=fails)
+        try:
+            caller.numbers.draw(caller, ROW, 1, 1, 0.5)
+        except OperationalError:
+            assert fails, fails
 
-    begun, drawn, *ended = caller.said
-    assert begun == "SAVEPOINT allocator_number"
-    assert "set_config('lock_timeout', :wait, true)" in drawn
-    assert ended == [*ending, "RELEASE SAVEPOINT allocator_number"]
+        begun, drawn, *ended = caller.said
+        assert begun == "SAVEPOINT allocator_number", fails
+        assert "set_config('lock_timeout', :wait, true)" in drawn, fails
+        assert ended == [*ending, "RELEASE SAVEPOINT allocator_number"], fails
 
 
 def test_django_outside_of_atomic():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from sqlalchemy.exc import OperationalError
 
 from allocator.database.address import dialect_of
@@ -26,9 +25,8 @@ class Failed(Exception):
         self.sqlstate = self.sqlite_errorname = code
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "kind", "words"),
-    [
+def test_what_it_means_and_what_to_do():
+    for name, code, kind, words in [
         ("postgresql", "55P03", NumberBusy, "another transaction has drawn numbers of 'invoice'"),
         ("mysql", "1205", NumberBusy, "(session 7); waited 2 seconds"),
         ("mysql", "3572", NumberBusy, "run the whole transaction again"),
@@ -50,11 +48,9 @@ class Failed(Exception):
         ("sqlite", "SQLITE_CONSTRAINT_CHECK", Exhausted, "fewer numbers of 'invoice' are left"),
         ("postgresql", "42P01", SchemaOutOfDate, "run: allocator db upgrade"),
         ("mysql", "2013", DatabaseUnavailable, "here is not available"),
-    ],
-)
-def test_what_it_means_and_what_to_do(name, code, kind, words):
-    error = OperationalError("INSERT", {}, Failed(code))
-    found = translate_drawn(error, dialect_of(name), "here", "'invoice'", 2.0, "session 7")
+    ]:
+        error = OperationalError("INSERT", {}, Failed(code))
+        found = translate_drawn(error, dialect_of(name), "here", "'invoice'", 2.0, "session 7")
 
-    assert type(found) is kind
-    assert words in str(found)
+        assert type(found) is kind, (name, code)
+        assert words in str(found), (name, code)

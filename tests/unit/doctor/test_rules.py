@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-import pytest
-
 from allocator.database.mysql import doctor_rules as mysql_rules
 from allocator.database.mysql.doctor_queries import deleting, is_exact, number_of
 from allocator.database.postgresql import doctor_rules as postgresql_rules
@@ -68,14 +66,13 @@ ALL_RULES = {
 }
 
 
-@pytest.mark.parametrize("rules", ALL_RULES.values(), ids=ALL_RULES)
-def test_what_could_not_be_asked_leads_to_no_finding(rules):
-    assert judge(rules, {}) == []
+def test_what_could_not_be_asked_leads_to_no_finding():
+    for name, rules in ALL_RULES.items():
+        assert judge(rules, {}) == [], name
 
 
-@pytest.mark.parametrize(
-    ("database", "name", "facts", "mended"),
-    [
+def test_rules_that_take_another_server_to_show():
+    for database, name, facts, mended in [
         ("mysql", "numbering-forgotten", {"version": "5.7.44", "version_number": (5, 7)}, {"version_number": (8, 0)}),
         ("mysql", "doublewrite-off", {"innodb_doublewrite": "OFF"}, {"innodb_doublewrite": "ON"}),
         (
@@ -104,13 +101,11 @@ def test_what_could_not_be_asked_leads_to_no_finding(rules):
             {"transaction_timeout": "0"},
         ),
         ("sqlite", "file-locked", {"write_refused": "database is locked", "path": "/a"}, {"unwritable": "/a"}),
-    ],
-)
-def test_rules_that_take_another_server_to_show(database, name, facts, mended):
-    defaults = {"wsrep_cluster_size": "3", "innodb_autoinc_lock_mode": "2"}
+    ]:
+        defaults = {"wsrep_cluster_size": "3", "innodb_autoinc_lock_mode": "2"}
 
-    assert name in names(judge(ALL_RULES[database], {**defaults, **facts}))
-    assert name not in names(judge(ALL_RULES[database], {**defaults, **facts, **mended}))
+        assert name in names(judge(ALL_RULES[database], {**defaults, **facts})), (database, name)
+        assert name not in names(judge(ALL_RULES[database], {**defaults, **facts, **mended})), (database, name)
 
 
 # -- tags
@@ -121,9 +116,8 @@ def test_a_sound_tag_says_nothing():
     assert names(tag_rules.of_gaps([TAG], set(), has_standby=True)) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "severity"),
-    [
+def test_a_row_that_contradicts_itself():
+    for changes, severity in [
         ({"max_value": 200, "limit": 100}, OUTAGE),
         ({"step": 20, "max_step": 10}, OUTAGE),
         ({"step": 0}, OUTAGE),
@@ -131,12 +125,10 @@ def test_a_sound_tag_says_nothing():
         ({"name": "a b"}, OUTAGE),
         ({"max_value": 1.5}, DANGER),
         ({"limit": MAX_ID + 1}, DANGER),
-    ],
-)
-def test_a_row_that_contradicts_itself(changes, severity):
-    [found] = tag_rules.of_tags([TAG, replace(TAG, **changes)], ALL)
+    ]:
+        [found] = tag_rules.of_tags([TAG, replace(TAG, **changes)], ALL)
 
-    assert (found.name, found.severity) == ("tag-changed-by-hand", severity)
+        assert (found.name, found.severity) == ("tag-changed-by-hand", severity), changes
 
 
 def test_a_row_of_another_residue():
@@ -147,9 +139,12 @@ def test_a_row_of_another_residue():
     assert names(tag_rules.of_tags([replace(TAG, residue=Residue(1, 3))], Residue(1, 3))) == []
 
 
-@pytest.mark.parametrize(("used", "is_near"), [(79, False), (80, True), (100, True)])
-def test_a_tag_near_its_limit(used, is_near):
-    assert ("tag-near-limit" in names(tag_rules.of_tags([Tag("a", used, limit=100)], ALL))) is is_near
+def test_a_tag_near_its_limit():
+    expected = {79: False, 80: True, 100: True}
+
+    assert {
+        used: "tag-near-limit" in names(tag_rules.of_tags([Tag("a", used, limit=100)], ALL)) for used in expected
+    } == expected
 
 
 def test_a_gap_of_nothing_is_a_danger_beside_a_standby():
@@ -179,9 +174,12 @@ def test_a_tag_that_a_failover_leaves_without_ids():
 # -- numbers and times
 
 
-@pytest.mark.parametrize(("greatest", "is_near"), [(0, False), (838_859, False), (838_861, True)])
-def test_node_numbers_that_run_out(greatest, is_near):
-    assert (names(tag_rules.of_nodes(greatest, METEOR)) == ["nodes-run-out"]) is is_near
+def test_node_numbers_that_run_out():
+    expected = {0: False, 838_859: False, 838_861: True}
+
+    assert {
+        greatest: names(tag_rules.of_nodes(greatest, METEOR)) == ["nodes-run-out"] for greatest in expected
+    } == expected
 
 
 def worker(number: int = 1, epoch: int = EPOCH, layout: Layout = SNOWFLAKE, until: float = NOW + 60) -> SnowflakeWorker:
@@ -213,11 +211,9 @@ def test_formats_that_end_within_two_years():
     assert names(tag_rules.of_formats(MeteorSettings(), ending, NOW - 86_400)) == []
 
 
-@pytest.mark.parametrize(
-    ("ahead", "severity"), [(0, None), (-5, None), (5.1, NOTE), (-59, NOTE), (61, OUTAGE), (-3600, OUTAGE)]
-)
-def test_clocks_that_differ(ahead, severity):
-    assert [one.severity for one in tag_rules.of_clocks(ahead, 60.0)] == ([severity] if severity else [])
+def test_clocks_that_differ():
+    for ahead, severity in [(0, None), (-5, None), (5.1, NOTE), (-59, NOTE), (61, OUTAGE), (-3600, OUTAGE)]:
+        assert [one.severity for one in tag_rules.of_clocks(ahead, 60.0)] == ([severity] if severity else []), ahead
 
 
 # -- files
@@ -237,9 +233,8 @@ host0 /twice 9p rw 0 0
 """
 
 
-@pytest.mark.parametrize(
-    ("path", "kind", "far"),
-    [
+def test_the_file_system_of_a_file():
+    for path, kind, far in [
         ("/var/ids.db", "ext4", False),
         ("/srv/ids.db", "nfs4", True),
         ("/srv/local/ids.db", "ext4", False),
@@ -248,67 +243,64 @@ host0 /twice 9p rw 0 0
         ("/home/a/far/ids.db", "fuse.sshfs", True),
         ("/var/lib/lxcfs/a", "fuse.lxcfs", False),
         ("/twice/ids.db", "9p", True),
-    ],
-)
-def test_the_file_system_of_a_file(path, kind, far):
-    found = mount_of(path, mounts_of(MOUNTS))
+    ]:
+        found = mount_of(path, mounts_of(MOUNTS))
 
-    assert found is not None
-    assert (found.kind, is_networked(found.kind)) == (kind, far)
+        assert found is not None, path
+        assert (found.kind, is_networked(found.kind)) == (kind, far), path
 
 
 def test_without_mounts_nothing_is_known():
     assert mount_of("/ids.db", mounts_of("")) is None
 
 
-@pytest.mark.parametrize(
-    ("version", "loses"),
-    [
-        ((3, 6, 23), False),
-        ((3, 7, 0), True),
-        ((3, 40, 1), True),
-        ((3, 44, 5), True),
-        ((3, 44, 6), False),
-        ((3, 45, 0), True),
-        ((3, 50, 7), False),
-        ((3, 51, 2), True),
-        ((3, 51, 3), False),
-        ((3, 53, 0), False),
-    ],
-)
-def test_versions_of_sqlite_that_lose_commits(version, loses):
-    assert loses_commits(version) is loses
+def test_versions_of_sqlite_that_lose_commits():
+    expected = {
+        (3, 6, 23): False,
+        (3, 7, 0): True,
+        (3, 40, 1): True,
+        (3, 44, 5): True,
+        (3, 44, 6): False,
+        (3, 45, 0): True,
+        (3, 50, 7): False,
+        (3, 51, 2): True,
+        (3, 51, 3): False,
+        (3, 53, 0): False,
+    }
+
+    assert {version: loses_commits(version) for version in expected} == expected
 
 
 # -- MySQL
 
 
-@pytest.mark.parametrize(
-    ("told", "number"),
-    [
-        ("9.7.4-2", (9, 7, 4)),
-        ("8.0.36", (8, 0, 36)),
-        ("5.6.24-log", (5, 6, 24)),
-        ("11.8.9-MariaDB-4", (8, 0, 0)),
-        ("10.2.3-MariaDB", (5, 7, 0)),
-        ("10.2.4-MariaDB", (8, 0, 0)),
-    ],
-)
-def test_which_versions_remember_their_numbering(told, number):
-    assert number_of(told) == number
+def test_which_versions_remember_their_numbering():
+    expected = {
+        "9.7.4-2": (9, 7, 4),
+        "8.0.36": (8, 0, 36),
+        "5.6.24-log": (5, 6, 24),
+        "11.8.9-MariaDB-4": (8, 0, 0),
+        "10.2.3-MariaDB": (5, 7, 0),
+        "10.2.4-MariaDB": (8, 0, 0),
+    }
+
+    assert {told: number_of(told) for told in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("collation", "exact"),
-    [("ascii_bin", True), ("utf8mb4_0900_bin", True), ("binary", True), ("utf8mb4_0900_ai_ci", False), (None, True)],
-)
-def test_collations_that_keep_tags_apart(collation, exact):
-    assert is_exact(collation) is exact
+def test_collations_that_keep_tags_apart():
+    expected = {
+        "ascii_bin": True,
+        "utf8mb4_0900_bin": True,
+        "binary": True,
+        "utf8mb4_0900_ai_ci": False,
+        None: True,
+    }
+
+    assert {collation: is_exact(collation) for collation in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("granted", "found"),
-    [
+def test_who_may_delete():
+    for granted, found in [
         (["GRANT USAGE ON *.* TO `a`@`%`", "GRANT SELECT, INSERT ON `app`.* TO `a`@`%`"], (False, [])),
         (["GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION"], (True, [])),
         (["GRANT SELECT, DELETE, CREATE ON *.* TO `a`@`%`"], (True, [])),
@@ -317,7 +309,5 @@ def test_collations_that_keep_tags_apart(collation, exact):
         (["GRANT SELECT, DELETE ON `app`.`allocator_node` TO `a`@`%`"], (False, ["allocator_node"])),
         (["GRANT SELECT, DELETE ON `app`.`allocator_ticket` TO `a`@`%`"], (False, [])),
         (["GRANT SELECT ON `my\\_app`.* TO `a`@`%`", "GRANT `reader`@`%` TO `a`@`%`"], (False, [])),
-    ],
-)
-def test_who_may_delete(granted, found):
-    assert deleting(granted, "app") == found
+    ]:
+        assert deleting(granted, "app") == found, granted

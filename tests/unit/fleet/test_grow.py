@@ -180,23 +180,23 @@ def test_control_without_the_fence_ids_come_twice(monkeypatch):
     assert any(sum(grown(random.Random(seed))) for seed in range(40))
 
 
-@pytest.mark.parametrize("shards", [1, 2, 3])
-def test_growth_by_one_at_a_time(shards):
-    world = World(random.Random(1), shards, "replace")
-    growth = Growth([world.databases[name] for name in world.names])  # type: ignore[arg-type]
-    for _ in range(3):
-        growth.add(world.newcomer())  # type: ignore[arg-type]
-        growth.grow(10)
-        for client in world.clients:
-            for _ in range(10):
-                world.draw(client)
-    rows = [shard.row for shard in world.databases.values()]
+def test_growth_by_one_at_a_time():
+    for shards in [1, 2, 3]:
+        world = World(random.Random(1), shards, "replace")
+        growth = Growth([world.databases[name] for name in world.names])  # type: ignore[arg-type]
+        for _ in range(3):
+            growth.add(world.newcomer())  # type: ignore[arg-type]
+            growth.grow(10)
+            for client in world.clients:
+                for _ in range(10):
+                    world.draw(client)
+        rows = [shard.row for shard in world.databases.values()]
 
-    assert [row.numbering.offset for row in rows if row] == list(range(1, shards + 4))
-    assert {row.numbering.step for row in rows if row} == {shards + 3}
-    assert distinct(world.tickets)
-    assert world.refused == 0
-    assert all(len(client._shards.handles) == shards + 3 for client in world.clients)
+        assert [row.numbering.offset for row in rows if row] == list(range(1, shards + 4)), shards
+        assert {row.numbering.step for row in rows if row} == {shards + 3}, shards
+        assert distinct(world.tickets), shards
+        assert world.refused == 0, shards
+        assert all(len(client._shards.handles) == shards + 3 for client in world.clients), shards
 
 
 # -- a shard that is lost for good
@@ -229,7 +229,7 @@ ENDS = ["", "no growth is planned", "answers, so it is not lost", "can no longer
 """Done; or done by another command, or there is nothing to do without, or it is too late for that."""
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_no_id_twice_when_a_shard_is_lost_at_any_step(steps, seed):
     """It dies at each act of a growth; a command without it is killed at any act, and done again; it comes back."""
     done = 0
@@ -312,25 +312,23 @@ def test_a_growth_in_one_go_needs_no_operator_after_the_turn():
                 world.growth().grow(5)
 
 
-@pytest.mark.parametrize(
-    ("lost", "sentence"),
-    [
+def test_what_cannot_be_left_out_is_refused(subtests):
+    for lost, sentence in [
         ("db://0", "cannot remove db://0: it is shard 1, which alone numbers nodes"),
         ("db://1", "answers, so it is not lost"),
         ("db://3", "was only being added and gave no ids"),
         ("db://9", "is no shard; there are db://0, db://1, db://2, db://3"),
-    ],
-)
-def test_what_cannot_be_left_out_is_refused(lost, sentence):
-    world = LossWorld(random.Random(1), dies=10**9)
-    world.nested = DEEPEST
-    world.begin(newcomer=True)
-    shard = world.databases.get(lost) or MemoryShard(lost, {})
-    shard.down = lost == "db://3"
-    known = Growth([world.databases["db://2"]])  # type: ignore[list-item]
-    known.leave_out([shard])  # type: ignore[list-item]
-    with pytest.raises(ShardMisconfigured, match=sentence):
-        known.grow(5, above=10**6)
+    ]:
+        with subtests.test(lost=lost):
+            world = LossWorld(random.Random(1), dies=10**9)
+            world.nested = DEEPEST
+            world.begin(newcomer=True)
+            shard = world.databases.get(lost) or MemoryShard(lost, {})
+            shard.down = lost == "db://3"
+            known = Growth([world.databases["db://2"]])  # type: ignore[list-item]
+            known.leave_out([shard])  # type: ignore[list-item]
+            with pytest.raises(ShardMisconfigured, match=sentence):
+                known.grow(5, above=10**6)
 
 
 # -- the rules alone
@@ -360,18 +358,18 @@ def test_no_shard_enters_before_the_fleet_turns():
     assert rules.entered(SECOND, replace(TARGET, turning=True)).numbering == ShardNumbering(2, 2, 100)
 
 
-@pytest.mark.parametrize("floor", [MAX_ID - 1, 2**80])
-def test_a_floor_leaves_a_ticket_to_each_shard(floor):
+def test_a_floor_leaves_a_ticket_to_each_shard():
     lead, last = replace(SECOND, key="one", numbering=ShardNumbering(1, 2), target=TARGET), MAX_ID - 2
     decided = rules.decided(lead, TARGET.key, last)
 
     assert decided.target.floor == last
     assert rules.trusted(SECOND, last).numbering.following(0) <= MAX_ID
-    for ask in (lambda: rules.decided(lead, TARGET.key, floor), lambda: rules.trusted(SECOND, floor)):
-        with pytest.raises(
-            Exhausted, match=f"tickets would continue from {floor} in steps of 2, above the greatest id, {MAX_ID}"
-        ):
-            ask()
+    for floor in (MAX_ID - 1, 2**80):
+        sentence = f"tickets would continue from {floor} in steps of 2, above the greatest id, {MAX_ID}"
+        with pytest.raises(Exhausted, match=sentence):
+            rules.decided(lead, TARGET.key, floor)
+        with pytest.raises(Exhausted, match=sentence):
+            rules.trusted(SECOND, floor)
 
 
 def test_a_ticket_drawn_at_the_ceiling_is_burnt_whatever_the_row_says_next(monkeypatch):

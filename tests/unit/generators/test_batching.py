@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from itertools import count
 from queue import Empty, Queue
 from threading import Event
 
@@ -154,47 +152,6 @@ def test_tags_whose_rows_were_not_read_are_read_together_and_made_alone():
     assert [one._advance() for one in tags] == [1, 1, 1]
 
 
-def test_one_that_is_left_beside_missing_ones_waits_for_nothing():
-    many = Many(step=2, max_step=2)
-    many.background.closed = Pauses()
-    many.source.open_segment(Tag("there"), create=True)
-    tags = [many.tag(name) for name in ("there", "missing")]
-    for one in tags:
-        one._advance()
-    many.background.go_on()
-
-    assert many.source.batches == []
-    assert many.background.closed.seconds == []
-    assert [one._advance() for one in tags] == [1, 1]
-
-
-def test_what_waits_for_its_turn_is_not_claimed_after_the_end():
-    many = Many(step=1, max_step=1)
-    asked(many.opened(3))
-    many.source.attempts = 0
-    many.background.closed.set()
-    many.background.go_on()
-
-    assert many.source.attempts == 0
-
-
-def test_a_wait_that_ends_meanwhile_costs_the_other_tags_nothing(monkeypatch):
-    """As when its caller was interrupted, or the allocator closed, between a look at the wait and its end."""
-
-    class LooksOpen(Future):
-        def done(self):
-            return False
-
-    many = Many(step=1, max_step=1)
-    tags = many.opened(3)
-    monkeypatch.setattr("allocator.generators.supply.Future", LooksOpen)
-    waits = asked(tags)
-    waits[0].set_result(None)
-    many.background.go_on()
-
-    assert [one._advance() for one in tags] == [3, 3, 3]
-
-
 def test_no_more_than_that_many_are_claimed_at_once():
     many = Many(step=1, max_step=1)
     asked(many.opened(MAX_BATCH + 5))
@@ -203,18 +160,16 @@ def test_no_more_than_that_many_are_claimed_at_once():
     assert [len(batch) for batch in many.source.batches] == [MAX_BATCH, 5]
 
 
-@pytest.mark.parametrize(
-    ("error", "claims"), [(DatabaseUnavailable("away"), 2), (Exhausted("full"), 3), (DatabaseRefused("this row"), 3)]
-)
-def test_a_database_that_is_away_ends_all_and_another_error_is_found_out_one_by_one(error, claims):
-    many = Many(step=1, max_step=1)
-    waits = asked(many.opened(2))
-    many.source.attempts, many.source.failure = 0, error
-    many.background.go_on()
+def test_a_database_that_is_away_ends_all_and_another_error_is_found_out_one_by_one():
+    for error, claims in [(DatabaseUnavailable("away"), 2), (Exhausted("full"), 3), (DatabaseRefused("this row"), 3)]:
+        many = Many(step=1, max_step=1)
+        waits = asked(many.opened(2))
+        many.source.attempts, many.source.failure = 0, error
+        many.background.go_on()
 
-    assert many.source.attempts == claims
-    assert [type(wait.result(0)) for wait in waits] == [type(error)] * 2
-    assert many.batching._strikes == 0
+        assert many.source.attempts == claims, error
+        assert [type(wait.result(0)) for wait in waits] == [type(error)] * 2, error
+        assert many.batching._strikes == 0, error
 
 
 def test_a_row_that_is_refused_is_no_other_tags_error(monkeypatch):
@@ -272,30 +227,6 @@ def test_after_a_minute_batches_are_tried_again(monkeypatch):
     assert many.source.batches == [["tag0", "tag1", "tag2"]]
 
 
-def test_a_batch_that_works_forgives_those_that_did_not(monkeypatch):
-    many = Many(step=1, max_step=1)
-    tags = many.opened(3)
-    many.batching._strikes = STRIKES - 1
-    asked(tags)
-    many.background.go_on()
-
-    assert many.batching._strikes == 0
-
-
-def test_a_logging_filter_that_fails_keeps_no_claim_from_ending(monkeypatch):
-    many = Many(step=1, max_step=1)
-    waits = asked(many.opened(3))
-
-    def broken(*words):
-        raise RuntimeError("of the user's")
-
-    monkeypatch.setattr("allocator.generators.supply.log.warning", broken)
-    many.source.failure = DatabaseUnavailable("away")
-    many.background.go_on()
-
-    assert all(wait.done() for wait in waits)
-
-
 @pytest.mark.parametrize("error", [RuntimeError("a defect"), SystemExit(3)])
 def test_whatever_comes_out_of_a_batch_ends_the_wait(error, monkeypatch):
     many = Many(step=1, max_step=1)
@@ -335,32 +266,6 @@ def test_a_tag_that_is_skipped_is_gathered_again_and_claimed_alone_in_the_end(mo
     assert [one._advance() for one in tags] == [3] * 5
 
 
-def test_where_none_can_be_claimed_together_each_is_claimed_alone(monkeypatch):
-    many = Many(step=1, max_step=1)
-    tags = many.opened(3)
-    batches = []
-    monkeypatch.setattr(many.source, "claim_segments", lambda claims: batches.append(list(claims)) or {})
-    asked(tags)
-    many.background.go_on()
-
-    assert len(batches) == TRIES
-    assert [one._advance() for one in tags] == [3, 3, 3]
-
-
-def test_where_each_must_be_claimed_alone_no_batch_is_tried_again(monkeypatch):
-    """As after a failover, which does not end batches, however many of them it meets."""
-    many = Many(step=1, max_step=1)
-    tags = many.opened(3)
-    batches: list = []
-    monkeypatch.setattr(many.source, "claim_segments", lambda claims: batches.append(list(claims)))
-    for expected in range(2, 10):
-        assert [one._advance() for one in tags] == [expected] * 3
-        many.background.go_on()
-
-    assert len(batches) == 8 > STRIKES
-    assert many.batching._strikes == 0
-
-
 def test_without_threads_each_is_claimed_alone_at_once(monkeypatch):
     """A signal handler may have interrupted the claim of another tag."""
     many = Many(step=1, max_step=1)
@@ -372,44 +277,6 @@ def test_without_threads_each_is_claimed_alone_at_once(monkeypatch):
 
     assert many.source.batches == []
     assert [one._advance() for one in tags] == [3, 3]
-
-
-class Pauses:
-    """In place of the event of a pool that is closed."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    def is_set(self) -> bool:
-        return False
-
-    def wait(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-
-
-def test_each_pause_before_a_skipped_tag_is_tried_again_is_longer_than_the_last_one(monkeypatch):
-    many = Many(step=1, max_step=1)
-    tags = many.opened(6)
-    claimed, now = many.source.claim_segments, count()
-    monkeypatch.setattr(batching, "monotonic", lambda: next(now) / 1000)  # each batch takes a millisecond
-    monkeypatch.setattr(many.background, "closed", pauses := Pauses())
-    monkeypatch.setattr(many.batching, "_patience", 0.0025)
-    monkeypatch.setattr(many.source, "claim_segments", lambda claims: claimed({max(claims): claims[max(claims)]}))
-    asked(tags)
-    many.background.go_on()
-
-    assert pauses.seconds == pytest.approx([0.001, 0.002, 0.0025, 0.0025, 0.0025])
-
-
-def test_tags_whose_rows_are_missing_do_not_wait_for_batches():
-    many = Many(step=1, max_step=1)
-    tags = [many.tag(f"missing{number}") for number in range(3)]
-    for one in tags:
-        one._advance()
-    many.background.go_on()
-
-    assert many.source.batches == []
-    assert [one._advance() for one in tags] == [1, 1, 1]
 
 
 def test_what_is_needed_while_two_statements_are_under_way_is_claimed_together(monkeypatch):
@@ -529,14 +396,6 @@ def test_what_waited_before_a_fork_is_not_claimed_in_the_child():
     many.background.go_on()
 
     assert many.source.attempts == before
-
-
-def test_after_close_a_refill_ends():
-    many = Many(step=1, max_step=1)
-    (one,) = many.opened(1)
-    many.background.closed.set()
-    with pytest.raises(AllocatorClosed):
-        one._advance()
 
 
 def test_an_allocator_that_is_forked_forgets_what_waited(tmp_path):

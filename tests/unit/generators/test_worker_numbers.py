@@ -59,10 +59,22 @@ class Clock:
         self.now = Clocks(self.now.own + own, self.now.wall_ms + int(1000 * wall))
 
 
+class Hurried:
+    """The module `threading` with events that are waited for a moment at most: so a thread sees the test's clock."""
+
+    class Event(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            return super().wait(0.01)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(threading, name)
+
+
 @pytest.fixture
-def clock(workers: Workers) -> Clock:
+def clock(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     workers.clocks = lambda: found.now
+    monkeypatch.setattr(worker_numbers, "threading", Hurried())
     return found
 
 
@@ -115,25 +127,28 @@ def test_a_renewal_that_fails_is_tried_again(workers, backend, clock, caplog):
         assert until(lambda: held.left() > 0.9)
 
 
-@pytest.mark.parametrize(("own", "wall"), [(1.0, 0.0), (0.0, 1.0), (60.0, 60.0), (0.0, -0.001)])
-def test_it_is_lost_at_its_end_by_either_clock(workers, backend, clock, own, wall):
+def test_it_is_lost_at_its_end_by_either_clock(workers, backend, clock):
     """As for a process that was stopped, a machine that slept, a virtual machine that was paused, a clock set back."""
-    told = threading.Event()
-    with lease(workers, on_lost=told.set) as held:
-        clock.advance(own, wall)
-        assert held.lost
-        assert held.left() <= 0
-        assert told.wait(15)
-        clock.advance(-own, -wall)
-        assert held.lost, "for ever"
+    for own, wall in [(1.0, 0.0), (0.0, 1.0), (60.0, 60.0), (0.0, -0.001)]:
+        told = threading.Event()
+        with lease(workers, on_lost=told.set) as held:
+            clock.advance(own, wall)
+            assert held.lost, (own, wall)
+            assert held.left() <= 0, (own, wall)
+            assert told.wait(15), (own, wall)
+            clock.advance(-own, -wall)
+            assert held.lost, "for ever"
 
-    assert backend.released == []
+        assert backend.released == [], (own, wall)
 
 
-def test_it_is_lost_when_no_renewal_succeeds(workers, backend):
+def test_it_is_lost_when_no_renewal_succeeds(workers, backend, clock):
     backend.failure = DatabaseUnavailable("away")
     told = threading.Event()
     with lease(workers, on_lost=told.set) as held:
+        clock.advance(0.9, 0.9)
+        assert until(lambda: backend.renewals)
+        clock.advance(0.1, 0.1)
         assert told.wait(15)
         assert held.lost
 
@@ -190,7 +205,8 @@ def test_a_lease_that_ended_before_its_answer_came_is_given_back(workers, backen
 def test_a_number_that_nobody_waits_for_any_more_is_given_back(workers, backend):
     go_on = threading.Event()
     backend.before_lease = lambda: go_on.wait(15)
-    workers.timeout = 1.0
+    workers.background.submit(lambda: None).result(15)  # whose thread is there already
+    workers.timeout = 0.2
     with pytest.raises(DatabaseUnavailable, match="too late"), lease(workers):
         pass
     assert backend.released == []
@@ -200,15 +216,20 @@ def test_a_number_that_nobody_waits_for_any_more_is_given_back(workers, backend)
 
 
 def test_a_number_whose_caller_was_cancelled_is_given_back(workers, backend):
-    go_on = threading.Event()
-    backend.before_lease = lambda: go_on.wait(15)
+    asked, go_on = threading.Event(), threading.Event()
+    backend.before_lease = lambda: (asked.set(), go_on.wait(15))
+
+    async def lease_it() -> None:
+        async with AsyncWorkerLease(workers, "pods", 10, 60, None):
+            raise AssertionError("leased")
 
     async def cancelled() -> None:
-        async with asyncio.timeout(1.0):
-            async with AsyncWorkerLease(workers, "pods", 10, 60, None):
-                raise AssertionError("leased")
+        caller = asyncio.create_task(lease_it())
+        assert await asyncio.to_thread(asked.wait, 15)
+        caller.cancel()
+        await caller
 
-    with pytest.raises(TimeoutError):
+    with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
     go_on.set()
 

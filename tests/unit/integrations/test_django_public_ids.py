@@ -113,12 +113,12 @@ def test_a_path_has_the_text_and_the_view_the_number():
     assert converter.to_python(IDS[0]) == 1_001
 
 
-@pytest.mark.parametrize("text", ["1", "ord_I9UOBqekNF7q8z1n"])
-def test_what_is_no_public_id_matches_no_path(text):
-    from django.urls import path, register_converter
+def test_what_is_no_public_id_matches_no_path():
+    for text in ["1", "ord_I9UOBqekNF7q8z1n"]:
+        from django.urls import path, register_converter
 
-    register_converter(public_id_converter(PUBLIC), "bill" + text)
-    route = path(f"bills/<bill{text}:number>", print)
+        register_converter(public_id_converter(PUBLIC), "bill" + text)
+        route = path(f"bills/<bill{text}:number>", print)
 
-    assert route.resolve(f"bills/{IDS[0]}").kwargs == {"number": 1_001}
-    assert route.resolve(f"bills/{text}") is None
+        assert route.resolve(f"bills/{IDS[0]}").kwargs == {"number": 1_001}, text
+        assert route.resolve(f"bills/{text}") is None, text

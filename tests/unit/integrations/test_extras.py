@@ -8,8 +8,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
 import allocator
 from allocator.database.registry import our_version
 
@@ -18,15 +16,13 @@ NAME = "segment-allocator"
 """On PyPI `allocator` is somebody else's package."""
 
 
-@pytest.mark.parametrize(
-    ("name", "called"), [("django", "Django"), ("flask", "Flask"), ("opentelemetry", "OpenTelemetry")]
-)
-def test_an_integration_without_its_framework_names_the_extra(name, called):
-    code = f"import sys; sys.modules[{name!r}] = None; import allocator.integrations.{name}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    words = f"allocator.integrations.{name} needs {called}, which is not installed; pip install '{NAME}[{name}]'"
+def test_an_integration_without_its_framework_names_the_extra():
+    for name, called in [("django", "Django"), ("flask", "Flask"), ("opentelemetry", "OpenTelemetry")]:
+        code = f"import sys; sys.modules[{name!r}] = None; import allocator.integrations.{name}"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        words = f"allocator.integrations.{name} needs {called}, which is not installed; pip install '{NAME}[{name}]'"
 
-    assert done.stderr.splitlines()[-1] == f"ImportError: {words}"
+        assert done.stderr.splitlines()[-1] == f"ImportError: {words}", name
 
 
 def test_no_hint_installs_the_package_of_somebody_else():

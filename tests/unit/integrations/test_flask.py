@@ -7,7 +7,6 @@ import gc
 import pytest
 
 from allocator import Allocator
-from allocator.errors import InvalidSetting
 
 flask = pytest.importorskip("flask")
 
@@ -30,13 +29,6 @@ def test_each_application_has_an_allocator_of_its_own():
         assert current_allocator.next_id("order") == 1
 
 
-def test_options_are_those_of_the_allocator():
-    options = {"create_missing": False}
-    app = app_with(ALLOCATOR_DATABASE_URL="sqlite://", ALLOCATOR_OPTIONS=options)
-    with app.app_context(), pytest.raises(Exception, match="tag 'order' does not exist"):
-        current_allocator.next_id("order")
-
-
 def test_a_route_draws_and_a_test_lends_another(tmp_path):
     app = app_with(ALLOCATOR_DATABASE_URL=f"sqlite:///{tmp_path}/ids.db")
     app.add_url_rule("/", view_func=lambda: str(current_allocator.next_id("order")))
@@ -55,23 +47,3 @@ def test_an_application_that_is_given_a_second_time_keeps_its_allocator():
         Allocation(app)
         gc.collect()
         assert [sequence.next_id(), current_allocator.next_id("order"), *sequence.reserve(1)] == [2, 3, 1001]
-
-
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        ({}, "ALLOCATOR_DATABASE_URL is missing in the configuration"),
-        (
-            {"ALLOCATOR_DATABASE_URL": "sqlite://", "ALLOCATOR_OPTIONS": {"steps": 5}},
-            "invalid argument .*'steps'",
-        ),
-    ],
-)
-def test_a_configuration_that_cannot_be_used_is_refused_with_the_first_id(config, words):
-    with app_with(**config).app_context(), pytest.raises(InvalidSetting, match=words):
-        current_allocator.next_id("order")
-
-
-def test_an_application_without_the_extension_is_told():
-    with flask.Flask("shop").app_context(), pytest.raises(InvalidSetting, match="add Allocation"):
-        current_allocator.next_id("order")

@@ -43,14 +43,15 @@ def test_a_str_is_the_text_once_it_is_checked():
     assert adapter.dump_json(ONE) == f'"{ONE}"'.encode()
 
 
-@pytest.mark.parametrize("kind", [OrderId, OrderText])
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
-def test_what_encode_never_makes_is_refused(kind: Any, wrong: object):
+def test_what_encode_never_makes_is_refused(subtests):
     """Plain numbers too, or else whoever sends a request could count."""
-    adapter = TypeAdapter(kind)
-    for validate, given in ((adapter.validate_python, wrong), (adapter.validate_json, json.dumps(wrong))):
-        with pytest.raises(ValidationError):
-            validate(given)
+    for kind in [OrderId, OrderText]:
+        for wrong in WRONG:
+            with subtests.test(kind=kind, wrong=wrong):
+                adapter = TypeAdapter(kind)
+                for validate, given in ((adapter.validate_python, wrong), (adapter.validate_json, json.dumps(wrong))):
+                    with pytest.raises(ValidationError):
+                        validate(given)
 
 
 def test_the_message_is_that_of_decode():
@@ -58,10 +59,13 @@ def test_the_message_is_that_of_decode():
         Order(id=MISTYPED)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("mode", ["validation", "serialization"])
-@pytest.mark.parametrize("kind", [OrderId, OrderText])
-def test_the_schema_says_text_of_its_length(kind: Any, mode: Any):
-    assert TypeAdapter(kind).json_schema(mode=mode) == {"type": "string", "minLength": 20, "maxLength": 20}
+def test_the_schema_says_text_of_its_length():
+    for mode in ["validation", "serialization"]:
+        for kind in [OrderId, OrderText]:
+            assert TypeAdapter(kind).json_schema(mode=mode) == {"type": "string", "minLength": 20, "maxLength": 20}, (
+                mode,
+                kind,
+            )
 
 
 def test_any_other_type_is_refused_when_the_model_is_made():
@@ -103,15 +107,11 @@ def test_fastapi_reads_ids_out_of_paths_queries_and_bodies():
     assert ask("POST", "/orders", body={"id": ONE}) == (200, {"id": ONE, "before": None})
 
 
-@pytest.mark.parametrize("wrong", ["1", MISTYPED])
-def test_fastapi_answers_422(wrong: str):
-    assert ask("GET", f"/orders/{wrong}")[0] == 422
-    assert ask("GET", f"/orders/{ONE}", f"after={wrong}")[0] == 422
-    assert ask("POST", "/orders", body={"id": wrong})[0] == 422
-
-
-def test_a_number_in_a_body_is_no_public_id():
-    assert ask("POST", "/orders", body={"id": 1})[0] == 422
+def test_fastapi_answers_422():
+    for wrong in ["1", MISTYPED]:
+        assert ask("GET", f"/orders/{wrong}")[0] == 422, wrong
+        assert ask("GET", f"/orders/{ONE}", f"after={wrong}")[0] == 422, wrong
+        assert ask("POST", "/orders", body={"id": wrong})[0] == 422, wrong
 
 
 def test_fastapi_describes_the_path():

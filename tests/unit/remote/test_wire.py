@@ -41,9 +41,8 @@ def test_the_last_segment_of_all_comes_back():
     assert segment_from_json(segment_to_json("order", segment), "order") == segment
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
+def test_what_is_no_segment_is_refused(subtests):
+    for odd in [
         {},
         {"start": "1", "stop": "1", "step": "1"},
         {"start": "-1", "stop": "5", "step": "1"},
@@ -56,11 +55,9 @@ def test_the_last_segment_of_all_comes_back():
         {"start": True, "stop": "5", "step": "1"},
         {"start": None, "stop": "5", "step": "1"},
         {"start": "\u0661", "stop": "5", "step": "1"},
-    ],
-)
-def test_what_is_no_segment_is_refused(odd):
-    with pytest.raises(InvalidSetting):
-        segment_from_json({"tag": "order"} | odd, "order")
+    ]:
+        with subtests.test(odd=odd), pytest.raises(InvalidSetting):
+            segment_from_json({"tag": "order"} | odd, "order")
 
 
 @given(st.integers(0, MAX_ID), st.integers(1, 10**8), st.integers(1, 10**8), numbers)
@@ -75,12 +72,10 @@ def test_what_was_seen_comes_back_as_it_went(seen):
     assert seen_from_text(seen_to_text(seen)) == seen
 
 
-@pytest.mark.parametrize(
-    "odd", ["1", "1.1", "1.1.1.1", "a.b.c", "1.1.-1", "1.1.1,", ",".join(["1.1.1"] * 101), "1.1." + "9" * 20]
-)
-def test_what_was_seen_is_refused_when_it_is_odd(odd):
-    with pytest.raises(InvalidSetting):
-        seen_from_text(odd)
+def test_what_was_seen_is_refused_when_it_is_odd(subtests):
+    for odd in ["1", "1.1", "1.1.1.1", "a.b.c", "1.1.-1", "1.1.1,", ",".join(["1.1.1"] * 101), "1.1." + "9" * 20]:
+        with subtests.test(odd=odd), pytest.raises(InvalidSetting):
+            seen_from_text(odd)
 
 
 def test_two_that_have_seen_different_residues_have_seen_both():

@@ -64,11 +64,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_each_rule_has_its_finding(case):
-    bound, told = WRONG[case]
-
-    assert judged(bound) == [told]
+def test_each_rule_has_its_finding():
+    for case, (bound, told) in WRONG.items():
+        assert judged(bound) == [told], case
 
 
 def test_a_row_above_its_counter_is_found_and_no_other():
@@ -130,18 +128,15 @@ def test_rows_of_the_wrong_group_are_refused():
     assert replace(BINDING, scope_column="").rule([Group("", "2026")]).reset == "year"
 
 
-@pytest.mark.parametrize(
-    ("template", "reset", "when"),
-    [
+def test_a_date_that_the_period_does_not_tell_is_refused(subtests):
+    for template, reset, when in [
         ("{year}-{n}", "never", "never restart, and their format '{year}-{n}' has {year}"),
         ("{year}{day}-{n}", "year", "restart each year, and their format '{year}{day}-{n}' has {day}"),
-    ],
-)
-def test_a_date_that_the_period_does_not_tell_is_refused(template, reset, when):
-    with pytest.raises(InvalidSetting, match=f"'invoice' {when}"):
+    ]:
+        with subtests.test(template=template), pytest.raises(InvalidSetting, match=f"'invoice' {when}"):
+            check_foretold(NumberRule("invoice", NumberFormat(template), reset))
+
+
+def test_a_date_that_the_period_tells_is_taken():
+    for template, reset in [("{n}", "day"), ("{year}-{month}-{n}", "month"), ("{n:03}", "never")]:
         check_foretold(NumberRule("invoice", NumberFormat(template), reset))
-
-
-@pytest.mark.parametrize(("template", "reset"), [("{n}", "day"), ("{year}-{month}-{n}", "month"), ("{n:03}", "never")])
-def test_a_date_that_the_period_tells_is_taken(template, reset):
-    check_foretold(NumberRule("invoice", NumberFormat(template), reset))

@@ -55,15 +55,15 @@ def test_a_row_is_of_this_run_if_it_says_so_or_nothing():
 # -- how far
 
 
-@pytest.mark.parametrize("given", [0, 10, FLOOR - 1, FLOOR, FLOOR + 1, 10**7, 10**10])
-def test_a_gap_is_what_the_tag_ever_gave_and_the_floor_at_least(given):
-    assert skip(row(given)) == max(FLOOR, given)
+def test_a_gap_is_what_the_tag_ever_gave_and_the_floor_at_least():
+    for given in [0, 10, FLOOR - 1, FLOOR, FLOOR + 1, 10**7, 10**10]:
+        assert skip(row(given)) == max(FLOOR, given), given
 
 
-@pytest.mark.parametrize("given", [10, 10_000, 10**6, 10**7, 10**10])
-def test_after_a_failover_a_tag_stands_below_ten_times_what_it_gave_or_ten_million(given):
-    latest = PERIOD_MS / 1000 - 0.001
-    assert given + skip(row(given), latest) < max(10 * given, 10**7)
+def test_after_a_failover_a_tag_stands_below_ten_times_what_it_gave_or_ten_million():
+    for given in [10, 10_000, 10**6, 10**7, 10**10]:
+        latest = PERIOD_MS / 1000 - 0.001
+        assert given + skip(row(given), latest) < max(10 * given, 10**7), given
 
 
 def test_what_was_skipped_before_is_not_skipped_again():
@@ -103,19 +103,19 @@ def test_close_to_its_limit_a_tag_skips_an_eighth_of_the_rest():
         skip(replace(tag, max_value=tag.max_value + 1))
 
 
-@pytest.mark.parametrize("given", [1000, 10**8])
-def test_two_servers_that_go_on_from_one_row_land_apart(given):
+def test_two_servers_that_go_on_from_one_row_land_apart():
     """As when what was claimed after one failover is forgotten in another: the later one lands above."""
-    skips = [skip(row(given), seconds) for seconds in (0, 1, 2, 60, 600, 1023)]
-    apart = [
-        (after - before) / (later - earlier)
-        for before, after, earlier, later in zip(
-            skips, skips[1:], (0, 1, 2, 60, 600), (1, 2, 60, 600, 1023), strict=False
-        )
-    ]
+    for given in [1000, 10**8]:
+        skips = [skip(row(given), seconds) for seconds in (0, 1, 2, 60, 600, 1023)]
+        apart = [
+            (after - before) / (later - earlier)
+            for before, after, earlier, later in zip(
+                skips, skips[1:], (0, 1, 2, 60, 600), (1, 2, 60, 600, 1023), strict=False
+            )
+        ]
 
-    assert min(apart) >= max(FLOOR, given) // 1024
-    assert skip(row(given), 1024) == skip(row(given))
+        assert min(apart) >= max(FLOOR, given) // 1024, given
+        assert skip(row(given), 1024) == skip(row(given)), given
 
 
 def test_a_clock_behind_that_of_the_server_before_counts_as_the_same_moment():
@@ -198,24 +198,24 @@ def test_a_start_that_is_told_too_late_is_still_this_run():
     assert not one_of_several("A-99", "A-103", 100, several=False).same
 
 
-@pytest.mark.parametrize("was", ["a", "A-", "A-x", "-", ",", "A-1-2"])
-def test_a_run_that_was_written_by_hand_is_another_one(was):
-    assert not one_of_several(was, "A-100", 100, several=False).same or was == ","
+def test_a_run_that_was_written_by_hand_is_another_one():
+    for was in ["a", "A-", "A-x", "-", ",", "A-1-2"]:
+        assert not one_of_several(was, "A-100", 100, several=False).same or was == ",", was
 
 
 # -- settings, repair
 
 
-@pytest.mark.parametrize(("given", "value"), [(None, AUTO), ("auto", AUTO), ("refuse", REFUSE), (0, 0), (500, 500)])
-def test_the_gap_of_a_tag(given, value):
-    assert gap_of(given) == value
-    assert public_gap(value) == ("auto" if given is None else given)
+def test_the_gap_of_a_tag():
+    for given, value in [(None, AUTO), ("auto", AUTO), ("refuse", REFUSE), (0, 0), (500, 500)]:
+        assert gap_of(given) == value, given
+        assert public_gap(value) == ("auto" if given is None else given), given
 
 
-@pytest.mark.parametrize("given", [-1, 2**63, 1.5, True, "much", b"1"])
-def test_a_gap_that_is_none_is_refused(given):
-    with pytest.raises(InvalidSetting, match="failover_gap must be"):
-        gap_of(given)
+def test_a_gap_that_is_none_is_refused(subtests):
+    for given in [-1, 2**63, 1.5, True, "much", b"1"]:
+        with subtests.test(given=given), pytest.raises(InvalidSetting, match="failover_gap must be"):
+            gap_of(given)
 
 
 def test_repair_goes_above_what_is_said_or_skips_the_usual_gap():
@@ -245,19 +245,16 @@ def test_another_server_sets_leases_off_and_the_beginning_of_new_tags():
     assert second.leases_from_ms == PERIOD_MS // 2 + 2 * LEASES_SKIPPED_MS
 
 
-@pytest.mark.parametrize(
-    ("begins", "settings"),
-    [
+def test_a_new_tag_begins_above_what_one_of_its_name_may_have_given():
+    for begins, settings in [
         (3 * FLOOR, {}),
         (30 * FLOOR, {"max_step": 10 * FLOOR // 4}),
         (3 * 64, {"limit": 1 << 15, "max_step": 1}),
         (3 * 400, {"limit": 1 << 15, "max_step": 100}),
         (1 << 14, {"limit": 1 << 15, "max_step": 10_000}),
         (1 << 29, {"limit": 1 << 30, "max_value": 1 << 29}),
-    ],
-)
-def test_a_new_tag_begins_above_what_one_of_its_name_may_have_given(begins, settings):
-    assert beginning(Tag("order", **settings), 3 * FLOOR, is_alone=True).max_value == begins
+    ]:
+        assert beginning(Tag("order", **settings), 3 * FLOOR, is_alone=True).max_value == begins, begins
 
 
 def test_a_new_tag_of_several_shards_begins_above_what_another_may_have_given():
@@ -296,11 +293,11 @@ def test_leases_begin_behind_those_of_processes_that_an_earlier_move_has_set_ahe
     assert moved(first, plain("run2", "run3"), day).leases_from_ms > forgotten
 
 
-@pytest.mark.parametrize("seconds", [5, 60, 1000])
-def test_two_moves_from_one_row_leave_room_for_a_node_and_a_hundred_tickets_a_second(seconds):
-    first, second = skipped(NOW), skipped(NOW + 1000 * seconds)
+def test_two_moves_from_one_row_leave_room_for_a_node_and_a_hundred_tickets_a_second():
+    for seconds in [5, 60, 1000]:
+        first, second = skipped(NOW), skipped(NOW + 1000 * seconds)
 
-    assert abs(second.nodes - first.nodes) >= min(seconds, 24)
-    assert abs(second.tickets - first.tickets) >= 100 * min(seconds, 24)
-    assert min(first.nodes, second.nodes) >= NODES_SKIPPED
-    assert min(first.tickets, second.tickets) >= TICKETS_SKIPPED
+        assert abs(second.nodes - first.nodes) >= min(seconds, 24), seconds
+        assert abs(second.tickets - first.tickets) >= 100 * min(seconds, 24), seconds
+        assert min(first.nodes, second.nodes) >= NODES_SKIPPED, seconds
+        assert min(first.tickets, second.tickets) >= TICKETS_SKIPPED, seconds

@@ -50,9 +50,8 @@ def test_a_fleet_on_its_way_to_the_next_generation_is_sound():
         check_fleet([old[0], new[1]])
 
 
-@pytest.mark.parametrize(
-    ("which", "changes", "sentence"),
-    [
+def test_what_does_not_fit_is_named(subtests):
+    for which, changes, sentence in [
         (1, {"fleet": "other"}, "db2 is a shard of the fleet 'other', not of 'main'"),
         (1, {"key": "key1"}, "in db2 says shard 2 of 2, but lists the shards"),
         (1, {"numbering": ShardNumbering(1, 2)}, "in db2 says shard 1 of 2, but lists"),
@@ -62,11 +61,9 @@ def test_a_fleet_on_its_way_to_the_next_generation_is_sound():
         (1, {"generation": 2}, "one is of another fleet or was restored from an old backup"),
         (1, {"statement": "count"}, "one is of another fleet"),
         (0, {"members": MEMBERS[1:]}, "in db1 says shard 1 of 2, but lists the shards 2: db2, 3: db3"),
-    ],
-)
-def test_what_does_not_fit_is_named(which, changes, sentence):
-    with pytest.raises(ShardMisconfigured, match=sentence):
-        check_fleet(changed(fleet(), which, **changes), "main")
+    ]:
+        with subtests.test(which=which, changes=changes), pytest.raises(ShardMisconfigured, match=sentence):
+            check_fleet(changed(fleet(), which, **changes), "main")
 
 
 def test_two_rows_with_one_key_are_one_database_or_a_copy():

@@ -10,7 +10,6 @@ from decimal import Decimal
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,9 +31,8 @@ def judged(
 UUIDS = ("8f0e7f5c-9a52-4f8e-9a4e-0a4f3b1f2c11", "8f0e7f5c9a524f8e9a4e0a4f3b1f2c11")
 
 
-@pytest.mark.parametrize(
-    ("scope", "counters", "expected"),
-    [
+def test_a_row_is_of_the_counter_with_its_scope_or_with_its_uuid():
+    for scope, counters, expected in [
         (UUIDS[0], UUIDS[:1], UUIDS[0]),
         (UUIDS[1], UUIDS[:1], UUIDS[0]),
         (UUIDS[0], UUIDS[1:], UUIDS[1]),
@@ -46,10 +44,8 @@ UUIDS = ("8f0e7f5c-9a52-4f8e-9a4e-0a4f3b1f2c11", "8f0e7f5c9a524f8e9a4e0a4f3b1f2c
         ("acme   ", ("acme",), "acme"),
         ("", ("None", UUIDS[0]), ""),
         (UUIDS[0][:-1], UUIDS, UUIDS[0][:-1]),
-    ],
-)
-def test_a_row_is_of_the_counter_with_its_scope_or_with_its_uuid(scope, counters, expected):
-    assert counted(scope, scopes_of(Group(one) for one in counters)) == expected
+    ]:
+        assert counted(scope, scopes_of(Group(one) for one in counters)) == expected, (scope, counters)
 
 
 def test_numbers_without_a_gap_are_sound():
@@ -58,19 +54,16 @@ def test_numbers_without_a_gap_are_sound():
     assert judged([], 0) == []
 
 
-@pytest.mark.parametrize(
-    ("numbers", "counter", "gaps"),
-    [
+def test_a_gap_is_a_number_that_no_row_has():
+    """Also above the newest row: the counter has given it."""
+    for numbers, counter, gaps in [
         ([1, 2, 5], 5, [(3, 4)]),
         ([2, 4, 6], 6, [(1, 1), (3, 3), (5, 5)]),
         ([1, 2], 4, [(3, 4)]),
         ([], 2, [(1, 2)]),
         ([9, 7], 9, [(1, 6), (8, 8)]),
-    ],
-)
-def test_a_gap_is_a_number_that_no_row_has(numbers, counter, gaps):
-    """Also above the newest row: the counter has given it."""
-    assert judged(numbers, counter) == [Found("gap", ALL, *gap) for gap in gaps]
+    ]:
+        assert judged(numbers, counter) == [Found("gap", ALL, *gap) for gap in gaps], numbers
 
 
 def test_numbers_that_are_void_are_no_gap():
@@ -136,7 +129,7 @@ def test_memory_does_not_grow_with_the_rows():
             yield from ((ALL, one) for one in block)
 
     peaks = []
-    for count in (1_000, 100_000):
+    for count in (1_000, 30_000):
         tracemalloc.start()
         assert list(audit(rows(count), {ALL: count})) == []
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -158,9 +151,8 @@ BARE = NumberRule("invoice", NumberFormat("{n}"), "year")
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-@pytest.mark.parametrize(
-    ("rule", "row", "read"),
-    [
+def test_a_row_is_read():
+    for rule, row, read in [
         (YEARLY, ("INV-2026-00007", "a", None), (A, 7)),
         (YEARLY, ("INV-2026-00007", "a", date(2026, 3, 9)), (A, 7)),
         (SCOPED, ("a/7", None, None), (Group("a"), 7)),
@@ -169,15 +161,12 @@ BERLIN = ZoneInfo("Europe/Berlin")
         (BARE, (Decimal(7), UUID(int=1), 2026), (Group("00000000-0000-0000-0000-000000000001", "2026"), 7)),
         (BARE, ("7", None, "2026-03-09 10:00"), (Group("", "2026"), 7)),
         (BARE, (7, None, datetime(2025, 12, 31, 23, 30, tzinfo=UTC)), (Group("", "2026"), 7)),
-    ],
-)
-def test_a_row_is_read(rule, row, read):
-    assert read_row(rule, BERLIN, *row) == read
+    ]:
+        assert read_row(rule, BERLIN, *row) == read, (rule, row)
 
 
-@pytest.mark.parametrize(
-    ("rule", "row", "why"),
-    [
+def test_what_is_no_number_is_told():
+    for rule, row, why in [
         (YEARLY, ("INV-2026-7", "a", None), "is no number of the format"),
         (YEARLY, ("draft", "a", None), "is no number of the format"),
         (YEARLY, ("INV-2026-00007", "a", date(2027, 1, 1)), "is of the period '2026'"),
@@ -186,22 +175,20 @@ def test_a_row_is_read(rule, row, read):
         (BARE, (Decimal("1.5"), None, 2026), "is no number from 1 to"),
         (BARE, (7, None, "soon"), "is no date that names a year"),
         (BARE, (7, None, 26), "is no date that names a year"),
-    ],
-)
-def test_what_is_no_number_is_told(rule, row, why):
-    found = read_row(rule, UTC, *row)
+    ]:
+        found = read_row(rule, UTC, *row)
 
-    assert isinstance(found, Found)
-    assert found.kind == "unreadable"
-    assert why in found.text
-    assert list(audit([found], {})) == [found]
+        assert isinstance(found, Found), (rule, row)
+        assert found.kind == "unreadable", (rule, row)
+        assert why in found.text, (rule, row)
+        assert list(audit([found], {})) == [found], (rule, row)
 
 
-@pytest.mark.parametrize("text", ["", "2026", "2026-03", "2026-03-09"])
-def test_a_period_is_the_beginning_of_a_date(text):
-    assert is_period(text)
+def test_a_period_is_the_beginning_of_a_date():
+    for text in ["", "2026", "2026-03", "2026-03-09"]:
+        assert is_period(text), text
 
 
-@pytest.mark.parametrize("text", ["26", "2026-3", "2026-13", "2026-02-30", "2026-", "2026-03-09T", "20260309"])
-def test_all_else_is_no_period(text):
-    assert not is_period(text)
+def test_all_else_is_no_period():
+    for text in ["26", "2026-3", "2026-13", "2026-02-30", "2026-", "2026-03-09T", "20260309"]:
+        assert not is_period(text), text

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import date
 
-import pytest
-
 from allocator.rules.key_columns import KeyColumn, outlooks
 
 TODAY = date(2026, 1, 1)
@@ -38,28 +36,25 @@ def test_since_a_date_all_was_empty_before():
     assert found.a_day == 100.0
 
 
-@pytest.mark.parametrize(
-    ("greatest", "before", "needs"),
-    [
+def test_what_is_nearly_full_or_ends_within_a_year_needs_attention():
+    for greatest, before, needs in [
         (INT * 8 // 10 + 1, INT, True),  # full, though nothing was added
         (INT * 7 // 10, INT * 7 // 10, False),
         (INT // 2, INT // 2 - INT // 300, True),  # half is left, for 150 days
         (INT // 2, INT // 2 - INT // 1000, False),
-    ],
-)
-def test_what_is_nearly_full_or_ends_within_a_year_needs_attention(greatest, before, needs):
-    (found,) = outlooks([key("a", greatest)], {"shop.a.id": before}, 1.0, TODAY)
+    ]:
+        (found,) = outlooks([key("a", greatest)], {"shop.a.id": before}, 1.0, TODAY)
 
-    assert found.needs_attention(TODAY) is needs
+        assert found.needs_attention(TODAY) is needs, (greatest, before)
 
 
-@pytest.mark.parametrize("greatest", [0, -5, None])
-def test_an_empty_a_negative_and_an_unread_one_use_nothing(greatest):
-    (found,) = outlooks([key("a", greatest)], {}, 1.0, TODAY)
+def test_an_empty_a_negative_and_an_unread_one_use_nothing():
+    for greatest in [0, -5, None]:
+        (found,) = outlooks([key("a", greatest)], {}, 1.0, TODAY)
 
-    assert found.key.used == 0
-    assert found.ends is None
-    assert found.needs_attention(TODAY) is (greatest is None)
+        assert found.key.used == 0, greatest
+        assert found.ends is None, greatest
+        assert found.needs_attention(TODAY) is (greatest is None), greatest
 
 
 def test_a_column_that_is_full_ends_today_and_one_that_was_emptied_never():

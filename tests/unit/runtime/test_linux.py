@@ -20,25 +20,25 @@ def rings(alarm: Alarm, seconds: float) -> bool:
     return bool(select.select([alarm], [], [], seconds)[0])
 
 
-@pytest.mark.parametrize(("clock", "same"), CLOCKS, ids=["boot", "wall"])
-def test_an_alarm_rings_at_the_time_of_its_clock_and_not_before(clock, same):
-    alarm = Alarm(clock)
-    alarm.set(time.clock_gettime(same) + 3600)
-    assert not rings(alarm, 0)
+def test_an_alarm_rings_at_the_time_of_its_clock_and_not_before():
+    for clock, same in CLOCKS:
+        alarm = Alarm(clock)
+        alarm.set(time.clock_gettime(same) + 3600)
+        assert not rings(alarm, 0), (clock, same)
 
-    alarm.set(time.clock_gettime(same) + 0.01)
-    assert rings(alarm, 60)
-    assert time.clock_gettime(same) > 0
-    alarm.hush()
-    assert not rings(alarm, 0)
+        alarm.set(time.clock_gettime(same) + 0.01)
+        assert rings(alarm, 60), (clock, same)
+        assert time.clock_gettime(same) > 0, (clock, same)
+        alarm.hush()
+        assert not rings(alarm, 0), (clock, same)
 
 
-@pytest.mark.parametrize("past", [0.0, -1.0, 1.0])
-def test_a_time_that_has_passed_rings_at_once(past):
-    alarm = Alarm(CLOCK_REALTIME)
-    alarm.set(past)
+def test_a_time_that_has_passed_rings_at_once():
+    for past in [0.0, -1.0, 1.0]:
+        alarm = Alarm(CLOCK_REALTIME)
+        alarm.set(past)
 
-    assert rings(alarm, 60)
+        assert rings(alarm, 60), past
 
 
 def test_an_alarm_moves_on_when_it_is_set_again():

@@ -47,9 +47,8 @@ def test_a_field_of_time_says_when_it_runs_out():
     assert SNOWFLAKE.runs_out("timestamp", 1_288_834_974.657, 1000).isoformat() == "2080-07-10T17:30:30.208000+00:00"
 
 
-@pytest.mark.parametrize(
-    ("widths", "sentence"),
-    [
+def test_a_layout_that_does_not_add_up_is_refused(subtests):
+    for widths, sentence in [
         ({"sign": 1, "a": 62}, "the widths of a layout must add up to 64, got 1 \\+ 62 = 63"),
         ({"sign": 1, "a": 64}, "the width of a must be 1 to 63, got 64"),
         ({"a": 64}, "must be 1 to 63"),
@@ -57,11 +56,9 @@ def test_a_field_of_time_says_when_it_runs_out():
         ({"sign": 1, "a": 63, "b": 0}, "the width of b must be 1 to 63, got 0"),
         ({"sign": 1, "a": True, "b": 62}, "whole number"),
         ({}, "got 0 = 0"),
-    ],
-)
-def test_a_layout_that_does_not_add_up_is_refused(widths, sentence):
-    with pytest.raises(InvalidSetting, match=sentence):
-        Layout(**widths)
+    ]:
+        with subtests.test(widths=widths), pytest.raises(InvalidSetting, match=sentence):
+            Layout(**widths)
 
 
 def test_a_value_out_of_its_field_is_refused():

@@ -23,12 +23,10 @@ def rule(template: str = "{n}", reset: str = "never", start: int = 1) -> NumberR
 # -- periods
 
 
-@pytest.mark.parametrize(
-    ("reset", "period"), [("never", ""), ("year", "2026"), ("month", "2026-03"), ("day", "2026-03-09")]
-)
-def test_the_period_is_the_part_of_the_date_that_reset_names(reset, period):
-    assert rule(reset=reset).period(DAY) == period
-    assert rule(reset=reset).period(date(1, 2, 3)) == "0001-02-03"[: len(period)]
+def test_the_period_is_the_part_of_the_date_that_reset_names():
+    for reset, period in [("never", ""), ("year", "2026"), ("month", "2026-03"), ("day", "2026-03-09")]:
+        assert rule(reset=reset).period(DAY) == period, reset
+        assert rule(reset=reset).period(date(1, 2, 3)) == "0001-02-03"[: len(period)], reset
 
 
 def test_a_moment_is_counted_by_its_date_in_the_time_zone():
@@ -40,18 +38,17 @@ def test_a_moment_is_counted_by_its_date_in_the_time_zone():
     assert day_of(DAY, berlin) == DAY
 
 
-@pytest.mark.parametrize("at", [datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None), "2026-01-01", 2026, None])
-def test_a_date_must_be_sure(at):
-    with pytest.raises(InvalidArgument, match="time zone|must be a date"):
-        day_of(at, UTC)
+def test_a_date_must_be_sure(subtests):
+    for at in [datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None), "2026-01-01", 2026, None]:
+        with subtests.test(at=at), pytest.raises(InvalidArgument, match="time zone|must be a date"):
+            day_of(at, UTC)
 
 
 # -- formats
 
 
-@pytest.mark.parametrize(
-    ("template", "text"),
-    [
+def test_a_number_is_written_and_read_back():
+    for template, text in [
         ("{n}", "7"),
         ("INV-{year}-{n:05}", "INV-2026-00007"),
         ("{year}{month}{day}{n:03}", "20260309007"),
@@ -60,13 +57,11 @@ def test_a_date_must_be_sure(at):
         ("{n}-{scope}", "7-tenant-7"),
         ("№ {n} {{{scope}}}", "№ 7 {tenant-7}"),
         ("{n:019}", "0000000000000000007"),
-    ],
-)
-def test_a_number_is_written_and_read_back(template, text):
-    made = NumberFormat(template)
+    ]:
+        made = NumberFormat(template)
 
-    assert made.write(7, DAY, "tenant-7") == text
-    assert made.read(text)["n"].lstrip("0") == "7"
+        assert made.write(7, DAY, "tenant-7") == text, template
+        assert made.read(text)["n"].lstrip("0") == "7", template
 
 
 LETTERS = "09azAZ"
@@ -93,10 +88,10 @@ def test_whatever_a_format_writes_it_reads_back_exactly(n, day, scope, fields, b
             rule(template, "day")
 
 
-@pytest.mark.parametrize("text", ["INV-2026-0007", "INV-2026-000007", "INV-2026-00000", "inv-2026-00007", "", None, 7])
-def test_what_the_format_would_not_write_is_no_number(text):
-    with pytest.raises(InvalidId, match="is no number of the format 'INV-{year}-{n:05}'"):
-        NumberFormat("INV-{year}-{n:05}").read(text)
+def test_what_the_format_would_not_write_is_no_number(subtests):
+    for text in ["INV-2026-0007", "INV-2026-000007", "INV-2026-00000", "inv-2026-00007", "", None, 7]:
+        with subtests.test(text=text), pytest.raises(InvalidId, match="is no number of the format 'INV-{year}-{n:05}'"):
+            NumberFormat("INV-{year}-{n:05}").read(text)
 
 
 def test_digits_of_another_script_and_lines_are_no_number():
@@ -107,9 +102,8 @@ def test_digits_of_another_script_and_lines_are_no_number():
         NumberFormat("{year}{month}{day}-{n}").read("20260230-1")
 
 
-@pytest.mark.parametrize(
-    ("template", "words"),
-    [
+def test_formats_that_are_refused(subtests):
+    for template, words in [
         ("", "1 to 128 printable characters"),
         ("x" * 126 + "{n}", "1 to 128 printable characters"),
         ("{n}\n", "1 to 128 printable characters"),
@@ -127,24 +121,23 @@ def test_digits_of_another_script_and_lines_are_no_number():
         ("{n:020}", "at most 19 digits"),
         ("{scope}{n}", "a character that is no digit"),
         ("{n}20{year}{scope}", "a character that is no digit"),
-    ],
-)
-def test_formats_that_are_refused(template, words):
-    with pytest.raises(InvalidSetting, match=words):
-        NumberFormat(template)
+    ]:
+        with subtests.test(template=template), pytest.raises(InvalidSetting, match=words):
+            NumberFormat(template)
 
 
 # -- the rule
 
 
-@pytest.mark.parametrize(("reset", "missing"), [("year", "year"), ("month", "month"), ("day", "day")])
-def test_a_format_must_hold_the_period_or_texts_would_come_again(reset, missing):
-    whole = {"year": "{year}-", "month": "{year}-{month}-", "day": "{year}-{month}-{day}-"}[reset]
+def test_a_format_must_hold_the_period_or_texts_would_come_again(subtests):
+    for reset, missing in [("year", "year"), ("month", "month"), ("day", "day")]:
+        with subtests.test(reset=reset):
+            whole = {"year": "{year}-", "month": "{year}-{month}-", "day": "{year}-{month}-{day}-"}[reset]
 
-    assert rule(whole + "{n}", reset).reset == reset
-    assert rule("{n:04}", reset).reset == reset
-    with pytest.raises(InvalidSetting, match=f"restart each {reset}, so the format must hold {{{missing}}}"):
-        rule(whole.replace(f"{{{missing}}}-", "") + "no. {n}", reset)
+            assert rule(whole + "{n}", reset).reset == reset
+            assert rule("{n:04}", reset).reset == reset
+            with pytest.raises(InvalidSetting, match=f"restart each {reset}, so the format must hold {{{missing}}}"):
+                rule(whole.replace(f"{{{missing}}}-", "") + "no. {n}", reset)
 
 
 def test_a_number_has_its_text_scope_and_period():
@@ -154,18 +147,15 @@ def test_a_number_has_its_text_scope_and_period():
     assert str(made.number(5, "", "2026", DAY)) == "2026-05"
 
 
-@pytest.mark.parametrize(
-    ("template", "reset", "has_dates"),
-    [
+def test_the_day_is_asked_for_where_it_matters():
+    """To a period, or to a text; other numbers need no clock."""
+    for template, reset, has_dates in [
         ("{n}", "never", False),
         ("{scope}-{n}", "never", False),
         ("{n}", "year", True),
         ("{n} of {month}", "never", True),
-    ],
-)
-def test_the_day_is_asked_for_where_it_matters(template, reset, has_dates):
-    """To a period, or to a text; other numbers need no clock."""
-    assert rule(template, reset).has_dates is has_dates
+    ]:
+        assert rule(template, reset).has_dates is has_dates, (template, reset)
 
 
 def test_a_text_says_scope_and_period_or_they_are_given():

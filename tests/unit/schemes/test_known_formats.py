@@ -63,41 +63,41 @@ EPOCHS = {"uid-generator:1/29/21/13": 1_474_300_800}
 """The sample of uid-generator sets 2016-09-20, at midnight in China."""
 
 
-@pytest.mark.parametrize(("name", "published", "at", "worker", "sequence"), VECTORS)
-def test_an_id_is_made_as_the_original_makes_it(name, published, at, worker, sequence):
-    clock = Clock(at.timestamp() - 2)
-    ids = made(clock, format=name, worker=worker, epoch=EPOCHS.get(name))
-    clock.now = at.timestamp() + 1e-4
-    drawn = list(islice(iter(ids.next_id, None), sequence + 1))
-    (read,) = inspect_id(published, layout=name, epoch=EPOCHS.get(name)).readings
+def test_an_id_is_made_as_the_original_makes_it():
+    for name, published, at, worker, sequence in VECTORS:
+        clock = Clock(at.timestamp() - 2)
+        ids = made(clock, format=name, worker=worker, epoch=EPOCHS.get(name))
+        clock.now = at.timestamp() + 1e-4
+        drawn = list(islice(iter(ids.next_id, None), sequence + 1))
+        (read,) = inspect_id(published, layout=name, epoch=EPOCHS.get(name)).readings
 
-    assert drawn[-1] == published
-    assert timedelta() <= at - read.time < timedelta(seconds=1)
-
-
-@pytest.mark.parametrize("name", USABLE + WIDER)
-def test_ids_are_unique_and_in_order_and_a_tick_has_as_many_as_its_field(name):
-    (_, form), clock = format_of(name), Clock()
-    worker = (1 << form.worker_bits) - 2
-    ids = made(clock, format=name, worker=worker)
-    size = 1 << form.layout.widths[form.counter]
-    count = min(2 * size + 2, 20_000)
-    drawn = [ids.next_id() for _ in range(count)]
-    fields = [form.layout.unpack(drawn[at]) for at in (0, -1)]
-    first = int(NOW * form.per_second) + 1 - form.first_tick
-
-    assert sorted(set(drawn)) == drawn
-    assert [one[form.clock] for one in fields] == [first, first + (count - 1) // size]
-    assert [one[form.counter] for one in fields] == [0, (count - 1) % size]
-    assert {**form.fixed, **form.worker_values(worker)}.items() <= fields[0].items()
-    assert form.worker_values(worker) == {name: fields[-1][name] for name in form.worker_fields}
+        assert drawn[-1] == published, (name, published)
+        assert timedelta() <= at - read.time < timedelta(seconds=1), (name, published)
 
 
-@pytest.mark.parametrize("name", ["twitter", "discord", "instagram", "sonyflake", "cosid", "sentry", "javascript53"])
-def test_two_workers_share_no_id(name):
-    drawn = [[ids.next_id() for _ in range(50)] for ids in (made(Clock(), format=name, worker=n) for n in range(8))]
+def test_ids_are_unique_and_in_order_and_a_tick_has_as_many_as_its_field():
+    for name in USABLE + WIDER:
+        (_, form), clock = format_of(name), Clock()
+        worker = (1 << form.worker_bits) - 2
+        ids = made(clock, format=name, worker=worker)
+        size = 1 << form.layout.widths[form.counter]
+        count = min(2 * size + 2, 20_000)
+        drawn = [ids.next_id() for _ in range(count)]
+        fields = [form.layout.unpack(drawn[at]) for at in (0, -1)]
+        first = int(NOW * form.per_second) + 1 - form.first_tick
 
-    assert len({number for ids in drawn for number in ids}) == 400
+        assert sorted(set(drawn)) == drawn, name
+        assert [one[form.clock] for one in fields] == [first, first + (count - 1) // size], name
+        assert [one[form.counter] for one in fields] == [0, (count - 1) % size], name
+        assert {**form.fixed, **form.worker_values(worker)}.items() <= fields[0].items(), name
+        assert form.worker_values(worker) == {name: fields[-1][name] for name in form.worker_fields}, name
+
+
+def test_two_workers_share_no_id():
+    for name in ["twitter", "discord", "instagram", "sonyflake", "cosid", "sentry", "javascript53"]:
+        drawn = [[ids.next_id() for _ in range(50)] for ids in (made(Clock(), format=name, worker=n) for n in range(8))]
+
+        assert len({number for ids in drawn for number in ids}) == 400, name
 
 
 def test_ids_for_javascript_are_below_2_to_the_53():
@@ -110,19 +110,20 @@ def test_ids_for_javascript_are_below_2_to_the_53():
         inspect_id(2**53, layout="javascript53")
 
 
-@pytest.mark.parametrize("name", ["sonyflake", "cosid-second", "sentry"])
-def test_a_clock_that_goes_back_is_refused_or_waited_for(name):
-    clock = Clock()
-    refusing, waiting = made(clock, format=name), made(clock, format=name, on_clock_back="wait")
-    first = [refusing.next_id(), waiting.next_id()]
-    clock.now = NOW - 5.0
-    with pytest.raises(ClockWentBack, match="the clock went back by [56][0-9]{3} ms"):
-        refusing.next_id()
-    second = waiting.next_id()
+def test_a_clock_that_goes_back_is_refused_or_waited_for(subtests):
+    for name in ["sonyflake", "cosid-second", "sentry"]:
+        with subtests.test(name):
+            clock = Clock()
+            refusing, waiting = made(clock, format=name), made(clock, format=name, on_clock_back="wait")
+            first = [refusing.next_id(), waiting.next_id()]
+            clock.now = NOW - 5.0
+            with pytest.raises(ClockWentBack, match="the clock went back by [56][0-9]{3} ms"):
+                refusing.next_id()
+            second = waiting.next_id()
 
-    assert second > first[1]
-    assert clock.now >= NOW
-    assert refusing.next_id() > first[0]
+            assert second > first[1]
+            assert clock.now >= NOW
+            assert refusing.next_id() > first[0]
 
 
 def test_a_clock_that_goes_back_within_a_tick_costs_nothing():
@@ -136,16 +137,15 @@ def test_a_clock_that_goes_back_within_a_tick_costs_nothing():
     assert ids.next_id() == drawn[1] + 1 == drawn[0] + 2
 
 
-@pytest.mark.parametrize("name", ["sonyflake", "sentry"])
-def test_one_made_right_after_another_of_the_same_worker_repeats_nothing(name):
-    clock = Clock()
+def test_one_made_right_after_another_of_the_same_worker_repeats_nothing():
+    for name in ["sonyflake", "sentry"]:
+        clock = Clock()
 
-    assert len({made(clock, format=name).next_id() for _ in range(20)}) == 20
+        assert len({made(clock, format=name).next_id() for _ in range(20)}) == 20, name
 
 
-@pytest.mark.parametrize(
-    ("wrong", "sentence"),
-    [
+def test_what_does_not_fit_is_refused(subtests):
+    for wrong, sentence in [
         ({"format": "nope"}, "format must be one of snowflake, twitter"),
         ({"format": "meteor"}, "format must be one of snowflake, twitter"),
         ({"format": "discord:1/41/5"}, "must be 5 widths"),
@@ -155,11 +155,9 @@ def test_one_made_right_after_another_of_the_same_worker_repeats_nothing(name):
         ({"format": "discord", "datacenter": 1}, "without layout and datacenter"),
         ({"format": "discord", "layout": Layout(sign=1, a=63)}, "without layout and datacenter"),
         ({"format": "cosid-second", "epoch": 1_800_000_000}, "epoch must not be in the future"),
-    ],
-)
-def test_what_does_not_fit_is_refused(wrong, sentence):
-    with pytest.raises(InvalidSetting, match=sentence):
-        made(Clock(), **wrong)
+    ]:
+        with subtests.test(wrong=wrong), pytest.raises(InvalidSetting, match=sentence):
+            made(Clock(), **wrong)
 
 
 def test_a_format_that_has_ended_says_so():

@@ -81,16 +81,16 @@ def test_other_widths_and_epochs():
     assert {field["random"] for field in fields} == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"node": -1}, {"node": 1 << 20}, {"node": None}, {"node": 1, "second": 1 << 29}, {"node": 1, "second": -1}]
-    + [{"node": 1, "layout": SNOWFLAKE}, {"node": 1, "layout": None}, {"node": 1, "epoch": None}]
-    + [{"node": 1, "layout": Layout(sign=1, second=29, node=20, random=3, sequence=11)}, {"node": 1, "epoch": 2**40}]
-    + [{"node": 1, "seed": 0}, {"node": 1, "seed": 1 << 16}, {"node": 1, "epoch": 10**11}, {"node": True}],
-)
-def test_what_does_not_fit_is_refused(wrong):
-    with pytest.raises(InvalidSetting, match="must"):
-        Meteor(**wrong)
+def test_what_does_not_fit_is_refused(subtests):
+    wrong = [{"node": node} for node in (-1, 1 << 20, None, True)]
+    wrong += [{"second": 1 << 29}, {"second": -1}, {"seed": 0}, {"seed": 1 << 16}]
+    wrong += [{"epoch": epoch} for epoch in (None, 2**40, 10**11)]
+    wrong += [
+        {"layout": layout} for layout in (SNOWFLAKE, None, Layout(sign=1, second=29, node=20, random=3, sequence=11))
+    ]
+    for settings_ in wrong:
+        with subtests.test(settings_=settings_), pytest.raises(InvalidSetting, match="must"):
+            Meteor(**{"node": 1} | settings_)
 
 
 def test_a_child_refuses_the_parents_node():
@@ -126,15 +126,15 @@ def test_a_block_is_served_lazily():
     assert blocks.second == 2
 
 
-@pytest.mark.parametrize("widths", [(29, 20, 11, 3), (40, 20, 1, 2), (20, 10, 20, 13), (10, 8, 5, 40), (29, 22, 11, 1)])
-def test_any_widths_give_unique_increasing_ids(widths):
-    layout = Layout(**dict(zip(("sign", "second", "node", "sequence", "random"), (1, *widths), strict=True)))
-    ids = Meteor(node=5, second=3, layout=layout)
-    drawn = [ids.next_id() for _ in range(5000)] if widths[0] > 10 else [ids.next_id() for _ in range(500)]
+def test_any_widths_give_unique_increasing_ids():
+    for widths in [(29, 20, 11, 3), (40, 20, 1, 2), (20, 10, 20, 13), (10, 8, 5, 40), (29, 22, 11, 1)]:
+        layout = Layout(**dict(zip(("sign", "second", "node", "sequence", "random"), (1, *widths), strict=True)))
+        ids = Meteor(node=5, second=3, layout=layout)
+        drawn = [ids.next_id() for _ in range(5000)] if widths[0] > 10 else [ids.next_id() for _ in range(500)]
 
-    assert sorted(set(drawn)) == drawn
-    assert {layout.unpack(number)["node"] for number in drawn} == {5}
-    assert len({number >> layout.widths["random"] for number in drawn}) == len(drawn)
+        assert sorted(set(drawn)) == drawn, widths
+        assert {layout.unpack(number)["node"] for number in drawn} == {5}, widths
+        assert len({number >> layout.widths["random"] for number in drawn}) == len(drawn), widths
 
 
 def test_seconds_that_ended_before_the_start_are_an_error():

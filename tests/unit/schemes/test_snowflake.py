@@ -101,21 +101,20 @@ def test_threads_get_every_id_once():
     assert all(ids == sorted(ids) for ids in drawn)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"layout": METEOR}, {"layout": "x"}, {"layout": Layout(sign=1, timestamp=41, sequence=12, datacenter=5, worker=5)}]
-    + [
+def test_what_does_not_fit_is_refused(subtests):
+    for wrong in [
+        {"layout": METEOR},
+        {"layout": "x"},
+        {"layout": Layout(sign=1, timestamp=41, sequence=12, datacenter=5, worker=5)},
         {"datacenter": 32},
         {"worker": -1},
         {"worker": None},
         {"epoch": 10**13},
         {"epoch": -1},
         {"on_clock_back": "hope"},
-    ],
-)
-def test_what_does_not_fit_is_refused(wrong):
-    with pytest.raises(InvalidSetting, match="must"):
-        Snowflake(**wrong)
+    ]:
+        with subtests.test(wrong=wrong), pytest.raises(InvalidSetting, match="must"):
+            Snowflake(**wrong)
 
 
 def test_the_end_of_the_timestamps_is_an_error():

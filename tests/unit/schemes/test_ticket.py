@@ -34,9 +34,8 @@ def test_the_following_id_is_the_least_that_is_ones_own(place, value, floor):
     assert numbering.judge(found, value)
 
 
-@pytest.mark.parametrize(
-    ("numbering", "sentence"),
-    [
+def test_a_numbering_that_does_not_add_up_is_refused(subtests):
+    for numbering, sentence in [
         (ShardNumbering(1, 0), "step must be 1 to 1000, got 0"),
         (ShardNumbering(1, -3), "step must be 1 to 1000, got -3"),
         (ShardNumbering(1, 1001), "step must be 1 to 1000, got 1001"),
@@ -44,11 +43,9 @@ def test_the_following_id_is_the_least_that_is_ones_own(place, value, floor):
         (ShardNumbering(3, 2), "offset must be 1 to 2, got 3"),
         (ShardNumbering(1, 1, 0), "floor must be 1 to 9223372036854775807, got 0"),
         (ShardNumbering(1.0, 1), "offset must be 1 to 1, got 1.0"),  # type: ignore[arg-type]
-    ],
-)
-def test_a_numbering_that_does_not_add_up_is_refused(numbering, sentence):
-    with pytest.raises(ShardMisconfigured, match=sentence):
-        numbering.checked()
+    ]:
+        with subtests.test(numbering=numbering), pytest.raises(ShardMisconfigured, match=sentence):
+            numbering.checked()
 
 
 def test_what_came_is_judged():

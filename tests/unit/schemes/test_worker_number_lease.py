@@ -56,10 +56,10 @@ def test_later_attempts_spread_over_the_free_numbers():
 FULL = [replace(HELD, number=one) for one in (1, 2, 3)]
 
 
-@pytest.mark.parametrize("later", [1, L, 2 * L])
-def test_a_number_is_held_until_a_length_after_its_end(later):
-    with pytest.raises(NodeIdsExhausted):
-        chosen(HELD, *FULL, at=AT + later, claim=replace(CLAIM, wall_ms=AT + 9 * L))
+def test_a_number_is_held_until_a_length_after_its_end(subtests):
+    for later in [1, L, 2 * L]:
+        with subtests.test(later=later), pytest.raises(NodeIdsExhausted):
+            chosen(HELD, *FULL, at=AT + later, claim=replace(CLAIM, wall_ms=AT + 9 * L))
 
 
 def test_a_length_after_its_end_it_may_be_taken():
@@ -79,16 +79,17 @@ def test_not_where_only_the_database_says_that_it_is_over():
     assert chosen(held, *FULL, at=AT + 9 * L, claim=replace(CLAIM, wall_ms=AT + L + 1000)) == 0
 
 
-@pytest.mark.parametrize("free", [{"holder": ""}, {}])
-@pytest.mark.parametrize("later", [0, 1, 999])
-def test_but_never_in_a_second_that_its_holder_may_have_used(free, later):
+def test_but_never_in_a_second_that_its_holder_may_have_used(subtests):
     """Some generators count seconds: each would begin with the first id of the second."""
-    row = replace(HELD, **free, used_until_ms=AT)
-    unchanged = NOBODY if free else {0}
+    for free in [{"holder": ""}, {}]:
+        for later in [0, 1, 999]:
+            with subtests.test(free=free, later=later):
+                row = replace(HELD, **free, used_until_ms=AT)
+                unchanged = NOBODY if free else {0}
 
-    with pytest.raises(NodeIdsExhausted):
-        chosen(row, *FULL, unchanged=unchanged, claim=replace(CLAIM, wall_ms=AT + later))
-    assert chosen(row, *FULL, unchanged=unchanged, claim=replace(CLAIM, wall_ms=AT + 1000)) == 0
+                with pytest.raises(NodeIdsExhausted):
+                    chosen(row, *FULL, unchanged=unchanged, claim=replace(CLAIM, wall_ms=AT + later))
+                assert chosen(row, *FULL, unchanged=unchanged, claim=replace(CLAIM, wall_ms=AT + 1000)) == 0
 
 
 def test_when_all_are_held_it_says_by_whom_and_until_when():
@@ -131,13 +132,13 @@ def test_what_nobody_renews_for_a_length_is_over():
     assert watch.unchanged([HELD], 0, 110.0) == {0}
 
 
-@pytest.mark.parametrize("change", [{"renewals": 4}, {"holder": "another"}])
-def test_a_renewal_or_another_holder_begins_the_watch_anew(change):
-    watch = Watch()
-    watch.unchanged([HELD], 0, 100.0)
+def test_a_renewal_or_another_holder_begins_the_watch_anew():
+    for change in [{"renewals": 4}, {"holder": "another"}]:
+        watch = Watch()
+        watch.unchanged([HELD], 0, 100.0)
 
-    assert watch.unchanged([replace(HELD, **change)], 0, 110.0) == set()
-    assert watch.unchanged([replace(HELD, **change)], 0, 120.0) == {0}
+        assert watch.unchanged([replace(HELD, **change)], 0, 110.0) == set(), change
+        assert watch.unchanged([replace(HELD, **change)], 0, 120.0) == {0}, change
 
 
 def test_what_was_seen_before_a_failover_does_not_count():
@@ -152,37 +153,37 @@ def test_what_was_seen_before_a_failover_does_not_count():
 # -- settings and clocks
 
 
-@pytest.mark.parametrize("other", [{"bits": 3}, {"length_ms": L + 1}])
-def test_a_space_that_is_held_with_other_settings_is_refused(other):
-    with pytest.raises(InvalidSetting, match=r"space 'billing' is leased with bits=2 and seconds=10, by there"):
-        check_alike([HELD], replace(CLAIM, **other), AT, NOBODY)
+def test_a_space_that_is_held_with_other_settings_is_refused(subtests):
+    for other in [{"bits": 3}, {"length_ms": L + 1}]:
+        with subtests.test(other=other):
+            with pytest.raises(InvalidSetting, match=r"space 'billing' is leased with bits=2 and seconds=10, by there"):
+                check_alike([HELD], replace(CLAIM, **other), AT, NOBODY)
 
-    check_alike([replace(HELD, holder="")], replace(CLAIM, **other), AT, NOBODY)
-    check_alike([HELD], replace(CLAIM, **other), AT, {0})
+            check_alike([replace(HELD, holder="")], replace(CLAIM, **other), AT, NOBODY)
+            check_alike([HELD], replace(CLAIM, **other), AT, {0})
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error"),
-    [
+def test_settings_that_are_none_are_refused(subtests):
+    for wrong, error in [
         ({"space": ""}, InvalidTag),
         ({"space": "a b"}, InvalidTag),
         ({"bits": 0}, InvalidSetting),
         ({"bits": 32}, InvalidSetting),
         ({"bits": "10"}, InvalidSetting),
         ({"length_ms": 999}, InvalidSetting),
-    ],
-)
-def test_settings_that_are_none_are_refused(wrong, error):
-    with pytest.raises(error):
-        replace(CLAIM, **wrong).checked()
-    assert CLAIM.checked() == CLAIM
+    ]:
+        with subtests.test(wrong=wrong):
+            with pytest.raises(error):
+                replace(CLAIM, **wrong).checked()
+            assert CLAIM.checked() == CLAIM
 
 
-@pytest.mark.parametrize("seconds", [0.5, 86_401, float("nan"), "60", True, None])
-def test_a_length_that_is_none_is_refused(seconds):
-    with pytest.raises(InvalidSetting, match="seconds must be"):
-        length_of(seconds)
-    assert length_of(60) == 60_000
+def test_a_length_that_is_none_is_refused(subtests):
+    for seconds in [0.5, 86_401, float("nan"), "60", True, None]:
+        with subtests.test(seconds=seconds):
+            with pytest.raises(InvalidSetting, match="seconds must be"):
+                length_of(seconds)
+            assert length_of(60) == 60_000
 
 
 def test_a_clock_more_than_half_a_length_ahead_is_refused():
@@ -192,10 +193,13 @@ def test_a_clock_more_than_half_a_length_ahead_is_refused():
         check_clock(CLAIM, AT - L // 2 - 1)
 
 
-@pytest.mark.parametrize(("at", "wall"), [(3 * L, 9 * L), (9 * L, 3 * L + 1000), (0, 0)])
-def test_after_a_failover_nobody_takes_a_number_for_three_lengths(at, wall):
-    with pytest.raises(DatabaseUnavailable, match="numbers are leased again in [0-9]+ s, and renewed meanwhile"):
-        check_moved(AT, replace(CLAIM, wall_ms=AT + wall), AT + at)
+def test_after_a_failover_nobody_takes_a_number_for_three_lengths(subtests):
+    for at, wall in [(3 * L, 9 * L), (9 * L, 3 * L + 1000), (0, 0)]:
+        with (
+            subtests.test(at=at),
+            pytest.raises(DatabaseUnavailable, match="numbers are leased again in [0-9]+ s, and renewed meanwhile"),
+        ):
+            check_moved(AT, replace(CLAIM, wall_ms=AT + wall), AT + at)
 
 
 def test_then_they_do():
@@ -227,19 +231,15 @@ def test_a_renewal_under_a_clock_set_back_lowers_nothing():
     assert after.used_until_ms == HELD.used_until_ms
 
 
-@pytest.mark.parametrize(
-    ("row", "wall", "at"),
-    [
+def test_a_lease_that_is_lost_is_not_renewed():
+    for row, wall, at in [
         (replace(HELD, holder="another"), AT, AT),
         (replace(HELD, holder=""), AT, AT),
         (HELD, AT, AT + L),
         (HELD, AT + L // 2 + 1, AT),
         (replace(HELD, length_ms=L - 1), AT, AT),
-    ],
-    ids=["taken", "given back", "ended", "clock ahead", "another length"],
-)
-def test_a_lease_that_is_lost_is_not_renewed(row, wall, at):
-    assert renewed(row, LEASE, wall, at) is None
+    ]:
+        assert renewed(row, LEASE, wall, at) is None, (row, wall)
 
 
 def test_only_its_holder_gives_a_number_back():
@@ -274,13 +274,13 @@ def test_the_end_counts_from_the_request():
     assert held.lost
 
 
-@pytest.mark.parametrize("now", [clocks(10, 0), clocks(0, 10), clocks(1, -0.001)], ids=["own", "wall", "before"])
-def test_either_clock_ends_it(now):
-    held = tenure()
+def test_either_clock_ends_it():
+    for now in [clocks(10, 0), clocks(0, 10), clocks(1, -0.001)]:
+        held = tenure()
 
-    assert held.left(clocks(1)) == 9.0
-    assert held.left(now) <= 0
-    assert held.lost
+        assert held.left(clocks(1)) == 9.0, now
+        assert held.left(now) <= 0, now
+        assert held.lost, now
 
 
 def test_what_is_lost_stays_lost():
@@ -325,14 +325,14 @@ def test_a_holder_waits_renews_and_waits_again():
     assert wait(held, clocks(3.5)) == pytest.approx(10 / 3 - 0.1)
 
 
-@pytest.mark.parametrize(("length", "pause"), [(L, 10 / 12), (60_000, 1.0)])
-def test_a_renewal_that_failed_is_repeated_a_twelfth_of_the_length_or_a_second_after_it_began(length, pause):
-    held, due = Tenure(length, clocks(0)), length / 3000 + 0.1
-    assert held.want(clocks(due)) == Renewal(clocks(due))
-    held.failed(DatabaseUnavailable("away"))
+def test_a_renewal_that_failed_is_repeated_a_twelfth_of_the_length_or_a_second_after_it_began():
+    for length, pause in [(L, 10 / 12), (60_000, 1.0)]:
+        held, due = Tenure(length, clocks(0)), length / 3000 + 0.1
+        assert held.want(clocks(due)) == Renewal(clocks(due)), length
+        held.failed(DatabaseUnavailable("away"))
 
-    assert wait(held, clocks(due + 0.5)) == pytest.approx(pause - 0.5)
-    assert held.want(clocks(due + pause + 0.1)) == Renewal(clocks(due + pause + 0.1))
+        assert wait(held, clocks(due + 0.5)) == pytest.approx(pause - 0.5), length
+        assert held.want(clocks(due + pause + 0.1)) == Renewal(clocks(due + pause + 0.1)), length
 
 
 def test_one_renewal_is_asked_for_at_a_time():
@@ -349,12 +349,12 @@ def test_a_holder_waits_no_longer_than_its_lease():
     assert wait(held, clocks(9.95)) == pytest.approx(0.05)
 
 
-@pytest.mark.parametrize("now", [clocks(10, 0), clocks(0, 10), clocks(1, -0.001)], ids=["own", "wall", "before"])
-def test_what_is_lost_is_not_renewed(now):
-    held = tenure()
+def test_what_is_lost_is_not_renewed():
+    for now in [clocks(10, 0), clocks(0, 10), clocks(1, -0.001)]:
+        held = tenure()
 
-    assert held.want(now) is None
-    assert held.want(clocks(4)) is None
+        assert held.want(now) is None, now
+        assert held.want(clocks(4)) is None, now
 
 
 def test_a_lease_that_the_database_refuses_to_renew_is_lost():

@@ -40,11 +40,3 @@ def test_its_labels_are_those_of_the_figures():
         for expression in (one for one in EXPRESSIONS if f"{made._name}" in one):
             asked = {name.strip() for by, one in LABELS.findall(expression) for name in (by or one).split(",")}
             assert asked <= names, expression
-
-
-def test_its_panels_lie_beside_one_another():
-    places = [panel["gridPos"] for panel in BOARD["panels"]]
-    cells = [(x, at["y"]) for at in places for x in range(at["x"], at["x"] + at["w"])]
-
-    assert len(set(cells)) == len(cells)
-    assert max(x for x, _ in cells) < 24

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing
 from stat import S_IMODE
 
 import pytest
 from uvicorn import Config
 
 from allocator.errors import InvalidSetting
-from allocator.service.listening import answers, bind_unix, listening
+from allocator.service.listening import bind_unix, listening
 from allocator.service.settings import ServeSettings
 
 IN_USE = r"cannot listen on .*ids.sock: Address already in use"
@@ -33,24 +33,6 @@ def test_that_of_a_running_service_is_not(tmp_path):
     path = tmp_path / "ids.sock"
     with closing(bind_unix(path)), pytest.raises(InvalidSetting, match=IN_USE):  # though no worker accepts yet
         bind_unix(path)
-
-
-def test_that_of_a_service_whose_queue_is_full_is_not(tmp_path):
-    path = tmp_path / "ids.sock"
-    with ExitStack() as stack:
-        stack.enter_context(closing(bind_unix(path))).listen(0)
-        with suppress(BlockingIOError):
-            while True:
-                client = stack.enter_context(socket.socket(socket.AF_UNIX))
-                client.setblocking(False)
-                client.connect(str(path))
-
-        with pytest.raises(InvalidSetting, match=IN_USE):
-            bind_unix(path)
-
-
-def test_one_that_goes_meanwhile_does_not_answer(tmp_path):
-    assert not answers(tmp_path / "gone.sock")
 
 
 def test_the_file_goes_at_the_end_unless_it_is_that_of_a_later_service(tmp_path):

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from allocator.errors import DatabaseUnavailable
-from allocator.rules.key_columns import KeyColumn
 from allocator.service import metric_updates
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
@@ -39,20 +38,6 @@ def test_the_event_loop_does_not_wait_for_a_database():
 
     assert asked
     assert threading.get_ident() not in asked
-
-
-def test_a_table_that_was_dropped_does_not_end_any_more(monkeypatch):
-    """Or an alert would go on until the service restarts."""
-    looked, keys = watch(lambda: SimpleNamespace(address=None)), [KeyColumn("old", "id", "integer", 100, 99)]
-    monkeypatch.setattr(metric_updates, "read_keys", lambda address: keys)
-    asyncio.run(looked.look_at_keys())
-    looked._figures.days.labels("key old.id").set(3.0)  # as after some hours
-
-    keys.clear()
-    asyncio.run(looked.look_at_keys())
-
-    assert looked.days_of_keys == {}
-    assert looked._figures.days.labels("key old.id")._value.get() == inf
 
 
 def test_a_lease_ends_for_the_figures_only_where_its_renewal_fails(monkeypatch):

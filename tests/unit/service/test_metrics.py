@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from allocator.service.metrics import Figures, tag_of, written_files
 from allocator.service.settings import FIGURES
 
 
-@pytest.mark.parametrize(
-    ("labels", "tag"),
-    [
+def test_which_tag_a_series_is_about():
+    for labels, tag in [
         ({"scheme": "segment", "tag": "order"}, "order"),
         ({"scheme": "meteor", "tag": ""}, ""),
         ({"what": "tag order"}, "order"),
@@ -19,10 +16,8 @@ from allocator.service.settings import FIGURES
         ({"what": "tag", "outcome": "ok"}, ""),
         ({"space": "billing", "state": "free"}, "billing"),
         ({}, ""),
-    ],
-)
-def test_which_tag_a_series_is_about(labels, tag):
-    assert tag_of(labels) == tag
+    ]:
+        assert tag_of(labels) == tag, labels
 
 
 def test_the_days_of_a_tag_are_for_who_sees_it():

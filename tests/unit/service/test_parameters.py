@@ -29,9 +29,8 @@ def test_fields_are_read_as_what_they_are():
     assert read_body(b'{"needed": "5", "count": 1}', FIELDS) == {"needed": 5, "count": 1}
 
 
-@pytest.mark.parametrize(
-    ("raw", "sentence"),
-    [
+def test_an_odd_query_is_refused(subtests):
+    for raw, sentence in [
         (b"", "parameter needed is missing"),
         (b"needed=1&x=1", "unknown parameter 'x'; allowed: count, exact, scheme, needed"),
         (b"needed=1&needed=1", "parameter 'needed' occurs twice"),
@@ -42,11 +41,9 @@ def test_fields_are_read_as_what_they_are():
         (b"needed", "needed must be a whole number"),
         (b"needed=" + b"1" * MAX_QUERY, "the query may have at most"),
         (b"\xff\xfe=1", "unknown parameter"),
-    ],
-)
-def test_an_odd_query_is_refused(raw, sentence):
-    with pytest.raises(AllocatorError, match=sentence):
-        read_query(raw, FIELDS)
+    ]:
+        with subtests.test(sentence=sentence), pytest.raises(AllocatorError, match=sentence):
+            read_query(raw, FIELDS)
 
 
 def test_a_count_is_refused_as_one():

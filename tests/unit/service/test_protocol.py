@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from allocator.service import protocol
 from allocator.service.protocol import (
     CROWDED,
     LARGE,
@@ -17,7 +16,6 @@ from allocator.service.protocol import (
     MAX_LINES,
     MAX_PARTIAL,
     MAX_SECONDS,
-    MAX_WAITING,
     SLOW,
     BoundedProtocol,
 )
@@ -110,78 +108,11 @@ def test_a_request_that_does_not_come_to_its_end_is_ended(connection):
     assert transport.said.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
 
 
-def test_a_request_that_is_being_answered_may_take_its_time(connection):
-    connection.cycle = Request(answered=False)
-
-    assert looks(connection, 0.0, 1000.0, 2000.0).ended == ""
-
-
-def test_a_connection_that_is_kept_alive_is_uvicorns_to_end(connection):
-    connection.cycle, connection.timeout_keep_alive_task = Request(answered=True), object()
-
-    assert looks(connection, 0.0, 1000.0, 2000.0).ended == ""
-
-
-def test_a_connection_with_repeated_requests_is_not_idle(connection, monkeypatch):
-    """uvicorn sets its timer after a request that it has parsed."""
-    timers: list[Any] = []
-    connection.loop = SimpleNamespace(call_later=lambda *timer: timers.append(timer))
-    connection.timeout_keep_alive, connection.used = 75, 30.0
-    monkeypatch.setattr(protocol, "monotonic", lambda: 100.0)
-    connection.timeout_keep_alive_handler()
-    assert (connection.transport.ended, timers) == ("", [(5.0, connection.timeout_keep_alive_handler)])
-    monkeypatch.setattr(protocol, "monotonic", lambda: 105.0)
-    connection.timeout_keep_alive_handler()
-    assert connection.transport.ended == "closed"
-
-
-def test_nothing_waits_for_a_connection_that_was_reset(connection, monkeypatch):
-    """uvicorn's timer would keep it in memory."""
-    monkeypatch.setattr(BoundedProtocol.__mro__[1], "connection_lost", lambda self, error: None)
-    cancelled: list[bool] = []
-    connection.timeout_keep_alive_task = SimpleNamespace(cancel=lambda: cancelled.append(True))
-    connection.connection_lost(ConnectionResetError())
-
-    assert (cancelled, connection.timeout_keep_alive_task) == ([True], None)
-
-
-def test_a_request_behind_others_is_as_short_as_a_head(connection):
-    connection.cycle = Request(answered=False)
-    connection.data_received(b"x" * 2 * MAX_HEAD)
-    assert connection.transport.ended == ""
-    connection.pipeline.append(connection.cycle)
-    connection.data_received(b"x")
-    assert connection.transport.ended == "aborted"
-
-
-def test_too_many_requests_at_once_stop_the_parser(connection):
-    connection.parser = SimpleNamespace(should_upgrade=lambda: False)
-    connection.pipeline.extend([Request(answered=False)] * MAX_WAITING)
-    with pytest.raises(ValueError, match="^$"):
-        connection.on_headers_complete()
-
-
 def test_a_connection_that_is_closed_here_is_ended_when_the_client_says_nothing(connection):
     connection.transport.close()
 
     assert looks(connection, 5.0).ended == "closed"
     assert looks(connection, 6.0).ended == "aborted"
-
-
-def test_a_connection_that_is_closed_here_first_brings_its_answer(connection):
-    connection.cycle, connection.transport.unread = Request(answered=True), 500
-    connection.transport.close()
-
-    assert looks(connection, 0.0, 1.0, 2.0).ended == "closed"
-
-
-def test_every_request_has_its_own_time(connection):
-    connection.cycle = Request(answered=True)
-    looks(connection, 0.0, 10.0)
-    connection.cycle = Request(answered=True)
-
-    assert looks(connection, 16.0, 30.0).ended == ""
-    assert looks(connection, 32.0).ended == "closed"
 
 
 def test_a_client_that_does_not_read_its_answer_is_hung_up_on(connection):
@@ -213,21 +144,6 @@ def test_a_head_behind_a_request_that_is_being_answered_is_bounded_too(connectio
         connection.data_received(b"x" * 1024)
 
     assert connection.transport.ended == "aborted"
-
-
-def test_a_body_that_goes_on_after_its_answer_gets_no_second_one(connection):
-    connection.cycle = Request(answered=True)
-    connection.data_received(b"x" * (MAX_HEAD + 1))
-
-    assert (connection.transport.ended, connection.transport.said) == ("closed", b"")
-
-
-def test_many_requests_after_each_other_are_not_one_large_one(connection):
-    for _ in range(1000):
-        connection.on_message_begin()
-        connection.data_received(b"x" * 1024)
-
-    assert connection.transport.ended == ""
 
 
 def test_the_lines_of_a_head_are_bounded_before_it_ends(connection):

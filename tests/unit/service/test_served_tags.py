@@ -63,25 +63,3 @@ def test_together_no_more_are_made_than_there_may_be():
     assert found[:3] == ["name-0", "name-1", "name-2"]
     assert {type(error) for error in found[3:]} == {UnknownTag}
     assert len(there) == 3
-
-
-def test_who_waits_for_others_too_long_is_told_so():
-    async def story() -> None:
-        newcomers, may_end = Newcomers(3, 0.01), asyncio.Event()
-
-        async def count() -> int:
-            await may_end.wait()
-            return 0
-
-        async def make() -> str:
-            return "made"
-
-        first = asyncio.create_task(newcomers.make("type", "a", count, make))
-        await asyncio.sleep(0)
-        with pytest.raises(DatabaseUnavailable, match="others are created first"):
-            await newcomers.make("type", "b", count, make)
-        may_end.set()
-
-        assert await first == "made"
-
-    asyncio.run(story())

@@ -5,9 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from opentelemetry import trace
 from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, SpanContext, TraceFlags
 
@@ -35,13 +32,8 @@ def test_the_span_of_the_client_is_the_parent():
     assert dict(found.trace_state) == {"one": "1", "two": "2"}
 
 
-def test_a_client_that_does_not_sample_is_a_parent_too():
-    assert not parent_of(("traceparent", VALID[:-1] + "0")).trace_flags.sampled
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_an_invalid_header_is_ignored():
+    for value in [
         "",
         "x",
         VALID.upper(),
@@ -51,20 +43,8 @@ def test_a_client_that_does_not_sample_is_a_parent_too():
         f"00-{TRACE}-{'0' * 16}-01",
         f"00-{TRACE}-{SPAN}",
         VALID + " " * 600,
-    ],
-)
-def test_an_invalid_header_is_ignored(value):
-    assert parent_of(("traceparent", value)) == INVALID_SPAN.get_span_context()
-
-
-def test_two_parents_are_none():
-    assert not parent_of(("traceparent", VALID), ("traceparent", VALID)).is_valid
-
-
-@given(st.text(st.characters(max_codepoint=255)), st.text(st.characters(max_codepoint=255)))
-def test_no_bytes_break_a_claim(one, other):
-    assert parent_of(("traceparent", one), ("tracestate", other)).is_valid in {True, False}
-    assert parent_of(("traceparent", VALID), ("tracestate", other)).is_valid
+    ]:
+        assert parent_of(("traceparent", value)) == INVALID_SPAN.get_span_context(), value
 
 
 def test_a_span_inside_of_the_service_comes_before_the_header():

@@ -8,9 +8,13 @@ import os
 import subprocess
 import sys
 import threading
-from itertools import islice
+from collections.abc import Callable
+from itertools import product
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.distinct import distinct
 from support.processes.children import in_child
 
@@ -26,23 +30,21 @@ from allocator import (
 )
 from allocator.errors import (
     AllocatorClosed,
+    AllocatorError,
     DatabaseUnavailable,
     Exhausted,
-    InvalidCount,
     InvalidDatabase,
     InvalidSetting,
-    InvalidTag,
     MaxValueWentBack,
     NodeIdsExhausted,
     NotCopyable,
-    TagExists,
-    UnknownTag,
 )
 from allocator.generators.backend_protocol import Backend
+from allocator.rules.fleet_consistency import STATEMENTS
 from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import LockedIterator
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
-from allocator.testing.allocators import FailingIterator
+from allocator.testing.allocators import FailingIterator, SynchronousBackground
 from allocator.testing.memory_backend import MemoryBackend
 
 AWAY = DatabaseUnavailable("the server is being moved")
@@ -67,14 +69,6 @@ def test_it_is_an_allocator_of_the_usual_types():
     assert ids.sequence("order") is ids.sequence("order")
     assert isinstance(MemoryBackend(), Backend)
     assert (repr(ids), repr(awaited)) == ("<MemoryAllocator>", "<AsyncMemoryAllocator>")
-
-
-def test_the_first_id_of_every_tag_is_1_and_there_is_no_gap():
-    ids = MemoryAllocator()
-
-    assert [ids.next_id("order") for _ in range(5000)] == list(range(1, 5001))
-    assert ids.next_ids("invoice", 3) == [1, 2, 3]
-    assert list(islice(ids.sequence("user"), 3)) == [1, 2, 3]
 
 
 def test_every_run_gives_the_same_ids():
@@ -117,23 +111,6 @@ def test_no_thread_is_started():
     assert threading.active_count() == before
 
 
-def test_a_reservation_is_where_a_database_would_have_it():
-    ids = MemoryAllocator()
-
-    assert ids.next_id("order") == 1
-    assert ids.reserve("order", 100_000) == range(1001, 101_001)
-    assert ids.next_id("order") == 2
-    with pytest.raises(InvalidCount):
-        ids.reserve("order", 0)
-
-
-def test_tickets_share_one_counter_unless_each_type_counts():
-    assert [MemoryAllocator().ticket("a"), *map(MemoryAllocator().ticket, "aba")] == [1, 1, 2, 3]
-    assert list(map(MemoryAllocator(tickets="count").ticket, "aba")) == [1, 1, 2]
-    with pytest.raises(InvalidTag):
-        MemoryAllocator().ticket("")
-
-
 def test_meteors_and_snowflakes_begin_at_a_fixed_moment_and_increase():
     ids = MemoryAllocator()
     meteors, snowflakes = [[draw() for _ in range(10_000)] for draw in (ids.meteor, ids.snowflake)]
@@ -155,48 +132,6 @@ def test_formats_of_ones_own_are_taken():
     assert inspect_id(ids.meteor(), scheme="meteor", epoch=1_767_225_599 + 10**6).readings[0].fields["second"] == 1
 
 
-def test_tags_are_administered():
-    tags = MemoryAllocator().tags
-    made = tags.create("order", step=10, limit=100, start_after=50)
-
-    assert tags.get("order") == made
-    assert [tag.name for tag in tags.list()] == ["order"]
-    assert tags.count() == 1
-    assert tags.set("order", step=20, max_step=20, limit=200).step == 20
-    assert tags.set("order", start_after=60).max_value == 60
-    assert tags.repair("order", above=90).max_value == 90
-    with pytest.raises(TagExists):
-        tags.create("order")
-    with pytest.raises(UnknownTag):
-        tags.get("invoice")
-    with pytest.raises(InvalidSetting, match="at least 90"):
-        tags.set("order", start_after=80)
-    with pytest.raises(InvalidSetting, match="at least 90"):
-        tags.set("order", limit=80)
-    with pytest.raises(InvalidSetting, match="no column"):
-        tags.create("other", start_after_column="orders.id")
-
-
-def test_a_tag_is_used_up_at_its_limit_and_goes_on_when_that_is_raised():
-    ids = MemoryAllocator()
-    ids.tags.create("cart", limit=3)
-
-    assert ids.next_ids("cart", 3) == [1, 2, 3]
-    with pytest.raises(Exhausted):
-        ids.next_id("cart")
-    ids.tags.set("cart", limit=4)
-    assert ids.next_id("cart") == 4
-
-
-def test_unknown_tags_are_refused_where_none_is_made():
-    ids = MemoryAllocator(create_missing=False)
-
-    with pytest.raises(UnknownTag):
-        ids.next_id("order")
-    ids.tags.create("order")
-    assert ids.next_id("order") == 1
-
-
 def draws(ids: MemoryAllocator):
     return {
         "next_id": lambda: ids.next_id("order"),
@@ -212,41 +147,34 @@ def draws(ids: MemoryAllocator):
     }
 
 
-@pytest.mark.parametrize("name", draws(MemoryAllocator()))
-@pytest.mark.parametrize("error", [AWAY, Exhausted("no more"), MaxValueWentBack("it went back")], ids=repr)
-def test_every_call_fails_as_a_test_wants_it_and_nothing_is_lost(name: str, error):
-    ids, never_failed = MemoryAllocator(), MemoryAllocator()
-    for one in (ids, never_failed):
-        [draws(one)[each]() for each in ("next_id", "meteor", "snowflake")]
-    before = threading.active_count()
+def test_every_call_fails_as_a_test_wants_it_and_nothing_is_lost(subtests):
+    errors = (AWAY, Exhausted("no more"), MaxValueWentBack("it went back"))
+    for name, error in product(draws(MemoryAllocator()), errors):
+        with subtests.test(name, error=error):
+            ids, never_failed = MemoryAllocator(), MemoryAllocator()
+            for one in (ids, never_failed):
+                [draws(one)[each]() for each in ("next_id", "meteor", "snowflake")]
+            with ids.fail(error):
+                for _ in range(2):
+                    with pytest.raises(type(error), match=str(error)) as raised:
+                        draws(ids)[name]()
+                    assert raised.value is not error
 
-    with ids.fail(error):
-        for _ in range(2):
-            with pytest.raises(type(error), match=str(error)) as raised:
-                draws(ids)[name]()
-            assert raised.value is not error
-
-    assert draws(ids)[name]() == draws(never_failed)[name]()
-    assert threading.active_count() == before
+            assert draws(ids)[name]() == draws(never_failed)[name]()
 
 
-def test_a_failure_lasts_until_it_is_recovered_from_without_a_with():
+def test_a_failure_ends_with_its_block_or_once_it_is_recovered_from():
     ids = MemoryAllocator()
+    with pytest.raises(DatabaseUnavailable), ids.fail(AWAY):
+        ids.next_id("order")
+    assert ids.next_id("order") == 1
+
     ids.fail(AWAY)
     for _ in range(3):
         with pytest.raises(DatabaseUnavailable):
             ids.next_id("order")
     ids.recover()
-
-    assert ids.next_id("order") == 1
-
-
-def test_the_end_of_a_block_is_also_that_of_its_exception():
-    ids = MemoryAllocator()
-    with pytest.raises(DatabaseUnavailable), ids.fail(AWAY):
-        ids.next_id("order")
-
-    assert ids.next_id("order") == 1
+    assert ids.next_id("order") == 2
 
 
 def test_while_the_database_is_away_ids_go_on_from_memory():
@@ -268,25 +196,23 @@ def test_while_the_database_is_away_ids_go_on_from_memory():
     assert ids.next_id("order") == 16
 
 
-@pytest.mark.parametrize("wrong", ["no error", DatabaseUnavailable, ValueError("x"), None])
-def test_only_an_error_of_the_library_can_be_wanted(wrong):
-    with pytest.raises(InvalidSetting, match=r"fail\(\) needs an AllocatorError"):
-        MemoryAllocator().fail(wrong)
+def test_only_an_error_of_the_library_can_be_wanted(subtests):
+    for wrong in ("no error", DatabaseUnavailable, ValueError("x"), None):
+        with subtests.test(wrong=wrong), pytest.raises(InvalidSetting, match=r"fail\(\) needs an AllocatorError"):
+            MemoryAllocator().fail(wrong)
 
 
-@pytest.mark.parametrize("database", ["postgresql://me:secret@host/ids", "sqlite://", object(), "https://ids.example"])
-def test_a_database_is_refused_with_one_sentence(database):
-    for refuses in (MemoryAllocator, AsyncMemoryAllocator):
-        with pytest.raises(InvalidDatabase) as refused:
-            refuses(database)
-        assert "secret" not in str(refused.value)
-        assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("setting", [{"shards": ["sqlite://"]}, {"token": "x"}, {"fleet": "main"}])
-def test_settings_of_a_database_are_refused(setting):
-    with pytest.raises(InvalidSetting, match=f"takes no {next(iter(setting))}, since it has no database"):
-        MemoryAllocator(**setting)
+def test_a_database_and_its_settings_are_refused_with_one_sentence(subtests):
+    databases = ("postgresql://me:secret@host/ids", "sqlite://", object(), "https://ids.example")
+    for database, refuses in product(databases, (MemoryAllocator, AsyncMemoryAllocator)):
+        with subtests.test(database=database, refuses=refuses):
+            with pytest.raises(InvalidDatabase) as refused:
+                refuses(database)
+            assert "secret" not in str(refused.value)
+            assert "\n" not in str(refused.value)
+    for name, value in (("shards", ["sqlite://"]), ("token", "x"), ("fleet", "main")):
+        with pytest.raises(InvalidSetting, match=f"takes no {name}, since it has no database"):
+            MemoryAllocator(**{name: value})
 
 
 def test_other_settings_are_checked_as_those_of_an_allocator():
@@ -399,17 +325,71 @@ def test_worker_numbers_are_the_smallest_that_are_free_and_never_end():
         assert set(threading.enumerate()) <= before
 
 
-def test_worker_numbers_fail_when_the_test_says_so():
-    ids = MemoryAllocator()
-    with ids.go_away(), pytest.raises(DatabaseUnavailable):
-        ids.worker("pods").__enter__()
-    ids.close()
-
-
-def test_worker_numbers_are_awaited_too():
+def test_worker_numbers_are_awaited_and_fail_too():
     async def number() -> int:
-        async with AsyncMemoryAllocator() as ids, ids.worker("pods") as worker:
-            assert not worker.lost
-            return worker.number
+        async with AsyncMemoryAllocator() as ids:
+            with ids.memory.go_away(), pytest.raises(DatabaseUnavailable):
+                await ids.worker("pods").__aenter__()
+            async with ids.worker("pods") as worker:
+                assert not worker.lost
+                return worker.number
 
     assert asyncio.run(number()) == 0
+
+
+# -- one story in memory and on a database, word for word
+
+
+class AtOnceAllocator(Allocator):
+    """On a database, with its claims made where they are asked for: when they are made is no accident then."""
+
+    __slots__ = ()
+    _background_type = SynchronousBackground
+
+
+Call = Callable[[Allocator], Any]
+
+names = st.sampled_from(["a", "b"])
+small = st.integers(1, 40)
+numbers = st.one_of(small, st.sampled_from([0, -1, 10**4, 10**9]))
+
+
+def called(method: str, *args: st.SearchStrategy[Any], **given_: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.tuples(st.just(method), st.tuples(*args), st.fixed_dictionaries({}, optional=given_))
+
+
+calls = st.lists(
+    st.one_of(
+        called("next_id", names),
+        called("next_ids", names, numbers),
+        called("reserve", names, numbers),
+        called("ticket", names),
+        called("tags.create", names, step=numbers, limit=numbers, start_after=numbers, max_step=numbers),
+        called("tags.set", names, step=numbers, limit=numbers, start_after=numbers, failover_gap=numbers),
+        called("tags.repair", names, above=numbers.filter(lambda number: number > 0)).filter(lambda call: call[2]),
+        called("tags.get", names),
+        called("tags.list"),
+        called("tags.count"),
+    ),
+    min_size=5,
+    max_size=30,
+)
+
+
+def answer(ids: Allocator, method: str, args: tuple[Any, ...], given_: dict[str, Any]) -> str:
+    target: Any = ids
+    for part in method.split("."):
+        target = getattr(target, part)
+    try:
+        return repr(target(*args, **given_)).partition(", skipped=")[0]
+    except AllocatorError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@settings(max_examples=25)
+@given(calls, st.booleans(), st.sampled_from(STATEMENTS))
+def test_a_story_is_told_alike_in_memory_and_on_a_database(story, create_missing: bool, tickets: str):
+    rules = {"create_missing": create_missing, "step": 7, "max_step": 30, "tickets": tickets}
+    with AtOnceAllocator("sqlite://", runway=0.0, **rules) as real, MemoryAllocator(**rules) as memory:
+        for call in story:
+            assert answer(memory, *call) == answer(real, *call), call

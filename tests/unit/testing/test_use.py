@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, create_engine, insert, select
 
 from allocator import Allocator, AsyncAllocator
-from allocator.errors import DatabaseUnavailable
 from allocator.testing import MemoryAllocator
 
 NOWHERE = "postgresql+psycopg://127.0.0.1:9/production"
@@ -51,23 +50,6 @@ def test_afterwards_it_goes_on_where_it_was(tmp_path):
         assert after[1] == after[0] + 1
 
 
-def test_a_sequence_that_is_made_meanwhile_draws_from_the_application_afterwards(tmp_path):
-    with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
-        with ids.use(MemoryAllocator()):
-            handle = ids.sequence("order")
-            handle.next_ids(10)
-
-        assert handle.next_id() == ids.tags.get("order").max_value - 999 == 1
-
-
-def test_each_block_begins_anew():
-    ids = Allocator(NOWHERE)
-    handle = ids.sequence("order")
-    for _ in range(2):
-        with ids.use(MemoryAllocator()):
-            assert (handle.next_id(), ids.next_id("order")) == (1, 2)
-
-
 def test_what_raises_in_the_block_ends_it(tmp_path):
     with Allocator(f"sqlite:///{tmp_path}/ids.db") as ids:
         with pytest.raises(ZeroDivisionError), ids.use(MemoryAllocator()):
@@ -75,16 +57,6 @@ def test_what_raises_in_the_block_ends_it(tmp_path):
             raise ZeroDivisionError
         assert ids.next_id("order") == 1
         assert [tag.name for tag in ids.tags.list()] == ["order"]
-
-
-def test_the_database_can_be_away():
-    ids, memory = Allocator(NOWHERE, timeout=0.05), MemoryAllocator(step=10)
-    with (
-        ids.use(memory),
-        memory.go_away(),
-        pytest.raises(DatabaseUnavailable, match=r"since the test called go_away\(\)"),
-    ):
-        ids.ping()
 
 
 def test_asyncio():

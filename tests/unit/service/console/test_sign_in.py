@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from itsdangerous import TimestampSigner
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
 
 from allocator.rules.token import ANONYMOUS, VERBS, Token, digest_of
 from allocator.service.auth import Book
@@ -24,7 +22,6 @@ from allocator.service.console.sign_in import (
     is_from_us,
     own_path,
 )
-from allocator.service.console.views import address_of
 from allocator.service.error_responses import Unauthorized
 
 SESSIONS = Sessions(b"k" * 32)
@@ -64,19 +61,16 @@ def user(*known: str, **headers: str) -> User:
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize(
-    ("authorization", "name"),
-    [
+def test_a_bearer_token_stands_before_the_session_and_nothing_else_does():
+    for authorization, name in [
         ("Basic dXNlcjpwYXNz", "browser"),
         ("Digest x", "browser"),
         ("Bearer script", "script"),
         ("bearer script", "script"),
-    ],
-)
-def test_a_bearer_token_stands_before_the_session_and_nothing_else_does(authorization, name):
-    cookie = f"allocator={session_of('browser')}"
+    ]:
+        cookie = f"allocator={session_of('browser')}"
 
-    assert user("browser", "script", authorization=authorization, cookie=cookie).name == name
+        assert user("browser", "script", authorization=authorization, cookie=cookie).name == name, authorization
 
 
 def test_what_is_sent_for_a_proxy_is_no_token():
@@ -85,35 +79,6 @@ def test_what_is_sent_for_a_proxy_is_no_token():
         user("x", authorization="Basic x")
     with pytest.raises(Unauthorized):
         user("x", ANONYMOUS, authorization="Bearer wrong")
-
-
-def test_a_session_that_another_worker_made_of_a_new_token_is_looked_for(monkeypatch):
-    monkeypatch.setattr("allocator.service.auth.AT_ONCE", 0.0)
-    tokens: list[Token] = []
-
-    async def run() -> str:
-        found = book(tokens)
-        await found.refresh()
-        tokens.append(token("new"))
-        return (await sign_in(found).user(request_of(cookie=f"allocator={session_of('new')}"))).name
-
-    assert asyncio.run(run()) == "new"
-
-
-def test_a_host_that_is_none_breaks_no_page(monkeypatch):
-    def fail(request: Request) -> None:
-        raise ValueError("Invalid IPv6 URL")
-
-    for name in ("url", "base_url"):
-        monkeypatch.setattr(Request, name, property(fail))
-    shown: dict[str, Any] = {}
-    pages = SimpleNamespace(render=lambda *given, **values: shown.update(values) or HTMLResponse())
-    request = request_of("[::1")
-    asyncio.run(sign_in(book([]), pages).show(request))
-
-    assert shown["is_plain"]
-    assert cookie_name(request) == "allocator-1"
-    assert address_of(request) == "http://[::1"
 
 
 # -- sessions
@@ -160,9 +125,8 @@ def test_a_proof_is_good_for_its_session_and_is_no_session():
     assert sessions.digest(f"{ours.rpartition('.')[0]}.{sessions.proof(ours.rpartition('.')[0])}") is None
 
 
-@pytest.mark.parametrize(
-    ("headers", "is_ours"),
-    [
+def test_where_a_change_comes_from():
+    for headers, is_ours in [
         ({"sec-fetch-site": "same-origin"}, True),
         ({"sec-fetch-site": "same-site"}, False),
         ({"sec-fetch-site": "none"}, False),
@@ -172,10 +136,8 @@ def test_a_proof_is_good_for_its_session_and_is_no_session():
         ({"origin": "null", "host": "null"}, False),
         ({"host": "here"}, False),
         ({}, False),
-    ],
-)
-def test_where_a_change_comes_from(headers, is_ours):
-    assert is_from_us(headers) is is_ours
+    ]:
+        assert is_from_us(headers) is is_ours, headers
 
 
 def test_names_of_cookies_tell_services_of_one_machine_apart():
@@ -186,17 +148,15 @@ def test_names_of_cookies_tell_services_of_one_machine_apart():
     assert cookie_name(Request(https | {"headers": [(b"host", b"ids.example")]})) == "__Host-allocator"
 
 
-@pytest.mark.parametrize(
-    ("given", "there"),
-    [
-        ("/console/fleet", "/console/fleet"),
-        ("/?q=a", "/?q=a"),
-        ("", "/"),
-        ("//evil", "/"),
-        ("/\\evil", "/"),
-        ("x", "/"),
-        ("/a\nb", "/"),
-    ],
-)
-def test_where_to_go_after_signing_in(given, there):
-    assert own_path(given) == there
+def test_where_to_go_after_signing_in():
+    expected = {
+        "/console/fleet": "/console/fleet",
+        "/?q=a": "/?q=a",
+        "": "/",
+        "//evil": "/",
+        "/\\evil": "/",
+        "x": "/",
+        "/a\nb": "/",
+    }
+
+    assert {given: own_path(given) for given in expected} == expected

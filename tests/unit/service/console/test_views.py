@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
-
 from allocator.service.console.views import query_of, settings_of
 
 
-@pytest.mark.parametrize(
-    ("given", "page", "sort"),
-    [
+def test_the_query_of_a_page():
+    for given, page, sort in [
         ({}, 1, "name"),
         ({"page": "7", "sort": "rate"}, 7, "rate"),
         ({"page": "-1"}, 1, "name"),
         ({"page": "9" * 99}, 1, "name"),
         ({"page": "²"}, 1, "name"),
         ({"sort": "x"}, 1, "name"),
-    ],
-)
-def test_the_query_of_a_page(given, page, sort):
-    query = query_of(given)
+    ]:
+        query = query_of(given)
 
-    assert (query.page, query.sort) == (page, sort)
+        assert (query.page, query.sort) == (page, sort), given
 
 
 def test_only_what_was_filled_in_and_changed_is_set():
