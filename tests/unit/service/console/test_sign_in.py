@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from itsdangerous import TimestampSigner
 from starlette.requests import Request
+from starlette.responses import HTMLResponse
 
 from allocator.rules.token import ANONYMOUS, VERBS, Token, digest_of
 from allocator.service.auth import Book
@@ -22,6 +24,7 @@ from allocator.service.console.sign_in import (
     is_from_us,
     own_path,
 )
+from allocator.service.console.views import address_of
 from allocator.service.error_responses import Unauthorized
 
 SESSIONS = Sessions(b"k" * 32)
@@ -160,3 +163,32 @@ def test_where_to_go_after_signing_in():
     }
 
     assert {given: own_path(given) for given in expected} == expected
+
+
+def test_a_session_that_another_worker_made_of_a_new_token_is_looked_for(monkeypatch):
+    monkeypatch.setattr("allocator.service.auth.AT_ONCE", 0.0)
+    tokens: list[Token] = []
+
+    async def run() -> str:
+        found = book(tokens)
+        await found.refresh()
+        tokens.append(token("new"))
+        return (await sign_in(found).user(request_of(cookie=f"allocator={session_of('new')}"))).name
+
+    assert asyncio.run(run()) == "new"
+
+
+def test_a_host_that_is_none_breaks_no_page(monkeypatch):
+    def fail(request: Request) -> None:
+        raise ValueError("Invalid IPv6 URL")
+
+    for name in ("url", "base_url"):
+        monkeypatch.setattr(Request, name, property(fail))
+    shown: dict[str, Any] = {}
+    pages = SimpleNamespace(render=lambda *given, **values: shown.update(values) or HTMLResponse())
+    request = request_of("[::1")
+    asyncio.run(sign_in(book([]), pages).show(request))
+
+    assert shown["is_plain"]
+    assert cookie_name(request) == "allocator-1"
+    assert address_of(request) == "http://[::1"
