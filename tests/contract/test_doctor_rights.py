@@ -164,24 +164,23 @@ def test_the_printed_rights_delete_nothing_and_change_no_table(kind, service):
             execute(service.url, statement)
 
 
-@pytest.mark.parametrize(
-    ("right", "table", "call"),
-    [
-        ("UPDATE", "allocator_segment", lambda ids: ids.next_id("order")),
-        ("INSERT", "allocator_segment", lambda ids: ids.next_id("another")),
-        ("INSERT", "allocator_node", lambda ids: ids.meteor()),
-        ("SELECT", "allocator_worker", lambda ids: ids.snowflake()),
-        ("INSERT", "allocator_ticket", lambda ids: ids.ticket("invoice")),
-    ],
-)
-def test_control_without_one_of_them_a_call_is_refused(service, right, table, call):
-    words = f"{right} ON {table}"
-    with (
-        changed(service.admin, f"REVOKE {words} FROM {service.told}", f"GRANT {words} TO {service.told}"),
-        Allocator(service.url, timeout=20.0) as ids,
-        pytest.raises(AllocatorError, match=r"(?i)denied"),
-    ):
-        call(ids)
+NEEDED = {
+    "UPDATE ON allocator_segment": lambda ids: ids.next_id("order"),
+    "INSERT ON allocator_segment": lambda ids: ids.next_id("another"),
+    "INSERT ON allocator_node": lambda ids: ids.meteor(),
+    "SELECT ON allocator_worker": lambda ids: ids.snowflake(),
+    "INSERT ON allocator_ticket": lambda ids: ids.ticket("invoice"),
+}
+
+
+def test_control_without_one_of_them_a_call_is_refused(service):
+    for words, call in NEEDED.items():
+        with (
+            changed(service.admin, f"REVOKE {words} FROM {service.told}", f"GRANT {words} TO {service.told}"),
+            Allocator(service.url, timeout=20.0) as ids,
+            pytest.raises(AllocatorError, match=r"(?i)denied"),
+        ):
+            call(ids)
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
@@ -239,14 +238,14 @@ def test_tokens_are_made_by_another_user_than_the_service(kind, service):
     assert done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize("words", ["INSERT ON allocator_token", "UPDATE (revoked_at) ON allocator_token"])
-def test_a_user_of_a_service_that_may_make_tokens(service, healthy, words):
-    with changed(service.admin, f"GRANT {words} TO {service.told}", f"REVOKE {words} FROM {service.told}"):
-        found = named(examine(service.url))["role-may-make-tokens"]
+def test_a_user_of_a_service_that_may_make_tokens(service, healthy):
+    for words in ("INSERT ON allocator_token", "UPDATE (revoked_at) ON allocator_token"):
+        with changed(service.admin, f"GRANT {words} TO {service.told}", f"REVOKE {words} FROM {service.told}"):
+            found = named(examine(service.url))["role-may-make-tokens"]
+        assert found.severity == DANGER, words
+        assert "may write allocator_token" in found.found, words
 
     assert "role-may-make-tokens" not in healthy
-    assert found.severity == DANGER
-    assert "may write allocator_token" in found.found
 
 
 def test_the_user_that_makes_the_tables_may_make_tokens(kind, empty):
@@ -404,26 +403,21 @@ def test_a_user_that_may_number_shards(service, healthy):
     assert found.severity == DANGER
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_rights_on_some_of_the_columns_that_a_claim_writes_are_said_to_be_too_few(service):
-    table, columns = "ON allocator_segment", "UPDATE (max_value, server_run) ON allocator_segment"
-    with changed(
-        service.admin,
-        (f"REVOKE UPDATE {table} FROM {service.told}", f"GRANT {columns} TO {service.told}"),
-        (f"REVOKE {columns} FROM {service.told}", f"GRANT UPDATE {table} TO {service.told}"),
-    ):
-        assert "right-missing" in named(examine(service.url))
+def test_rights_on_the_columns_that_a_claim_writes_are_enough(kind, service, healthy):
+    """And those on some of them are said to be too few on PostgreSQL, where one can see it."""
+    found = {}
+    for columns in ("max_value, server_run, skipped, claimed_at", "max_value, server_run"):
+        table, few = "ON allocator_segment", f"UPDATE ({columns}) ON allocator_segment"
+        with changed(
+            service.admin,
+            (f"REVOKE UPDATE {table} FROM {service.told}", f"GRANT {few} TO {service.told}"),
+            (f"REVOKE {few} FROM {service.told}", f"GRANT UPDATE {table} TO {service.told}"),
+        ):
+            found[columns] = set(named(examine(service.url)))
+            if "claimed_at" in columns:
+                with Allocator(service.url, timeout=20) as ids:
+                    assert ids.next_id("columns") > 0
 
-
-def test_rights_on_the_columns_that_a_claim_writes_are_enough(service, healthy):
-    table, columns = "ON allocator_segment", "UPDATE (max_value, server_run, skipped, claimed_at) ON allocator_segment"
-    with changed(
-        service.admin,
-        (f"REVOKE UPDATE {table} FROM {service.told}", f"GRANT {columns} TO {service.told}"),
-        (f"REVOKE {columns} FROM {service.told}", f"GRANT UPDATE {table} TO {service.told}"),
-    ):
-        found = named(examine(service.url))
-        with Allocator(service.url, timeout=20) as ids:
-            assert ids.next_id("columns") > 0
-
-    assert set(found) <= healthy
+    enough, too_few = found.values()
+    assert enough <= healthy
+    assert kind != "postgres" or "right-missing" in too_few
