@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, create_engine, event
 from support.servers.administrator import execute, values
-from support.servers.databases import with_schema
 
 from allocator import Allocator
 from allocator.cli import main
@@ -210,17 +208,6 @@ def test_one_column_is_bound_to_one_tag_that_exists(shop):
     )
 
 
-def test_a_fleet_binds_no_tag(new_database: Callable[[str], str]):
-    urls = [with_schema(new_database("sqlite")) for _ in range(2)]
-    given = [word for url in urls for word in ("--url", url)]
-    with Allocator(shards=urls) as ids:
-        ids.next_id("order")
-    result = CliRunner().invoke(main, ["tags", "bind", "order", "orders.id", *given])
-
-    assert result.exit_code == 1
-    assert "a tag of several shards cannot be bound" in result.stderr
-
-
 # -- a takeover is a binding
 
 
@@ -246,39 +233,6 @@ def test_a_takeover_is_looked_at_until_it_is_given_back(kind, fresh):
 
     assert found(fresh) == {}
     assert run(fresh, "tags", "show", "order")["bound_to"] == []
-
-
-@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
-def test_a_finished_takeover_without_its_trigger_has_a_second_generator(kind, fresh):
-    execute(fresh, COUNTED[kind])
-    run(fresh, "takeover", "start", "orders.id", "--tag", "order", "--watch", "0", "--yes")
-    run(fresh, "takeover", "finish", "orders.id", "--idle", "0s", "--yes")
-    (trigger,) = values(fresh, "SELECT trigger_name FROM information_schema.triggers WHERE trigger_schema = DATABASE()")
-    execute(fresh, f"DROP TRIGGER {trigger}")
-
-    assert set(found(fresh)) == {"second-generator"}
-
-
-@pytest.mark.parametrize("kind", ["postgres"])
-def test_rows_in_the_range_of_the_counter_that_it_has_not_given_are_strange(fresh):
-    execute(fresh, COUNTED["postgres"])
-    begun = run(fresh, "takeover", "start", "orders.id", "--tag", "order", "--watch", "0", "--yes")
-    execute(fresh, "INSERT INTO orders DEFAULT VALUES")
-    assert found(fresh) == {}
-    execute(fresh, f"INSERT INTO orders (id) VALUES ({begun['counter_range'][1]})")
-
-    assert set(found(fresh)) == {"rows-not-of-the-tag"}
-
-
-@pytest.mark.parametrize("kind", ["postgres"])
-def test_a_counter_that_is_let_loose_by_hand_is_given_back_by_the_remedy(fresh):
-    execute(fresh, COUNTED["postgres"])
-    run(fresh, "takeover", "start", "orders.id", "--tag", "order", "--watch", "0", "--yes")
-    execute(fresh, "ALTER SEQUENCE orders_id_seq NO MAXVALUE")
-    remedy = found(fresh)["takeover-not-held"]
-    run(fresh, *remedy.split()[1:], "--yes")
-
-    assert found(fresh) == {}
 
 
 # -- by index alone

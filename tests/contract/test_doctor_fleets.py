@@ -102,19 +102,6 @@ def test_a_shard_that_was_not_given(fleet):
     assert "three.db" in found.found
 
 
-def test_a_shard_that_was_added_and_never_grown_to(fleet, tmp_path):
-    fresh = Database(f"sqlite:///{tmp_path}/four.db")
-    fresh.upgrade_schema()
-    with closing(Growth([Database(url) for url in fleet])) as growth:
-        growth.begin()
-        growth.add(fresh)
-    fresh.close()
-    found = found_of(fleet)
-
-    assert found["growth-planned"].severity == NOTE
-    assert "growth-interrupted" not in found
-
-
 @pytest.mark.parametrize("kinds", [("postgres", "postgres"), ("mysql", "mysql"), ("postgres", "mysql")])
 def test_shards_on_one_server_and_on_two(kinds, shard_pool):
     urls = [shard_pool(kind, number) for number, kind in enumerate(kinds, start=1)]

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 from support.faults.ill_databases import changed, named
@@ -209,21 +209,6 @@ def test_the_rights_for_an_upgrade_are_others(kind, empty):
             execute(bare.url, "CREATE TABLE another (id INTEGER)")
 
 
-@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
-def test_the_rights_for_an_upgrade_end_at_databases_of_a_similar_name(kind, empty):
-    """In a grant on all tables of a database `_` stands for any character."""
-    similar = str(make_url(empty).database).replace("_", "X")
-    with (
-        User(kind, empty, "similar").there() as owner,
-        changed(empty, f"CREATE DATABASE {similar}", f"DROP DATABASE {similar}"),
-    ):
-        rights = granted(empty, owner.name)["upgrade"]
-        owner.allow([one.replace(f"{owner.name}_owner", owner.name) for one in rights])
-        with_schema(owner.url)
-        with pytest.raises(DBAPIError, match=r"(?i)denied"):
-            execute(owner.url, f"CREATE TABLE {similar}.another (id INTEGER)")
-
-
 def test_tokens_are_made_by_another_user_than_the_service(kind, service):
     rights = granted(service.admin, service.name)
     assert not any(re.search(rf"\b{service.name}'?(@|;)", one) for one in rights["tokens"] + rights["upgrade"])
@@ -246,14 +231,6 @@ def test_a_user_of_a_service_that_may_make_tokens(service, healthy):
         assert "may write allocator_token" in found.found, words
 
     assert "role-may-make-tokens" not in healthy
-
-
-def test_the_user_that_makes_the_tables_may_make_tokens(kind, empty):
-    with User(kind, empty, "plain").there() as owner:
-        owner.allow([one.replace("x_owner", owner.name) for one in granted(empty, "x")["upgrade"]])
-        with_schema(owner.url)
-
-        assert "role-may-make-tokens" not in named(examine(owner.url))
 
 
 def test_a_user_with_the_least_rights_is_healthy_and_what_it_may_not_see_is_said(kind, service):
@@ -337,43 +314,6 @@ def test_rows_that_are_hidden_from_a_user(service, healthy):
     assert "row-security" not in healthy
     assert found.severity == OUTAGE
     assert "hides rows of allocator_segment" in found.found
-
-
-@pytest.fixture
-def fleet(kind: str, new_database: Callable[[str], str], service: User) -> Iterator[tuple[list[str], list[str]]]:
-    """The URLs of two shards that an upgrade made, and of a database to add: those of the owner, and of the service."""
-    owners = [new_database(kind) for _ in range(3)]
-    listed = [part for url in owners[:2] for part in ("--url", url)]
-    for words in (listed, ["--url", owners[2]]):
-        assert CliRunner().invoke(main, ["db", "upgrade", *words]).exit_code == 0
-    for url in owners:
-        execute(url, *(one for one in granted(url, service.name)["service"] if not one.startswith("--")))
-    names = [make_url(url).database for url in owners]
-    yield owners, [make_url(service.url).set(database=one).render_as_string(hide_password=False) for one in names]
-    for url in owners if kind == "postgres" else ():
-        execute(url, f"DROP OWNED BY {service.told}")
-
-
-def shards(*words: str) -> Result:
-    return CliRunner().invoke(main, ["shards", *words])
-
-
-def test_a_fleet_is_made_by_its_owner_and_followed_by_whoever_may_only_read_its_rows(fleet):
-    """An upgrade makes it, and it grows while a client draws."""
-    (owner, _, new), (plain, other, plain_new) = fleet
-    with Allocator(shards=[plain, other], timeout=30) as ids:
-        tickets = [ids.ticket("invoice") for _ in range(6)]
-        drawn = [ids.next_id("order"), *ids.next_ids("order", 3)]
-        refused = [shards("add", one, "--url", plain) for one in (plain_new, new)]
-        done = [shards("add", new, "--url", owner), shards("grow", "--url", owner)]
-        assert ids.tags.list()  # learns of all
-        tickets += [ids.ticket("invoice") for _ in range(6)]
-        drawn += ids.reserve("order", 3)
-
-    assert [one.exit_code for one in done] == [0, 0], done
-    assert (len(set(tickets)), len(set(drawn))) == (12, 7)
-    assert all("use the user that ran allocator db upgrade" in one.stderr for one in refused)
-    assert "use the user that ran allocator db upgrade" in shards("grow", "--take-back", "--url", plain).stderr
 
 
 def test_a_single_database_without_a_row_says_who_writes_it(service):

@@ -36,7 +36,6 @@ from support.servers.administrator import execute, values
 
 from allocator import Numbers
 from allocator.cli import main
-from allocator.database.columns import number_bindings
 from allocator.database.schema.tables import number_binding
 from allocator.doctor import DANGER, Finding, examine
 
@@ -204,18 +203,6 @@ def test_whole_numbers_are_compared_in_their_year(shop):
     ]
 
 
-@ON_SQLITE
-def test_numbers_without_scope_and_period(shop):
-    with shop.begin() as connection:
-        cases.set(connection, 2**40)
-        connection.execute(insert(case).values(n=2**40 + 10))
-    (one,) = run(shop, "bind", "court_case.n", "--name", "case")["findings"]
-
-    assert one["mend"] == f"allocator numbers set case {2**40 + 10}"
-    mend(shop)
-    assert found(shop) == []
-
-
 @contextmanager
 def noted(pattern: str) -> Iterator[list[tuple[str, Any]]]:
     """The statements that a pattern finds, and their parameters."""
@@ -328,30 +315,6 @@ def test_a_scope_that_a_type_cannot_hold_is_no_rows_and_no_error(shop):
     assert remedies == {name: [remedy] for name, (*_, remedy) in SCOPES.items()}
 
 
-INDEXED = {
-    "Blue": (Enum("red", "Blue", name="colour"), "Blue"),
-    DASHED: (Uuid(), UUID(DASHED)),
-    "acme": (CHAR(64), "acme"),
-    "7": (BigInteger(), 7),
-}
-
-
-@pytest.mark.parametrize("kind", ["postgres"])
-def test_postgresql_finds_a_scope_by_its_index(shop):
-    for scope, (type_of, holds) in INDEXED.items():
-        paper = paper_of(shop, type_of, (holds, 2))
-        with shop.begin() as connection:
-            cases.next(connection, scope)
-        run(shop, *BIND_PAPER)
-        with noted(r"FROM \S*paper\S* ?\s*WHERE") as asked:
-            (one,) = found(shop)
-
-        assert one.mend == f"allocator numbers set case 2 --scope {scope}"
-        for statement in asked:
-            assert re.search(r"Index Cond: \(.*tenant = ", plan_of(shop, *statement)), asked
-        drop_papers(shop, paper)
-
-
 UNKNOWN = {
     "sqlite": ("BINARY(16)", "NUMERIC(9,2)"),
     "postgres": ("INET", "NUMERIC(9,2)", "BYTEA"),
@@ -375,31 +338,6 @@ def test_a_scope_that_cannot_be_compared_is_told(kind, shop):
         assert one.name == "not-looked-at", type_name
         assert sentence in one.found, type_name
         execute(url_of(shop), "DROP TABLE paper", "DELETE FROM allocator_number_binding")
-
-
-@ON_SQLITE
-def test_a_time_zone_that_this_machine_lacks_is_told(shop):
-    draw(shop, "a")
-    place = run(shop, *BIND)["place"]
-    execute(url_of(shop), "UPDATE allocator_number_binding SET timezone = 'Mars/Olympus'")
-    (one,) = found(shop)
-
-    assert one.name == "not-looked-at"
-    assert place in one.found
-    assert "Mars/Olympus" in one.found
-
-
-@ON_SQLITE
-def test_a_row_of_an_older_format_does_not_hide_that_the_counter_is_gone(shop):
-    write(shop, "a", "2019/1", "2019/2")
-    write(shop, "b", "2019/1")
-    draw(shop, "c", 1)
-    run(shop, *BIND)
-    execute(url_of(shop), "DELETE FROM allocator_number")
-    (one,) = found(shop)
-
-    assert one.name == "bound-counter-gone"
-    assert "holds 'INV-2026-001'" in one.found
 
 
 def test_a_counter_that_is_gone_is_found_and_set_by_the_audit(shop):
@@ -429,52 +367,6 @@ def test_a_column_that_is_gone_is_unbound_by_the_remedy(shop):
     assert found(shop) == []
 
 
-@ON_SQLITE
-def test_a_column_of_the_scope_that_is_gone_is_told(shop):
-    draw(shop, "a")
-    run(shop, *BIND)
-    execute(url_of(shop), "DROP INDEX by_tenant" + " ON invoice" * (shop.dialect.name not in ("postgresql", "sqlite")))
-    execute(url_of(shop), "ALTER TABLE invoice DROP COLUMN tenant")
-    (one,) = found(shop)
-
-    assert one.name == "not-looked-at"
-    assert "there is no table with a column" in one.found
-
-
-@ON_SQLITE
-def test_only_some_counters_are_looked_at_those_of_the_newest_periods(shop, monkeypatch):
-    for year in (2020, 2021, 2022):
-        draw(shop, "a", 1, date(year, 1, 1))
-        write(shop, "a", f"INV-{year}-002")
-    run(shop, *BIND)
-    assert len(found(shop)) == 3
-    monkeypatch.setattr(number_bindings, "COUNTERS", 2)
-    below, also, partial = found(shop)
-    assert [below.mend, also.mend] == [
-        "allocator numbers set invoice 2 --scope a --period 2021",
-        "allocator numbers set invoice 2 --scope a --period 2022",
-    ]
-    assert "compared only 2 counters of 'invoice'" in partial.found
-    monkeypatch.setattr(number_bindings, "COUNTERS", 1000)
-    monkeypatch.setattr(number_bindings, "BATCH", 1)
-    monkeypatch.setattr(number_bindings, "ROWS", 1)
-
-    assert [one.name for one in found(shop)] == ["counter-below-column", "counters-not-looked-at"]
-
-
-@ON_SQLITE
-def test_of_many_counters_ten_are_told_and_the_others_counted(shop):
-    for n in range(45):
-        draw(shop, f"t{n}")
-        write(shop, f"t{n}", "INV-2026-002")
-    place = run(shop, *BIND)["place"]
-    *told, last = found(shop)
-
-    assert len(told) == 10
-    assert last.found == f"35 more counters of 'invoice' are below {place}"
-    assert last.mend.endswith(f"allocator numbers audit {place}")
-
-
 # -- the audit of a bound column
 
 
@@ -492,17 +384,6 @@ def test_the_audit_of_a_bound_column_needs_no_options(shop):
     assert len(run(shop, "audit", *BIND[1:], code=1)["findings"]) == 1
     assert [one["bound_to"] for one in run(shop, "list")] == [[]]
     assert "allocator db upgrade" in run(shop, *BIND, code=1)
-
-
-@ON_SQLITE
-def test_options_of_the_audit_override_the_binding(shop):
-    draw(shop, "a", 3)
-    draw(shop, "a", 3, date(2026, 3, 1))
-    run(shop, *BIND)
-
-    assert run(shop, "audit", "invoice.number")["findings"] == []
-    assert run(shop, "audit", "invoice.number", "--order-column", "booked", code=1)["kinds"] == {"disorder": 1}
-    assert run(shop, "audit", "invoice.number", "--format", "RE-{year}-{n}", code=1)["kinds"]["unreadable"] == 6
 
 
 # -- what is refused

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from datetime import date
@@ -13,7 +12,6 @@ from itertools import count
 import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import BigInteger, Column, Date, Engine, MetaData, String, Table, create_engine, delete, insert, update
-from support.servers.administrator import execute
 
 from allocator import Numbers
 from allocator.cli import main
@@ -200,33 +198,6 @@ def test_what_would_mix_up_scopes_or_periods_is_refused(shop):
     missing = run(shop, "audit", "invoice.nothing", *BY_NUMBER[2:])
     assert missing.exit_code == 1
     assert "nothing" in missing.stderr
-
-
-@pytest.fixture
-def clerk(kind: str, shop: Engine) -> Iterator[str]:
-    """The URL of a role that was given its rights before the table of bindings was added."""
-    admin = shop.url.render_as_string(hide_password=False)
-    name = f"clerk_{os.getpid()}"
-    readable = ("allocator_number", "allocator_number_void", "allocator_schema_version", "invoice")
-    if kind == "postgres":
-        to, made, gone = name, f"CREATE ROLE {name} LOGIN PASSWORD 'clerk'", (f"DROP OWNED BY {name}",)
-    else:
-        to, made, gone = f"{name}@'%'", f"CREATE USER {name}@'%' IDENTIFIED BY 'clerk'", ()
-    execute(admin, made, *(f"GRANT SELECT ON {table} TO {to}" for table in readable))
-    yield shop.url.set(username=name, password="clerk").render_as_string(hide_password=False)
-    execute(admin, *gone, f"DROP {'ROLE' if kind == 'postgres' else 'USER'} {to}")
-
-
-@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
-def test_who_may_not_read_the_bindings_lists_and_audits_as_before_them(clerk, shop):
-    add(shop, "a", 3)
-    listed = CliRunner().invoke(main, ["numbers", "list", "--json", "--url", clerk])
-    audited = CliRunner().invoke(main, ["numbers", *BY_TEXT, "--url", clerk])
-    unnamed = CliRunner().invoke(main, ["numbers", "audit", "invoice.number", "--url", clerk])
-
-    assert (listed.exit_code, json.loads(listed.stdout)[0]["newest"]) == (0, "3"), listed.output
-    assert (audited.exit_code, audited.stdout) == (0, "3 rows: nothing was found\n"), audited.output
-    assert (unnamed.exit_code, "give --name" in unnamed.stderr) == (2, True), unnamed.output
 
 
 @ON_SQLITE
