@@ -15,14 +15,13 @@ from sqlalchemy import create_engine, event, make_url, text
 from support.distinct import distinct
 from support.faults.tcp_proxy import Turn, Wire
 
-from allocator import Allocator, AsyncAllocator
+from allocator import AsyncAllocator
 from allocator.database.mysql import dialect as mysql
 from allocator.database.postgresql import dialect as postgresql
 from allocator.database.store import Database
 from allocator.database.verbs import claims as claim_rows
 from allocator.database.verbs import segments
 from allocator.errors import Exhausted, MaxValueWentBack, SchemaOutOfDate
-from allocator.runtime.thread_pool import THREADS
 from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.tag import Tag
@@ -52,6 +51,7 @@ def claims(names: list[str], size: int = 10, seen: int = 0) -> dict[str, Claim]:
     return {name: Claim(size, {ALL: seen}) for name in names}
 
 
+@pytest.mark.statements
 def test_every_tag_gets_its_own(database, names):
     assert database.claim_segments(claims(names)) == dict.fromkeys(names, range(1, 11))
     assert database.claim_segments({name: Claim(at, {}) for at, name in enumerate(names, 1)}) == {
@@ -60,10 +60,12 @@ def test_every_tag_gets_its_own(database, names):
     assert [database.claim_segment(name, 1, {})[0] for name in names] == [11 + at for at in range(1, 9)]
 
 
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_one_tag_alone_is_left_to_a_single_claim(database, names):
     assert database.claim_segments(claims(names[:1])) is None
 
 
+@pytest.mark.statements
 def test_what_cannot_be_claimed_is_left_as_it_is(url, database, names):
     """Near its limit, gone back, not opened here, of a fleet that grew: the claim of one finds out."""
     full, back, unknown, moved = (f"{names[0]}-{what}" for what in ("full", "back", "unknown", "moved"))
@@ -77,6 +79,7 @@ def test_what_cannot_be_claimed_is_left_as_it_is(url, database, names):
     assert left == {full: 0, back: 0, moved: 0}
 
 
+@pytest.mark.statements
 def test_a_tag_of_a_shard_gets_the_ids_of_the_shard(fresh):
     database = Database(fresh)
     names = [f"tag{number}" for number in range(6)]
@@ -265,39 +268,7 @@ def test_batches_and_single_claims_of_one_moment_have_no_id_in_common(url, datab
 # -- through an allocator
 
 
-@contextmanager
-def counted(ids: Allocator) -> Iterator[list[str]]:
-    """The statements that claim."""
-    found: list[str] = []
-
-    def note(connection, cursor, statement, *rest):
-        if statement.lstrip().startswith(("UPDATE", "WITH")):
-            found.append(statement)
-
-    engine = ids._backend.databases()[0].engine
-    event.listen(engine, "before_cursor_execute", note)
-    yield found
-    event.remove(engine, "before_cursor_execute", note)
-
-
-def test_a_hundred_tags_that_need_more_at_one_moment_are_claimed_by_a_few_statements(url, tag, kind):
-    tags = [f"{tag}.{number}" for number in range(100)]
-
-    async def draw(ids: AsyncAllocator) -> list[int]:
-        return await asyncio.gather(*(ids.next_id(name) for name in tags))
-
-    async def run() -> list[list[int]]:
-        async with AsyncAllocator(url, step=1, max_step=1, timeout=30) as ids:
-            first = await draw(ids)
-            with counted(ids._allocator) as statements:
-                rest = [await draw(ids) for _ in range(5)]
-            assert len(statements) < 250, "500 ids of 100 tags, which are 500 claims"
-        return [first, *rest]
-
-    drawn = asyncio.run(run())
-    assert all(list(ids) == sorted(set(ids)) for ids in zip(*drawn, strict=True))
-
-
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_a_server_that_does_not_know_the_words_gives_ids_all_the_same(url, tag, monkeypatch):
     """An older one, or one that is only like it; whatever code it has for that."""
     tags = [f"{tag}.{number}" for number in range(40)]
@@ -314,6 +285,7 @@ def test_a_server_that_does_not_know_the_words_gives_ids_all_the_same(url, tag, 
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_one_tag_that_fails_does_not_concern_the_others(url, tag):
     tags = [f"{tag}.{number}" for number in range(30)]
 
@@ -330,16 +302,3 @@ def test_one_tag_that_fails_does_not_concern_the_others(url, tag):
     assert isinstance(found[3], Exhausted)
     assert isinstance(found[7], MaxValueWentBack)
     assert [one for one in found if one != 1] == [found[3], found[7]]
-
-
-@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-def test_tags_that_lie_idle_cost_no_thread_and_no_statement(url, tag):
-    async def run() -> None:
-        async with AsyncAllocator(url, timeout=30) as ids:
-            await asyncio.gather(*(ids.next_id(f"{tag}.{number}") for number in range(500)))
-            with counted(ids._allocator) as statements:
-                await asyncio.sleep(1.2)  # a claim that failed would be tried again after one
-            assert statements == []
-            assert len(ids._allocator._background._threads) <= THREADS
-
-    asyncio.run(run())

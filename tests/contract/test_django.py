@@ -45,64 +45,43 @@ def story(
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_migrations_are_stable_and_make_a_plain_bigint(story):
-    found = story["migrations"]
-
-    assert found["types"] == ["bigint", "bigint"]
-    assert found["written"] == ["primary_key", "serialize"]
-    assert found["column"] == "BigIntegerField"
-    assert found["counters"] == []
-
-
-def test_fixtures_keep_their_ids_and_the_tag_goes_on_above_them(story):
+def test_migrations_and_fixtures(story):
+    """Stable, and a plain BIGINT; fixtures keep their ids, and the tag goes on above them."""
+    assert story["migrations"] == {
+        "types": ["bigint", "bigint"],
+        "written": ["primary_key", "serialize"],
+        "column": "BigIntegerField",
+        "counters": [],
+    }
     assert story["fixtures"] == {"loaded": [10_000_000], "next": 10_000_001, "claimed": 10_001_000}
 
 
-def test_a_new_object_is_saved_by_one_statement(story):
-    found = story["saving"]
+def test_objects_are_saved_by_the_statements_of_keys_that_are_given_by_hand(story):
+    saving, bulk, queries = story["saving"], story["bulk"], story["queries"]
 
-    assert found["before"] is None
-    assert found["saved"] == ["INSERT"]
-    assert found["again"] == ["UPDATE"]
-    assert found["clash"] == "refused"
-    assert found["given"] == 77
-
-
-def test_bulk_create_sets_ids_without_a_statement_for_each(story):
-    found = story["bulk"]
-
-    assert len(set(found["ids"])) == found["stored"] == 600
-    assert found["ids"] == sorted(found["ids"])
-    assert found["statements"].count("INSERT") == 6
-    assert len(found["statements"]) <= 8  # BEGIN and COMMIT, where they are statements
-    assert found["of_parents"]
+    assert (saving["before"], saving["saved"], saving["again"]) == (None, ["INSERT"], ["UPDATE"])
+    assert (saving["clash"], saving["given"]) == ("refused", 77)
+    assert len(set(bulk["ids"])) == bulk["stored"] == 600
+    assert bulk["ids"] == sorted(bulk["ids"])
+    assert bulk["statements"].count("INSERT") == 6
+    assert len(bulk["statements"]) <= 8  # BEGIN and COMMIT, where they are statements
+    assert bulk["of_parents"]
+    assert (queries["made"], queries["same"]) == ([True, False], True)
+    assert queries["other"]
+    assert queries["burnt"][1] > queries["burnt"][0]
 
 
-def test_get_or_create_and_a_rollback(story):
-    found = story["queries"]
-
-    assert found["made"] == [True, False]
-    assert found["same"]
-    assert found["other"]
-    assert found["burnt"][1] > found["burnt"][0]
-
-
-def test_inheritance_many_to_many_and_the_default_field(story):
+def test_inheritance_many_to_many_and_tables_that_had_rows(story, kind):
+    """A table that the database numbered goes on above its rows, and models of one tag share its ids."""
     found = story["inheritance"]
 
     assert found["tags"] == ["place", "shelf"]
     assert found["joining"] == "BigAutoField"
     assert found["ids"] == [1, 2, 2]
     assert found["through"] == found["shelf"] == [1, 2]
-
-
-def test_a_table_that_the_database_numbered_goes_on_above_its_rows(story, kind):
-    assert story["inheritance"]["taken"] == [31, 31]
-    assert story["inheritance"]["counters"] == [int(kind == "postgres"), 0]
-
-
-def test_models_of_one_tag_share_its_ids_and_none_gets_what_its_table_holds(story):
-    assert story["inheritance"]["both"] == [1, 50, 51]
+    assert found["taken"] == [31, 31]
+    assert found["counters"] == [int(kind == "postgres"), 0]
+    assert found["both"] == [1, 50, 51]
 
 
 def test_a_tag_ends_where_its_column_does(story, kind):
@@ -119,23 +98,14 @@ def test_a_tag_ends_where_its_column_does(story, kind):
     ] * (kind != "sqlite")
 
 
-def test_the_admin_adds_and_changes_and_shows_no_field_for_the_id(story):
-    found = story["admin"]
+def test_the_admin_and_awaited_calls_on_the_database_of_the_rows(story, kind):
+    """The admin shows no field for the id."""
+    admin, awaited = story["admin"], story["awaited"]["ids"]
+    names = {"sqlite": "shop.ids.sqlite3", "postgres": "postgresql+psycopg"}
 
-    assert found["status"] == [200, 302]
-    assert not found["editable"]
-    assert found["id"] in story["all"]
-    assert found["changed"] == ["changed", "milk"]
-
-
-def test_awaited_calls(story):
-    found = story["awaited"]["ids"]
-
-    assert len(set(found)) == 7
-    assert set(found) <= set(story["all"])
-
-
-def test_ids_come_from_where_the_rows_go(story, kind):
-    names = {"sqlite": "shop.ids.sqlite3", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
-
+    assert (admin["status"], admin["editable"]) == ([200, 302], False)
+    assert admin["id"] in story["all"]
+    assert admin["changed"] == ["changed", "milk"]
+    assert len(set(awaited)) == 7
+    assert set(awaited) <= set(story["all"])
     assert names.get(kind, "mysql+pymysql") in story["from"]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
-import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from functools import cache
 
 import pytest
 from sqlalchemy import create_engine, make_url
@@ -38,30 +36,18 @@ OPTIONS = {
 
 @pytest.fixture(scope="module")
 def patients() -> Iterator[Callable[[str], Patient]]:
-    """One server of each kind, started together."""
-    made: dict[str, Patient] = {}
+    """One server of each kind, started when it is first asked for."""
     with ExitStack() as stack:
-        starting = started(stack)
 
+        @cache
         def get(kind: str) -> Patient:
-            if kind not in made:
-                url = starting[kind].result()
-                if kind == "mariadb":
-                    execute(url, "SET GLOBAL wsrep_on = OFF")
-                execute(url, "CREATE DATABASE patient")
-                made[kind] = Patient(make_url(url).set(database="patient").render_as_string(hide_password=False))
-            return made[kind]
+            url = stack.enter_context(own(kind, *OPTIONS[kind]))
+            if kind == "mariadb":
+                execute(url, "SET GLOBAL wsrep_on = OFF")
+            execute(url, "CREATE DATABASE patient")
+            return Patient(make_url(url).set(database="patient").render_as_string(hide_password=False))
 
         yield get
-
-
-def started(stack: ExitStack) -> dict[str, Future[str]]:
-    with warnings.catch_warnings(), ThreadPoolExecutor(len(OPTIONS)) as pool:
-        warnings.simplefilter("ignore", ResourceWarning)  # of Docker's client, when an image is missing
-        found = {kind: pool.submit(stack.enter_context, own(kind, *options)) for kind, options in OPTIONS.items()}
-        wait(found.values())
-        gc.collect()
-    return found
 
 
 @pytest.fixture
@@ -100,22 +86,23 @@ def system(url: str, name: str, value: str) -> Iterator[None]:
     await_setting(url, name, before)
 
 
-@ON_POSTGRES
-@pytest.mark.parametrize(
-    ("name", "severity", "setting", "value"),
-    [
-        ("fsync-off", DANGER, "fsync", "off"),
-        ("full-page-writes-off", DANGER, "full_page_writes", "off"),
-        ("synchronous-standby-away", OUTAGE, "synchronous_standby_names", "ghost"),
-    ],
-)
-def test_settings_of_postgresql(patient, name, severity, setting, value):
-    with system(patient.url, setting, value):
-        found = patient.found()
+OF_POSTGRES = {
+    "fsync-off": (DANGER, "fsync", "off"),
+    "full-page-writes-off": (DANGER, "full_page_writes", "off"),
+    "synchronous-standby-away": (OUTAGE, "synchronous_standby_names", "ghost"),
+}
 
-    assert name not in patient.healthy
-    assert found[name].severity == severity
-    assert value in found[name].found
+
+@ON_POSTGRES
+def test_settings_of_postgresql(patient):
+    found = {}
+    for name, (_, setting, value) in OF_POSTGRES.items():
+        with system(patient.url, setting, value):
+            found[name] = patient.found()[name]
+
+    assert OF_POSTGRES.keys() & patient.healthy == set()
+    assert {name: one.severity for name, one in found.items()} == {name: row[0] for name, row in OF_POSTGRES.items()}
+    assert [one.found for name, one in found.items() if OF_POSTGRES[name][2] not in one.found] == []
 
 
 @contextmanager
@@ -148,6 +135,7 @@ def await_standby(url: str, name: str) -> None:
 
 
 @ON_POSTGRES
+@pytest.mark.nightly
 def test_a_standby_that_follows_asynchronously_is_a_danger_where_no_gap_is_skipped(patient, tmp_path):
     columns = "tag, max_value, step, max_step, id_limit, failover_gap"
     row = f"INSERT INTO allocator_segment ({columns}) VALUES ('bare', 5, 1, 10, 9000000000, 0)"
@@ -164,6 +152,7 @@ def test_a_standby_that_follows_asynchronously_is_a_danger_where_no_gap_is_skipp
 
 
 @ON_POSTGRES
+@pytest.mark.nightly
 def test_a_role_that_may_not_see_the_standbys(patient, tmp_path):
     made = ("CREATE ROLE watcher LOGIN PASSWORD 'Secret-1'", "GRANT SELECT ON allocator_schema_version TO watcher")
     gone = ("DROP OWNED BY watcher", "DROP ROLE watcher")
@@ -179,6 +168,7 @@ def test_a_role_that_may_not_see_the_standbys(patient, tmp_path):
 
 
 @ON_POSTGRES
+@pytest.mark.nightly
 def test_a_standby_that_is_waited_for(patient, tmp_path):
     with standby_of(patient.url, tmp_path, "second"), system(patient.url, "synchronous_standby_names", "second"):
         names = set(patient.found())
@@ -187,6 +177,7 @@ def test_a_standby_that_is_waited_for(patient, tmp_path):
 
 
 @ON_POSTGRES
+@pytest.mark.nightly
 def test_a_standby_that_claims_do_not_wait_for(patient):
     database = "ALTER DATABASE patient"
     with (  # in this order: no commit ends while one waits for a standby that is away
@@ -201,6 +192,7 @@ def test_a_standby_that_claims_do_not_wait_for(patient):
 
 
 @ON_POSTGRES
+@pytest.mark.nightly
 def test_a_tool_that_copies_the_log_is_no_standby(patient, tmp_path):
     with standby_of(patient.url, tmp_path, "pg_receivewal"):
         assert set(patient.found()) == patient.healthy
@@ -220,28 +212,31 @@ def variables(url: str, **values: str) -> Iterator[None]:
         yield
 
 
-@ON_MYSQL
-@pytest.mark.parametrize(
-    ("name", "severity", "words", "values"),
-    [
-        ("innodb-flush", DANGER, "is 2", {"innodb_flush_log_at_trx_commit": "2"}),
-        ("sync-binlog", DANGER, "sync_binlog is 0", {"sync_binlog": "0"}),
-        ("binlog-of-statements", DANGER, "STATEMENT", {"binlog_format": "'STATEMENT'"}),
-        ("several-writers", DANGER, "is 2 and auto_increment_offset 1", {"auto_increment_increment": "2"}),
-        ("server-read-only", OUTAGE, "read_only is ON", {"read_only": "ON"}),
-        ("sql-mode-not-strict", NOTE, "sql_mode is ''", {"sql_mode": "''"}),
-        ("connections-few", OUTAGE, "max_connections leaves room for", {"max_connections": "12"}),
-    ],
-)
-def test_settings_of_mysql(patient, name, severity, words, values):
-    with variables(patient.url, **values):
-        found = patient.found()
+OF_MYSQL = {
+    "innodb-flush": (DANGER, "is 2", {"innodb_flush_log_at_trx_commit": "2"}),
+    "sync-binlog": (DANGER, "sync_binlog is 0", {"sync_binlog": "0"}),
+    "binlog-of-statements": (DANGER, "STATEMENT", {"binlog_format": "'STATEMENT'"}),
+    "several-writers": (DANGER, "is 2 and auto_increment_offset 1", {"auto_increment_increment": "2"}),
+    "server-read-only": (OUTAGE, "read_only is ON", {"read_only": "ON"}),
+    "sql-mode-not-strict": (NOTE, "sql_mode is ''", {"sql_mode": "''"}),
+    "connections-few": (OUTAGE, "max_connections leaves room for", {"max_connections": "12"}),
+}
 
-    assert name not in patient.healthy
-    assert (found[name].severity, words in found[name].found) == (severity, True), found[name]
+
+@ON_MYSQL
+def test_settings_of_mysql(patient):
+    found = {}
+    for name, (_, _, settings) in OF_MYSQL.items():
+        with variables(patient.url, **settings):
+            found[name] = patient.found()[name]
+
+    assert OF_MYSQL.keys() & patient.healthy == set()
+    assert {name: one.severity for name, one in found.items()} == {name: row[0] for name, row in OF_MYSQL.items()}
+    assert [one.found for name, one in found.items() if OF_MYSQL[name][1] not in one.found] == []
 
 
 @pytest.mark.parametrize("kind", ["mysql"], indirect=True)
+@pytest.mark.nightly
 def test_pages_that_cannot_be_mended(patient):
     with variables(patient.url, innodb_doublewrite="DETECT_ONLY"):
         found = patient.found()["doublewrite-off"]
@@ -252,6 +247,7 @@ def test_pages_that_cannot_be_mended(patient):
 
 
 @ON_MARIADB
+@pytest.mark.nightly
 def test_a_statement_may_take_no_time(patient):
     with variables(patient.url, max_statement_time="0.5"):
         assert patient.found()["statement-timeout"].severity == OUTAGE
@@ -259,6 +255,7 @@ def test_a_statement_may_take_no_time(patient):
 
 
 @ON_MYSQL
+@pytest.mark.nightly
 def test_a_replica_that_follows_asynchronously(kind, patient):
     with replica_of(patient.url):
         found = patient.found()["asynchronous-standby"]
@@ -281,6 +278,7 @@ FOLLOW = {
 
 
 @ON_MYSQL
+@pytest.mark.nightly
 def test_a_replica_that_can_be_written_to(kind, patient):
     with changed(patient.url, *FOLLOW[kind]):
         found = patient.found()
@@ -294,6 +292,7 @@ def test_a_replica_that_can_be_written_to(kind, patient):
 
 
 @ON_MARIADB
+@pytest.mark.nightly
 def test_a_node_of_galera(patient):
     with changed(patient.url, "SET GLOBAL wsrep_on = ON", "SET GLOBAL wsrep_on = OFF"):
         found: dict[str, Finding] = patient.found()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 from alembic import command
 from click.testing import CliRunner
-from pymysql.constants import CLIENT
-from sqlalchemy import create_engine
+from support.applications.faces import Faces
 from support.distinct import distinct
 from support.faults.ill_databases import changed, named
 from support.faults.tcp_proxy import Wire
 from support.servers.administrator import execute, values
-from support.servers.databases import with_schema
 
 from allocator import Allocator
 from allocator.cli import main
@@ -22,13 +21,16 @@ from allocator.database.schema import upgrade
 from allocator.database.store import Database
 from allocator.doctor import examine
 from allocator.errors import MaxValueWentBack, SchemaDamaged, TagExists
-from allocator.fleet.grow import Growth
-from allocator.schemes.segment_refill import Claim
-from allocator.schemes.shared.residues import ALL
-from allocator.schemes.tag import Tag
 
 on_servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 on_mysql = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+
+
+@pytest.fixture
+def sync() -> Iterator[Faces]:
+    """Makes allocators of the blocking face; that of asyncio draws through one of them."""
+    with closing(Faces("sync")) as faces:
+        yield faces
 
 
 def asked(url: str, *words: str) -> str:
@@ -61,6 +63,7 @@ OF_KIND = {
 OF_KIND["mariadb"] = OF_KIND["mysql"]
 
 
+@pytest.mark.statements
 def test_what_sets_a_row_back_is_refused_and_without_the_guard_it_is_done(guarded, kind):
     with Allocator(guarded) as ids:
         ids.reserve("order", 10)
@@ -76,8 +79,9 @@ def test_what_sets_a_row_back_is_refused_and_without_the_guard_it_is_done(guarde
     assert values(guarded, "SELECT count(*) FROM allocator_segment") == [0]
 
 
-def test_ids_are_drawn_and_tags_are_managed_under_the_guard(guarded, face):
-    ids = face(guarded, step=10)
+@pytest.mark.statements
+def test_ids_are_drawn_and_tags_are_managed_under_the_guard(guarded, sync):
+    ids = sync(guarded, step=10)
     drawn = [*(ids.next_id("order") for _ in range(25)), *ids.reserve("order", 30), *ids.reserve("order", 1)]
     ids.tags.create("user", start_after=5)
     with pytest.raises(TagExists):
@@ -87,47 +91,19 @@ def test_ids_are_drawn_and_tags_are_managed_under_the_guard(guarded, face):
 
     assert distinct(drawn) == 56
     assert ids.next_id("user") > 500
-    assert len({face(guarded, step=10).next_id("order"), *drawn}) == 57
-
-
-def test_batches_are_claimed_under_the_guard(guarded, kind):
-    database, names = Database(guarded), ["a", "b", "c"]
-    for name in names:
-        database.open_segment(Tag(name), create=True)
-    wanted = {name: Claim(10, {ALL: 0}) for name in names}
-    assert database.claim_segments(wanted) == dict.fromkeys(names, range(1, 11))
-    assert database.claim_segment("a", 5, {ALL: 10})[0] > 10
-    database.close()
+    assert len({sync(guarded, step=10).next_id("order"), *drawn}) == 57
 
 
 @on_servers
-def test_a_claim_is_one_round_trip_under_the_guard(guarded, face):
+def test_a_claim_is_one_round_trip_under_the_guard(guarded, sync):
     with Wire(guarded) as wire:
-        ids = face(wire.url, step=5, max_step=5)
+        ids = sync(wire.url, step=5, max_step=5)
         ids.reserve("order", 1), ids.reserve("order", 1)
         wire.reset()
         drawn = [number for _ in range(20) for number in ids.reserve("order", 1)]
 
         assert (wire.round_trips, len(set(drawn))) == (20, 20)
         ids.close()
-
-
-@on_mysql
-@pytest.mark.parametrize("allowed", [True, False])
-def test_an_engine_that_takes_one_statement_a_message_claims_one_tag_at_a_time_under_the_guard(guarded, allowed):
-    """PyMySQL's `CLIENT.MULTI_STATEMENTS` is the user's to give to an engine."""
-    flags = CLIENT.FOUND_ROWS | (CLIENT.MULTI_STATEMENTS if allowed else 0)
-    engine = create_engine(guarded, connect_args={"client_flag": flags})
-    with closing(Database(engine)) as database:
-        database.open_segments([Tag(name) for name in "ab"])
-        for name in "ab":
-            database.open_segment(Tag(name), create=True)
-        both = database.claim_segments({name: Claim(10, {ALL: 0}) for name in "ab"})
-        alone = [database.claim_segment("a", 5, {ALL: 10 * allowed}) for _ in range(3)]
-
-    assert both is None if not allowed else set(both) == set("ab")
-    assert len({one for ids in alone for one in ids}) == 15
-    engine.dispose()
 
 
 CHANGED = {
@@ -174,40 +150,6 @@ def test_a_trigger_beside_the_guard_that_changes_what_is_claimed_gives_no_id_twi
         drawn += ids.reserve("order", 5)
 
     assert distinct(drawn) == 15
-
-
-def test_a_fleet_grows_under_the_guard_while_it_is_used(guarded, kind, new_database):
-    added = with_schema(new_database(kind))
-    execute(added, *statements(added))
-    with Allocator(guarded, step=3, max_step=3) as alone:
-        drawn = [alone.next_id("order") for _ in range(8)]
-        growth = Growth([Database(guarded)])
-        growth.begin()
-        growth.add(Database(added))
-        growth.grow(100)
-        growth.close()
-        with Allocator(shards=[guarded, added], step=3, max_step=3) as together:
-            for _ in range(20):
-                drawn += [alone.next_id("order"), together.next_id("order"), together.next_id("order")]
-
-    assert distinct(drawn) == 68
-    assert {number % 2 for number in drawn[-30:]} == {0, 1}
-
-
-def test_ids_of_another_server_are_imported_under_the_guard(guarded, tmp_path):
-    old = f"sqlite:///{tmp_path}/old.db"
-    execute(
-        old,
-        "CREATE TABLE leaf_alloc (biz_tag VARCHAR(128) PRIMARY KEY, max_id BIGINT, step INT, description TEXT, "
-        "update_time TIMESTAMP)",
-        "INSERT INTO leaf_alloc VALUES ('order', 5001, 10, '', NULL), ('user', 71, 10, '', NULL)",
-    )
-    with Allocator(guarded) as ids:
-        ids.reserve("order", 10)
-        for _ in range(2):
-            done = CliRunner().invoke(main, ["import", "leaf", "--from", old, "--url", guarded])
-            assert done.exit_code == 0, done.output
-        assert (ids.reserve("order", 1)[0] > 5000, ids.reserve("user", 1)[0] > 70) == (True, True)
 
 
 def test_the_schema_goes_back_and_forth_under_the_guard_which_is_made_again(guarded, kind):

@@ -170,7 +170,29 @@ def servers() -> Iterator[Callable[[str], Own]]:
         yield cache(lambda kind: Own(kind, stack))
 
 
-ROWS = [(kind, setting) for kind in OF_KIND for setting in (*EVERYWHERE, *OF_KIND[kind])]
+TELLING = {
+    "autocommit = 0",
+    "init_connect = 'SET autocommit = 0, completion_type = 1'",
+    "init_connect = 'START TRANSACTION'",
+    "completion_type = CHAIN",
+    "sql_mode = ''",
+    "auto_increment_increment = 7, GLOBAL auto_increment_offset = 3",
+    "transaction_isolation = 'SERIALIZABLE'",
+    "tx_isolation = 'SERIALIZABLE'",
+    "transaction_read_only = 1",
+    "tx_read_only = 1",
+    "default_transaction_isolation = 'serializable'",
+    "synchronous_commit = off",
+    "statement_timeout = '4s'",
+}
+"""Those that each change is tried with: eight of a server of MySQL or MariaDB, three of PostgreSQL."""
+
+
+def by_night(*row: str) -> Any:
+    return pytest.param(*row, marks=() if row[-1] in TELLING else pytest.mark.nightly)
+
+
+ROWS = [by_night(kind, setting) for kind in OF_KIND for setting in (*EVERYWHERE, *OF_KIND[kind])]
 
 
 @pytest.mark.parametrize(("kind", "setting"), ROWS)
@@ -193,10 +215,7 @@ def test_a_limit_of_the_server_hides_no_tag(servers, kind):
 
 FROM_NOTHING = (
     ("mysql", "autocommit = 0"),
-    ("mysql", "completion_type = CHAIN"),
-    ("mysql", "auto_increment_increment = 7, GLOBAL auto_increment_offset = 3"),
     ("mysql", "auto_increment_increment = 3, GLOBAL auto_increment_offset = 7"),
-    ("mariadb", "auto_increment_increment = 3, GLOBAL auto_increment_offset = 7"),
     ("mariadb", "init_connect = 'SET autocommit = 0'"),
     ("mariadb", "completion_type = CHAIN"),
     ("mariadb", "auto_increment_increment = 7, GLOBAL auto_increment_offset = 3"),
@@ -204,7 +223,7 @@ FROM_NOTHING = (
 )
 
 
-@pytest.mark.parametrize(("kind", "setting"), FROM_NOTHING)
+@pytest.mark.parametrize(("kind", "setting"), [by_night(*row) for row in FROM_NOTHING])
 def test_what_an_upgrade_has_done_is_there_when_it_says_so(servers, kind, setting):
     server = servers(kind)
     server.reader.exec_driver_sql("DROP DATABASE settings")
@@ -235,16 +254,16 @@ def test_a_server_that_is_numbered_as_one_of_several_is_warned_of(servers, kind,
 
 
 @pytest.mark.parametrize("kind", OF_KIND)
-@pytest.mark.parametrize("setting", ["innodb_flush_log_at_trx_commit = 2", "innodb_flush_log_at_trx_commit = 0"])
-def test_a_server_that_is_not_durable_is_another_one_after_each_start(servers, kind, setting):
+def test_a_server_that_is_not_durable_is_another_one_after_each_start(servers, kind):
     server = servers(kind)
     before = run_at(server.url, "")
-    with server.set(setting):
-        here = run_at(server.url, before.run)
+    for flushes in (2, 0):
+        with server.set(f"innodb_flush_log_at_trx_commit = {flushes}"):
+            here = run_at(server.url, before.run)
 
-    assert not here.same
-    assert here.run.startswith(f"{before.run}-")
-    assert run_at(server.url, before.run).same
+        assert not here.same, flushes
+        assert here.run.startswith(f"{before.run}-")
+        assert run_at(server.url, before.run).same, flushes
 
 
 def run_at(url: str, was: str) -> Here:
@@ -308,7 +327,7 @@ def set_in(url: str, setting: str) -> Iterator[Connection]:
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-@pytest.mark.parametrize("setting", OF_POSTGRES)
+@pytest.mark.parametrize("setting", [by_night(setting) for setting in OF_POSTGRES])
 def test_a_setting_of_the_database_takes_no_id_back(fresh, setting):
     with set_in(fresh, setting) as reader:
         check(fresh, reader)
@@ -316,7 +335,7 @@ def test_a_setting_of_the_database_takes_no_id_back(fresh, setting):
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 def test_a_role_that_is_read_only_hears_how_to_mend_it(fresh):
-    with set_in(fresh, "default_transaction_read_only = on"), Allocator(fresh, timeout=5) as ids:
+    with set_in(fresh, "default_transaction_read_only = on"), Allocator(fresh, timeout=2) as ids:
         for draw in (lambda: ids.reserve("order", 1), lambda: ids.ticket("invoice")):
             with pytest.raises(DatabaseUnavailable, match="is read-only: .* SET default_transaction_read_only = off"):
                 draw()
@@ -366,6 +385,7 @@ def test_what_is_given_in_a_transaction_that_stays_open_is_burnt(fresh, what):
     assert not set(before) & set(after)
 
 
+@pytest.mark.statements
 def test_control_without_the_proof_they_are_given_twice(fresh, kind, monkeypatch):
     monkeypatch.setattr(type(dialect_of(make_url(fresh).get_backend_name())), "leaves_open", lambda *_: False)
     with held_open(fresh) as (ids, opened):

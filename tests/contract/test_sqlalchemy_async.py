@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Integer, MetaData, Table, create_engine, insert, select
+from sqlalchemy import create_engine, insert, select
 from sqlalchemy.exc import StatementError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
@@ -106,21 +106,6 @@ def test_an_async_core_insert_draws_without_blocking_the_loop(kind, engine, rows
     assert all(stalled.passed)
 
 
-@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_a_tag_that_is_made_under_asyncio_ends_where_its_column_does(kind, engine, rows, ids, either):
-    table = Table("narrow", MetaData(), Column("id", Integer, primary_key=True, default=either.sequence("narrow")))
-    table.create(engine)
-
-    async def main() -> None:
-        made = create_async_engine(async_url(kind, rows))
-        async with made.begin() as connection:
-            await connection.execute(insert(table))
-        await made.dispose()
-
-    asyncio.run(main())
-    assert ids.tags.get("narrow").limit == 2**31 - 1
-
-
 @ASYNC
 def test_other_calls_in_a_session_do_not_block_the_loop_either(kind, rows, ids, monkeypatch):
     """A hook of the application draws with the blocking face."""
@@ -204,11 +189,3 @@ def test_the_sequence_of_an_async_allocator_is_refused_by_blocking_code(engine, 
             session.flush()
     with engine.connect() as connection, pytest.raises(StatementError, match=sentence):
         connection.execute(insert(base.Order.__table__), ROWS)
-
-
-@SQLITE
-def test_a_sequence_is_a_default_of_anything(ids):
-    """Of a field of a dataclass, or wherever else a callable is asked for."""
-    order = ids.sequence("order")
-
-    assert [order(), order(), order.next_id()] == [1, 2, 3]
