@@ -154,7 +154,6 @@ def test_a_trouble_of_one_server_is_not_that_of_another(made, shared_service, ta
 
 
 def test_an_error_of_the_service_is_the_callers(face, made, tag):
-    ids = face(made.address, timeout=1, create_missing=False)
     for status, name, error in (
         (404, "UnknownTag", UnknownTag),
         (410, "Exhausted", Exhausted),
@@ -168,7 +167,7 @@ def test_an_error_of_the_service_is_the_callers(face, made, tag):
     ):
         made.refuses(status, name, f"the reason of {name}")
         with pytest.raises(error, match=f"the reason of {name}"):
-            ids.reserve(tag, 5)
+            face(made.address, timeout=2, create_missing=False).reserve(tag, 5)
 
 
 def test_every_error_that_has_a_name_comes_back_as_itself():

@@ -28,6 +28,8 @@ from allocator.errors import (
 from allocator.rules import fleet_growth_protocol as rules
 
 
+@pytest.mark.statements
+@once
 @statements
 def test_clients_follow_a_fleet_that_grows(face, shards, fleet_kind, statement):
     urls = shards(4)
@@ -45,6 +47,8 @@ def test_clients_follow_a_fleet_that_grows(face, shards, fleet_kind, statement):
     assert distinct(numbers)
 
 
+@pytest.mark.statements
+@once
 def test_one_database_becomes_several_while_it_is_used(face, shards):
     """Also those who know only the one: their claims are fenced by the row of the tag."""
     urls = shards(2)
@@ -67,6 +71,7 @@ def interrupted(*args: object) -> None:
 
 
 @once
+@on_one_of_each
 def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch):
     urls = shards(2)
     ids = face(shards=urls[:1], timeout=4)
@@ -89,7 +94,7 @@ def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch)
 
 
 @once
-@on_one_of_each
+@pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
 def test_in_a_growth_that_was_interrupted_every_call_says_so(face, shards, monkeypatch):
     urls = shards(3)
     ids = face(shards=urls[:2], timeout=3, step=1, max_step=1)
@@ -109,23 +114,22 @@ def test_in_a_growth_that_was_interrupted_every_call_says_so(face, shards, monke
 
 @once
 @pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres"], indirect=True)
-@pytest.mark.parametrize("act", ["create", "set"])
-def test_where_a_tag_begins_is_not_said_while_a_shard_that_is_added_might_not_hear_of_it(face, shards, act):
+def test_where_a_tag_begins_is_not_said_while_a_shard_that_is_added_might_not_hear_of_it(face, shards):
     urls = shards(2)
     ids = face(urls[0])
-    if act == "set":
-        ids.tags.create("order")
-    say = getattr(ids.tags, act)
+    ids.tags.create("order")
     with growing(urls[:1]) as growth:
         growth.begin()
         growth.add(Database(urls[1]))
-        with pytest.raises(FleetGrowing, match="the fleet is growing"):
-            say("order", start_after=5000)
+        for say, tag in ((ids.tags.set, "order"), (ids.tags.create, "user")):
+            with pytest.raises(FleetGrowing, match="the fleet is growing"):
+                say(tag, start_after=5000)
         ids.tags.create("plain")  # begins with 1 everywhere
         growth.grow(100)
-    say("order", start_after=5000)
+    ids.tags.set("order", start_after=5000)
+    ids.tags.create("user", start_after=5000)
 
-    assert all(face(url).next_id("order") > 5000 for url in urls)
+    assert all(face(url).next_id(tag) > 5000 for url in urls for tag in ("order", "user"))
 
 
 @once
@@ -151,7 +155,7 @@ def test_a_fleet_that_grows_while_it_is_said_where_a_tag_begins_is_noticed(face,
 
 
 @once
-@pytest.mark.parametrize("fleet_kind", ["sqlite", "mixed"], indirect=True)
+@on_one_of_each
 def test_a_tag_is_raised_on_shards_that_have_given_no_id_of_it(face, shards):
     urls = shards(2)
     ids = face(shards=urls)
@@ -167,6 +171,7 @@ def refusal(call: Callable[[], object]) -> str:
     return str(caught.value)
 
 
+@on_one_of_each
 def test_a_headroom_that_is_too_small_is_made_larger(shards):
     urls = shards(2)
     with Allocator(shards=urls[:1], timeout=20) as ids:
@@ -195,6 +200,7 @@ def test_the_statement_is_changed_for_all(face, shards):
 
 
 @once
+@on_one_of_each
 def test_a_row_of_a_tag_with_another_limit_grows_too(face, shards):
     urls = shards(3)
     face(shards=urls[:2]).ticket("invoice")
@@ -210,6 +216,7 @@ def test_a_row_of_a_tag_with_another_limit_grows_too(face, shards):
 
 
 @once
+@on_one_of_each
 def test_a_shard_that_waits_for_trust_stops_growth(face, shards):
     urls = shards(2)
     face(urls[0]).ticket("invoice")
@@ -233,6 +240,7 @@ def test_a_number_that_no_id_can_have_is_refused_before_anything_is_asked():
 
 
 @once
+@on_one_of_each
 def test_tickets_that_would_go_on_past_the_last_are_refused(face, shards):
     urls = shards(2)
     face(urls[0]).ticket("invoice")
@@ -281,6 +289,7 @@ def refuses_to_grow(urls: list[str], lost: str = "") -> str:
 
 @once
 @pytest.mark.parametrize("turned", [True, False])
+@on_one_of_each
 def test_a_fleet_grows_without_a_shard_that_is_lost(face, shards, monkeypatch, turned):
     urls = shards(4)
     ids = face(shards=urls[:3], step=3, max_step=3)
@@ -365,6 +374,7 @@ def test_a_client_that_cannot_reach_a_shard_follows_the_others(face, shards, mon
 
 
 @once
+@on_one_of_each
 def test_the_first_ticket_may_begin_above_those_of_another_table(face, shards):
     """Nothing is drawn before."""
     old, new = shards(2)
