@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from time import monotonic
 
 from support.processes.patience import until
 from support.service.guarded import Guarded
@@ -102,24 +101,6 @@ def test_refusals_come_again_and_are_counted(guarded, service, connection, tag):
     counted = service.get("/metrics", token=guarded.admin).body.decode()
     line = next(one for one in counted.splitlines() if one.startswith("allocator_refusals_total") and '"401"' in one)
     assert float(line.split()[-1]) >= 100
-
-
-def test_a_rate_holds_for_repeated_requests(guarded, connection, tag):
-    request = post(tag, guarded.make("rated", requests_rate=20))
-    began, statuses = monotonic(), []
-    while statuses.count(429) < 50:
-        statuses.append(connection.ask(request)[0])
-
-    assert set(statuses) == {200, 429}
-    assert 19 <= statuses.count(200) <= 20 * (2 + monotonic() - began)
-
-
-def test_a_token_that_has_expired_is_none_for_a_repeated_request(guarded, connection, tag):
-    request = post(tag, guarded.make("expiring", days=3 / 86_400))
-    statuses = [connection.ask(request)[0] for _ in range(5)]
-
-    assert set(statuses) == {200}
-    assert until(lambda: connection.ask(request)[0] == 401, KNOWN_WITHIN, every=0.01)
 
 
 @contextmanager
