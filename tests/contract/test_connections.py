@@ -57,17 +57,6 @@ def test_an_offered_upgrade_is_ignored(guarded, connection, tag):
     assert [connection.read()[0] for _ in range(3)] == [200, 200, 200]
 
 
-def test_an_upgrade_on_a_connection_that_closes_is_ignored_too(guarded, connection, tag):
-    connection.send(post(tag, guarded.admin, "Connection: close, upgrade", "Upgrade: h2c"))
-
-    assert connection.read()[0] == 200
-    assert rest_of(connection) == b""
-
-
-def test_a_tunnel_is_refused(connection):
-    assert connection.ask(b"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n")[0] == 400
-
-
 def test_a_few_requests_may_wait_on_a_connection_and_no_more(connection):
     connection.send(HEALTH * MAX_WAITING)
     assert {connection.read()[0] for _ in range(MAX_WAITING)} == {200}

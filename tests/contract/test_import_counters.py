@@ -17,7 +17,6 @@ from allocator import Allocator, Tag
 from allocator.cli import main
 from allocator.database.store import Database
 from allocator.database.verbs import segments
-from allocator.fleet.tag_administration import Tags
 
 ONE = pytest.mark.parametrize("kind", ["sqlite"])
 """For what is the same on every database."""
@@ -291,20 +290,6 @@ def test_our_ids_go_on_where_those_of_leaf_ended(fresh, theirs):
 
 
 @ONE
-def test_it_may_be_run_again(fresh, theirs):
-    old = theirs().leaf(order=(1, 10))
-    given = Leaf(old).draw("order", 25)
-    assert imported("leaf", fresh, old) == {"order": ("created", "30")}
-    assert imported("leaf", fresh, old) == {"order": ("ahead", "30")}
-    ours = drawn(fresh, "order")
-    again = import_counters("leaf", fresh, old)
-
-    assert again.stdout.startswith("order: unchanged, already at ")
-    assert (again.exit_code, again.stderr) == (0, "")
-    check_unique(given, ours, drawn(fresh, "order"))
-
-
-@ONE
 def test_a_tag_that_fell_behind_is_raised_with_a_warning(fresh, theirs):
     old = theirs().leaf(order=(1, 10))
     server = Leaf(old)
@@ -336,23 +321,6 @@ def test_control_a_server_that_runs_on_gives_ids_twice(fresh, theirs):
     assert set(ours) & set(given)
     old.execute("UPDATE leaf_alloc SET max_id = max_id + 1000000")
     assert imported("leaf", fresh, old)["order"][0] == "raised"
-
-
-@ONE
-def test_a_tag_that_passes_theirs_while_it_is_raised_is_told_as_raised(fresh, theirs, monkeypatch):
-    """It was behind, so that its ids may be theirs."""
-    old = theirs().leaf(order=(5001, 10))
-    claim_by(fresh, "order", 10)
-    raise_tag = Tags.set
-
-    def late(tags: Tags, name: str, **changes: int) -> Tag:
-        claim_by(fresh, name, 9000)
-        return raise_tag(tags, name, **changes)
-
-    monkeypatch.setattr(Tags, "set", late)
-    done = import_counters("leaf", fresh, old)
-
-    assert (done.exit_code, "order: raised from 10" in done.stdout, "warning: " in done.stderr) == (0, True, True)
 
 
 @ONE
@@ -431,17 +399,6 @@ def test_what_cannot_be_taken_over_is_refused_and_the_rest_is_imported(fresh, th
 
 
 @pytest.mark.statements
-def test_names_are_compared_byte_by_byte(fresh, theirs):
-    old = theirs().leaf(Order=(5001, 10))
-    claim_by(fresh, "order", 10)
-    claim_by(fresh, "ORDER", 9000)
-
-    assert imported("leaf", fresh, old) == {"Order": ("created", "5000")}
-    with Allocator(fresh) as ids:
-        assert {tag.name: tag.max_value for tag in ids.tags.list()} == {"ORDER": 9000, "Order": 5000, "order": 10}
-
-
-@pytest.mark.statements
 def test_numbers_that_cannot_be_are_refused(kind, fresh, theirs):
     """In a table whose columns are wider than ours, or hold anything at all."""
     old = theirs()
@@ -479,23 +436,6 @@ def test_our_ids_go_on_where_those_of_tinyid_ended(fresh, theirs):
 
 
 @ONE
-def test_two_databases_are_imported_into_one(fresh, theirs):
-    odd, even = theirs().tinyid(2, 1, order=(1, 7)), theirs().tinyid(2, 0, order=(1, 7))
-    server = Tinyid([odd, even])
-    given = server.draw("order", 60)
-    last = max(max_id(odd), max_id(even))
-
-    assert imported("tinyid", fresh, odd, even) == {"order": ("created", str(last))}
-    given += server.draw("order", len(server.left))  # in memory, when it was imported
-    check_unique(given, reserved(fresh, "order"))
-    go_far(odd, even)
-    given += server.draw("order", 3000)
-    done = import_counters("tinyid", fresh, odd, even)
-    assert "warning: order was at " in done.stderr
-    check_unique(given, drawn(fresh, "order"))
-
-
-@ONE
 def test_two_databases_are_imported_into_a_fleet(two, theirs):
     odd, even = theirs().tinyid(2, 1, order=(1, 10)), theirs().tinyid(2, 0, order=(1, 10))
     server = Tinyid([odd, even])
@@ -515,11 +455,6 @@ def go_far(*databases: Theirs) -> None:
     """Each at its next claim, past whatever was claimed here."""
     for database in databases:
         database.execute("UPDATE tiny_id_info SET step = 1000000")
-
-
-def max_id(database: Theirs) -> int:
-    with database.engine.connect() as connection:
-        return int(connection.execute(text("SELECT max_id FROM tiny_id_info WHERE biz_type = 'order'")).scalar_one())
 
 
 @ONE
@@ -598,14 +533,6 @@ def test_an_import_that_was_interrupted_between_two_shards_is_completed(two, the
 
     check_unique(given, ours)
     assert min(ours) > max(given)
-
-
-@ONE
-def test_one_shard_stands_for_its_fleet(two, theirs):
-    begin(two)
-    old = theirs().leaf(order=(5001, 10))
-    assert imported("leaf", two[0], old) == {"order": ("created", "5000")}
-    assert min(reserved(two, "order")) > 5000
 
 
 # -- the command

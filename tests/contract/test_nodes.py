@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -204,28 +204,6 @@ def test_another_layout_or_epoch_is_refused(face, fresh):
     for settings in (SnowflakeSettings(layout=TINY), SnowflakeSettings(epoch=0)):
         with pytest.raises(InvalidSetting, match="all processes of a database must use the same"):
             face(fresh, snowflake=settings).snowflake()
-
-
-@pytest.mark.nightly  # waits for nine seconds; unit/schemes/test_snowflake has the rule
-def test_holders_of_one_worker_own_disjoint_rectangles(fresh):
-    """The first is stopped for longer than its lease, others take all workers over, the first goes on."""
-    leases = (1.0, 8.0, 8.0, 8.0, 8.0)  # the others' last until all four have drawn, on a busy machine too
-    with ExitStack() as stack:
-        first, *others = [
-            stack.enter_context(Allocator(fresh, snowflake=SnowflakeSettings(layout=TINY, lease=lease)))
-            for lease in leases
-        ]
-        drawn = [first.snowflake() for _ in range(100)]
-        time.sleep(1.2)
-        drawn += [other.snowflake() for other in others]
-        with pytest.raises(NodeIdsExhausted):
-            first.snowflake()
-        time.sleep(8.1)
-        for _ in range(3):
-            drawn += [process.snowflake() for process in (first, *others[:3]) for _ in range(100)]
-
-    assert distinct(drawn)
-    assert len({TINY.unpack(number)["worker"] + 2 * TINY.unpack(number)["datacenter"] for number in drawn}) == 4
 
 
 @of_the_rule

@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import product
 from typing import Any
 
@@ -286,20 +285,6 @@ def test_a_batch_that_memory_does_not_hold_costs_nothing_when_it_cannot_be_had(e
     assert embedded.post(f"/v1/sequences/{tag}/ids").status == 410
 
 
-def test_pipelined_heads_are_bounded_while_an_answer_is_pending(embedded):
-    """A token that is not known is looked for, for up to a second, in which nothing more may pile up."""
-    with socket.create_connection(("127.0.0.1", embedded.port), timeout=10) as connection:
-        waiting = "POST /v1/meteor HTTP/1.1\r\nHost: evil\r\nAuthorization: Bearer allocator_x\r\n\r\n"
-        connection.sendall(f"{waiting}GET /healthz HTTP/1.1\r\n".encode())
-        sent = 0
-        with suppress(OSError):
-            while sent < 50_000_000:
-                sent += connection.send(b"x-a: b\r\n" * 1000)
-                time.sleep(0.001)
-
-    assert sent < 10_000_000  # what the kernel holds, and no more
-
-
 def test_a_head_that_names_two_hosts_or_two_tokens_is_refused(embedded):
     embedded.post("/v1/meteor")  # its next request takes the short way
     lines = ("POST /v1/meteor", "GET /healthz", "GET /nowhere", "POST /v1/meteor?count=2")
@@ -312,24 +297,6 @@ def test_what_follows_a_body_is_no_header(embedded):
     request = "POST /v1/meteor HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
     for trailer in ("Host: localhost", "X-Forwarded-For: 192.0.2.1"):
         assert talk(embedded, f"{request}{trailer}\r\n\r\n") == 200, trailer
-
-
-def test_who_sends_many_requests_and_closes_is_no_mistake_of_the_service(embedded):
-    before = embedded.lines()
-    for _ in range(5):
-        with socket.create_connection(("127.0.0.1", embedded.port)) as connection:
-            connection.sendall(b"POST /v1/tickets/piped HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20)
-
-    def is_later() -> bool:
-        """Of many refusals in a second not all are logged."""
-        embedded.post("/v1/sequences/piped/ids?count=0", X_Request_Id="afterwards")
-        return any(line.get("request") == "afterwards" for line in embedded.lines()[len(before) :])
-
-    assert until(is_later, 5)
-
-    later = embedded.lines()[len(before) :]
-
-    assert [line for line in later if line.get("status") == 500 or "exc_info" in line] == []
 
 
 def talk(service: Served, text: str) -> int:

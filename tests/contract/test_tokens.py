@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from time import monotonic
 
 import pytest
 from click.testing import CliRunner
@@ -27,7 +26,6 @@ from allocator.cli import main
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting
 from allocator.rules.token import digest_of
-from allocator.service.log_config import LINES
 from allocator.service.server import check_access
 from allocator.service.settings import ServeSettings
 from allocator.service.token_administration import Tokens
@@ -220,19 +218,6 @@ def test_requests_beyond_the_rate_wait(guarded, service, tag):
     assert {service.get("/v1/sequences", token=reading).status for _ in range(8)} == {200, 429}
 
 
-def test_ids_beyond_the_rate_are_paid_for_afterwards(guarded, service, tag):
-    secret = guarded.make("few", ids_rate=1000)
-    path = f"/v1/sequences/{tag}"
-
-    assert service.post(f"{path}/ids?count=3000", token=secret).status == 200
-    refused = service.post(f"{path}/segments?size=1", token=secret)
-    assert refused.status == 429
-    assert "retry in" in refused.json["detail"]
-    assert 1 <= int(refused.headers["Retry-After"]) <= 2
-    assert service.post(f"{path}/ids", token=secret).status == 429
-    assert until(lambda: service.post(f"{path}/ids", token=secret).status == 200, 4)
-
-
 def test_nodes_and_workers_are_given_slowly(guarded, service):
     secret = guarded.make("greedy")
     statuses = [service.post("/v1/nodes", token=secret).status for _ in range(40)]
@@ -308,29 +293,6 @@ def test_each_administrative_change_is_one_line_with_who_made_it(guarded, servic
         f"tag 'changed' was created by 127.0.0.1, token {number}: step=7",
         f"tag 'changed' was changed by 127.0.0.1, token {number}: step=8, failover_gap=refuse",
     ]
-
-
-def test_refusals_without_end_are_a_few_lines_a_second(guarded, service):
-    before = len(service.lines())
-    with ThreadPoolExecutor(4) as pool:
-        began = monotonic()
-        assert set(pool.map(lambda _: service.post("/v1/meteor").status, range(400))) == {401}
-        seconds = monotonic() - began
-
-    assert len(service.lines()) - before <= LINES * (seconds + 2)
-
-
-def test_who_has_no_token_may_do_what_anonymous_may(tmp_path):
-    guarded = Guarded(str(tmp_path))
-    with guarded.service as service:
-        assert service.post("/v1/sequences/public/ids").status == 401
-        guarded.make("anonymous", tags=("public",), requests_rate=1000)
-        assert until(lambda: service.post("/v1/sequences/public/ids").status == 200)
-        refused = service.post("/v1/sequences/private/ids")
-        assert (refused.status, refused.json["error"]) == (401, "AccessDenied")
-        assert "without a token you may not draw 'private'" in refused.json["detail"]
-        assert service.post("/v1/sequences/public/ids", token="allocator_wrong").status == 401
-    guarded.database.close()
 
 
 # -- a service that has none

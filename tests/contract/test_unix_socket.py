@@ -82,7 +82,7 @@ def is_refused(ids: Allocator, tag: str) -> bool:
 
 def test_no_service_there_is_named(tmp_path):
     said = r"unix:///.*/none\.sock did not answer: FileNotFoundError: \[Errno 2\] No such file or directory$"
-    with Allocator(f"unix://{tmp_path}/none.sock") as ids, pytest.raises(DatabaseUnavailable, match=said):
+    with Allocator(f"unix://{tmp_path}/none.sock", timeout=0.5) as ids, pytest.raises(DatabaseUnavailable, match=said):
         ids.next_id("order")
 
 
