@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 from support.distinct import distinct
+from support.servers.fleets import on_one_of_each
 from support.service.served import Reply, Served
 
 from allocator.database.store import Database
@@ -28,15 +29,11 @@ def known(service: Served, tag: str) -> str:
     return tag
 
 
-@pytest.fixture(params=["GET", "POST with a query", "POST with a form"])
-def tinyid(request: pytest.FixtureRequest, service: Served) -> Callable[..., Reply]:
+@pytest.fixture
+def tinyid(service: Served) -> Callable[..., Reply]:
     def ask(name: str, **fields: object) -> Reply:
-        path, form = f"/tinyid/id/{name}", urlencode({"token": "any", **fields})
-        if request.param == "GET":
-            return service.get(f"{path}?{form}")
-        if request.param == "POST with a query":  # as tinyid-client does
-            return service.post(f"{path}?{form}", Content_Type=FORM)
-        return service.post(path, body=form.encode(), Content_Type=FORM)
+        """As tinyid-client does."""
+        return service.post(f"/tinyid/id/{name}?{urlencode({'token': 'any', **fields})}", Content_Type=FORM)
 
     return ask
 
@@ -90,6 +87,15 @@ def test_leaf_gives_snowflakes_whatever_the_key(service):
 
 
 # -- tinyid
+
+
+def test_tinyid_is_asked_in_three_ways(service, known):
+    form = urlencode({"token": "any", "bizType": known, "batchSize": 2})
+    path = "/tinyid/id/nextIdSimple"
+
+    assert service.get(f"{path}?{form}").body == b"1,2"
+    assert service.post(f"{path}?{form}", Content_Type=FORM).body == b"3,4"
+    assert service.post(path, body=form.encode(), Content_Type=FORM).body == b"5,6"
 
 
 def test_tinyid_gives_ids_as_json(tinyid, known):
@@ -172,6 +178,7 @@ def test_tinyid_refuses_a_batch_that_is_no_number(tinyid, known):
         assert tinyid(name, bizType=known, batchSize="many").status == 400
 
 
+@on_one_of_each
 def test_the_segments_of_a_fleet_go_to_the_clients_of_tinyid_too(shards):
     urls = shards(2)
     with Served(*urls, options=("--compat", "tinyid")) as service:

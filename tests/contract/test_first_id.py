@@ -18,31 +18,31 @@ from allocator.database.store import Database
 from allocator.database.verbs import start
 from allocator.errors import SchemaDamaged, SchemaOutOfDate
 
-ACTS: dict[str, tuple[int, Callable[[Allocator], object]]] = {
-    "a tag that is there": (2, lambda ids: ids.next_id("there")),
-    "a block": (2, lambda ids: ids.reserve("there", 1)),
-    "a tag that is made": (4, lambda ids: ids.next_id("made")),
-    "a ticket": (3, lambda ids: ids.ticket("there")),
-    "a snowflake": (3, lambda ids: ids.snowflake()),
-    "a meteor": (3, lambda ids: ids.meteor()),
-}
+ACTS: tuple[tuple[int, Callable[[Allocator], object]], ...] = (
+    (2, lambda ids: ids.next_id("there")),
+    (2, lambda ids: ids.reserve("there", 1)),
+    (4, lambda ids: ids.next_id("made")),
+    (3, lambda ids: ids.snowflake()),
+    (3, lambda ids: ids.meteor()),
+    (3, lambda ids: ids.ticket("there")),
+)
+"""How much each may ask. The first ticket comes last: it makes a row that others would read."""
 NAMES = "query SET NAMES"
 """What PyMySQL says of itself at each connect, and nothing in its API prevents."""
 
 
-@pytest.mark.parametrize("act", ACTS)
-def test_a_process_asks_little_before_its_first_id(fresh, act):
-    most, draw = ACTS[act]
+@pytest.mark.statements
+def test_a_process_asks_little_before_its_first_id(fresh):
     with Allocator(fresh) as before:
         before.next_id("there")
-
-    with counted(fresh) as (url, asked), Allocator(url) as ids:
-        draw(ids)
-
-    ours = [words for words in asked.messages if not words.startswith(NAMES)]
     prepares_session = not fresh.startswith("postgresql")
-    assert 2 <= len(ours) <= most + prepares_session, asked.messages
-    assert len(asked.messages) - len(ours) <= 1
+    for most, draw in ACTS:
+        with counted(fresh) as (url, asked), Allocator(url) as ids:
+            draw(ids)
+
+        ours = [words for words in asked.messages if not words.startswith(NAMES)]
+        assert 2 <= len(ours) <= most + prepares_session, asked.messages
+        assert len(asked.messages) - len(ours) <= 1
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
@@ -71,6 +71,7 @@ def test_a_proxy_may_greet_as_the_other_of_mysql_and_mariadb(fresh, kind):
         assert len({ids.meteor(), ids.snowflake()}) == 2
 
 
+@pytest.mark.statements
 def test_a_second_revision_is_an_error_and_no_loop(fresh):
     execute(fresh, f"INSERT INTO {VERSION_TABLE} VALUES ('zz')")
 
@@ -78,6 +79,7 @@ def test_a_second_revision_is_an_error_and_no_loop(fresh):
         database.check_schema()
 
 
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_tables_that_another_thread_made_meanwhile_are_looked_at_again(fresh, monkeypatch):
     with closing(Database(fresh)) as database:
         run, late = database.run, [SchemaOutOfDate("none of the tables yet")]
@@ -109,17 +111,19 @@ def copied(url: str, table: str, *changes: str) -> None:
     execute(url, f"ALTER TABLE bare RENAME TO {table}")
 
 
-@pytest.mark.parametrize("other", ["another run", "near its limit"])
-def test_a_tag_with_a_second_row_is_refused_also_where_one_alone_could_be_claimed_from(fresh, other):
+@pytest.mark.statements
+def test_a_tag_with_a_second_row_is_refused_also_where_one_alone_could_be_claimed_from(fresh):
     with Allocator(fresh) as before:
         before.next_id("order")
-    second = {"another run": "500, 1, 1, 9000, 'elsewhere'", "near its limit": "9000, 1, 1, 9000, ''"}[other]
-    copied(fresh, "allocator_segment", f"{INSERT.replace('allocator_segment', 'bare')} ('order', {second})")
+    copied(fresh, "allocator_segment")
+    for second in ("500, 1, 1, 9000, 'elsewhere'", "9000, 1, 1, 9000, ''"):
+        execute(fresh, f"{INSERT} ('order', {second})")
+        with Allocator(fresh) as ids, pytest.raises(SchemaDamaged):
+            ids.next_id("order")
+        execute(fresh, f"DELETE FROM allocator_segment WHERE max_value = {second.partition(',')[0]}")
 
-    with Allocator(fresh) as ids, pytest.raises(SchemaDamaged):
-        ids.next_id("order")
 
-
+@pytest.mark.statements
 def test_two_leases_of_one_worker_are_refused(fresh):
     rows = ", ".join(f"(7, {WORKER.format(holder)})" for holder in "ab")
     copied(fresh, "allocator_worker", f"INSERT INTO bare VALUES {rows}")

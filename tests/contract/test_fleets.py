@@ -29,6 +29,7 @@ from allocator.rules.fleet_consistency import Member, Shard
 from allocator.schemes.ticket import ShardNumbering
 
 
+@pytest.mark.statements
 def test_several_that_make_the_fleet_at_once_agree(shards):
     """Lists in any order: whoever is first says who has which offset."""
     urls = shards(3)
@@ -68,6 +69,8 @@ def test_a_database_that_becomes_a_shard_while_it_is_looked_at_is_one(fresh, mon
     assert not row.is_alone
 
 
+@pytest.mark.statements
+@once
 def test_each_shard_serves_its_remainder(face, shards):
     ids = face(shards=shards(3), step=5, max_step=5)
     drawn = [ids.next_id("order") for _ in range(45)]
@@ -81,6 +84,7 @@ def test_each_shard_serves_its_remainder(face, shards):
 
 
 @once
+@on_one_of_each
 def test_nodes_and_workers_are_numbered_by_the_first_shard_alone(face, shards):
     urls = shards(2)
     together, alone = face(shards=urls[::-1]), face(urls[1])
@@ -96,6 +100,7 @@ def test_nodes_and_workers_are_numbered_by_the_first_shard_alone(face, shards):
     assert alone.meteor() > 0
 
 
+@once
 def test_a_limit_is_kept_and_reached_by_every_shard(face, shards):
     ids = face(shards=shards(2), step=4, max_step=4, limit=21)
     drawn = []
@@ -107,6 +112,7 @@ def test_a_limit_is_kept_and_reached_by_every_shard(face, shards):
 
 
 @once
+@on_one_of_each
 def test_tags_are_kept_on_all_shards(face, shards):
     urls = shards(2)
     ids = face(shards=urls, create_missing=False)
@@ -125,6 +131,7 @@ def test_tags_are_kept_on_all_shards(face, shards):
 
 
 @on_servers
+@once
 def test_a_shard_that_is_lost_is_skipped_and_comes_back(face, shards):
     urls = shards(3)
     with Wire(urls[1]) as wire:
@@ -143,6 +150,7 @@ def test_a_shard_that_is_lost_is_skipped_and_comes_back(face, shards):
 
 
 @on_servers
+@once
 def test_a_lead_that_was_away_at_the_start_is_looked_for_again(face, shards):
     """Also by a process that draws nothing of the other shards."""
     urls = shards(2)
@@ -162,6 +170,7 @@ def test_a_lead_that_was_away_at_the_start_is_looked_for_again(face, shards):
 
 
 @on_servers
+@once
 def test_a_shard_that_does_not_answer_costs_a_part_of_the_deadline(face, shards):
     urls = shards(2)
     with Wire(urls[0]) as wire:
@@ -195,34 +204,25 @@ def draw_once_up(ids, seconds: float = 20.0) -> int:
             assert time.monotonic() < end
 
 
-MISTAKES = {
-    "same offset": (
-        "UPDATE allocator_shard SET shard_offset = 1",
-        "says shard 1 of 2, but lists the shards",
-    ),
-    "step 0": ("UPDATE allocator_shard SET shard_step = 0", "step must be 1 to 1000, got 0"),
-    "offset above step": ("UPDATE allocator_shard SET shard_offset = 3", "offset must be 1 to 2, got 3"),
-    "another step": ("UPDATE allocator_shard SET shard_step = 5", "says shard 2 of 5, but lists"),
-    "another fleet": (
-        "UPDATE allocator_shard SET fleet = 'other'",
-        "is a shard of the fleet 'other', not of 'main'",
-    ),
-    "no row": ("DELETE FROM allocator_shard", "has no row of allocator_shard, unlike the other shards"),
-    "an old row": ("UPDATE allocator_shard SET generation = 7", "one is of another fleet or was restored"),
-}
-
-
 @once
-@pytest.mark.parametrize("mistake", MISTAKES)
 @on_one_of_each
-def test_shards_that_contradict_each_other_are_refused(face, shards, mistake):
+def test_shards_that_contradict_each_other_are_refused(face, shards):
     urls = shards(2)
-    face(shards=urls).ticket("invoice")
-    statement, sentence = MISTAKES[mistake]
-    execute(urls[1], statement)
-    for _ in range(2):
-        with pytest.raises(ShardMisconfigured, match=sentence):
-            face(shards=urls).ticket("invoice")
+    for mistake, sentence in (
+        ("UPDATE allocator_shard SET shard_offset = 1", "says shard 1 of 2, but lists the shards"),
+        ("UPDATE allocator_shard SET shard_step = 0", "step must be 1 to 1000, got 0"),
+        ("UPDATE allocator_shard SET shard_offset = 3", "offset must be 1 to 2, got 3"),
+        ("UPDATE allocator_shard SET shard_step = 5", "says shard 2 of 5, but lists"),
+        ("UPDATE allocator_shard SET fleet = 'other'", "is a shard of the fleet 'other', not of 'main'"),
+        ("UPDATE allocator_shard SET generation = 7", "one is of another fleet or was restored"),
+        ("DELETE FROM allocator_shard", "has no row of allocator_shard, unlike the other shards"),
+    ):
+        assert face(shards=urls).ticket("invoice") > 0, f"sound before {mistake}"
+        execute(urls[1], mistake)
+        for _ in range(2):
+            with pytest.raises(ShardMisconfigured, match=sentence):
+                face(shards=urls).ticket("invoice")
+        execute(urls[1], "UPDATE allocator_shard SET shard_offset = 2, shard_step = 2, fleet = 'main', generation = 1")
 
 
 @once
@@ -241,6 +241,7 @@ def test_a_shard_alone_administers_the_tags_of_all(face, shards):
 
 
 @once
+@on_one_of_each
 def test_a_fleet_that_was_begun_is_completed_by_the_same_shards(face, shards, monkeypatch):
     from allocator.fleet.bootstrap import Opening
 
@@ -375,16 +376,16 @@ def test_a_database_that_was_used_cannot_be_part_of_a_new_fleet(face, shards):
 
 @once
 @on_one_of_each
-@pytest.mark.parametrize("use", ["meteor", "snowflake"])
-def test_nodes_and_leases_of_a_database_are_not_given_again_by_the_lead_of_a_fleet(face, shards, use):
+def test_nodes_and_leases_of_a_database_are_not_given_again_by_the_lead_of_a_fleet(face, shards):
     """Control: without the refusal both are the first node, and lease any worker beside the other."""
-    urls = shards(2)
-    getattr(face(urls[1]), use)()
-    with pytest.raises(ShardMisconfigured, match="has given ids before, and the others have not"):
-        getattr(face(shards=urls), use)()
-    face(urls[0]).ticket("invoice")
-    with pytest.raises(ShardMisconfigured, match="has given ids of its own; a shard that is added must be empty"):
-        grow(urls[:1], urls[1])
+    for use in ("meteor", "snowflake"):
+        urls = shards(2)
+        getattr(face(urls[1]), use)()
+        with pytest.raises(ShardMisconfigured, match="has given ids before, and the others have not"):
+            getattr(face(shards=urls), use)()
+        face(urls[0]).ticket("invoice")
+        with pytest.raises(ShardMisconfigured, match="has given ids of its own; a shard that is added must be empty"):
+            grow(urls[:1], urls[1])
 
 
 @once

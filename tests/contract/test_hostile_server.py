@@ -34,7 +34,13 @@ def always(body: object, **more: str) -> Hostile:
     return Hostile(lambda asked: [saying(body, **more)])
 
 
-@pytest.mark.parametrize("name", DRIPS)
+MOST_AT_NIGHT = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.nightly] if at > 1 else []) for at, name in enumerate(DRIPS)]
+)
+"""Each waits for a deadline of seconds."""
+
+
+@MOST_AT_NIGHT
 def test_what_drips_without_end_is_closed_at_the_deadline_and_the_next_server_asked(name):
     before, pieces = DRIPS[name]
     with always(TICKET) as good, Hostile(lambda asked: hostile.dripping(before, pieces)) as hostile:
@@ -45,7 +51,7 @@ def test_what_drips_without_end_is_closed_at_the_deadline_and_the_next_server_as
         assert hostile.hung_up.wait(5)
 
 
-@pytest.mark.parametrize("name", DRIPS)
+@MOST_AT_NIGHT
 def test_the_only_server_costs_no_more_than_the_timeout(name):
     before, pieces = DRIPS[name]
     with Hostile(lambda asked: hostile.dripping(before, pieces)) as hostile:
@@ -146,21 +152,13 @@ def test_residues_of_one_fleet_lie_beside_each_other():
     assert not {*first} & {*second}
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"start": "1", "stop": "1000", "step": "1"},
-        {"start": "1", "stop": "40", "step": "1"},
-        {"start": "1", "stop": "500000", "step": "10000"},
-        {"start": "1", "stop": str(2**62), "step": "1"},
-    ],
-)
-def test_a_segment_that_was_not_asked_for_is_refused_and_the_next_server_asked(answer):
-    whole = {"tag": "order", "start": "1", "stop": "51", "step": "1"}
-    with always({"tag": "order", **answer}) as hostile, always(whole) as good:
-        assert asking(hostile.address, good.address).claim_segment("order", 50, {}, exact=True) == range(1, 51)
-        with pytest.raises(DatabaseRefused, match=rf"{hostile.address}: not a response of allocator serve"):
-            asking(hostile.address).claim_segment("order", 50, {}, exact=True)
+def test_a_segment_that_was_not_asked_for_is_refused_and_the_next_server_asked():
+    for stop, step in ((1000, 1), (40, 1), (500_000, 10_000), (2**62, 1)):
+        answer = {"tag": "order", "start": "1", "stop": str(stop), "step": str(step)}
+        with always(answer) as hostile, always(answer | {"stop": "51", "step": "1"}) as good:
+            assert asking(hostile.address, good.address).claim_segment("order", 50, {}, exact=True) == range(1, 51)
+            with pytest.raises(DatabaseRefused, match=rf"{hostile.address}: not a response of allocator serve"):
+                asking(hostile.address).claim_segment("order", 50, {}, exact=True)
 
 
 def test_a_segment_below_what_was_seen_stops_the_tag():
@@ -171,9 +169,8 @@ def test_a_segment_below_what_was_seen_stops_the_tag():
 HELD = Lease(7, "ab" * 16, NOW - 60_000, NOW)
 
 
-@pytest.mark.parametrize(
-    ("before", "wrong"),
-    [
+def test_a_lease_that_was_not_asked_for_is_refused():
+    for before, wrong in (
         (None, {"until": 2**62}),
         (None, {"until": NOW + 60_001}),
         (None, {"since": 0}),
@@ -183,16 +180,14 @@ HELD = Lease(7, "ab" * 16, NOW - 60_000, NOW)
         (HELD, {"worker": 8}),
         (HELD, {"holder": "cd" * 16}),
         (HELD, {"since": 0}),
-    ],
-)
-def test_a_lease_that_was_not_asked_for_is_refused(before, wrong):
-    since = before.since if before else NOW
-    right = {"worker": 7, "holder": "ab" * 16, "since": since, "until": NOW + 60_000}
-    claim = LeaseClaim(before, NOW, NOW + 60_000)
-    with always(right) as good, always(right | wrong) as hostile:
-        assert asking(hostile.address, good.address).lease_worker(claim, SNOWFLAKE, EPOCH).until == NOW + 60_000
-        with pytest.raises(DatabaseRefused, match="a lease from|a renewal of"):
-            asking(hostile.address).lease_worker(claim, SNOWFLAKE, EPOCH)
+    ):
+        since = before.since if before else NOW
+        right = {"worker": 7, "holder": "ab" * 16, "since": since, "until": NOW + 60_000}
+        claim = LeaseClaim(before, NOW, NOW + 60_000)
+        with always(right) as good, always(right | wrong) as hostile:
+            assert asking(hostile.address, good.address).lease_worker(claim, SNOWFLAKE, EPOCH).until == NOW + 60_000
+            with pytest.raises(DatabaseRefused, match="a lease from|a renewal of"):
+                pytest.fail(f"{wrong}: {asking(hostile.address).lease_worker(claim, SNOWFLAKE, EPOCH)}")
 
 
 def test_a_lease_may_begin_later_than_it_was_asked_for():
@@ -224,31 +219,32 @@ def test_pages_of_tags_that_come_to_no_end_are_refused():
 EVIL = "gone\x1b[2J\r\n2026-01-01 INFO all is well\x00\u202e" + "x" * 5000
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        saying({"error": "UnknownTag", "detail": EVIL}, status="404 Not Found"),
-        saying({"error": "DatabaseUnavailable", "detail": EVIL}, status="503 x"),
-        saying({"error": "Refused", "detail": EVIL}, status="400 x"),
-        saying({"error": "UnknownTag", "detail": [EVIL]}, status="404 x"),
-        b"\x1b[2J is no status\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\x1b[2J\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: \x1b[2J\r\n\r\n",
-        b"HTTP/1.1 200 \x1b[2J\r\nX\x1b[2J\r\n : x\r\nContent-Length: 2\r\n\r\n{}",
-        saying({"tag": "\x1b[2J"}),
-        saying({**SETTINGS, "step": "\x1b[2J"}),
-    ],
+ANSWERS = (
+    saying({"error": "UnknownTag", "detail": EVIL}, status="404 Not Found"),
+    saying({"error": "DatabaseUnavailable", "detail": EVIL}, status="503 x"),
+    saying({"error": "Refused", "detail": EVIL}, status="400 x"),
+    saying({"error": "UnknownTag", "detail": [EVIL]}, status="404 x"),
+    b"\x1b[2J is no status\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\x1b[2J\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: \x1b[2J\r\n\r\n",
+    b"HTTP/1.1 200 \x1b[2J\r\nX\x1b[2J\r\n : x\r\nContent-Length: 2\r\n\r\n{}",
+    saying({"tag": "\x1b[2J"}),
+    saying({**SETTINGS, "step": "\x1b[2J"}),
 )
-def test_what_a_server_says_reaches_messages_and_logs_without_control_characters(answer, caplog):
-    caplog.set_level(logging.DEBUG)
-    with Hostile(lambda asked: [answer]) as hostile:
-        ids = Allocator(hostile.address, timeout=0.5)
-        with pytest.raises((DatabaseRefused, DatabaseUnavailable, UnknownTag)) as refused:
-            ids.next_id("order")
-        ids.close()
 
-    assert str(refused.value).isprintable()
-    assert len(str(refused.value)) < 4000
+
+def test_what_a_server_says_reaches_messages_and_logs_without_control_characters(caplog):
+    caplog.set_level(logging.DEBUG)
+    for answer in ANSWERS:
+        with (
+            Hostile(lambda asked, answer=answer: [answer]) as hostile,
+            Allocator(hostile.address, timeout=0.5) as ids,
+            pytest.raises((DatabaseRefused, DatabaseUnavailable, UnknownTag)) as refused,
+        ):
+            ids.next_id("order")
+
+        assert str(refused.value).isprintable(), answer
+        assert len(str(refused.value)) < 4000, answer
     assert caplog.text.replace("\n", "").isprintable()
     assert "\n2026-01-01" not in caplog.text
 

@@ -17,7 +17,6 @@ from allocator import Allocator, Tag
 from allocator.cli import main
 from allocator.database.store import Database
 from allocator.database.verbs import segments
-from allocator.fleet.tag_administration import Tags
 
 ONE = pytest.mark.parametrize("kind", ["sqlite"])
 """For what is the same on every database."""
@@ -268,6 +267,7 @@ def check_unique(*lists: list[int]) -> None:
 # -- Leaf
 
 
+@pytest.mark.statements
 def test_our_ids_go_on_where_those_of_leaf_ended(fresh, theirs):
     old = theirs().leaf(order=(1, 10), user=(5001, 2_000_000), fresh=(1, 3))
     one, other = Leaf(old), Leaf(old)
@@ -290,29 +290,6 @@ def test_our_ids_go_on_where_those_of_leaf_ended(fresh, theirs):
 
 
 @ONE
-def test_not_one_id_is_skipped(fresh, theirs):
-    """Of those that Leaf has not claimed."""
-    old = theirs().leaf(order=(1, 10))
-    given = [*Leaf(old).claim("order"), *Leaf(old).claim("order")]
-    imported("leaf", fresh, old)
-
-    assert [*given, *drawn(fresh, "order", 5)] == list(range(1, 26))
-
-
-@ONE
-def test_it_may_be_run_again(fresh, theirs):
-    old = theirs().leaf(order=(1, 10))
-    given = Leaf(old).draw("order", 25)
-    assert imported("leaf", fresh, old) == {"order": ("created", "30")}
-    assert imported("leaf", fresh, old) == {"order": ("ahead", "30")}
-    ours = drawn(fresh, "order")
-    again = import_counters("leaf", fresh, old)
-
-    assert again.stdout.startswith("order: unchanged, already at ")
-    assert (again.exit_code, again.stderr) == (0, "")
-    check_unique(given, ours, drawn(fresh, "order"))
-
-
 def test_a_tag_that_fell_behind_is_raised_with_a_warning(fresh, theirs):
     old = theirs().leaf(order=(1, 10))
     server = Leaf(old)
@@ -332,17 +309,6 @@ def test_a_tag_that_fell_behind_is_raised_with_a_warning(fresh, theirs):
 
 
 @ONE
-def test_the_warning_is_in_json_too(fresh, theirs):
-    old = theirs().leaf(order=(1, 10))
-    imported("leaf", fresh, old)
-    Leaf(old).claim("order")
-    done = import_counters("leaf", fresh, old, as_json=True)
-
-    assert json.loads(done.stdout)["imported"] == [{"tag": "order", "start_after": "10", "state": "raised"}]
-    assert json.loads(done.stderr)["warning"].startswith("order was at 0, behind leaf_alloc")
-
-
-@ONE
 def test_control_a_server_that_runs_on_gives_ids_twice(fresh, theirs):
     """What the warning is for."""
     old = theirs().leaf(order=(1, 10))
@@ -358,37 +324,6 @@ def test_control_a_server_that_runs_on_gives_ids_twice(fresh, theirs):
 
 
 @ONE
-def test_a_tag_that_was_used_beside_it_is_raised(fresh, theirs):
-    """Its settings stay as they are."""
-    old = theirs().leaf(order=(5001, 10))
-    with Allocator(fresh) as ids:
-        ids.tags.create("order", step=77, max_step=88, limit=10_000, start_after=100)
-    done = import_counters("leaf", fresh, old)
-
-    assert "raised from 100, the first id is 5001" in done.stdout
-    with Allocator(fresh) as ids:
-        now = ids.tags.get("order")
-    assert (now.max_value, now.step, now.max_step, now.limit) == (5000, 77, 88, 10_000)
-
-
-@ONE
-def test_a_tag_that_passes_theirs_while_it_is_raised_is_told_as_raised(fresh, theirs, monkeypatch):
-    """It was behind, so that its ids may be theirs."""
-    old = theirs().leaf(order=(5001, 10))
-    claim_by(fresh, "order", 10)
-    raise_tag = Tags.set
-
-    def late(tags: Tags, name: str, **changes: int) -> Tag:
-        claim_by(fresh, name, 9000)
-        return raise_tag(tags, name, **changes)
-
-    monkeypatch.setattr(Tags, "set", late)
-    done = import_counters("leaf", fresh, old)
-
-    assert (done.exit_code, "order: raised from 10" in done.stdout, "warning: " in done.stderr) == (0, True, True)
-
-
-@ONE
 def test_a_tag_whose_limit_is_too_low_is_refused_and_the_others_are_imported(fresh, theirs):
     old = theirs().leaf(order=(5001, 10), user=(8, 10))
     with Allocator(fresh) as ids:
@@ -399,13 +334,7 @@ def test_a_tag_whose_limit_is_too_low_is_refused_and_the_others_are_imported(fre
     assert "user: the first id is 8 " in done.stdout
 
 
-def test_the_last_of_all_ids_is_not_passed(fresh, theirs):
-    old = theirs().leaf(order=(2**63 - 1, 10))
-
-    assert "order: the first id is 9223372036854775807 (the last was" in import_counters("leaf", fresh, old).stdout
-    assert drawn(fresh, "order", 1) == [2**63 - 1]
-
-
+@ONE
 def test_their_table_may_stand_beside_ours(fresh, theirs):
     old = theirs(fresh).leaf(order=(5001, 10))
 
@@ -414,6 +343,7 @@ def test_their_table_may_stand_beside_ours(fresh, theirs):
     assert imported("leaf", fresh, old)["order"][0] == "ahead"
 
 
+@pytest.mark.statements
 def test_a_table_that_is_missing_is_one_sentence(fresh, theirs):
     empty, old = theirs(), theirs().leaf(order=(5001, 10))
     empty.execute("CREATE TABLE other (id INT)")
@@ -428,6 +358,7 @@ def test_a_table_that_is_missing_is_one_sentence(fresh, theirs):
         assert ids.tags.list() == []
 
 
+@pytest.mark.statements
 def test_another_table_of_that_name_is_one_sentence(fresh, theirs):
     other = theirs()
     other.execute("CREATE TABLE leaf_alloc (biz_tag VARCHAR(20) PRIMARY KEY, step INT)")
@@ -447,6 +378,7 @@ def test_an_empty_table_is_nothing_to_import(fresh, theirs):
         assert (as_json.exit_code, json.loads(as_json.output)) == (0, {"imported": [], "refused": []})
 
 
+@ONE
 def test_what_cannot_be_taken_over_is_refused_and_the_rest_is_imported(fresh, theirs):
     old = theirs().leaf(order=(5001, 10), negative=(-1, 10))
     for name in ("a b", "user/x", "x" * 65, "größe"):
@@ -466,16 +398,7 @@ def test_what_cannot_be_taken_over_is_refused_and_the_rest_is_imported(fresh, th
     assert {one["name"] for one in report["refused"]} == {"negative", "a b", "user/x", "x" * 65, "größe"}
 
 
-def test_names_are_compared_byte_by_byte(fresh, theirs):
-    old = theirs().leaf(Order=(5001, 10))
-    claim_by(fresh, "order", 10)
-    claim_by(fresh, "ORDER", 9000)
-
-    assert imported("leaf", fresh, old) == {"Order": ("created", "5000")}
-    with Allocator(fresh) as ids:
-        assert {tag.name: tag.max_value for tag in ids.tags.list()} == {"ORDER": 9000, "Order": 5000, "order": 10}
-
-
+@pytest.mark.statements
 def test_numbers_that_cannot_be_are_refused(kind, fresh, theirs):
     """In a table whose columns are wider than ours, or hold anything at all."""
     old = theirs()
@@ -495,16 +418,10 @@ def test_numbers_that_cannot_be_are_refused(kind, fresh, theirs):
     assert all(": max_id must be " in one for one in sentences)
 
 
-@ONE
-def test_two_installations_are_put_together_above_both(fresh, theirs):
-    one, other = theirs().leaf(order=(100, 10)), theirs().leaf(order=(900, 10), user=(3, 1))
-
-    assert imported("leaf", fresh, one, other) == {"order": ("created", "899"), "user": ("created", "2")}
-
-
 # -- tinyid
 
 
+@pytest.mark.statements
 def test_our_ids_go_on_where_those_of_tinyid_ended(fresh, theirs):
     old = theirs().tinyid(order=(1, 10), user=(0, 7))
     given = Tinyid([old]).draw("order", 55)
@@ -518,22 +435,7 @@ def test_our_ids_go_on_where_those_of_tinyid_ended(fresh, theirs):
     assert imported("tinyid", fresh, old)["order"] == ("ahead", "61")
 
 
-def test_two_databases_are_imported_into_one(fresh, theirs):
-    odd, even = theirs().tinyid(2, 1, order=(1, 7)), theirs().tinyid(2, 0, order=(1, 7))
-    server = Tinyid([odd, even])
-    given = server.draw("order", 60)
-    last = max(max_id(odd), max_id(even))
-
-    assert imported("tinyid", fresh, odd, even) == {"order": ("created", str(last))}
-    given += server.draw("order", len(server.left))  # in memory, when it was imported
-    check_unique(given, reserved(fresh, "order"))
-    go_far(odd, even)
-    given += server.draw("order", 3000)
-    done = import_counters("tinyid", fresh, odd, even)
-    assert "warning: order was at " in done.stderr
-    check_unique(given, drawn(fresh, "order"))
-
-
+@ONE
 def test_two_databases_are_imported_into_a_fleet(two, theirs):
     odd, even = theirs().tinyid(2, 1, order=(1, 10)), theirs().tinyid(2, 0, order=(1, 10))
     server = Tinyid([odd, even])
@@ -555,11 +457,6 @@ def go_far(*databases: Theirs) -> None:
         database.execute("UPDATE tiny_id_info SET step = 1000000")
 
 
-def max_id(database: Theirs) -> int:
-    with database.engine.connect() as connection:
-        return int(connection.execute(text("SELECT max_id FROM tiny_id_info WHERE biz_type = 'order'")).scalar_one())
-
-
 @ONE
 def test_all_databases_of_a_type_are_needed(fresh, theirs):
     odd, even = theirs().tinyid(2, 1, order=(1, 10)), theirs().tinyid(2, 0, order=(901, 10))
@@ -572,21 +469,6 @@ def test_all_databases_of_a_type_are_needed(fresh, theirs):
     assert done.stdout == "alone: the first id is 51 (the last was 50 in tiny_id_info)\n"
     assert "order: 2 rows have the remainder 0" in refused(import_counters("tinyid", fresh, even, even))
     assert imported("tinyid", fresh, odd, even) == {"alone": ("ahead", "50"), "order": ("created", "901")}
-
-
-@ONE
-def test_databases_that_contradict_each_other_are_refused(fresh, theirs):
-    one, other = theirs().tinyid(2, 1, order=(1, 10)), theirs().tinyid(3, 0, order=(1, 10))
-    one.tinyid_row("range", 50, 10, 2, 2)
-    one.tinyid_row("none", 50, 10, 0, 0)
-    done = import_counters("tinyid", fresh, one, other)
-
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.splitlines() == [
-        "error: none: delta must be 1 to 9223372036854775807, got 0",
-        "error: order: delta differs between databases: 2 and 3; set the same in all of them",
-        "error: range: remainder must be 0 to 1, got 2",
-    ]
 
 
 @ONE
@@ -609,6 +491,7 @@ def begin(urls: list[str]) -> None:
         ids.ticket("begin")
 
 
+@ONE
 def test_every_shard_goes_on_above_the_ids_that_were_given(two, theirs):
     """A tag that is ahead on one shard may be behind on the other, or have no row there and begin with 1."""
     old = theirs().leaf(order=(1, 10), user=(1, 10))
@@ -636,6 +519,7 @@ def claim_alone(url: str, name: str, size: int, start_after: int = 0) -> range:
     return claimed
 
 
+@ONE
 def test_an_import_that_was_interrupted_between_two_shards_is_completed(two, theirs):
     """The first shard has the tag, with ids drawn of it, the second would begin with 1."""
     old = theirs().leaf(order=(1, 10))
@@ -649,14 +533,6 @@ def test_an_import_that_was_interrupted_between_two_shards_is_completed(two, the
 
     check_unique(given, ours)
     assert min(ours) > max(given)
-
-
-@ONE
-def test_one_shard_stands_for_its_fleet(two, theirs):
-    begin(two)
-    old = theirs().leaf(order=(5001, 10))
-    assert imported("leaf", two[0], old) == {"order": ("created", "5000")}
-    assert min(reserved(two, "order")) > 5000
 
 
 # -- the command
@@ -711,15 +587,12 @@ def test_what_was_done_before_an_error_is_told(tmp_path):
     old.engine.dispose()
 
 
-@pytest.mark.parametrize("words", [["import"], ["import", "flickr"], ["import", "leaf", "order"]])
-def test_what_is_not_understood_is_exit_code_2(words):
-    assert CliRunner().invoke(main, words).exit_code == 2
+def test_the_help_says_what_must_be_stopped():
+    for words in ("import", "import leaf", "import tinyid"):
+        said = " ".join(CliRunner().invoke(main, [*words.split(), "--help"]).output.split())
 
-
-@pytest.mark.parametrize("words", [["import"], ["import", "leaf"], ["import", "tinyid"]])
-def test_the_help_says_what_must_be_stopped(words):
-    said = " ".join(CliRunner().invoke(main, [*words, "--help"]).output.split())
-
-    assert "Stop the " in said
-    assert "import again and read the warnings" in said
-    assert "claim after the import would be issued twice" in said
+        assert "Stop the " in said
+        assert "import again and read the warnings" in said
+        assert "claim after the import would be issued twice" in said
+    for wrong in ("import", "import flickr", "import leaf order"):
+        assert (CliRunner().invoke(main, wrong.split()).exit_code, wrong) == (2, wrong)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -15,8 +15,12 @@ from allocator import Allocator, Layout, MeteorSettings, SnowflakeSettings, insp
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows
 from allocator.errors import DatabaseUnavailable, Exhausted, InvalidSetting, MaxValueWentBack, NodeIdsExhausted
-from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import SNOWFLAKE, Lease, LeaseClaim
+
+of_the_rule = pytest.mark.parametrize("place", ["sqlite", "service"], indirect=True)
+"""What is decided whatever the database."""
+once = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+statements = pytest.mark.statements
 
 OVER = Layout(sign=1, timestamp=30, datacenter=5, worker=5, sequence=23)
 TINY = Layout(sign=1, timestamp=49, datacenter=1, worker=1, sequence=12)
@@ -35,12 +39,14 @@ def test_meteor_ids_increase_under_one_node(face, place):
     assert abs(inspect_id(drawn[0], scheme="meteor").readings[0].time.timestamp() - time.time()) < 60
 
 
+@statements
 def test_every_start_gets_a_node_of_its_own(face, fresh):
     nodes = [fields(face(fresh).meteor(), "meteor")["node"] for _ in range(5)]
 
     assert sorted(set(nodes)) == nodes
 
 
+@of_the_rule
 def test_a_node_whose_seconds_ran_out_is_followed_by_another(face, place):
     layout = Layout(sign=1, second=8, node=23, sequence=30, random=2)
     ids = face(place, meteor=MeteorSettings(epoch=int(time.time()), layout=layout))
@@ -58,6 +64,7 @@ def end_of_field(ids) -> None:
     supply._serve(())
 
 
+@statements
 def test_node_numbers_are_not_used_again_after_a_restart_of_the_counter(fresh, kind):
     with Allocator(fresh) as ids:
         ids.meteor()
@@ -90,6 +97,7 @@ def test_a_number_below_one_that_is_known_is_not_used(fresh):
             database.register_node()
 
 
+@statements
 def test_a_number_whose_row_was_deleted_is_not_given_again(fresh):
     with Allocator(fresh) as ids:
         node = fields(ids.meteor(), "meteor")["node"]
@@ -98,6 +106,7 @@ def test_a_number_whose_row_was_deleted_is_not_given_again(fresh):
         assert fields(ids.meteor(), "meteor")["node"] > node
 
 
+@once
 def test_a_node_beyond_the_layout_is_refused(face, fresh):
     layout = Layout(sign=1, second=50, node=1, sequence=10, random=2)
     face(fresh).meteor()
@@ -105,13 +114,11 @@ def test_a_node_beyond_the_layout_is_refused(face, fresh):
         face(fresh, meteor=MeteorSettings(layout=layout)).meteor()
 
 
+@statements
 def test_several_that_start_at_once_use_a_number_each(fresh):
     def register(_: int) -> int:
-        database = Database(fresh, timeout=30)
-        try:
+        with closing(Database(fresh, timeout=30)) as database:
             return database.register_node()
-        finally:
-            database.close()
 
     with ThreadPoolExecutor(8) as pool:
         numbers = list(pool.map(register, range(24)))
@@ -119,12 +126,13 @@ def test_several_that_start_at_once_use_a_number_each(fresh):
     assert sorted(numbers) == list(range(1, 25))
 
 
-@pytest.mark.parametrize("settings", [{"meteor": 5}, {"snowflake": 5}, {"meteor": MeteorSettings(epoch=-1)}])
-def test_settings_that_are_none_are_refused(face, tmp_path, settings):
-    with pytest.raises(InvalidSetting, match="expected (Meteor|Snowflake)Settings, got 5|must be"):
-        face(f"sqlite:///{tmp_path}/ids.db", **settings)
+def test_settings_that_are_none_are_refused(face):
+    for settings in ({"meteor": 5}, {"snowflake": 5}, {"meteor": MeteorSettings(epoch=-1)}):
+        with pytest.raises(InvalidSetting, match="expected (Meteor|Snowflake)Settings, got 5|must be"):
+            face("sqlite://", **settings)
 
 
+@once
 def test_a_format_whose_time_has_not_come_leases_nothing(face, fresh):
     for settings in (SnowflakeSettings(epoch=4_000_000_000_000), SnowflakeSettings(layout=OVER)):
         with pytest.raises((InvalidSetting, Exhausted)):
@@ -134,8 +142,7 @@ def test_a_format_whose_time_has_not_come_leases_nothing(face, fresh):
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
-def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(face, fresh):
-    ids = face(fresh, timeout=5)
+def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(fresh):
     for table in ("allocator_node", "allocator_worker"):
         execute(
             fresh,
@@ -143,11 +150,14 @@ def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(face, fres
             "$$ BEGIN RAISE WARNING 'canceling wait'; RETURN NEW; END $$",
         )
         execute(fresh, f"CREATE TRIGGER warn BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION warn()")
-    for call in (ids.meteor, ids.snowflake):
-        with pytest.raises(DatabaseUnavailable, match="came with a warning"):
-            call()
+    with Allocator(fresh, timeout=2) as ids:
+        ids.ping()
+        for call in (ids.meteor, ids.snowflake):
+            with pytest.raises(DatabaseUnavailable, match="came with a warning"):
+                call()
 
 
+@statements
 def test_nodes_are_listed_with_who_started(fresh):
     for _ in range(2):
         with Allocator(fresh) as ids:
@@ -177,6 +187,7 @@ def test_two_allocators_have_two_workers(face, place):
     assert distinct(drawn)
 
 
+@once
 def test_when_all_workers_are_leased_it_says_by_whom(face, fresh):
     settings = SnowflakeSettings(layout=TINY, lease=60)
     for _ in range(4):
@@ -187,6 +198,7 @@ def test_when_all_workers_are_leased_it_says_by_whom(face, fresh):
         face(fresh, snowflake=settings).snowflake()
 
 
+@once
 def test_another_layout_or_epoch_is_refused(face, fresh):
     face(fresh).snowflake()
     for settings in (SnowflakeSettings(layout=TINY), SnowflakeSettings(epoch=0)):
@@ -194,27 +206,7 @@ def test_another_layout_or_epoch_is_refused(face, fresh):
             face(fresh, snowflake=settings).snowflake()
 
 
-def test_holders_of_one_worker_own_disjoint_rectangles(fresh):
-    """The first is stopped for longer than its lease, others take all workers over, the first goes on."""
-    leases = (1.0, 8.0, 8.0, 8.0, 8.0)  # the others' last until all four have drawn, on a busy machine too
-    with ExitStack() as stack:
-        first, *others = [
-            stack.enter_context(Allocator(fresh, snowflake=SnowflakeSettings(layout=TINY, lease=lease)))
-            for lease in leases
-        ]
-        drawn = [first.snowflake() for _ in range(100)]
-        time.sleep(1.2)
-        drawn += [other.snowflake() for other in others]
-        with pytest.raises(NodeIdsExhausted):
-            first.snowflake()
-        time.sleep(8.1)
-        for _ in range(3):
-            drawn += [process.snowflake() for process in (first, *others[:3]) for _ in range(100)]
-
-    assert distinct(drawn)
-    assert len({TINY.unpack(number)["worker"] + 2 * TINY.unpack(number)["datacenter"] for number in drawn}) == 4
-
-
+@of_the_rule
 def test_a_lease_is_renewed_under_load_and_ids_never_stop(face, place):
     ids = face(place, snowflake=SnowflakeSettings(lease=0.5))
     drawn, end = [], time.monotonic() + 1.0
@@ -224,6 +216,7 @@ def test_a_lease_is_renewed_under_load_and_ids_never_stop(face, place):
     assert sorted(set(drawn)) == drawn
 
 
+@once
 def test_a_lease_begins_after_the_one_that_it_follows(fresh):
     with closing(Database(fresh)) as database:
 
@@ -239,6 +232,7 @@ def test_a_lease_begins_after_the_one_that_it_follows(fresh):
     assert before[later.number].until < later.since == 2001
 
 
+@statements
 def test_a_worker_is_taken_over_by_one_only(fresh):
     """Two that see the same ended lease: the second finds it changed."""
     database = Database(fresh)
@@ -253,6 +247,7 @@ def test_a_worker_is_taken_over_by_one_only(fresh):
     database.close()
 
 
+@statements
 def test_a_lease_that_was_renewed_is_not_taken_over_and_never_shortened(fresh):
     """Whoever saw it end would begin where it goes on by now."""
     database = Database(fresh)
@@ -265,18 +260,3 @@ def test_a_lease_that_was_renewed_is_not_taken_over_and_never_shortened(fresh):
     assert not database.run(node_and_snowflake_rows.take_worker, seen, replace(seen, holder="other", until=9000))
     assert now.until == 5000
     database.close()
-
-
-def test_after_close_there_are_none(face, place):
-    from allocator.errors import AllocatorClosed
-
-    ids = face(place)
-    ids.meteor(), ids.snowflake()
-    ids.close()
-    for call in (ids.meteor, ids.snowflake):
-        with pytest.raises(AllocatorClosed):
-            call()
-
-
-def test_the_default_layout_is_meteors():
-    assert MeteorSettings().layout == METEOR

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 from support.servers.administrator import execute
+from support.servers.fleets import once
 
 from allocator import Allocator
 from allocator.errors import DatabaseUnavailable, InvalidSetting, SchemaDamaged, SchemaOutOfDate
 from allocator.testing import MemoryAllocator
 
 
+@pytest.mark.parametrize("place", ["sqlite", "service"], indirect=True)
 def test_a_ping_draws_nothing(face, place, tag):
     ids = face(place)
     ids.ping()
@@ -18,6 +20,8 @@ def test_a_ping_draws_nothing(face, place, tag):
     assert ids.next_id(tag) == 1
 
 
+@pytest.mark.statements
+@once
 def test_tables_are_made_and_made_again(face, empty):
     ids = face(empty)
     ids.create_tables()
@@ -27,12 +31,16 @@ def test_tables_are_made_and_made_again(face, empty):
     assert ids.next_id("order") == 1
 
 
+@pytest.mark.statements
+@once
 @pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)  # SQLite makes its own
 def test_a_ping_says_that_the_tables_are_missing(face, empty):
     with pytest.raises(SchemaOutOfDate, match="allocator db upgrade"):
         face(empty).ping()
 
 
+@pytest.mark.statements
+@once
 def test_a_ping_says_that_the_database_is_damaged(face, fresh):
     execute(fresh, "DROP TABLE allocator_segment")
     with pytest.raises(SchemaDamaged, match="allocator_segment.*allocator db check"):
@@ -51,13 +59,10 @@ def test_a_ping_of_several_shards_is_answered_by_one(shards):
             ids.ping()
 
 
-@pytest.mark.parametrize("address", ["postgresql+psycopg://127.0.0.1:9/none", "http://127.0.0.1:9"])
-def test_a_ping_of_nobody(face, address):
-    with pytest.raises(DatabaseUnavailable):
-        face(address, timeout=0.5).ping()
-
-
-def test_a_service_makes_no_tables(face):
+def test_a_ping_of_nobody_and_a_service_that_makes_no_tables(face):
+    for address in ("postgresql+psycopg://127.0.0.1:9/none", "http://127.0.0.1:9"):
+        with pytest.raises(DatabaseUnavailable):
+            face(address, timeout=0.5).ping()
     with pytest.raises(InvalidSetting, match="a client of a service cannot create tables"):
         face("http://127.0.0.1:9").create_tables()
 

@@ -28,6 +28,9 @@ from allocator.schemes.meteor import METEOR
 from allocator.schemes.snowflake import SNOWFLAKE
 
 FORK_DEADLINE = 30
+STARTED_ANEW = ("spawn", "forkserver")
+once = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+"""Where no connection has a part in it."""
 
 
 def test_a_forked_child_draws_ids_of_its_own(url, tag):
@@ -42,6 +45,7 @@ def test_a_forked_child_draws_ids_of_its_own(url, tag):
     assert theirs == "[1001, 1002, 1003, 1004, 1005]"
 
 
+@once
 def test_a_loop_that_goes_on_in_a_forked_child_gives_ids_of_its_own(url, tag):
     with Allocator(url) as ids:
         endless = iter(ids.sequence(tag))
@@ -53,6 +57,7 @@ def test_a_loop_that_goes_on_in_a_forked_child_gives_ids_of_its_own(url, tag):
     assert theirs == [1001, 1002, 1003]
 
 
+@once
 def test_control_a_loop_whose_range_is_not_emptied_repeats_ids(url, tag, monkeypatch):
     monkeypatch.setattr("allocator.generators.supply.exhaust", lambda values: None)
     with Allocator(url) as ids:
@@ -75,10 +80,11 @@ def test_a_forked_child_has_a_node_and_a_worker_of_its_own(url):
     assert workers[0] == workers[1] != workers[2]
 
 
-def test_the_parents_connection_survives_the_child(url, tag):
+def test_the_parents_connection_survives_the_child_which_opens_its_own(url, tag):
     with Allocator(url) as ids:
         ids.reserve(tag, 1)
         before = backend(ids)
+        assert in_child(lambda: backend(ids)) != str(before)
         for _ in range(3):
             in_child(lambda: ids.reserve(tag, 1))
         in_child(ids.close)
@@ -96,13 +102,7 @@ def backend(ids: Allocator) -> object:
     return ids._backend.databases()[0].run(lambda connection, _: connection.exec_driver_sql(question).scalar())
 
 
-def test_a_child_opens_connections_of_its_own(url, tag):
-    with Allocator(url) as ids:
-        ids.reserve(tag, 1)
-
-        assert in_child(lambda: backend(ids)) != str(backend(ids))
-
-
+@once
 def test_a_handle_whose_allocator_was_let_go_is_renewed_too(url, tag):
     handle = Allocator(url).sequence(tag)
     assert handle.next_id() == 1
@@ -152,6 +152,7 @@ def test_a_fork_while_a_list_is_half_drawn_leaves_that_half_to_the_parent(tag, m
     assert not set(drawn) & set(range(1, 11))
 
 
+@once
 def test_control_without_the_hook_a_child_repeats_the_parents_ids(url, tag):
     from allocator.runtime import forks
 
@@ -163,7 +164,8 @@ def test_control_without_the_hook_a_child_repeats_the_parents_ids(url, tag):
         assert theirs == str(ids.next_id(tag))
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("method", ["fork", *(pytest.param(one, marks=pytest.mark.nightly) for one in STARTED_ANEW)])
 def test_multiprocessing(url, tag, method):
     context = multiprocessing.get_context(method)
     with Allocator(url) as ids:

@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from time import monotonic
 
 from support.processes.patience import until
 from support.service.guarded import Guarded
@@ -86,40 +85,6 @@ def test_no_connection_answers_for_another(guarded, service, connection, tag):
             other.send(rest)
             other.socket.shutdown(socket.SHUT_WR)
             assert b" 200 " not in other._received.read()
-
-
-def test_refusals_come_again_and_are_counted(guarded, service, connection, tag):
-    secret = guarded.make("elsewhere", tags=("elsewhere",))
-    for request, status in ((post(tag), 401), (post(tag, secret), 403), (post(tag), 401)):
-        answers = [connection.ask(request) for _ in range(50)]
-        problems = [json.loads(body) for _, _, body in answers]
-
-        assert {answer[0] for answer in answers} == {status}
-        assert {(one["status"], one["error"]) for one in problems} == {(status, "AccessDenied")}
-        assert [one["request"] for one in problems] == [headers["x-request-id"] for _, headers, _ in answers]
-        assert len({one["request"] for one in problems}) == 50
-        assert len({tuple(sorted(headers)) for _, headers, _ in answers}) == 1
-    counted = service.get("/metrics", token=guarded.admin).body.decode()
-    line = next(one for one in counted.splitlines() if one.startswith("allocator_refusals_total") and '"401"' in one)
-    assert float(line.split()[-1]) >= 100
-
-
-def test_a_rate_holds_for_repeated_requests(guarded, connection, tag):
-    request = post(tag, guarded.make("rated", requests_rate=20))
-    began, statuses = monotonic(), []
-    while statuses.count(429) < 50:
-        statuses.append(connection.ask(request)[0])
-
-    assert set(statuses) == {200, 429}
-    assert 19 <= statuses.count(200) <= 20 * (2 + monotonic() - began)
-
-
-def test_a_token_that_has_expired_is_none_for_a_repeated_request(guarded, connection, tag):
-    request = post(tag, guarded.make("expiring", days=3 / 86_400))
-    statuses = [connection.ask(request)[0] for _ in range(5)]
-
-    assert set(statuses) == {200}
-    assert until(lambda: connection.ask(request)[0] == 401, KNOWN_WITHIN, every=0.01)
 
 
 @contextmanager

@@ -14,8 +14,7 @@ from support.service.kept_connection import Connection, post
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba9{:04x}-01"
 
 
-@pytest.mark.parametrize("name", ["X-Request-Id: ", "x-request-id:", "X-REQUEST-ID:  ", "X-Request-ID:\t"])
-@pytest.mark.parametrize("valid", [True, False])
+@pytest.mark.parametrize(("name", "valid"), [("X-Request-Id: ", True), ("X-REQUEST-ID:\t", False)])
 def test_a_request_with_an_id_of_its_own_gets_that_id_back(guarded, connection, tag, name, valid):
     given = [f"own-{n % 20}/{'x' * n}" for n in range(40)]
     given += given[-1:] * 5
@@ -38,15 +37,6 @@ def test_a_request_with_an_id_of_its_own_gets_that_id_back(guarded, connection, 
         assert [(body["error"], body["request"]) for body in bodies] == [("AccessDenied", one) for one in given * 3]
 
 
-@pytest.mark.parametrize("value", ["", "two words", '"', "a,b", "é", "x" * 129, "a\tb", "a ", "a\t"])
-def test_only_an_id_that_is_well_formed_comes_back(guarded, connection, tag, value):
-    for valid in (guarded.admin, ""):
-        kept, other = (post(tag, valid, f"X-Request-Id: {one}") for one in ("kept", value))
-        found = [connection.ask(request)[1]["x-request-id"] for request in (kept, other, other, kept)]
-        assert found[0] == found[3] == "kept"
-        assert len({*found[1:3]} - {value, value.strip()}) == 2
-
-
 def test_of_two_ids_the_last_one_comes_back(guarded, connection, tag):
     for lines in (["mine", "last"], ["a", "b"], ["not one", "c"], ["d", "not one"]):
         request = post(tag, guarded.admin, *(f"X-Request-Id: {one}" for one in lines))
@@ -54,17 +44,7 @@ def test_of_two_ids_the_last_one_comes_back(guarded, connection, tag):
         assert found == lines[1:] * 3 if lines[1] != "not one" else len(set(found)) == 3
 
 
-def test_what_only_looks_like_an_id_is_none(guarded, connection, tag):
-    """It must be a header of its own."""
-    for line in ("X: X-Request-Id: {}", "X-X-Request-Id: {}", "X-Request-Id-: {}", "X_Request_Id: {}"):
-        requests = [post(tag, guarded.admin, line.format(n)) for n in "aab"]
-        assert len({connection.ask(request)[1]["x-request-id"] for request in requests} - set("ab")) == 3
-    for path in ("/v1/meteor?X-Request-Id:%20{}", "/v1/meteor?x-request-id={}"):
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {guarded.admin}\r\n\r\n"
-        assert {connection.ask(head.format(n).encode())[0] for n in "aab"} == {400}
-
-
-@pytest.mark.parametrize("header", ["X-Request-Id", "traceparent", "tracestate", "X-Amzn-Trace-Id"])
+@pytest.mark.parametrize("header", ["X-Request-Id", "traceparent"])
 def test_a_value_is_no_way_into_a_request(guarded, service, tag, header):
     """Each begins and ends as the request before it, and what lies between changes the meaning."""
     around = post(tag, guarded.admin, f"{header}: |", "X: y").split(b"|")

@@ -35,7 +35,11 @@ NAMES = "print(*sorted(name for name in sys.modules if name.startswith(('sqlalch
 OF_THE_COMMAND = {"", ".default_file", ".next", ".options", ".output"}
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    ("kind", "program"),
+    [*((kind, "library") for kind in ("sqlite", "postgres", "mysql", "mariadb")), ("sqlite", "command")],
+    indirect=["kind"],
+)
 def test_the_first_id_imports_no_other_database_no_client_and_no_other_command(fresh, program):
     with closing(Database(fresh)) as database:
         database.upgrade_schema()

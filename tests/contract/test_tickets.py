@@ -15,7 +15,7 @@ from support.faults.ill_databases import changed
 from support.faults.tcp_proxy import Wire
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
-from support.servers.fleets import growing, on_servers, once, statements
+from support.servers.fleets import growing, on_one_of_each, on_servers, once, statements
 
 from allocator import Allocator
 from allocator.database.mysql import dialect as mysql
@@ -32,9 +32,12 @@ from allocator.errors import (
 )
 from allocator.runtime.thread_pool import result_of, wait_for
 
+on_each = pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
 on_mysql = pytest.mark.parametrize("fleet_kind", ["mysql", "mariadb"], indirect=True)
 
 
+@pytest.mark.statements
+@on_each
 @statements
 def test_a_single_database_gives_1_2_3(face, shards, statement):
     (url,) = shards(1)
@@ -48,16 +51,18 @@ def test_a_single_database_gives_1_2_3(face, shards, statement):
     assert ids.next_id("tag") == 1
 
 
+@pytest.mark.statements
 @once
+@on_each
 def test_types_are_told_apart_byte_by_byte(face, shards):
     ids = face(shards(1)[0], tickets="count")
 
     assert [1, 1, 1] == [ids.ticket(kind) for kind in ("invoice", "Invoice", "invoice.")]
-    for wrong in ("", ".floor", "x" * 65, None, 5):
-        with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
-            ids.ticket(wrong)
+    with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
+        ids.ticket(".floor")
 
 
+@once
 @on_servers
 def test_a_ticket_is_one_round_trip(face, shards):
     (url,) = shards(1)
@@ -74,6 +79,7 @@ def test_a_ticket_is_one_round_trip(face, shards):
             ids.close()
 
 
+@once
 @statements
 def test_each_shard_gives_its_own(face, shards, statement):
     """As in the source: of three, DB1 gives 1, 4, 7, 10, 13 and DB2 gives 2, 5, 8, 11, 14."""
@@ -85,6 +91,7 @@ def test_each_shard_gives_its_own(face, shards, statement):
     assert drawn[2::3] == [3, 6, 9, 12, 15]
 
 
+@on_one_of_each
 @statements
 def test_two_allocators_get_no_ticket_twice(face, shards, statement):
     urls = shards(2)
@@ -94,7 +101,8 @@ def test_two_allocators_get_no_ticket_twice(face, shards, statement):
     assert distinct(drawn) == 60
 
 
-@pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+@pytest.mark.statements
+@on_each
 @statements
 def test_sixteen_connections_on_one_type(shards, statement):
     (url,) = shards(1)
@@ -112,6 +120,7 @@ def test_sixteen_connections_on_one_type(shards, statement):
 
 
 @once
+@on_each
 def test_tickets_of_another_server_do_not_begin_again_by_another_statement(face, shards):
     """Its row was written elsewhere: tickets that were drawn there may be forgotten here."""
     url = with_schema(shards(1)[0])
@@ -123,6 +132,7 @@ def test_tickets_of_another_server_do_not_begin_again_by_another_statement(face,
 
 
 @once
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_tags_that_were_used_first_leave_statement_and_fleet_to_the_first_ticket(face, fresh):
     ids = face(fresh, tickets="count", fleet="europe")
     assert [ids.next_id("order"), ids.ticket("invoice"), ids.ticket("invoice")] == [1, 1, 2]
@@ -130,8 +140,9 @@ def test_tags_that_were_used_first_leave_statement_and_fleet_to_the_first_ticket
         face(fresh, tickets="replace").ticket("invoice")
 
 
+@pytest.mark.statements
 @once
-@pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+@on_each
 def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind):
     (url,) = shards(1)
     ids = face(url, timeout=5)
@@ -185,17 +196,14 @@ def test_the_servers_own_increment_does_not_matter(shards, fleet_kind):
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
-@pytest.mark.parametrize(
-    ("damage", "sentence"),
-    [
-        ("ALTER TABLE allocator_ticket ENGINE = MyISAM", "is kept by MyISAM, and must be by InnoDB"),
-        ("ALTER TABLE allocator_ticket DROP INDEX type", r"must have a unique key on \(type\)"),
-    ],
-)
-def test_a_table_that_would_repeat_tickets_is_refused(fresh, damage, sentence):
-    execute(fresh, damage)
-    with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=sentence):
-        ids.ticket("invoice")
+def test_a_table_that_would_repeat_tickets_is_refused(fresh):
+    for damage, sentence in (
+        ("ENGINE = MyISAM", "is kept by MyISAM, and must be by InnoDB"),
+        ("ENGINE = InnoDB, DROP INDEX type", r"must have a unique key on \(type\)"),
+    ):
+        execute(fresh, f"ALTER TABLE allocator_ticket {damage}")
+        with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=sentence):
+            ids.ticket("invoice")
 
 
 @once
@@ -227,8 +235,9 @@ LAST = {
 }
 
 
+@pytest.mark.statements
 @once
-@pytest.mark.parametrize("fleet_kind", ["sqlite", "postgres", "mysql", "mariadb"], indirect=True)
+@on_each
 def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(face, shards, fleet_kind):
     (url,) = shards(1)
     ids = face(url, timeout=5)
@@ -243,6 +252,7 @@ def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(face, shard
     assert max(drawn) <= 2**63 - 1
 
 
+@on_one_of_each
 def test_threads_share_one_fleet(shards):
     with Allocator(shards=shards(3), timeout=20) as ids, ThreadPoolExecutor(12) as pool:
         drawn = list(pool.map(lambda _: ids.ticket("invoice"), range(240)))
@@ -250,16 +260,7 @@ def test_threads_share_one_fleet(shards):
     assert distinct(drawn) == 240
 
 
-def test_after_close_nothing_is_drawn(face, shards):
-    from allocator.errors import AllocatorClosed
-
-    ids = face(shards=shards(2))
-    ids.ticket("invoice")
-    ids.close()
-    with pytest.raises(AllocatorClosed):
-        ids.ticket("invoice")
-
-
+@on_one_of_each
 def test_nobody_waits_for_ever_when_it_is_closed_while_drawing(shards):
     ids = Allocator(shards=shards(2))
     ids.ticket("invoice")
@@ -272,13 +273,9 @@ def test_nobody_waits_for_ever_when_it_is_closed_while_drawing(shards):
 
 
 def draw_until_closed(ids: Allocator) -> None:
-    from allocator.errors import AllocatorError
-
-    try:
+    with suppress(AllocatorError):
         while True:
             ids.ticket("invoice")
-    except AllocatorError:
-        pass
 
 
 @pytest.mark.parametrize(("count", "late"), [(1, "the database did not answer"), (2, "no shard answered")])

@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
-from support.faults.tcp_proxy import Wire
 from support.servers.administrator import values
 
 from allocator import Allocator, MeteorSettings
 from allocator.backend import databases_at
 from allocator.doctor.tracing import claims_of, trace
-from allocator.errors import DatabaseUnavailable, InvalidId, InvalidSetting
+from allocator.errors import InvalidId
 from allocator.rules.claim_log import claim_in
-from allocator.schemes.formats.bit_layout import Layout
+
+once = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 
 
 def traced(url: str, number: object, meteor: MeteorSettings | None = None):
@@ -46,6 +46,7 @@ def test_the_log_has_each_claim_once_without_a_gap_or_an_overlap(fresh, caplog):
         assert all(abs(claim.at.timestamp() - time.time()) < 120 for claim in found)
 
 
+@once
 def test_the_log_is_off_unless_its_level_is_set(fresh, caplog):
     caplog.set_level(logging.INFO, "allocator.claims")
     with closing(Allocator(fresh)) as ids:
@@ -54,6 +55,7 @@ def test_the_log_is_off_unless_its_level_is_set(fresh, caplog):
     assert [record for record in caplog.records if record.name == "allocator.claims"] == []
 
 
+@once
 def test_a_handler_that_fails_burns_no_claim(fresh, monkeypatch):
     class Full(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -64,26 +66,7 @@ def test_a_handler_that_fails_burns_no_claim(fresh, monkeypatch):
         assert ids.next_id("order") == 1
 
 
-@pytest.mark.parametrize("fleet_kind", ["postgres", "mysql", "mariadb", "mixed"], indirect=True)
-def test_a_shard_that_is_away_is_named_and_the_others_are_asked(shards):
-    urls = shards(2)
-    with Wire(urls[0]) as wire:
-        given = [wire.url, urls[1]]
-        with closing(Allocator(shards=given)) as ids:
-            meteor = ids.meteor()
-        wire.refuse()
-        with databases_at(given, 3.0) as databases:
-            partly = trace(databases, meteor)
-        with databases_at([wire.url], 3.0) as databases, pytest.raises(DatabaseUnavailable):
-            trace(databases, meteor)
-        wire.accept()
-        with databases_at(given, 3.0) as databases:
-            whole = trace(databases, meteor)
-
-    assert (partly.node, len(partly.silent)) == (None, 1)
-    assert (whole.node is not None, whole.silent) == (True, [])
-
-
+@once
 def test_nonsense_is_refused(url):
     for nonsense in ("", "abc", "-1", "0", str(2**63), "1.5", "4df2dcec2cdcd20936a8b817", "٣", "0" * 29 + "19" * 30):
         with pytest.raises(InvalidId, match="the id must be a whole number from 1 to 9223372036854775807, got"):
@@ -101,21 +84,3 @@ def test_a_meteor_leads_to_the_process_that_registered_its_node(fresh):
     assert (node.host, node.process) == (platform.node(), os.getpid())
     assert traced(fresh, 5016762319896585).node is None  # of node 0, which nobody has
     assert traced(fresh, number | 7).node is None  # no meteor has this random field
-
-
-def test_a_meteor_of_another_format_is_read_as_that(fresh):
-    """In the usual one it would be of another node, or of none."""
-    other = MeteorSettings(1735689600, Layout(sign=1, second=31, node=18, sequence=11, random=3))
-    for settings in (None, None, other):
-        with closing(Allocator(fresh, meteor=settings)) as ids:
-            number = ids.meteor()
-    found = traced(fresh, number, other)
-    usual = traced(fresh, number).node
-
-    assert found.node is not None
-    assert found.node.number == 3
-    assert abs(found.at.timestamp() - time.time()) < 120
-    assert found.meteor == other
-    assert usual is None or usual.number != 3
-    with pytest.raises(InvalidSetting, match="epoch must be 0 to"):
-        traced(fresh, number, MeteorSettings(-1))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
+from itertools import product
 from time import time_ns
 
 import pytest
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, delete, insert, update
 from support.processes.patience import until
 
 from allocator.database.dialect import Dialect
@@ -19,6 +20,10 @@ from allocator.errors import DatabaseUnavailable, InvalidSetting, LeaseLost, Nod
 from allocator.rules.failover_of_nodes import Failover
 from allocator.schemes import worker_number_lease as rule
 from allocator.schemes.worker_number_lease import NumberClaim, NumberLease, NumberRow
+
+statements = pytest.mark.statements
+once = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+"""What the rules decide, whatever the database."""
 
 L = 60_000
 LEASE = NumberLease("pods", 0, "a", L)
@@ -39,6 +44,7 @@ def database(fresh: str) -> Iterator[Database]:
 
 
 def write(connection: Connection, dialect: Dialect, row: NumberRow) -> None:
+    connection.execute(delete(table))
     connection.execute(insert(table).values(space="pods", **asdict(row)))
 
 
@@ -66,16 +72,18 @@ def is_like(found: NumberRow, expected: NumberRow, before: int, after: int) -> b
 # -- take
 
 
-@pytest.mark.parametrize("used", [-L, 9 * L])
-def test_a_number_is_taken_as_the_rule_says(database, used):
-    before = clock(database)
-    old, new = row(before, used_until_ms=before + used, until_ms=before - 9 * L), claim("b", before)
-    database.run(write, old)
+@statements
+def test_a_number_is_taken_as_the_rule_says(database):
+    for used in (-L, 9 * L):
+        before = clock(database)
+        old, new = row(before, used_until_ms=before + used, until_ms=before - 9 * L), claim("b", before)
+        database.run(write, old)
 
-    assert database.run(worker_number_rows.take, old, new, database.failover())
-    assert is_like(rows(database)[0], rule.leased(old, new, before), before, clock(database))
+        assert database.run(worker_number_rows.take, old, new, database.failover())
+        assert is_like(rows(database)[0], rule.leased(old, new, before), before, clock(database)), used
 
 
+@statements
 def test_a_number_is_added_as_the_rule_says(database):
     before = clock(database)
     new = claim("b", before)
@@ -86,30 +94,31 @@ def test_a_number_is_added_as_the_rule_says(database):
     assert [one.holder for one in rows(database)] == ["b"]
 
 
-@pytest.mark.parametrize("column", ["holder", "renewals", "until_ms", "used_until_ms"])
-def test_a_row_that_changed_since_it_was_read_is_not_taken(database, column):
-    old = row(clock(database))
-    database.run(write, old)
-    database.run(change, **{column: "x" if column == "holder" else 77})
+@statements
+def test_a_row_that_changed_since_it_was_read_is_not_taken(database):
+    for column in ("holder", "renewals", "until_ms", "used_until_ms"):
+        old = row(clock(database))
+        database.run(write, old)
+        database.run(change, **{column: "x" if column == "holder" else 77})
 
-    assert not database.run(worker_number_rows.take, old, claim("b"), database.failover())
-    assert rows(database)[0].holder in ("a", "x")
+        assert not database.run(worker_number_rows.take, old, claim("b"), database.failover()), column
+        assert rows(database)[0].holder in ("a", "x")
 
 
-@pytest.mark.parametrize("chosen", ["row", "number"])
-def test_nothing_is_taken_by_what_was_read_of_another_server(database, chosen):
+@statements
+def test_nothing_is_taken_by_what_was_read_of_another_server(database):
     """The state that was read is fenced, in the statement that takes."""
     old = row(clock(database), holder="", used_until_ms=0)
-    database.run(write, old)
-    state = database.failover()
-    database.forget_run()
+    for taken in (old, 1):
+        database.run(write, old)
+        state = database.failover()
+        database.forget_run()
 
-    taken = old if chosen == "row" else 1
-    assert not database.run(worker_number_rows.take, taken, claim("b"), state)
-    database.failover()
-    assert not database.run(worker_number_rows.take, taken, claim("b"), state)
-    assert [one.holder for one in rows(database)] == [""]
-    assert database.run(worker_number_rows.take, taken, claim("b"), database.failover())
+        assert not database.run(worker_number_rows.take, taken, claim("b"), state), taken
+        database.failover()
+        assert not database.run(worker_number_rows.take, taken, claim("b"), state), taken
+        assert [one.holder for one in rows(database)] == [""]
+        assert database.run(worker_number_rows.take, taken, claim("b"), database.failover())
 
 
 # -- renew and release
@@ -126,33 +135,36 @@ def states(at: int) -> dict[str, NumberRow]:
     }
 
 
-@pytest.mark.parametrize("wall", [-9 * L, 0, L // 2 - 5000, L // 2 + 25_000])
-@pytest.mark.parametrize("state", states(0))
-def test_a_lease_is_renewed_as_the_rule_says(database, state, wall):
-    before = clock(database)
-    old = states(before)[state]
-    database.run(write, old)
-    expected = rule.renewed(old, LEASE, before + wall, before)
+@statements
+def test_a_lease_is_renewed_as_the_rule_says(database):
+    for state, wall in product(states(0), (-9 * L, 0, L // 2 - 5000, L // 2 + 25_000)):
+        before = clock(database)
+        old = states(before)[state]
+        database.run(write, old)
+        expected = rule.renewed(old, LEASE, before + wall, before)
 
-    assert database.run(worker_number_rows.renew, LEASE, before + wall) == (expected is not None)
-    if expected is None:
-        assert rows(database) == [old]
-    else:
-        assert is_like(rows(database)[0], expected, before, clock(database))
-
-
-@pytest.mark.parametrize("used", [-5, 9 * L])
-@pytest.mark.parametrize("state", states(0))
-def test_a_number_is_given_back_as_the_rule_says(database, state, used):
-    before = clock(database)
-    old = states(before)[state]
-    database.run(write, old)
-    expected = rule.released(old, LEASE, before + used)
-
-    assert database.run(worker_number_rows.release, LEASE, before + used) == (expected is not None)
-    assert rows(database) == [expected or old]
+        renewed = database.run(worker_number_rows.renew, LEASE, before + wall)
+        assert renewed == (expected is not None), (state, wall)
+        if expected is None:
+            assert rows(database) == [old], (state, wall)
+        else:
+            assert is_like(rows(database)[0], expected, before, clock(database)), (state, wall)
 
 
+@statements
+def test_a_number_is_given_back_as_the_rule_says(database):
+    for state, used in product(states(0), (-5, 9 * L)):
+        before = clock(database)
+        old = states(before)[state]
+        database.run(write, old)
+        expected = rule.released(old, LEASE, before + used)
+
+        given_back = database.run(worker_number_rows.release, LEASE, before + used)
+        assert given_back == (expected is not None), (state, used)
+        assert rows(database) == [expected or old], (state, used)
+
+
+@once
 def test_what_is_lost_is_said(database):
     for verb in (database.renew_number, database.release_number):
         with pytest.raises(LeaseLost, match="number 0 of space 'pods' is no longer this process's"):
@@ -175,6 +187,7 @@ def test_the_number_of_a_killed_process_is_taken_when_its_lease_is_over(database
         database.renew_number(LEASE, now_ms())
 
 
+@once
 def test_what_nobody_renews_is_taken_after_a_length_of_the_own_clock(database, monkeypatch):
     """Though the database's clock was set back: by it nothing ends for a year."""
     for holder in "abcd":
@@ -192,6 +205,7 @@ def test_what_nobody_renews_is_taken_after_a_length_of_the_own_clock(database, m
     assert database.lease_number(claim("e")).number == 0
 
 
+@once
 def test_what_is_renewed_is_not_taken_by_who_watches(database, monkeypatch):
     held = [database.lease_number(claim(holder)) for holder in "abcd"]
     now = 100.0
@@ -216,6 +230,7 @@ def test_after_a_failover_leases_are_renewed_and_no_number_is_given(database):
         database.lease_number(claim("b"))
 
 
+@once
 def test_then_numbers_are_given_again(database, monkeypatch):
     database.forget_run()
     database.failover()
@@ -228,6 +243,7 @@ def test_then_numbers_are_given_again(database, monkeypatch):
     assert database.lease_number(claim("b")).number == 0
 
 
+@once
 def test_a_clock_far_ahead_gets_no_number(database):
     with pytest.raises(InvalidSetting, match=r"the clock of this machine is (3\d|40)\.\d s ahead of the database's"):
         database.lease_number(claim("a", clock(database) + 40_000))
@@ -235,6 +251,8 @@ def test_a_clock_far_ahead_gets_no_number(database):
     assert database.lease_number(claim("a", clock(database) - 10**9)).number == 0
 
 
+@once
+@pytest.mark.nightly
 def test_a_real_lease_that_nobody_renews_is_taken(database):
     """By no set clock: a second, and a second more."""
     begun = now_ms()

@@ -44,14 +44,12 @@ def test_a_number_is_leased_renewed_and_given_back(guarded, service):
     assert (lost.status, lost.json["error"]) == (409, "LeaseLost")
 
 
-@pytest.mark.parametrize(
-    ("body", "detail"),
-    [
+def test_what_is_no_request_is_refused(guarded, service):
+    """What the fields may be is judged by the tests of the lease rule."""
+    for body, detail in (
         ({"seconds": None}, "seconds must be a number of seconds, got None"),
         ({"now": None}, "now must be a whole number"),
         ({"seconds": 601}, "seconds must be at most 600, got 601"),
-        ({"seconds": 0.5}, "seconds must be 1 to 86400 seconds"),
-        ({"seconds": "60"}, "seconds must be a number of seconds"),
         ({"number": 1}, "send both number and holder"),
         ({"holder": "0" * 32}, "send both number and holder"),
         ({"release": True}, "send both number and holder"),
@@ -59,14 +57,9 @@ def test_a_number_is_leased_renewed_and_given_back(guarded, service):
         ({"host": "a\nb"}, "host must be 1 to 255 printable ASCII characters"),
         ({"bits": 32}, "bits must be 1 to 31"),
         ({"now": 2**53}, "the clock of this machine is"),
-    ],
-    ids=str,
-)
-def test_what_is_no_request_is_refused(guarded, service, body, detail):
-    refused = service.post("/v1/workers/other", token=guarded.admin, json={"seconds": 60, "now": now_ms(), **body})
-
-    assert refused.status == 400
-    assert detail in refused.json["detail"]
+    ):
+        refused = service.post("/v1/workers/other", token=guarded.admin, json={"seconds": 60, "now": now_ms(), **body})
+        assert (refused.status, detail in refused.json["detail"]) == (400, True), (body, refused.json)
 
 
 def test_a_token_is_good_for_the_spaces_that_its_patterns_name(guarded, service):
@@ -121,6 +114,7 @@ def run(url: str, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.statements
 def test_who_holds_what_is_listed(fresh):
     assert run(fresh) == "no number was leased yet\n"
     with Allocator(fresh) as ids, ids.worker("pods", bits=2, seconds=90) as held:

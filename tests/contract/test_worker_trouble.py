@@ -48,6 +48,7 @@ def test_a_lease_ends_where_the_database_stays_away(fresh):
         wire.accept()
 
 
+@pytest.mark.nightly  # a server of its own is killed
 @SERVERS
 def test_a_restart_of_the_server_loses_no_lease_and_delays_none(kind):
     server = skipping(lambda: killable(kind))

@@ -20,6 +20,10 @@ from allocator.errors import InvalidSetting, NodeIdsExhausted, TooManyRequests
 from allocator.schemes.worker_number_lease import NumberClaim
 
 L = 60_000
+of_the_rule = pytest.mark.parametrize("place", ["sqlite", "service"], indirect=True)
+"""What is decided whatever the database."""
+once = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+
 spaces = (f"space-{number}" for number in count())
 
 
@@ -66,8 +70,9 @@ def claim(space: str, holder: str = "a", bits: int = 2, length_ms: int = L, wall
 
 def test_each_gets_the_smallest_number_that_nobody_holds(face, place, space):
     ids = face(place)
-    with leased(ids, space) as one, leased(ids, space) as two:
-        assert (one.number, two.number) == (0, 1)
+    other = leased(ids, f"{space}.other", bits=16, seconds=5)
+    with leased(ids, space) as one, leased(ids, space) as two, other as first:
+        assert (one.number, two.number, first.number) == (0, 1, 0)
         assert not one.lost
         assert 0 < one.left() <= 60
         assert 0 < one.until.timestamp() - now_ms() / 1000 <= 60
@@ -82,22 +87,24 @@ def test_a_number_is_given_back_at_the_end(face, place, space):
     assert until(lambda: number_of(ids, space) == 0, every=1.0)
 
 
-def number_of(ids: Any, space: str) -> int:
-    with leased(ids, space) as found:
+def number_of(ids: Any, space: str, **settings: Any) -> int:
+    with leased(ids, space, **settings) as found:
         return found.number
 
 
-def test_closing_the_allocator_gives_it_back(face, fresh, space):
-    ids = face(fresh)
+@of_the_rule
+def test_closing_the_allocator_gives_it_back(face, place, space):
+    ids = face(place)
     with leased(ids, space) as one:
         ids.close()
         assert one.lost
-    with Allocator(fresh) as other:
+    with Allocator(place) as other:
         assert until(lambda: number_of(other, space) == 0, every=1.0)
 
 
-def test_when_all_are_held_it_says_by_whom(face, fresh, space):
-    ids = face(fresh)
+@once
+def test_when_all_are_held_it_says_by_whom(face, url, space):
+    ids = face(url)
     with ExitStack() as held:
         numbers = [held.enter_context(leased(ids, space, bits=2)).number for _ in range(4)]
         with pytest.raises(
@@ -109,51 +116,29 @@ def test_when_all_are_held_it_says_by_whom(face, fresh, space):
     assert numbers == [0, 1, 2, 3]
 
 
-def test_spaces_are_separate(face, place, space):
+@of_the_rule
+def test_all_of_a_space_use_the_same_settings(face, place, space):
     ids = face(place)
-    with leased(ids, space) as one, leased(ids, f"{space}.other", bits=16, seconds=5) as two:
-        assert (one.number, two.number) == (0, 0)
-
-
-@pytest.mark.parametrize("settings", [{"bits": 3}, {"seconds": 30}])
-def test_all_of_a_space_use_the_same_settings(face, place, space, settings):
-    ids = face(place)
-    with (
-        leased(ids, space),
-        pytest.raises(InvalidSetting, match="is leased with bits=10 and seconds=60, by"),
-    ):
-        number_of_other(ids, space, settings)
-
-
-def number_of_other(ids: Any, space: str, settings: dict[str, Any]) -> int:
-    with leased(ids, space, **settings) as found:
-        return found.number
+    with leased(ids, space):
+        for settings in ({"bits": 3}, {"seconds": 30}):
+            with pytest.raises(InvalidSetting, match="is leased with bits=10 and seconds=60, by"):
+                number_of(ids, space, **settings)
 
 
 async def awaited() -> None: ...
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"space": "a b"},
-        {"bits": 0},
-        {"bits": 32},
-        {"seconds": 0},
-        {"seconds": "60"},
-        {"on_lost": awaited},
-        {"on_lost": 5},
-    ],
-    ids=lambda wrong: next(iter(wrong)),
-)
-def test_settings_that_are_none_are_refused_at_once(face, place, wrong):
-    ids = face(place)
-    with pytest.raises(ValueError, match="a tag is|must be"):
-        ids.worker(**{"space": "a", **wrong})
+@once
+def test_settings_that_are_none_are_refused_at_once(face, url):
+    ids = face(url)
+    for wrong in ({"space": "a b"}, {"bits": 32}, {"seconds": "60"}, {"on_lost": awaited}, {"on_lost": 5}):
+        with pytest.raises(ValueError, match=f"a tag is|{next(iter(wrong))} must be"):
+            ids.worker(**{"space": "a", **wrong})
 
 
-def test_one_lease_is_entered_once(fresh, space):
-    with Allocator(fresh) as ids:
+@once
+def test_one_lease_is_entered_once(url, space):
+    with Allocator(url) as ids:
         lease = ids.worker(space)
         with pytest.raises(InvalidSetting, match="no number of space .* is leased yet"):
             _ = lease.number
@@ -161,9 +146,10 @@ def test_one_lease_is_entered_once(fresh, space):
             lease.__enter__()
 
 
-def test_several_that_start_at_once_have_a_number_each(fresh, space):
+@pytest.mark.statements
+def test_several_that_start_at_once_have_a_number_each(url, space):
     def take(number: int) -> int:
-        with closing(Database(fresh, timeout=30)) as database:
+        with closing(Database(url, timeout=30)) as database:
             return database.lease_number(claim(space, f"{number}", bits=5)).number
 
     with ThreadPoolExecutor(8) as pool:
@@ -172,8 +158,9 @@ def test_several_that_start_at_once_have_a_number_each(fresh, space):
     assert sorted(numbers) == list(range(32))
 
 
-def test_a_forked_child_has_none(fresh, space):
-    with Allocator(fresh) as ids, ids.worker(space) as lease:
+@once
+def test_a_forked_child_has_none(url, space):
+    with Allocator(url) as ids, ids.worker(space) as lease:
         assert in_child(lambda: (lease.close(), lease.lost, lease.left())) == "(None, True, 0.0)"
         assert not lease.lost
         assert number_of(ids, space) == 1
