@@ -179,7 +179,7 @@ def test_numbers_that_are_not_the_shards_own_are_burnt(face, shards, fleet_kind,
         execute(urls[0], "ALTER TABLE allocator_ticket AUTO_INCREMENT = 100")
     ids = face(shards=urls)
     with suppress(ShardMisconfigured):
-        drawn += [ids.ticket("invoice") for _ in range(6)]
+        drawn.extend(ids.ticket("invoice") for _ in range(6))
 
     assert "is not of this shard, which has offset 1, step 2" in caplog.text
     assert distinct(drawn)
