@@ -39,7 +39,7 @@ run: $(READY)  ## draw ids from SQLite, then start the service
 	@echo
 	@$(BIN)/allocator serve --open --port $(PORT) --logs text
 
-test: $(READY)  ## the quick tests, on every available database, with a second look at what failed
+test: $(READY)  ## the quick tests, on every available database, with a retry of what failed
 	PYTHONPATH=tests $(BIN)/python -m tools.second_look --numprocesses $(WORKERS) --dist loadfile --quick --durations=40 $(TESTS)
 
 nightly: $(READY)  ## what no change waits for, in parts: PART="mutants failover", or those that have not passed yet
@@ -95,7 +95,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typing
 
-ratchets: docs  ## hold the numbers that may only fall; RATCHETS=--write lowers them
+ratchets: docs  ## hold the numbers that may only fall; RATCHETS=--write writes them
 	PYTHONPATH=tests $(BIN)/python -m tools.ratchets $(RATCHETS)
 
 format: $(READY)

@@ -20,6 +20,7 @@ from support.servers.administrator import execute
 from support.servers.available import KINDS, SERVERS
 from support.servers.databases import databases, one_of_each, with_schema
 from support.service.served import Served
+from tools.failures import says_twice
 
 from allocator import Allocator
 from allocator.database.schema.tables import metadata
@@ -282,6 +283,14 @@ def empty_tables(url: str) -> None:
     if make_url(url).get_backend_name() == "postgresql":
         statements += RESTARTED
     execute(url, *statements)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[Any]) -> Iterator[None]:
+    """A report says whether an id came twice, for `second_look`, whatever else stands in its traceback."""
+    report = yield
+    report.twice = call.excinfo is not None and says_twice(call.excinfo.value)
+    return report
 
 
 @pytest.fixture(autouse=True)

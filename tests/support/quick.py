@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
@@ -39,45 +39,53 @@ def left_out(cases: Sequence[Case], places: Sequence[str], faces: Sequence[str],
     absent = set(TURNS) - set(turns)
     found = {at for at, case in enumerate(cases) if "nightly" in case.marks}
     found |= {at for at, case in enumerate(cases) if absent & {*case.values} and "statements" not in case.marks}
-    return found | odd_pairs(cases, places, faces)
+    return found | odd_pairs({at: case for at, case in enumerate(cases) if at not in found}, places, faces)
 
 
-def odd_pairs(cases: Sequence[Case], places: Sequence[str], faces: Sequence[str]) -> set[int]:
-    """Every second pair of a place and a face, where a test has several places."""
-    tests: dict[Hashable, list[tuple[int, int, int]]] = defaultdict(list)
-    for at, case in enumerate(cases):
-        place, face = (next((few.index(one) for one in case.values if one in few), None) for few in (places, faces))
+def odd_pairs(cases: Mapping[int, Case], places: Sequence[str], faces: Sequence[str]) -> set[int]:
+    """Every second pair of a place and a face, where a test has several of both."""
+    tests: dict[Hashable, list[tuple[int, str, str]]] = defaultdict(list)
+    for at, case in cases.items():
+        place, face = (next((one for one in case.values if one in few), None) for few in (places, faces))
         if place is not None and face is not None:
             others = tuple(one for one in case.values if one not in (*places, *faces))
             tests[case.name, others].append((at, place, face))
-    return {
-        at
-        for test, pairs in tests.items()
-        for at, place, face in pairs
-        if len({place for _, place, _ in pairs}) > 1 and (crc32(repr(test).encode()) + place + face) % 2
-    }
+    found: set[int] = set()
+    for test, pairs in tests.items():
+        mine = sorted({place for _, place, _ in pairs}, key=places.index)
+        if len(mine) > 1 and len({face for *_, face in pairs}) > 1:
+            first = crc32(repr(test).encode())
+            found |= {at for at, place, face in pairs if (first + mine.index(place) + faces.index(face)) % 2}
+    return found
 
 
 def turn(head: str, changed: Iterable[str], forced: str = "") -> tuple[str, ...]:
-    """Which of MySQL and MariaDB runs the stories. head: the commit, in hexadecimal digits; empty without git."""
+    """Which of MySQL and MariaDB runs the stories: both, where nobody knows what changed.
+
+    head: the commit, in hexadecimal digits; empty outside of git.
+    """
     if forced not in ("", "both", *TURNS):
         raise ValueError(f"ALLOCATOR_TEST_TURN must be mysql, mariadb or both, got {forced!r}")
-    if forced == "both" or (not forced and any(path.startswith(TAKES_BOTH) for path in changed)):
+    if forced in TURNS:
+        return (forced,)
+    if forced or not head or any(path.startswith(TAKES_BOTH) for path in changed):
         return TURNS
-    return (forced or TURNS[int(head[-1:] or "0", 16) % 2],)
+    return (TURNS[int(head[-1], 16) % 2],)
 
 
 def turn_of_this_change() -> tuple[str, ...]:
     head = git("rev-parse", "HEAD")
-    return turn(head, git("diff", "--name-only", base()).splitlines(), os.environ.get("ALLOCATOR_TEST_TURN", ""))
+    changed = git("diff", "--name-only", base()).splitlines() if head else ()
+    return turn(head, changed, os.environ.get("ALLOCATOR_TEST_TURN", ""))
 
 
 def base() -> str:
-    """The commit that this change begins after, which is HEAD itself where all is older."""
-    if given := os.environ.get("ALLOCATOR_TEST_BASE"):
-        return given
-    before = int(git("show", "--no-patch", "--format=%ct", "HEAD") or 0) - HOURS * 3600
-    return git("rev-list", "--max-count=1", f"--before={before}", "HEAD") or "HEAD"
+    """The commit that this change begins after: HEAD itself where all is older, or in a clone of one commit."""
+    given = os.environ.get("ALLOCATOR_TEST_BASE", "").strip("0")  # GitHub's name for no commit
+    if given and not git("rev-parse", "--verify", "--quiet", f"{given}^{{commit}}"):
+        raise ValueError(f"ALLOCATOR_TEST_BASE must be a commit of this clone, got {given!r}")
+    before = int(git("show", "--no-patch", "--format=%ct", "HEAD")) - HOURS * 3600
+    return given or git("rev-list", "--first-parent", "--max-count=1", f"--before={before}", "HEAD") or "HEAD"
 
 
 def git(*words: str) -> str:

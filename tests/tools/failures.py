@@ -1,67 +1,95 @@
-"""A plugin of pytest that writes down what failed, for `second_look`: `-p tools.failures`, with the variable below."""
+"""pytest with a record of what failed and passed, for `second_look`: `python -m tools.failures RECORD [arguments]`.
+
+The record is written when all has ended, with the tear-down of the session: none, or one of another exit code, means
+that pytest itself died.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-FILE = "ALLOCATOR_TEST_FAILURES"
-"""The variable with the path of the file."""
-DUPLICATE = re.compile(r"\b(Duplicate|Violation): ")
-"""As a traceback names it, also that of a child process. `Violation` is what the simulator raises."""
+TWICE = re.compile(r"\b(Duplicate|Violation|IntegrityError|UniqueViolation)\b")
+"""As a traceback names it, also that of a child process: what `distinct`, the simulator or a database raises."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A test that failed, in its set-up, its call or its tear-down; `words` is the traceback."""
+    """All that failed in a test: its set-up, its call, its parts, its tear-down; `words` are the tracebacks."""
 
-    test: str
     words: str
+    twice: bool = False
+    """Whether an id came twice."""
     crashed: bool = False
     """Whether the process that ran it died."""
 
-    @property
-    def duplicate(self) -> bool:
-        """Whether an id came twice."""
-        return DUPLICATE.search(self.words) is not None
+    def __or__(self, other: Failure) -> Failure:
+        return Failure(f"{self.words}\n{other.words}", self.twice or other.twice, self.crashed or other.crashed)
 
 
-def read(path: Path) -> dict[str, Failure]:
-    """By test, the first failure of each; nothing where pytest ended too early to write any."""
-    found: dict[str, Failure] = {}
-    for each in json.loads(path.read_text()) if path.exists() else ():
-        failure = Failure(**each)
-        found.setdefault(failure.test, failure)
-    return found
+@dataclass
+class Record:
+    """Of a run: `failed` by test; `passed` are the tests whose call passed; `incomplete` says why some did not run."""
 
+    code: int = -1
+    failed: dict[str, Failure] = field(default_factory=dict)
+    passed: list[str] = field(default_factory=list)
+    incomplete: list[str] = field(default_factory=list)
 
-class Recorder:
-    """Sees every report where the tests are counted, also those of other processes."""
+    @classmethod
+    def read(cls, path: Path) -> Record:
+        if not path.exists():
+            return cls(incomplete=["pytest died"])
+        found = json.loads(path.read_text())
+        return cls(**{**found, "failed": {test: Failure(**each) for test, each in found["failed"].items()}})
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.found: list[Failure] = []
+    # -- the plugin, where the tests are counted: it sees the reports of all processes
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.incomplete.append(f"{report.nodeid} could not be collected")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            crashed = report.when not in ("setup", "call", "teardown")  # so pytest-xdist reports a worker that died
-            self.found.append(Failure(report.nodeid, report.longreprtext, crashed))
+            crashed = report.when not in ("setup", "call", "teardown")  # so pytest-xdist reports a process that died
+            words = "\n".join([report.longreprtext, *(text for _, text in report.sections)])
+            twice = getattr(report, "twice", False) or TWICE.search(words) is not None
+            failure = Failure(report.longreprtext, twice, crashed)
+            before = self.failed.get(report.nodeid)
+            self.failed[report.nodeid] = before | failure if before else failure
+        elif report.when == "call" and report.passed:
+            self.passed.append(report.nodeid)
 
-    def pytest_sessionfinish(self) -> None:
-        self.path.write_text(dumped(self.found))
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if stopped := session.shouldfail or session.shouldstop:
+            self.incomplete.append(str(stopped))
 
 
-def dumped(failures: Iterable[Failure]) -> str:
-    return json.dumps([asdict(each) for each in failures])
+def errors(error: BaseException) -> Iterator[BaseException]:
+    """The error, and those of a group."""
+    yield error
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from errors(each)
 
 
-def pytest_configure(config: Any) -> None:
-    if (path := os.environ.get(FILE)) and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Recorder(Path(path)))
+def says_twice(error: BaseException) -> bool:
+    return any(TWICE.search(kind.__name__) for each in errors(error) for kind in type(each).__mro__)
+
+
+def main(arguments: Sequence[str]) -> int:
+    path, *words = arguments
+    record = Record()
+    record.code = int(pytest.main(words, plugins=[record]))
+    Path(path).write_text(json.dumps(asdict(record)))
+    return record.code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from support.servers.available import KINDS, Server, Servers
-from uv import find_uv_bin
 
 OLDEST, LAST_2_0, NEWEST = "sqlalchemy==2.0.41", "sqlalchemy==2.0.58", "sqlalchemy>=2.1,<2.2"
 COMBINATIONS = {
@@ -46,6 +45,8 @@ def starts(candidate: str, version: str) -> bool:
 
 
 def run(name: str, python: str, sqlalchemy: str, environment: dict[str, str]) -> bool:
+    from uv import find_uv_bin
+
     venv = FOLDER / name
     inside = str(venv / "bin" / "python")
     if not Path(inside).exists():

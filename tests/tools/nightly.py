@@ -1,7 +1,7 @@
 """What no change waits for, in parts of at most 40 minutes: `make nightly`, or `make nightly PART="mutants failover"`.
 
 Each part is a command. Its output goes to `reports/nightly/PART.log`, its outcome to `reports/nightly.json`. Without
-names, the parts run that have not passed on this commit: a run that was ended is taken up again by the same command.
+names, the parts run that have not passed on this commit: the same command resumes a run that was ended.
 `--list` prints the parts and how each ended.
 """
 
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +48,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "tests/migrations",
         "tests/acceptance",
         "tests/mutants",
+        "tests/chaos",
     ),
     "simulate": (sys.executable, "-m", "simulation", "--seeds", "20000"),
     "mutants": (sys.executable, "-m", "mutants"),
@@ -68,13 +70,18 @@ class Outcome:
     ended: str
     seconds: float
     commit: str
+    """Empty where the tree had changes that are in none."""
     at: str
 
 
 def todo(outcomes: Mapping[str, Outcome], commit: str) -> list[str]:
     """The parts that have not passed on a commit."""
-    passed = {name for name, each in outcomes.items() if (each.ended, each.commit) == ("passed", commit)}
+    passed = {name for name, each in outcomes.items() if commit and (each.ended, each.commit) == ("passed", commit)}
     return [name for name in PARTS if name not in passed]
+
+
+def commit_here() -> str:
+    return "" if git("status", "--porcelain", "--untracked-files=no") else git("rev-parse", "HEAD")
 
 
 def read() -> dict[str, Outcome]:
@@ -86,27 +93,34 @@ def write(outcomes: Mapping[str, Outcome]) -> None:
     OUTCOMES.write_text(json.dumps({name: asdict(each) for name, each in outcomes.items()}, indent=2) + "\n")
 
 
-def run(name: str, commit: str) -> Outcome:
-    began = time.monotonic()
+def run(name: str) -> Outcome:
+    began, commit = time.monotonic(), commit_here()
     with (LOGS / f"{name}.log").open("wb") as log:
         child = subprocess.Popen(PARTS[name], stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
             code = child.wait(MINUTES * 60)
-        except BaseException as error:
-            os.killpg(child.pid, signal.SIGINT)  # the tests stop their servers
-            child.wait(60)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
+        except subprocess.TimeoutExpired:
             code = None
+        finally:
+            end(child)
     ended = {0: "passed", ABSENT: "absent", None: f"longer than {MINUTES} minutes"}.get(code, "FAILED")
     return Outcome(ended, round(time.monotonic() - began), commit, datetime.now(UTC).isoformat(" ", "seconds"))
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """As Ctrl-C does, so that the tests stop their servers; then with force."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        if child.poll() is None:
+            os.killpg(child.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(60)
 
 
 def table(outcomes: Mapping[str, Outcome]) -> list[str]:
     lines = []
     for name in PARTS:
         each = outcomes.get(name)
-        how = f"{each.ended} in {each.seconds:g} s on {each.commit[:7]}" if each else "not run"
+        how = f"{each.ended} in {each.seconds:g} s on {each.commit[:7] or 'no commit'}" if each else "not run"
         lines.append(f"{name:16} {how}")
     return lines
 
@@ -116,15 +130,17 @@ def main(words: Sequence[str]) -> int:
         print(f"no such part: {', '.join(unknown)}; the parts are {', '.join(PARTS)}")
         return 2
     LOGS.mkdir(parents=True, exist_ok=True)
-    outcomes, commit = read(), git("rev-parse", "HEAD")
-    names = [] if "--list" in words else words or todo(outcomes, commit)
+    os.environ.setdefault("ALLOCATOR_TEST_REQUIRE", ",".join(KINDS))  # a night without databases proves nothing
+    outcomes = read()
+    names = [] if "--list" in words else words or todo(outcomes, commit_here())
     for name in tqdm(names, disable=None):
-        outcomes[name] = run(name, commit)
+        outcomes[name] = run(name)
         write(outcomes)
         print(f"{name}: {outcomes[name].ended} in {outcomes[name].seconds:g} s; {LOGS / name}.log", flush=True)
     print(*table(outcomes), sep="\n")
-    return 0 if all(outcomes[name].ended in ("passed", "absent") for name in names) else 1
+    return 0 if all(outcomes[name].ended == "passed" for name in names) else 1
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main(sys.argv[1:]))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import yaml
 from support.quick import ROOT
 from tools.nightly import PARTS, Outcome, todo
+
+WORKFLOW = ROOT / ".github" / "workflows" / "nightly.yml"
 
 
 def test_every_long_run_and_every_quick_test_is_in_one_part():
@@ -13,6 +16,7 @@ def test_every_long_run_and_every_quick_test_is_in_one_part():
 
     assert sorted(word for word in words if word.endswith(".py")) == sorted(soaks)
     assert {word for word in words if not word.endswith(".py")} == folders - {"tests/endurance"}
+    assert yaml.safe_load(WORKFLOW.read_text())["jobs"]["part"]["strategy"]["matrix"]["part"] == [*PARTS]
 
 
 def test_a_run_is_taken_up_where_it_was_ended():
@@ -24,3 +28,4 @@ def test_a_run_is_taken_up_where_it_was_ended():
     }
 
     assert todo(outcomes, "abc") == [second, third, *others]
+    assert todo({first: Outcome("passed", 1, "", "")}, "") == [*PARTS]  # a tree with changes is no commit

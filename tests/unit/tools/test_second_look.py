@@ -1,4 +1,4 @@
-"""What a second look forgives, and what it never does; by plain failures, and by one run of pytest."""
+"""What a retry forgives, and what it never does; by plain records, and by runs of pytest."""
 
 from __future__ import annotations
 
@@ -7,28 +7,31 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools.failures import Failure
+from support.distinct import Duplicate
+from tools.failures import Failure, Record, says_twice
 from tools.second_look import MOST, hopeless, judged, names
 
 TESTS = Path(__file__).parents[2]
 LATE = "E   TimeoutError: late"
 
 
-def failed(*tests: str) -> dict[str, Failure]:
-    return {test: Failure(test, LATE) for test in tests}
+def failed(*tests: str) -> Record:
+    return Record(1, {test: Failure(LATE) for test in tests})
 
 
-def test_what_passes_alone_is_flaky_and_printed_with_its_traceback():
-    lines, green = judged(failed("a", "b"), again=(), known=())
+def test_what_passes_by_itself_is_flaky_and_printed_with_its_traceback():
+    lines, green = judged(failed("a", "b"), Record(0, passed=["a", "b"]), known=())
 
     assert green
     assert lines[:4] == ["FLAKY: a", f"    {LATE}", "FLAKY: b", f"    {LATE}"]
     assert lines[-2:] == ["a", "b"]
 
 
-def test_what_fails_again_or_was_flaky_before_is_red():
-    assert judged(failed("a", "b"), again={"b"}, known=())[1] is False
-    assert judged(failed("a", "b"), again=(), known={"a"}) == (
+def test_what_fails_again_or_is_skipped_or_was_flaky_before_is_red():
+    assert judged(failed("a", "b"), Record(1, {"b": Failure(LATE)}, ["a"]), known=())[1] is False
+    assert judged(failed("a", "b"), Record(1, {"b": Failure("in its tear-down")}, ["a", "b"]), known=())[1] is False
+    assert judged(failed("a"), Record(0), known=()) == (["FAILED, and did not pass at its retry: a"], False)
+    assert judged(failed("a", "b"), Record(0, passed=["a", "b"]), known={"a"}) == (
         [
             "FLAKY again, and to be mended: it is in tests/flaky.txt: a",
             "FLAKY: b",
@@ -40,12 +43,21 @@ def test_what_fails_again_or_was_flaky_before_is_red():
     )
 
 
-def test_there_is_no_second_look_where_an_id_came_twice_a_process_died_or_much_failed():
-    for words in ("E   support.distinct.Duplicate: 7 came 2 times", "child: Violation: 7 of order was given twice"):
-        assert "an id came twice" in hopeless({**failed("a"), "b": Failure("b", words)})
-    assert "died in b" in hopeless({**failed("a"), "b": Failure("b", "worker 'gw0' crashed", crashed=True)})
+def test_nothing_is_retried_where_an_id_came_twice_a_process_died_or_much_failed():
+    twice, died = Failure(LATE) | Failure("x", twice=True), Failure("x", crashed=True) | Failure(LATE)
+
+    assert "an id came twice" in hopeless(Record(1, {"a": Failure(LATE), "b": twice}))
+    assert "died in b" in hopeless(Record(1, {"a": Failure(LATE), "b": died}))
+    assert hopeless(Record(1, {"a": Failure(LATE)}, incomplete=["b could not be collected"])).endswith("collected")
     assert hopeless(failed(*map(str, range(MOST)))) == ""
-    assert hopeless(failed(*map(str, range(MOST + 1)))) == "6 tests failed, and at most 5 are looked at again"
+    assert hopeless(failed(*map(str, range(MOST + 1)))) == "6 tests failed, and at most 5 are retried"
+
+
+def test_a_duplicate_is_found_in_a_group_of_errors():
+    group = ExceptionGroup("of threads", [ValueError(), ExceptionGroup("", [Duplicate("7 came 2 times")])])
+
+    assert says_twice(group)
+    assert not says_twice(ExceptionGroup("", [ValueError("Duplicate")]))
 
 
 def test_the_list_has_one_test_a_line():
@@ -55,8 +67,8 @@ def test_the_list_has_one_test_a_line():
 
 
 STORY = """
+import os, subprocess, sys
 from pathlib import Path
-from support.distinct import distinct
 import pytest
 
 def once(name):
@@ -73,38 +85,39 @@ def test_set_up(set_up): pass
 def test_wrong(): raise ValueError("wrong")
 
 def test_twice():
-    once_twice = Path(__file__).with_name("twice")
-    values = [1] if once_twice.exists() else [1, 1]
-    once_twice.touch()
-    distinct(values)
+    code = "from support.distinct import distinct; distinct([1, 1])"
+    path = Path(__file__).with_name("twice")
+    if not path.exists():
+        path.touch()
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+def test_then_skipped():
+    path = Path(__file__).with_name("skipped")
+    path.exists() and pytest.skip("not now")
+    once("skipped")
 """
 
 
 def look(folder: Path, only: str, *arguments: str) -> tuple[int, str]:
     (folder / "test_story.py").write_text(STORY)
     (folder / "pytest.ini").write_text("[pytest]\n")
-    words = [
-        sys.executable,
-        "-m",
-        "tools.second_look",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        only,
-        *arguments,
-        "test_story.py",
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    words = [sys.executable, "-m", "tools.second_look", "-k", only, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
 
-def test_a_run(tmp_path: Path):
+def test_runs(tmp_path: Path):
     code, said = look(tmp_path, "flaky or set_up", "-p", "xdist", "--numprocesses", "2")
     assert (code, said.count("FLAKY: test_story.py::test_")) == (0, 2), said
 
-    code, said = look(tmp_path, "wrong")
-    assert (code, "FAILED twice: test_story.py::test_wrong" in said) == (1, True), said
+    code, said = look(tmp_path, "wrong or skipped")
+    assert (code, said.count("FAILED, and did not pass at its retry: test_story.py::test_")) == (1, 2), said
 
-    code, said = look(tmp_path, "twice")
-    assert (code, "No second look: an id came twice" in said) == (1, True), said
+    code, said = look(tmp_path, "twice", "--capture=fd")
+    assert (code, "Not retried: an id came twice" in said) == (1, True), said
+
+    (tmp_path / "test_other.py").write_text("import nowhere")
+    (tmp_path / "flaky").unlink()
+    code, said = look(tmp_path, "flaky", "-p", "xdist", "--numprocesses", "2")
+    assert (code, "could not be collected" in said) == (1, True), said
