@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from support.distinct import distinct
 from support.servers.administrator import execute
 
 from allocator import Allocator
@@ -266,7 +267,8 @@ def test_the_other_schemes_need_no_tag(url):
         as_json = json.loads(run("next", "--scheme", scheme, "--json", url=url).output)
 
         assert [len(line) for line in lines] == [length] * 3, scheme
-        assert sorted(set(lines)) == lines
+        assert distinct(lines)
+        assert sorted(lines) == lines
         assert len(as_json["ids"]) == 1
 
 

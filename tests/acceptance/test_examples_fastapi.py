@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import urllib3
+from support.distinct import distinct
 
 import allocator
 
@@ -68,8 +69,8 @@ def test_orders_with_items_made_concurrently(shop: str, folder: Path):
     with ThreadPoolExecutor(8) as threads:
         made = list(threads.map(make, range(40)))
 
-    assert len({order["id"] for order in made}) == 40
-    assert len({item["id"] for order in made for item in order["items"]}) == 120
+    assert distinct(order["id"] for order in made) == 40
+    assert distinct(item["id"] for order in made for item in order["items"]) == 120
     assert {len(order["items"]) for order in made} == {3}
     for order in made[:3]:
         assert pool.request("GET", f"{shop}/orders/{order['id']}").json() == order

@@ -403,4 +403,4 @@ def test_a_client_can_start_while_a_shard_is_away(shards):
             drawn.append([str(ids.next_id("order")) for _ in range(5)])
         assert service.get("/v1/sequences/order").status == 200
 
-    assert len(set(sum(drawn, []))) == 45
+    assert distinct(sum(drawn, [])) == 45

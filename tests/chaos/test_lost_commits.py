@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.distinct import none_twice
 from support.faults.trouble import ServerPlace, skipping
 from support.processes.account import Audit, audited
 from support.processes.crew import TAGS, Crew
@@ -81,7 +82,7 @@ def test_with_the_usual_gap_no_id_comes_twice(kind, lossy, tmp_path, seed, repor
     report(told(kind, "as usual", found))
 
     # What the last kill made it forget is missing in the rows that nobody has claimed from since.
-    assert found.wrong.keys() <= {"lost"}, found
+    none_twice(found.wrong.keys() - {"lost"}, found)
     assert found.stopped == 0
     assert found.ids > 0
 

@@ -8,6 +8,7 @@ import pytest
 from support.clusters.numbers import EACH, REFUSED, both_drew, under_contention
 from support.clusters.runs import account, in_order, its_own, its_own_first, only, under_load
 from support.clusters.writers import wait
+from support.distinct import distinct
 
 ISOLATED = 15
 NOTICED = 9
@@ -67,5 +68,6 @@ def test_members_that_draw_in_one_scope_leave_no_gap_and_no_duplicate(galera, re
     numbers, refused = under_contention(galera)
     report(f"numbers: {len(numbers)} by two members in one scope, refused {dict(refused)} times by code")
 
+    assert distinct(numbers) == 2 * EACH
     assert numbers == list(range(1, 2 * EACH + 1))
     assert refused

@@ -83,7 +83,8 @@ def test_leaf_says_500_for_a_tag_that_has_no_ids_left(service, known):
 def test_leaf_gives_snowflakes_whatever_the_key(service):
     drawn = [int(service.get(f"/api/snowflake/get/{key}").body) for key in ("a", "b", "%20", "a")]
 
-    assert sorted(set(drawn)) == drawn
+    assert distinct(drawn)
+    assert sorted(drawn) == drawn
 
 
 # -- tinyid

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.applications.django_shop import AS_MYSQLDB, environment, run
+from support.distinct import none_twice
 
 pytest.importorskip("django")
 
@@ -108,13 +109,13 @@ print(json.dumps(found))
     )
 
     assert found.pop("refused") in {"IntegrityError", "OperationalError"}
+    none_twice(found.pop("twice"))
     assert found == {
         "bound": ["keys_item"],
         "item": 501,
         "started": ["started"],
         "finished": ["finished"],
         "back": ["given back"],
-        "twice": 0,
     }
 
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import DBAPIError
+from support.distinct import distinct
 from support.faults.ill_databases import changed, named
 from support.servers.administrator import execute
 from support.servers.available import KINDS
@@ -104,7 +105,8 @@ def test_the_printed_rights_are_enough_for_all_that_is_called(service):
         assert [ids.next_id("order"), *ids.next_ids("order", 3)] == [1, 2, 3, 4]
         assert len(ids.reserve("order", 10)) == 10
         tickets = [ids.ticket("invoice") for _ in range(3)]
-        assert tickets == sorted(set(tickets))
+        assert distinct(tickets)
+        assert sorted(tickets) == tickets
         assert ids.meteor() > 0
         assert ids.snowflake() > 0
         ids.tags.create("cart", step=10)

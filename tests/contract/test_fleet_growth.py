@@ -180,7 +180,7 @@ def test_the_statement_is_changed_for_all(face, shards):
     drawn += [ids.ticket("invoice") for _ in range(6)]
 
     assert distinct(drawn) == 12
-    assert face(shards=urls, tickets="count").ticket("invoice") not in drawn
+    assert distinct([*drawn, face(shards=urls, tickets="count").ticket("invoice")]) == 13
 
 
 @once
@@ -236,7 +236,7 @@ def test_a_server_that_was_replaced_is_refused_when_it_comes_back(face, shards):
     execute(urls[1], "ALTER TABLE away RENAME TO allocator_shard")
 
     after = [face(shards=[urls[0], urls[2]]).ticket("invoice") for _ in range(2)]
-    assert not set(after) & set(drawn)
+    assert distinct([*drawn, *after]) == 8
     with pytest.raises(ShardMisconfigured, match="was replaced by"):
         face(shards=urls[:2]).ticket("invoice")
     with growing(urls[:1]) as growth:

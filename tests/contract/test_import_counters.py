@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import Engine, create_engine, text
+from support.distinct import distinct
 from support.servers.administrator import execute
 from support.servers.databases import with_schema
 
@@ -260,8 +261,7 @@ def claim_by(url: str, name: str, size: int) -> None:
 
 
 def check_unique(*lists: list[int]) -> None:
-    ids = [one for some in lists for one in some]
-    assert len(ids) == len(set(ids)), sorted({one for one in ids if ids.count(one) > 1})[:10]
+    distinct(one for some in lists for one in some)
 
 
 # -- Leaf

@@ -34,7 +34,8 @@ def test_meteor_ids_increase_under_one_node(face, place):
     ids = face(place)
     drawn = [ids.meteor() for _ in range(5000)]
 
-    assert sorted(set(drawn)) == drawn
+    assert distinct(drawn)
+    assert sorted(drawn) == drawn
     assert len({fields(number, "meteor")["node"] for number in drawn}) == 1
     assert abs(inspect_id(drawn[0], scheme="meteor").readings[0].time.timestamp() - time.time()) < 60
 
@@ -43,7 +44,8 @@ def test_meteor_ids_increase_under_one_node(face, place):
 def test_every_start_gets_a_node_of_its_own(face, fresh):
     nodes = [fields(face(fresh).meteor(), "meteor")["node"] for _ in range(5)]
 
-    assert sorted(set(nodes)) == nodes
+    assert distinct(nodes)
+    assert sorted(nodes) == nodes
 
 
 @of_the_rule
@@ -175,7 +177,8 @@ def test_snowflake_ids_increase_under_one_worker(face, place):
     drawn = [ids.snowflake() for _ in range(10_000)]
     workers = {(fields(number, "snowflake")["datacenter"], fields(number, "snowflake")["worker"]) for number in drawn}
 
-    assert sorted(set(drawn)) == drawn
+    assert distinct(drawn)
+    assert sorted(drawn) == drawn
     assert len(workers) == 1
     assert abs(inspect_id(drawn[0], scheme="snowflake").readings[0].time.timestamp() - time.time()) < 60
 
@@ -213,7 +216,8 @@ def test_a_lease_is_renewed_under_load_and_ids_never_stop(face, place):
     while time.monotonic() < end:
         drawn.append(ids.snowflake())
 
-    assert sorted(set(drawn)) == drawn
+    assert distinct(drawn)
+    assert sorted(drawn) == drawn
 
 
 @once

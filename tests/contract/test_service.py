@@ -58,7 +58,8 @@ def test_ids_of_a_scheme_increase(service):
     for route in ("meteor", "snowflake"):
         drawn = [int(number) for _ in range(5) for number in service.post(f"/v1/{route}?count=100").ids]
 
-        assert sorted(set(drawn)) == drawn
+        assert distinct(drawn)
+        assert sorted(drawn) == drawn
         assert inspect_id(drawn[0], scheme=route).readings[0].likely, route
 
 
@@ -73,7 +74,7 @@ def test_a_ticket_is_the_next_one_of_its_type(service, tag):
     drawn = [service.post(f"/v1/tickets/{tag}").json for _ in range(3)]
 
     assert [one["type"] for one in drawn] == [tag] * 3
-    assert len({one["id"] for one in drawn}) == 3
+    assert distinct(one["id"] for one in drawn) == 3
     assert all(isinstance(one["id"], str) for one in drawn), "a browser reads 9007199254740993 as …992"
 
 

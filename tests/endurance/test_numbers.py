@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from statistics import mean
 
 import pytest
+from support.distinct import none_twice
 from support.faults.trouble import ServerPlace, skipping
 from support.processes.number_writers import COUNTS, STEPS, Writers, check
 from support.servers.containers import killable
@@ -60,6 +61,7 @@ def test_a_million_numbers_while_clients_and_server_are_killed(kind, place, repo
         f"{found.gaps} gaps, {found.duplicates} duplicates, {found.ahead} above their counter"
     )
 
+    none_twice(found.duplicates, found)
     assert found.wrong == 0
     assert found.rows >= NUMBERS
     assert set(writers.killed) >= set(STEPS[1:])

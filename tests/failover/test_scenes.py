@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.distinct import none_twice
 from support.faults.forgetting_scenes import PERHAPS_NOTICED, SCENES, UNNOTICED
 from support.faults.forgetting_verdict import VERDICTS, nothing_is_noticed, the_control_repeats_ids
 from tqdm import tqdm
@@ -33,4 +34,5 @@ def test_what_an_operator_says_before_anybody_draws_helps_there(name, templates,
     story = (UNNOTICED | PERHAPS_NOTICED)[name].play(templates, tmp_path, repaired=True)
     told = story.told["gap"]
     report(f"told first: {told.duplicates} of {told.ids} ids twice")
-    assert (told.duplicates, told.failures) == (0, [])
+    none_twice(told.duplicates)
+    assert told.failures == []

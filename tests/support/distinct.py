@@ -20,3 +20,10 @@ def distinct(values: Iterable[Hashable]) -> int:
         more = f", and {len(twice) - SHOWN} more" if len(twice) > SHOWN else ""
         raise Duplicate(f"{', '.join(twice[:SHOWN])}{more}, of {counts.total()} values")
     return counts.total()
+
+
+def none_twice(twice: Iterable[object] | int, of: object = "") -> None:
+    """For what came twice, or how much did, where that was found otherwise. Raises `Duplicate` where anything did."""
+    found = twice if isinstance(twice, int) else list(twice)
+    if found:
+        raise Duplicate(f"{found} came twice{of and f', of {of}'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.distinct import none_twice
 from support.faults.forgetting_story import AFTER, Story
 
 
@@ -15,7 +16,7 @@ def the_control_repeats_ids(story: Story) -> None:
 def a_gap_needs_nobody(story: Story) -> None:
     """No id twice, and nobody is refused: neither who saw what was lost, nor who did not."""
     for told in (story.told["gap"], story.told["busy"]):
-        assert told.duplicates == 0
+        none_twice(told.duplicates)
         assert not told.failures, told.failures
 
 
@@ -25,7 +26,7 @@ def a_refusal_waits_for_a_repair(story: Story) -> None:
     assert {part.failure for part in refuse.old} == {"ServerReplaced"}
     assert [part.error for part in refuse.repaired] == [None] * len(refuse.repaired)
     assert all(len(part.ids) == AFTER for part in refuse.repaired)
-    assert refuse.duplicates == 0
+    none_twice(refuse.duplicates)
 
 
 def no_number_is_given_again(story: Story) -> None:
@@ -33,8 +34,9 @@ def no_number_is_given_again(story: Story) -> None:
     crowds = story.crowds
     assert not crowds.forgotten.errors
     assert not crowds.fresh.errors
-    assert (crowds.nodes_twice, crowds.workers_twice) == (0, 0)
-    assert crowds.late_twice == 0
+    none_twice(crowds.nodes_twice, "nodes")
+    none_twice(crowds.workers_twice, "workers")
+    none_twice(crowds.late_twice, "a tag made late")
 
 
 def nothing_is_noticed(story: Story) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import pytest
+from support.distinct import distinct
 from support.memory.wall_clock import NOW, Clock
 
 from allocator import Layout, Snowflake, inspect_id
@@ -86,7 +87,8 @@ def test_ids_are_unique_and_in_order_and_a_tick_has_as_many_as_its_field():
         fields = [form.layout.unpack(drawn[at]) for at in (0, -1)]
         first = int(NOW * form.per_second) + 1 - form.first_tick
 
-        assert sorted(set(drawn)) == drawn, name
+        assert distinct(drawn)
+        assert sorted(drawn) == drawn, name
         assert [one[form.clock] for one in fields] == [first, first + (count - 1) // size], name
         assert [one[form.counter] for one in fields] == [0, (count - 1) % size], name
         assert {**form.fixed, **form.worker_values(worker)}.items() <= fields[0].items(), name
@@ -97,7 +99,7 @@ def test_two_workers_share_no_id():
     for name in ["twitter", "discord", "instagram", "sonyflake", "cosid", "sentry", "javascript53"]:
         drawn = [[ids.next_id() for _ in range(50)] for ids in (made(Clock(), format=name, worker=n) for n in range(8))]
 
-        assert len({number for ids in drawn for number in ids}) == 400, name
+        assert distinct(number for ids in drawn for number in ids) == 400, name
 
 
 def test_ids_for_javascript_are_below_2_to_the_53():
@@ -141,7 +143,7 @@ def test_one_made_right_after_another_of_the_same_worker_repeats_nothing():
     for name in ["sonyflake", "sentry"]:
         clock = Clock()
 
-        assert len({made(clock, format=name).next_id() for _ in range(20)}) == 20, name
+        assert distinct(made(clock, format=name).next_id() for _ in range(20)) == 20, name
 
 
 def test_what_does_not_fit_is_refused(subtests):

@@ -135,7 +135,7 @@ def test_new_ones_increase_and_hold_the_time():
 def test_threads_get_every_id_once():
     drawn = draw_on_threads(ObjectId, threads=8, each=1000)
 
-    assert len({made for ids in drawn for made in ids}) == 8000
+    assert distinct(made for ids in drawn for made in ids) == 8000
 
 
 def test_a_child_is_another_process():

@@ -117,8 +117,10 @@ def test_meteors_and_snowflakes_begin_at_a_fixed_moment_and_increase():
     meteor = inspect_id(meteors[0], scheme="meteor").readings[0]
     snowflake = inspect_id(snowflakes[0], scheme="snowflake").readings[0]
 
-    assert sorted(set(meteors)) == meteors
-    assert sorted(set(snowflakes)) == snowflakes
+    assert distinct(meteors)
+    assert sorted(meteors) == meteors
+    assert distinct(snowflakes)
+    assert sorted(snowflakes) == snowflakes
     assert str(meteor.time) == str(snowflake.time) == "2026-01-01 00:00:00+00:00"
     assert (meteor.fields["node"], meteor.fields["sequence"], meteor.likely) == (1, 1, True)
     assert (snowflake.fields["worker"], snowflake.fields["sequence"], snowflake.likely) == (0, 0, True)
