@@ -33,7 +33,7 @@ class Failure:
         return Failure(f"{self.words}\n{other.words}", self.twice or other.twice, self.crashed or other.crashed)
 
 
-@dataclass
+@dataclass(eq=False)
 class Record:
     """Of a run: `failed` by test; `passed` are the tests whose call passed; `incomplete` says why some did not run."""
 

@@ -101,6 +101,8 @@ def test_then_skipped():
 def look(folder: Path, only: str, *arguments: str) -> tuple[int, str]:
     (folder / "test_story.py").write_text(STORY)
     (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "tests").mkdir(exist_ok=True)
+    (folder / "tests" / "conftest.py").touch()  # pytest has to tell whose it is
     words = [sys.executable, "-m", "tools.second_look", "-k", only, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
