@@ -112,7 +112,7 @@ def test_a_fork_while_another_thread_holds_a_lock(drawn_before, url, tag, lock):
             fresh._backend.databases()[0].upgrade_schema()
         return [*draw(tag, 1500)[1], inherited.ticket(tag)]
 
-    thread = threading.Thread(target=hold)
+    thread = threading.Thread(target=hold, daemon=True)
     thread.start()
     assert holding.wait(5)
     theirs = found_in_child(work)
@@ -132,7 +132,7 @@ def drawn_after_a_fork_within(ids: Allocator, tag: str, words: str) -> int:
         time.sleep(0.3)
         connection.exec_driver_sql("COMMIT")
 
-    thread = threading.Thread(target=ids._backend.databases()[0].run, args=(verb,))
+    thread = threading.Thread(target=ids._backend.databases()[0].run, args=(verb,), daemon=True)
     thread.start()
     assert inside.wait(5)
     try:

@@ -107,7 +107,7 @@ def test_a_child_waits_for_no_thread_that_made_a_tag_while_it_was_forked(url, ta
             return make(name)
 
         ids._sequences._make = make_slowly
-        thread = Thread(target=ids.sequence, args=("slow",))
+        thread = Thread(target=ids.sequence, args=("slow",), daemon=True)
         thread.start()
         inside.wait()
         first = found_in_child(lambda: ids.next_id(tag), fork_in_c)

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
+from weakref import WeakSet
 
 import allocator.aio
 import allocator.database.connection
@@ -88,7 +89,7 @@ FACES: tuple[tuple[Any, dict[str, Any]], ...] = (
         allocator.generators.meteor,
         {"time": clocks.Time.time, "urandom": lambda size: dice().randbytes(size)},
     ),
-    (allocator.runtime.forks, {"threading": threads.Threading}),
+    (allocator.runtime.forks, {"threading": threads.Threading, "alive": WeakSet()}),
     (
         allocator.runtime.thread_pool,
         {

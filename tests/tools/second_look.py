@@ -13,13 +13,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from tools.failures import Record
 
 MOST = 5
 KNOWN = Path(__file__).parents[1] / "flaky.txt"
+MINUTES = 15
+"""After which a retry is ended: a test that failed may have left a thread for which its process waits for ever."""
 FAILED = 1
 """pytest's exit code where all ran and some failed."""
 
@@ -59,14 +60,18 @@ def names(lines: Iterable[str]) -> set[str]:
     return {name for line in lines if (name := line.partition(" # ")[0].strip()) and not name.startswith("#")}
 
 
-def run(arguments: Sequence[str]) -> tuple[int, Record]:
+def run(arguments: Sequence[str], minutes: float | None = None) -> tuple[int, Record]:
     """The exit code of pytest, and what failed. An interrupt reaches pytest too, which ends its servers first."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "record.json"
         child = subprocess.Popen([sys.executable, "-m", "tools.failures", str(path), *arguments])
         while child.poll() is None:
-            with suppress(KeyboardInterrupt):
-                child.wait()
+            try:
+                child.wait(minutes and minutes * 60)
+            except subprocess.TimeoutExpired:
+                child.kill()
+            except KeyboardInterrupt:
+                pass
         return child.returncode, Record.read(path)
 
 
@@ -78,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"Not retried: {why}.", flush=True)
         return code
     print(f"A retry of {len(first.failed)} tests, by themselves:", flush=True)
-    code, second = run(["-q", *first.failed])
+    code, second = run(["-q", *first.failed], MINUTES)
     if code not in (0, FAILED) or code != second.code:
         return code or FAILED
     lines, green = judged(first, second, names(KNOWN.read_text().splitlines()))
