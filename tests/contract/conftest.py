@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from support.applications.faces import Faces
 from support.service.guarded import Guarded
 from support.service.kept_connection import Connection
 from support.service.served import Served
@@ -28,3 +29,10 @@ def service(guarded: Guarded) -> Served:
 def connection(service: Served) -> Iterator[Connection]:
     with closing(Connection(service)) as made:
         yield made
+
+
+@pytest.fixture
+def sync() -> Iterator[Faces]:
+    """Makes allocators of the blocking face; that of asyncio draws through one of them."""
+    with closing(Faces("sync")) as faces:
+        yield faces

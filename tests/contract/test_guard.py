@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 from alembic import command
 from click.testing import CliRunner
-from support.applications.faces import Faces
 from support.distinct import distinct
 from support.faults.ill_databases import changed, named
 from support.faults.tcp_proxy import Wire
@@ -24,13 +22,6 @@ from allocator.errors import MaxValueWentBack, SchemaDamaged, TagExists
 
 on_servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 on_mysql = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
-
-
-@pytest.fixture
-def sync() -> Iterator[Faces]:
-    """Makes allocators of the blocking face; that of asyncio draws through one of them."""
-    with closing(Faces("sync")) as faces:
-        yield faces
 
 
 def asked(url: str, *words: str) -> str:

@@ -6,7 +6,6 @@ import logging
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ from time import sleep, time, time_ns
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
-from support.applications.faces import Faces
 from support.distinct import distinct
 from support.servers.administrator import execute, values
 
@@ -61,13 +59,6 @@ def nothing_under_way():
         yield
     finally:
         GATE.after_fork()
-
-
-@pytest.fixture
-def sync() -> Iterator[Faces]:
-    """Makes allocators of the blocking face; that of asyncio draws through one of them."""
-    with closing(Faces("sync")) as faces:
-        yield faces
 
 
 # -- the gap

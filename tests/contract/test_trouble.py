@@ -7,14 +7,12 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.pool import StaticPool
-from support.applications.faces import Faces
 from support.distinct import distinct
 from support.faults.tcp_proxy import Wire
 from support.servers.administrator import execute
@@ -58,13 +56,6 @@ def without_key(url: str, value_type: str = "BIGINT") -> None:
 def unchecked(monkeypatch) -> None:
     """As if the table had been altered after it was looked at."""
     monkeypatch.setattr(inspection, "check_sound", lambda connection, dialect, where: None)
-
-
-@pytest.fixture
-def sync() -> Iterator[Faces]:
-    """Makes allocators of the blocking face; that of asyncio draws through one of them."""
-    with closing(Faces("sync")) as faces:
-        yield faces
 
 
 # -- the schema

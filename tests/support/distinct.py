@@ -9,7 +9,7 @@ SHOWN = 5
 
 
 class Duplicate(AssertionError):
-    """A value came twice. Such a failure is never tried again: see `second_look`."""
+    """A value came twice. A test that raises it is never retried: see `tools.second_look`."""
 
 
 def distinct(values: Iterable[Hashable]) -> int:
