@@ -1,4 +1,4 @@
-"""`allocator db upgrade|downgrade|current|history|check|restored|guard`."""
+"""`allocator db upgrade|check|restored|guard`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from contextlib import ExitStack, suppress
 import click
 
 from allocator.cli.options import database_options, fleet_options, only_one, open_database
-from allocator.cli.output import REFUSED, confirm, show, table, yes_option
+from allocator.cli.output import REFUSED, show
 from allocator.database.address import address_of
 from allocator.database.schema import guard as triggers
 from allocator.database.schema import inspection
 from allocator.database.schema import upgrade as migrations
-from allocator.database.schema.tables import REVISIONS
 from allocator.database.verbs import servers
 from allocator.errors import AllocatorError
 from allocator.fleet.bootstrap import Opening
@@ -21,27 +20,25 @@ from allocator.fleet.bootstrap import Opening
 UPGRADE_TIMEOUT = 600.0
 """Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
 
-NO_REVISION = "none"
-
 
 @click.group()
 def db() -> None:
-    """Create, update, check and downgrade the tables."""
+    """Create, update and check the tables."""
 
 
 @db.command()
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL instead of running it.")
-@click.option("--since", metavar="REVISION", help="With --sql: the current revision of the tables.")
 @fleet_options
-def upgrade(urls: tuple[str, ...], as_sql: bool, since: str | None) -> None:
+def upgrade(urls: tuple[str, ...], as_sql: bool) -> None:
     """Create the tables, or bring them up to date.
 
     Safe to repeat, and to run on several machines at once. No other command changes the tables of a server.
 
     With --url once per shard, it makes a fleet of these databases. This needs more rights than an application has.
     """
-    if as_sql or since:
-        print_statements(only_one(urls), as_sql, since)
+    if as_sql:
+        found = migrations.statements(address_of(only_one(urls)))
+        show({"sql": found}, found)
         return
     with ExitStack() as stack:
         databases = [stack.enter_context(open_database(url, UPGRADE_TIMEOUT, creates=True)) for url in urls]
@@ -52,40 +49,6 @@ def upgrade(urls: tuple[str, ...], as_sql: bool, since: str | None) -> None:
         revision = databases[0].run(lambda connection, _: inspection.current(connection))
     lines = [f"{database.address.shown} is at revision {revision}" for database in databases]
     show({"revision": revision}, "\n".join(lines))
-
-
-@db.command()
-@click.argument("revision")
-@yes_option
-@database_options
-def downgrade(revision: str, sure: bool, url: str) -> None:
-    """Undo the migrations after REVISION; `none` drops every table.
-
-    Needed before you install an older version of this package. Stop all processes first.
-
-    Drops tables and columns that are newer than REVISION, such as the tokens of the service. A downgrade that would
-    forget ids in use is refused before it changes anything.
-    """
-    if revision not in (*REVISIONS, NO_REVISION):
-        raise click.UsageError(f"REVISION must be {NO_REVISION} or one of {', '.join(REVISIONS)}, got {revision}")
-    with open_database(url, UPGRADE_TIMEOUT) as database:
-        where = database.address.shown
-        confirm(f"this drops all tables and columns of {where} that are newer than revision {revision}", sure)
-        target = None if revision == NO_REVISION else revision
-        database.run(migrations.downgrade, where, UPGRADE_TIMEOUT, target)
-    show({"revision": target}, f"{where} is at revision {revision}")
-
-
-@db.command()
-@database_options
-def history(url: str) -> None:
-    """Print the revisions of the tables, newest first."""
-    with open_database(url) as database:
-        now = database.run(lambda connection, _: inspection.current(connection))
-    newest_first = list(migrations.titles().items())[::-1]
-    found = [{"revision": name, "current": name == now, "title": title} for name, title in newest_first]
-    rows = [(name, "current" if name == now else "", title) for name, title in newest_first]
-    show(found, table([("revision", "", "title"), *rows]))
 
 
 @db.command()
@@ -104,25 +67,6 @@ def restored(urls: tuple[str, ...]) -> None:
     show({"restored": [database.address.shown for database in databases]}, "\n".join(lines))
 
 
-def print_statements(url: str, as_sql: bool, since: str | None) -> None:
-    if not as_sql:
-        raise click.UsageError("--since needs --sql")
-    if since is not None and since not in REVISIONS:
-        raise click.UsageError(f"--since must be one of {', '.join(REVISIONS)}, got {since}")
-    found = migrations.statements(address_of(url), since)
-    show({"sql": found}, found)
-
-
-@db.command()
-@database_options
-def current(url: str) -> None:
-    """Print the revision of the tables."""
-    with open_database(url) as database:
-        revision = database.run(lambda connection, _: inspection.current(connection))
-    newest = " (the newest)" if revision == inspection.HEAD else f"; the newest is {inspection.HEAD}"
-    show({"revision": revision, "newest": inspection.HEAD}, f"{revision or 'none'}{newest}")
-
-
 @db.command()
 @database_options
 def check(url: str) -> None:
@@ -131,9 +75,12 @@ def check(url: str) -> None:
         found, blind = database.run(inspection.problems, database.address.shown), None
         with suppress(AllocatorError):  # the server run of a standby cannot be read
             blind = database.run(servers.fetch_blind)
-        lines = found or [f"{database.address.shown}: the tables are correct"]
+        revision = database.run(lambda connection, _: inspection.current(connection))
+        at = f" at revision {revision}" if revision else ""
+        lines = found or [f"{database.address.shown}: the tables are correct{at}"]
         guard = f"{blind.found}; {blind.mend}" if blind else ""
-        show({"problems": found, **({"guard": guard} if guard else {})}, "\n".join([*lines, *filter(None, [guard])]))
+        told = {"revision": revision, "problems": found, **({"guard": guard} if guard else {})}
+        show(told, "\n".join([*lines, *filter(None, [guard])]))
     if found:
         sys.exit(REFUSED)
 

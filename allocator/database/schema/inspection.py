@@ -25,7 +25,7 @@ from sqlalchemy.engine.reflection import ObjectKind, ObjectScope
 from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
 from allocator.database.schema.guard import strangers
-from allocator.database.schema.tables import BESIDE, FOR_IDS, REVISIONS, SERVING, VERSION_TABLE, metadata
+from allocator.database.schema.tables import BEFORE, BESIDE, FOR_IDS, REVISIONS, SERVING, VERSION_TABLE, metadata
 from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
 
 if TYPE_CHECKING:
@@ -34,15 +34,7 @@ if TYPE_CHECKING:
 
 HEAD = REVISIONS[-1]
 UPGRADE = "run: allocator db upgrade"
-USES = {
-    "allocator_number_binding": "numbers bound to columns",
-    "allocator_number": "numbers without gaps",
-    "allocator_lease": "worker numbers",
-    "allocator_takeover": "takeovers of columns",
-    "allocator_binding": "tags bound to columns",
-}
-"""What the tables beside those of ids are for, by the beginning of their names; the first that fits counts."""
-
+UPGRADE_BEFORE = "upgrade it with version 0.2 of allocator first"
 WHOLE = {f"table {expected.name}": expected for expected in metadata.sorted_tables}
 """Keys as `missing_parts` writes them: only tables that are missing as a whole can be created, others are migrated."""
 
@@ -79,6 +71,8 @@ def check(connection: Connection, where: str) -> bool:
 
 
 def unlike(found: str | None, where: str) -> SchemaOutOfDate:
+    if found in BEFORE:
+        return SchemaOutOfDate(f"{where} is at revision {found}; {UPGRADE_BEFORE}")
     if found is None or found in REVISIONS:
         return SchemaOutOfDate(f"{where} is at revision {found or 'none'}, and {HEAD} is needed; {UPGRADE}")
     return newer(found, where)
@@ -87,8 +81,8 @@ def unlike(found: str | None, where: str) -> SchemaOutOfDate:
 def lacks_beside(connection: Connection, where: str) -> str:
     """What is missing besides the tables of ids, as a sentence; empty where nothing is."""
     missing = missing_parts(connection, BESIDE)
-    lost = " and ".join(dict.fromkeys(next(what for name, what in USES.items() if name in part) for part in missing))
-    return f"{where} lacks {', '.join(missing)}: ids are given, {lost} are not; {UPGRADE}" * bool(missing)
+    lost = "numbers without gaps and worker numbers"
+    return f"{where} lacks {', '.join(missing)}: ids are given, {lost} may not be; {UPGRADE}" * bool(missing)
 
 
 def newer(found: str, where: str) -> SchemaOutOfDate:

@@ -25,9 +25,7 @@ stays.
 It is written in the transactions of applications, and locked until they end. `allocator_number_void` holds a row per
 number that was given and is not used. `allocator_lease` holds a row per worker number of a space that was ever leased:
 who holds it, until when by the database's clock, and the last millisecond in which the holder may have used it. No row
-is ever deleted. `allocator_takeover` holds a row per column that was taken over: which ids are its own counter's, and
-which are a tag's. `allocator_binding` holds a row per column that a tag is bound to, for the doctor, and
-`allocator_number_binding` one per column that numbers are bound to. No id depends on these six.
+is ever deleted. No id depends on these three.
 """
 
 from __future__ import annotations
@@ -50,11 +48,14 @@ from sqlalchemy import (
     Text,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", "0013")
+REVISIONS = ("0013",)
 """The schema's revisions, oldest first; the last is the one that this version of the package needs."""
 
-SERVING = ("0008", "0009", "0010", "0011", "0012", "0013")
-"""Those that ids can be drawn from. Later ones added tables that no id depends on."""
+BEFORE = tuple(f"{number:04}" for number in range(1, 13))
+"""Revisions that version 0.2 upgrades."""
+
+SERVING = REVISIONS
+"""Those that ids can be drawn from."""
 
 PREFIX = "allocator_"
 """Migrations of the application recognize our tables by it, and leave them alone."""
@@ -65,9 +66,9 @@ VERSION_TABLE = "allocator_schema_version"
 metadata = MetaData()
 
 
-def bytewise(length: int, charset: str = "ascii") -> String:
+def bytewise(length: int) -> String:
     """Text that MySQL and MariaDB compare byte by byte: their default collation may equate `Order` and `order`."""
-    return String(length).with_variant(String(length, collation=f"{charset}_bin"), "mysql", "mariadb")
+    return String(length).with_variant(String(length, collation="ascii_bin"), "mysql", "mariadb")
 
 
 def bytewise_everywhere(length: int) -> String:
@@ -76,8 +77,6 @@ def bytewise_everywhere(length: int) -> String:
 
 tag_type, period_type = bytewise_everywhere(64), bytewise_everywhere(10)
 run_type = bytewise(255)
-place_type = bytewise(255, "utf8mb4")
-"""utf8mb4, since the application's columns and sequences, and formats of numbers, may have names beyond ASCII."""
 
 number_type = BigInteger().with_variant(Integer, "sqlite")
 """The type of an auto-increment column. SQLite numbers only INTEGER, which has 64 bits there."""
@@ -235,38 +234,40 @@ lease = Stored(
     Column("process", BigInteger, nullable=False),
 )
 
+leaving = MetaData()
+
 takeover = Stored(
     "allocator_takeover",
-    metadata,
-    Column("place", place_type, primary_key=True),
+    leaving,
+    Column("place", String(255), primary_key=True),
     Column("tag", tag_type, nullable=False),
     Column("state", String(16), nullable=False),
     *counts("native_first", "native_last", "tag_first", "tag_last"),
-    Column("counter", place_type, nullable=False),
+    Column("counter", String(255), nullable=False),
     *counts("given", "given_at", "started_given", "started_at"),
 )
 
 binding = Stored(
     "allocator_binding",
-    metadata,
-    Column("place", place_type, primary_key=True),
+    leaving,
+    Column("place", String(255), primary_key=True),
     Column("tag", tag_type, nullable=False),
     *counts("greatest", "tag_first", "issued", "bound_at"),
 )
 
 number_binding = Stored(
     "allocator_number_binding",
-    metadata,
-    Column("place", place_type, primary_key=True),
+    leaving,
+    Column("place", String(255), primary_key=True),
     Column("name", tag_type, nullable=False),
-    Column("format", place_type, nullable=False),
+    Column("format", String(255), nullable=False),
     Column("reset", String(8), nullable=False),
     *counts("start"),
     Column("timezone", String(64), nullable=False),
-    *(Column(name, place_type, nullable=False) for name in ("scope_column", "period_column", "order_column")),
+    *(Column(name, String(255), nullable=False) for name in ("scope_column", "period_column", "order_column")),
 )
 
-BESIDE = (number, number_void, lease, takeover, binding, number_binding)
+BESIDE = (number, number_void, lease)
 """The tables that no id depends on: ids are drawn without them too."""
 
 FOR_IDS = [one for one in metadata.sorted_tables if one not in BESIDE]

@@ -1,4 +1,4 @@
-"""Upgrade the schema and go back. Only what meets tables of an older revision imports Alembic."""
+"""Upgrade the schema. Only what meets tables of an older revision imports Alembic."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sqlalchemy import Connection
 
 from allocator.database.connection import complete
 from allocator.database.dialect import Dialect
-from allocator.database.schema.inspection import HEAD, WHOLE, current, missing_parts, newer, unlike, versions
+from allocator.database.schema.inspection import HEAD, UPGRADE_BEFORE, WHOLE, current, missing_parts, unlike, versions
 from allocator.database.schema.tables import REVISIONS, metadata
-from allocator.errors import InvalidSetting
+from allocator.errors import SchemaOutOfDate
 from allocator.runtime.forks import in_child
 
 if TYPE_CHECKING:
@@ -41,24 +41,26 @@ in_child(renew_lock)
 
 
 def upgrade(connection: Connection, dialect: Dialect, where: str, timeout: float) -> None:
-    """Upgrade the schema from any older revision or from nothing. Safe to run in several processes at once."""
+    """Upgrade the schema from an older revision or from nothing. Safe to run in several processes at once."""
     with dialect.schema_change(connection, timeout):
         found = current(connection)
         if found == HEAD:
             return
-        if found is not None and found not in REVISIONS:
-            raise newer(found, where)
-        missing = missing_parts(connection)
-        if found is None and all(part in WHOLE for part in missing):
-            create(connection, missing)
-        else:
+        if found in REVISIONS:
             migrate(connection)
+            return
+        if found is not None:
+            raise unlike(found, where)
+        missing = missing_parts(connection)
+        if older := [part for part in missing if part not in WHOLE]:
+            raise SchemaOutOfDate(f"{where} lacks {', '.join(older)}; {UPGRADE_BEFORE}")
+        create(connection, missing)
 
 
 def create(connection: Connection, missing: Sequence[str]) -> None:
     """Make missing tables in the newest revision, and write that revision into the version table.
 
-    An upgrade that died may have made some of them. Takes a twentieth of the time of the single revisions.
+    An upgrade that died may have made some of them. Without Alembic, whose import takes longer than the statements.
     """
     complete(connection)
     metadata.create_all(connection, [WHOLE[part] for part in missing], checkfirst=False)
@@ -74,40 +76,14 @@ def migrate(connection: Connection) -> None:
         command.upgrade(config, "head")
 
 
-def downgrade(connection: Connection, dialect: Dialect, where: str, timeout: float, revision: str | None) -> None:
-    """Go back to an older revision; None takes all tables away. Raises `InvalidSetting` if ids would be forgotten."""
-    from alembic import command
-    from alembic.util import CommandError
-
-    config = alembic_config({CONNECTION: connection})
-    with alembic_lock, dialect.schema_change(connection, timeout):
-        found = current(connection)
-        if found not in REVISIONS:
-            raise unlike(found, where)
-        if revision is not None and REVISIONS.index(revision) >= REVISIONS.index(found):
-            raise InvalidSetting(f"{where} is at revision {found}, and {revision} is not older")
-        try:
-            command.downgrade(config, revision or "base")
-        except CommandError as error:
-            raise InvalidSetting(str(error)) from error
-
-
-def titles() -> dict[str, str]:
-    """The revisions, oldest first, with their titles."""
-    from alembic.script import ScriptDirectory
-
-    scripts = ScriptDirectory.from_config(alembic_config())
-    return {revision: scripts.get_revision(revision).doc for revision in REVISIONS}
-
-
-def statements(address: Address, since: str | None) -> str:
-    """What `upgrade` would do to tables at the revision `since`, or to none, as SQL; the database is not asked."""
+def statements(address: Address) -> str:
+    """What `upgrade` would do to an empty database, as SQL; the database is not asked."""
     from alembic import command
 
     output = StringIO()
     config = alembic_config({ADDRESS: address}, output)
     with alembic_lock:
-        command.upgrade(config, f"{since}:head" if since else "head", sql=True)
+        command.upgrade(config, "head", sql=True)
     return output.getvalue().strip()
 
 
