@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorClosed, AllocatorError
-from allocator.runtime.thread_pool import WAIT_SLICE
 from simulation.account import ALONE
 from simulation.scheduler import pause
 from simulation.violation import Violation
@@ -76,7 +75,7 @@ class Calls:
             found = call()
         except AllocatorError as error:
             process.spilt[tag] += max(0, spills - 1)
-            self.ended(tag, began, spills)
+            self.ended(tag, began)
             self.look(error)
             self.account.refused(process, tag, error)
             return False
@@ -92,7 +91,7 @@ class Calls:
             process.served[tag] += len(found)
             process.burnt[tag] -= len(found)
             self.account.counts["blocks"] += 1
-        self.ended(tag, began, spills)
+        self.ended(tag, began)
         return True
 
     def rises(self, what: str, found: Sequence[int]) -> None:
@@ -111,10 +110,9 @@ class Calls:
         if not self.process.is_closing:
             raise Violation(f"{self.process} says that it is closed, and is not")
 
-    def ended(self, what: str, began: float, times: int) -> None:
+    def ended(self, what: str, began: float) -> None:
         """No call may last longer than its deadline, unless its process did not run."""
-        most = max(1, times) * (self.world.plan.timeout + SLACK) + WAIT_SLICE * (times > 1)
-        if self.world.scheduler.now - max(began, self.process.ran_since) > most:
+        if self.world.scheduler.now - max(began, self.process.ran_since) > self.world.plan.timeout + SLACK:
             raise Violation(f"a call of {self.process} for {what} began at {began} and ended only now")
 
     def stamp(self, kind: str) -> None:
