@@ -14,6 +14,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -254,7 +255,16 @@ class Supply(Uncopyable):
             raise forks.forked_unseen(self._name())
 
     def _submit(self, request: Request) -> None:
-        self._background.submit(self._run, request)
+        self._watch(request, self._background.submit(self._run, request))
+
+    def _watch(self, request: Request, work: Future[Any]) -> None:
+        """End the request also where its thread did not get as far as `_run`, or out of it."""
+        work.add_done_callback(partial(self._end_unless_ended, request))
+
+    def _end_unless_ended(self, request: Request, work: Future[Any]) -> None:
+        error = None if request.ended.done() else work.exception()
+        if error is not None and not isinstance(error, AllocatorClosed):  # `_retire` ends what a close dropped
+            self._fail(request, error)
 
     def _run(self, request: Request) -> None:
         try:

@@ -169,6 +169,22 @@ def test_a_database_that_never_answers_ends_in_a_timeout():
     source.gate.set()
 
 
+def test_a_claim_that_its_thread_could_not_begin_or_end_fails(monkeypatch: pytest.MonkeyPatch):
+    for where in ("_run", "_succeed"):
+        ids = sequence(MemorySource(), timeout=60.0)
+        with monkeypatch.context() as interrupted, pytest.raises(DatabaseUnavailable, match="failed with SystemExit"):
+            interrupted.setattr(type(ids), where, leave)
+            wait = ids._advance()
+            raise wait.result(10)
+        ids._core.pace.clear()
+
+        assert ids.next_id() == (1 if where == "_run" else 1001)
+
+
+def leave(*_: object) -> None:
+    raise SystemExit(3)
+
+
 class GatedSource(MemorySource):
     """Holds up the registration of nodes too."""
 
