@@ -30,8 +30,6 @@ from allocator.schemes.snowflake import SnowflakeSettings
 from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from sqlalchemy import URL, Engine
 
 P = ParamSpec("P")
@@ -217,16 +215,11 @@ class Allocator(Uncopyable):
         return wait_for(self._drawn_ticket(kind))
 
     def _drawn_ticket(self, kind: str) -> Waits[int]:
-        return self._result_of(partial(self._start_ticket, kind))
-
-    def _start_ticket(self, kind: str) -> Future[int]:
-        return self._background.submit(self._backend.ticket, check_tag(kind), monotonic() + self._terms.timeout)
+        return self._on_thread(self._backend.ticket, check_tag(kind), monotonic() + self._terms.timeout)
 
     def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Waits[T]:
         """Run blocking `work` on a thread; discard its result after `timeout`."""
-        return self._result_of(partial(self._background.submit, work, *args, **kwargs))
-
-    def _result_of(self, start: Callable[[], Future[T]]) -> Waits[T]:
+        start = partial(self._background.submit, work, *args, **kwargs)
         return result_of(start, self._background, self._terms.timeout, self._overdue)
 
     def _overdue(self) -> DatabaseUnavailable:

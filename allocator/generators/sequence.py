@@ -222,11 +222,11 @@ class Sequence(Supply):
     def _claim_beside(self, count: int | None, others: Seen, exact: bool) -> range:
         with self._lock:
             pause = self._core.pace.wait(monotonic())
-        if pause and pause.error and not isinstance(pause.error, DatabaseUnavailable):
-            raise pause.error.again()
-        if pause:
-            # Without the lock, so that other calls are served from memory meanwhile.
-            self._background.closed.wait(pause.seconds)
+        if pause and pause.error:
+            error = pause.error.again()
+            if isinstance(error, DatabaseUnavailable):
+                error.pause = pause.seconds
+            raise error
         try:
             self._open()
             with self._lock:

@@ -359,14 +359,8 @@ class Supply(Uncopyable):
             error = step.error if isinstance(step, Wait) else self._pace.trouble(monotonic(), recent)
         if error is not None:
             return error.again()
-        if missing > 1:
-            return DatabaseUnavailable(
-                f"{self._name()}: {missing} ids are still missing after {self._terms.timeout:g} seconds; ask for fewer "
-                "at once, or raise the timeout"
-            )
-        return DatabaseUnavailable(
-            f"{self._name()}: the database did not answer within {self._terms.timeout:g} seconds"
-        )
+        late = f"{self._name()}: the database did not answer within {self._terms.timeout:g} seconds"
+        return DatabaseUnavailable(late + (f"; {missing} ids are still missing" if missing > 1 else ""))
 
     def _retire(self) -> None:
         """Drop the ids and end waiting calls: the allocator is closed."""

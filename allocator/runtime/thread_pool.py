@@ -27,7 +27,7 @@ from time import monotonic
 from types import coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from allocator.errors import AllocatorClosed, AllocatorError, ReentrantCall
+from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, ReentrantCall
 from allocator.runtime.forks import catch_up
 
 if TYPE_CHECKING:
@@ -261,10 +261,32 @@ drive_async = coroutine(drive)
 def result_of(
     start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
 ) -> Waits[T]:
-    """Wait for the work that `start` begins. A result that comes after `seconds`, or for a cancelled call, is burnt."""
+    """Wait for the work that `start` begins. A result that comes after `seconds`, or for a cancelled call, is burnt.
+
+    Work that must pause, as before a retry, ends with an error that says for how long. The caller waits here, and
+    begins the work again: threads of the pool do not wait, since the work of others needs them.
+    """
+    end = monotonic() + seconds
+    while True:
+        try:
+            return (yield from answer_of(start, background, end, overdue))
+        except DatabaseUnavailable as error:
+            if not error.pause:
+                raise
+            late = error.again()
+            pause = min(error.pause, end - monotonic())
+        if pause <= 0:
+            raise late
+        yield background.closed, pause
+
+
+def answer_of(
+    start: Callable[[], Future[T]], background: Background, end: float, overdue: Callable[[], AllocatorError]
+) -> Waits[T]:
+    """Wait for the work that `start` begins, which may also end with a pause."""
     catch_up()
     while True:
-        process, future, end = background.closed, start(), monotonic() + seconds
+        process, future = background.closed, start()
         try:
             while process is background.closed and not future.done():
                 if (left := end - monotonic()) <= 0:

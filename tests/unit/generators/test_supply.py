@@ -204,7 +204,7 @@ def test_a_list_of_ids_takes_no_longer_than_the_timeout(monkeypatch: pytest.Monk
     for supply in (sequence(source, timeout=1.0), meteors):
         source.gate.clear()
         now = 0.0
-        with pytest.raises(DatabaseUnavailable, match=r"9\d\d ids are still missing after 1 seconds; ask for fewer"):
+        with pytest.raises(DatabaseUnavailable, match=r"within 1 seconds; 9\d\d ids are still missing"):
             for answer, left in supply._several(1000):
                 assert left <= 1.0 - now
                 source.gate.set()
@@ -557,6 +557,40 @@ def test_a_reservation_keeps_the_pace_after_a_failure():
             ids.reserve(10)
 
     assert source.attempts <= 2
+
+
+def test_callers_of_a_failing_tag_wait_without_the_threads_of_a_sound_one(monkeypatch: pytest.MonkeyPatch):
+    now = 0.0
+    for module in ("generators.sequence", "runtime.thread_pool"):
+        monkeypatch.setattr(f"allocator.{module}.monotonic", lambda: now)
+    source = MemorySource()
+    source.failure = DatabaseUnavailable("away")
+    ids = sequence(source)
+    with pytest.raises(DatabaseUnavailable, match="away"):
+        ids.reserve(10)
+    callers = [ids._claimed(10, {}, True) for _ in range(2 * THREADS)]
+    for caller in callers:
+        while (step := next(caller)) != (ids._background.closed, 1.0):  # a pause, and no work on a thread
+            step[0].exception(10)
+    assert source.attempts == 1
+
+    now, source.failure = 1.0, None
+    assert distinct(number for caller in callers for number in wait_for(caller)) == 20 * THREADS
+
+
+def test_a_call_whose_time_ends_in_a_pause_says_why(monkeypatch: pytest.MonkeyPatch):
+    now = 0.0
+    for module in ("generators.sequence", "runtime.thread_pool"):
+        monkeypatch.setattr(f"allocator.{module}.monotonic", lambda: now)
+    ids = sequence(MemorySource(), timeout=0.5)
+    ids._core.refused(DatabaseUnavailable("away"), now)
+    with pytest.raises(DatabaseUnavailable, match="away"):
+        for work, seconds in ids._claimed(10, {}, True):
+            if isinstance(work, Future):
+                work.exception(10)
+            else:
+                now += seconds
+    assert now == 0.5
 
 
 def test_what_was_reserved_is_seen_by_the_next_claim():
