@@ -202,8 +202,8 @@ class Allocator(Uncopyable):
         """Lease a number of a space for the ids of another library: `with ids.worker("billing") as worker:`.
 
         No other process has `worker.number`, 0 to 2**bits - 1, before the block ends or `worker.lost`. It is renewed
-        in the background each third of `seconds`. `on_lost` is called once, on the renewing thread. Raises the errors
-        of `next_id`, and `NodeIdsExhausted` when all numbers are held.
+        in the background each third of `seconds`. `on_lost` is called once, on a thread of its own, even while the
+        database hangs. Raises the errors of `next_id`, and `NodeIdsExhausted` when all numbers are held.
         """
         return self._worker_type(self._workers, space, bits, seconds, on_lost)
 
