@@ -155,9 +155,13 @@ class HeldNumber(Uncopyable):
         tenure.check_answered(self._workers.clocks())
         self._lease, self._tenure, self._process = lease, tenure, process  # a signal handler may have forked since
         self._workers.held.add(self)
+        self._keep(lease, tenure)
+        self._future = None  # the lease is ours now: a late cancellation must not give it back
+
+    def _keep(self, lease: NumberLease, tenure: Tenure) -> None:
+        """Renew it until the end, and tell of its loss."""
         for run in self._renew, self._watch:
             threading.Thread(target=run, args=(lease, tenure), name="allocator-worker", daemon=True).start()
-        self._future = None  # the lease is ours now: a late cancellation must not give it back
 
     def _stop(self) -> Tenure | None:
         """End the threads, and return what was leased; None if it was stopped before."""
