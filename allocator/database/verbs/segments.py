@@ -24,6 +24,7 @@ from sqlalchemy import (
 
 from allocator.database.dialect import Dialect, run_of
 from allocator.database.schema.tables import segment, shard
+from allocator.database.verbs.readable_rows import readable
 from allocator.schemes.shared.residues import Residue
 from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, damaged
 
@@ -50,19 +51,27 @@ def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
 
 
 def fetch_several(connection: Connection, dialect: Dialect, names: Iterable[str]) -> list[Tag]:
-    """Fetch the tags that have exactly one row. `fetch` reports duplicates of a table without its key."""
+    """Fetch the tags that have exactly one sound row. `fetch` reports the others, to those who need them."""
     rows = connection.execute(READ.where(segment.c.tag.in_(list(names)))).all()
     found = Counter(row.tag for row in rows)
-    return [as_tag(row) for row in rows if found[row.tag] == 1]
+    return readable(connection, (row for row in rows if found[row.tag] == 1), as_tag)
 
 
 def fetch_all(connection: Connection, dialect: Dialect) -> list[Tag]:
+    """Fetch all tags. Raises `SchemaDamaged` for any that cannot be read: a fleet that grows may forget none."""
     return [as_tag(row) for row in connection.execute(READ_ALL)]
 
 
 def fetch_page(connection: Connection, dialect: Dialect, after: str, most: int) -> list[Tag]:
-    """Fetch the tags after `after`, in byte order."""
-    return [as_tag(row) for row in connection.execute(READ_SOME, {"after": after, "most": most})]
+    """Fetch the tags after `after`, in byte order; fewer than `most` only at the end. Without damaged rows."""
+    found: list[Tag] = []
+    while asked := most - len(found):
+        rows = connection.execute(READ_SOME, {"after": after, "most": asked}).all()
+        found += readable(connection, rows, as_tag)
+        if len(rows) < asked:
+            break
+        after = rows[-1].tag
+    return found
 
 
 def fetch_unchecked(connection: Connection, dialect: Dialect) -> list[Tag]:
