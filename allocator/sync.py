@@ -20,14 +20,13 @@ from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
 from allocator.generators.worker_numbers import WorkerLease, Workers
 from allocator.rules.column_limit import Column, max_step_for
-from allocator.rules.failover import FailoverGap, gap_of
 from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
 from allocator.runtime.thread_pool import Background, Waits, result_of, wait_for
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID, check_seconds, check_tag
 from allocator.schemes.snowflake import SnowflakeSettings
-from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
+from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, FailoverGap, Tag, gap_of
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -200,8 +199,8 @@ class Allocator(Uncopyable):
         """Lease a number of a space for the ids of another library: `with ids.worker("billing") as worker:`.
 
         No other process has `worker.number`, 0 to 2**bits - 1, before the block ends or `worker.lost`. It is renewed
-        in the background each third of `seconds`. `on_lost` is called once, on the renewing thread. Raises the errors
-        of `next_id`, and `NodeIdsExhausted` when all numbers are held.
+        in the background each third of `seconds`. `on_lost` is called once, on a thread of its own, even while the
+        database hangs. Raises the errors of `next_id`, and `NodeIdsExhausted` when all numbers are held.
         """
         return self._worker_type(self._workers, space, bits, seconds, on_lost)
 

@@ -217,6 +217,9 @@ REFUSED = {
     "--timeout 0": "timeout must be",
     "--url https://ids.example.org": "--url must be a database",
     "--url nonsense": "this is not a database URL",
+    "--url=": "--url is empty; give it the URL of a database",
+    "--unix=": "--unix is empty; give it the path of a socket",
+    "--host=": "--host is empty, which would be every address",
 }
 
 

@@ -37,7 +37,6 @@ from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.residues import ALL
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
-from allocator.schemes.tag import AUTO, REFUSE
 from allocator.schemes.ticket import ShardNumbering
 
 ONLY_SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -243,16 +242,26 @@ def test_the_gap_is_a_setting_of_the_tag(sync, place, tag):
     ids = sync(place, failover_gap=77)
     ids.next_id(tag)
     assert ids.tags.get(tag).failover_gap == 77
-    assert ids.tags.set(tag, failover_gap="refuse").failover_gap == REFUSE
-    assert ids.tags.set(tag, step=5).failover_gap == REFUSE
+    assert ids.tags.set(tag, failover_gap="refuse").failover_gap == "refuse"
+    assert ids.tags.set(tag, step=5).failover_gap == "refuse"
     assert ids.tags.set(tag, failover_gap=10**12).failover_gap == 10**12
-    assert ids.tags.set(tag, failover_gap="auto").failover_gap == AUTO
+    assert ids.tags.set(tag, failover_gap="auto").failover_gap == "auto"
     assert ids.tags.create(f"{tag}-made", failover_gap=5).failover_gap == 5
     assert ids.tags.create(f"{tag}-like-ours").failover_gap == 77
-    assert sync(place).tags.create(f"{tag}-usual").failover_gap == AUTO
+    assert sync(place).tags.create(f"{tag}-usual").failover_gap == "auto"
     for wrong in (-1, "most"):
         with pytest.raises(InvalidSetting, match="failover_gap must be"):
             ids.tags.set(tag, failover_gap=wrong)
+
+
+def test_what_a_tag_says_of_itself_can_be_set_again(sync, place, tag):
+    ids = sync(place)
+    ids.next_id(tag)
+    for gap in ("auto", "refuse", 0, 5000):
+        made = ids.tags.set(tag, failover_gap=gap)
+        said = {"step": made.step, "max_step": made.max_step, "limit": made.limit, "start_after": made.max_value}
+        assert ids.tags.set(tag, failover_gap=made.failover_gap, **said) == made, gap
+        assert [one.failover_gap for one in ids.tags.list() if one.name == tag] == [gap]
 
 
 # -- what else may be forgotten

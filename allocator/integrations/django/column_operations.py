@@ -15,7 +15,7 @@ from allocator.integrations import column_steps
 from allocator.integrations.column_steps import Action
 from allocator.integrations.django.fields import AllocatedBigAutoField
 from allocator.integrations.django.ids import allocator, is_testing, own_databases
-from allocator.rules.failover import FailoverGap
+from allocator.schemes.tag import FailoverGap
 
 
 class TagOperation(Operation):  # type: ignore[misc]
