@@ -6,7 +6,7 @@ Reads and writes of rows are plain functions of a connection and its dialect, a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, Update, func, select, text
@@ -118,6 +118,10 @@ class Dialect:
 
         info: `run` is an SQL expression for the server run; `warnings` collects those of the verb that runs.
         """
+
+    def alone(self, connection: Connection) -> AbstractContextManager[object]:
+        """Keep other processes out while a verb runs, where the locks of the database can be lost."""
+        return nullcontext()
 
     def before(self, connection: Connection) -> None:
         """Called before a verb, if this `looks_first`."""

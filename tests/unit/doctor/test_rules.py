@@ -11,7 +11,7 @@ from allocator.database.postgresql import doctor_rules as postgresql_rules
 from allocator.database.sqlite import doctor_rules as sqlite_rules
 from allocator.database.sqlite.doctor_rules import loses_commits
 from allocator.doctor import tag_rules
-from allocator.doctor.mounts import is_networked, mount_of, mounts_of
+from allocator.runtime.mounts import is_networked, mount_of, mounts_of
 from allocator.rules.failover import REFUSE
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, few, in_order, is_healthy, judge, unchecked
 from allocator.schemes.formats.bit_layout import Layout
