@@ -12,6 +12,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
 from allocator.database.driver_connection import execute
+from allocator.database.schema.tables import CLAIMED, GUARD_PREFIX
 from allocator.database.sqlite.error_codes import CODES
 from allocator.database.sqlite.file import alone, check_name, files_of, inode_of, path_of
 from allocator.database.verbs.claims import CLAIMABLE, FIELDS, batch_statement, only_row, returned
@@ -83,8 +84,14 @@ class SQLite(Dialect):
     begin = "BEGIN IMMEDIATE"
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-    trigger_names = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name"
-    sound = "(SELECT group_concat(name) FROM pragma_table_info('allocator_ticket') WHERE pk > 0) = 'id'"
+    trigger_query = (
+        "SELECT name, 'DROP TRIGGER \"' || name || '\"' FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name"
+    )
+    sound = (
+        "(SELECT group_concat(name) FROM pragma_table_info('allocator_ticket') WHERE pk > 0) = 'id' "
+        f"AND NOT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN {CLAIMED} "
+        f"AND substr(name, 1, {len(GUARD_PREFIX)}) <> '{GUARD_PREFIX}')"
+    )
     """Without this key AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # SQLite allows one writer; a database in memory is one connection
     codes = CODES
