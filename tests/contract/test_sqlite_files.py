@@ -6,7 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -41,13 +41,17 @@ print(database.run(claim), flush=True)
 """
 """A process that reads the file in the middle of a claim, and ends the claim when it is told to."""
 
-DRAW = """
+DRAWER = """
 import sys
+from pathlib import Path
 from allocator import Allocator
 
 with Allocator(f"sqlite:///{sys.argv[1]}") as ids:
-    print(*ids.reserve("order", 1))
+    for _ in sys.stdin:
+        print(*ids.reserve("order", 1), flush=True)
+        Path(sys.argv[1]).read_bytes()
 """
+"""A process that draws an id for each line, reads the file after it, and keeps it open."""
 
 
 @pytest.fixture
@@ -92,14 +96,21 @@ def test_a_log_that_another_process_deletes_takes_no_claim_with_it(file):
     with sqlite3.connect(file) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
-    with Allocator(f"sqlite:///{file}") as ids:
-        drawn = [*ids.reserve("order", 1)]
-        file.read_bytes()
-        for _ in range(3):
-            other = subprocess.run([sys.executable, "-c", DRAW, str(file)], capture_output=True, text=True, check=True)
-            drawn += [int(other.stdout), *ids.reserve("order", 1)]
+    command = [sys.executable, "-c", DRAWER, str(file)]
+    drawn: list[int] = []
+    with ExitStack() as stack:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        first, second, third = (stack.enter_context(subprocess.Popen(command, text=True, **pipes)) for _ in range(3))
 
-    assert distinct(drawn) == 7
+        def draw(process: subprocess.Popen[str]) -> None:
+            print(file=process.stdin, flush=True)
+            drawn.append(int(process.stdout.readline()))
+
+        draw(first), draw(second)
+        second.communicate()  # it closes the file, and the log with it
+        draw(third), draw(first), draw(third), draw(first)
+
+    assert distinct(drawn) == 6
 
 
 def test_what_another_program_undoes_after_the_commit_is_not_served(file, monkeypatch):
