@@ -96,7 +96,7 @@ class Runner:
 
     def _run_once(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         dialect = self.dialect
-        with self._whole(), self._connect(verb) as connection:
+        with self._whole(), self._connect(verb) as connection, dialect.alone(connection):
             if dialect.looks_first:
                 dialect.before(connection)
                 if isinstance(connection, DriverConnection) and connection.invalidated:

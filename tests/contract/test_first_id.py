@@ -36,13 +36,14 @@ NAMES = "query SET NAMES"
 def test_a_process_asks_little_before_its_first_id(fresh):
     with Allocator(fresh) as before:
         before.next_id("there")
-    prepares_session = not fresh.startswith("postgresql")
+    # MySQL sets its session. SQLite does too, and reads back what it committed, both without a round trip.
+    more = {"postgresql": 0, "sqlite": 2}.get(make_url(fresh).get_backend_name(), 1)
     for most, draw in ACTS:
         with counted(fresh) as (url, asked), Allocator(url) as ids:
             draw(ids)
 
         ours = [words for words in asked.messages if not words.startswith(NAMES)]
-        assert 2 <= len(ours) <= most + prepares_session, asked.messages
+        assert 2 <= len(ours) <= most + more, asked.messages
         assert len(asked.messages) - len(ours) <= 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -225,6 +226,9 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+
+    def alone(self, connection: Connection) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def leaves_open(self, connection: Connection) -> bool:
         if connection.fate is Fate.SURPRISE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from allocator.database.driver_errors import DEADLOCK, DRAWN_MEANWHILE, GUARD_FIRED, NO_WRITES, ErrorCodes
+from allocator.database.driver_errors import DEADLOCK, DRAWN_MEANWHILE, NO_WRITES, ErrorCodes
 from allocator.errors import (
     DatabaseRefused,
     Exhausted,
@@ -12,21 +12,18 @@ from allocator.errors import (
     SchemaOutOfDate,
 )
 
-GUARDED = "1644"
-"""SIGNAL with SQLSTATE 45000, as the triggers of the guard send it, always gets this code."""
 UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
 """A server or proxy refuses a variable or function, or lacks it: connect without the identity of the server."""
 OUT_OF_RANGE = frozenset({"1264", "1690", "3819", "4025"})
 
 CODES = ErrorCodes(
     errors={
-        **dict.fromkeys(("1062", GUARDED), MaxValueWentBack),
+        "1062": MaxValueWentBack,
         **dict.fromkeys(("1044", "1045", "1049", "1698", *UNSAID), DatabaseRefused),
         **dict.fromkeys(("1054", "1146"), SchemaOutOfDate),
         **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
         **dict.fromkeys(("167", "1467"), Exhausted),
     },
-    advice={GUARDED: GUARD_FIRED},
     of_draw={
         "1213": (NumberConflict, DEADLOCK),
         "1180": (NumberConflict, DEADLOCK),  # where Group Replication's applier takes the row

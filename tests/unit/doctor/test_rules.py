@@ -11,8 +11,8 @@ from allocator.database.postgresql import doctor_rules as postgresql_rules
 from allocator.database.sqlite import doctor_rules as sqlite_rules
 from allocator.database.sqlite.doctor_rules import loses_commits
 from allocator.doctor import tag_rules
-from allocator.doctor.mounts import is_networked, mount_of, mounts_of
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, few, in_order, is_healthy, judge, unchecked
+from allocator.runtime.mounts import is_networked, mount_of, mounts_of
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import METEOR, MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID
