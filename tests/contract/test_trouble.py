@@ -356,7 +356,7 @@ def test_a_column_that_became_numeric_is_refused_by_whoever_reads_it(fresh, kind
     """Not by claims alone: the console, and what counts days from it, compares these numbers with others."""
     with closing(Allocator(fresh)) as ids:
         ids.tags.create("order", start_after=7)
-        reads = (ids.tags.list, lambda: ids.tags.get("order"), lambda: ids.tags.set("order", step=5))
+        reads = (lambda: ids.tags.get("order"), lambda: ids.tags.set("order", step=5))
         for column in ("id_limit", "max_value"):  # of two, the one that is read first is told
             execute(fresh, BECAME_NUMERIC[kind].format(column=column))
             for read in reads:
@@ -364,6 +364,7 @@ def test_a_column_that_became_numeric_is_refused_by_whoever_reads_it(fresh, kind
                     SchemaDamaged, match=f"for tag 'order' {column} is .*; no id was issued; see: alloc"
                 ):
                     read()
+            assert ids.tags.list() == []  # and logs it
 
 
 BECAME_NUMERIC = {
