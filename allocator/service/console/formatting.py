@@ -6,6 +6,7 @@ from itertools import accumulate
 from math import isinf
 from typing import NamedTuple
 
+from allocator.rules.failover import public_gap
 from allocator.schemes.formats.id_inspection import Reading
 from allocator.schemes.formats.known_formats import FORMATS
 
@@ -19,6 +20,11 @@ CENTURY = 100 * YEAR
 
 def count(number: int | None) -> str:
     return NONE if number is None else f"{number:,}".replace(",", THIN)
+
+
+def gap(failover_gap: int) -> str:
+    public = public_gap(failover_gap)
+    return count(public) if isinstance(public, int) else public
 
 
 def rate(value: float | None) -> str:
