@@ -207,9 +207,11 @@ class Allocator(Uncopyable):
     def ticket(self, kind: str) -> int:
         """The next ticket of a type: one row's auto-increment value, drawn from the database by this call.
 
-        kind: the type, spelled like a tag. Shard r of n issues r, r + n, r + 2n, and so on. Shards are used in turn;
-        one that fails is skipped until it answers again. Raises the errors of `next_id`, and `ShardMisconfigured`. The
-        scheme is that of Flickr's ticket servers.
+        kind: the type, spelled like a tag. All types of a database share one counter, unless `tickets` is "count", so
+        the tickets of one type have holes.
+        Shard r of n issues r, r + n, r + 2n, and so on. Shards are used in turn; one that fails is skipped until it
+        answers again. Raises the errors of `next_id`, and `ShardMisconfigured`. The scheme is that of Flickr's ticket
+        servers.
         """
         return wait_for(self._drawn_ticket(kind))
 

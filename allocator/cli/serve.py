@@ -116,7 +116,7 @@ def serve(
     \b
     Examples:
         allocator serve --open
-        allocator tokens create billing --may draw --tags 'invoice*'
+        allocator tokens create billing --may draw --tags 'coupon*'
         allocator serve --host 0.0.0.0 --workers 4 --url postgresql+psycopg://…
     """
     from allocator.service.server import serve as run

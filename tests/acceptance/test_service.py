@@ -374,7 +374,7 @@ def test_the_command_line_draws_from_a_service(tmp_path):
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
         assert run("next", "order", "-n", "3") == "1\n2\n3\n"
-        assert run("next", "invoice", "--scheme", "ticket") == "1\n"
+        assert run("next", "job", "--scheme", "ticket") == "1\n"
         assert "order" in run("tags", "list")
         assert json.loads(run("tags", "set", "order", "--step", "5", "--json"))["step"] == 5
 

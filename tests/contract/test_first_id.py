@@ -69,7 +69,7 @@ def test_a_proxy_may_greet_as_the_other_of_mysql_and_mariadb(fresh, kind):
         return connection
 
     with Allocator(create_engine(url, creator=through_proxy)) as ids:
-        assert [ids.next_id("order"), ids.ticket("invoice")] == [1, 1]
+        assert [ids.next_id("order"), ids.ticket("job")] == [1, 1]
         assert distinct([ids.meteor(), ids.snowflake()]) == 2
 
 
@@ -140,7 +140,7 @@ def test_a_counter_of_tickets_without_its_key_is_refused(fresh, kind):
     copied(fresh, "allocator_ticket" if kind == "sqlite" else "allocator_ticket_counter")
 
     with Allocator(fresh, tickets="count") as ids, pytest.raises(SchemaDamaged, match="primary key|NOT NULL"):
-        ids.ticket("invoice")
+        ids.ticket("job")
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)

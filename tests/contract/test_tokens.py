@@ -458,14 +458,14 @@ def test_tags_are_made_up_to_a_number(tmp_path):
 def test_ticket_types_are_made_up_to_a_number_that_the_database_counts(fresh):
     """A type that exists gives tickets however many others were made meanwhile, also after a restart."""
     with Allocator(fresh) as ids:
-        ids.ticket("invoice")
+        ids.ticket("job")
     with Served(fresh, options=("--max-tags", "3")) as service, ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda number: service.post(f"/v1/tickets/a{number}").status, range(8)))
-        existing = service.post("/v1/tickets/invoice")
+        existing = service.post("/v1/tickets/job")
         tags = [service.post(f"/v1/sequences/a{number}/ids").status for number in range(3)]
     with Served(fresh, options=("--max-tags", "3")) as service:
         again = service.post("/v1/tickets/another")
-        still = service.post("/v1/tickets/invoice")
+        still = service.post("/v1/tickets/job")
 
     assert sorted(made) == [200, 200, 404, 404, 404, 404, 404, 404]
     assert tags == [200, 200, 200]
