@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -136,7 +137,10 @@ class Runner:
     def abandon(self) -> None:
         """In a forked child: drop the connections without closing them, since they are the parent's."""
         abandoned.append(self.engine.pool)
-        self.engine = engine_of(self.address, self.timeout)  # the parent may be opening a connection in the old one
+        if given := self.address.pool:
+            abandoned.append(given)
+            self.address = replace(self.address, pool=given.recreate())
+        self.engine = engine_of(self.address, self.timeout)  # a thread of the parent may hold a lock of the old pools
 
 
 def check_committed(connection: Connection, dialect: Dialect) -> None:
