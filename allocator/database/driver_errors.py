@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from allocator.errors import (
@@ -81,6 +81,18 @@ def translate(error: SQLAlchemyError, dialect: Dialect, where: str, waited: floa
 def unforeseen(error: Exception, where: str) -> AllocatorError:
     """Not a database error: the driver refused an argument of the URL, or a hook of the user's failed."""
     return DatabaseRefused(f"{where} cannot be used: {type(error).__name__}: {error}; check the URL and its arguments")
+
+
+def is_answer(error: BaseException) -> bool:
+    """Whether a verb failed by an error of the database, or by a rule of ours: its statements have ended."""
+    if isinstance(error, StatementError):
+        return isinstance(error, DBAPIError)
+    return isinstance(error, SQLAlchemyError | AllocatorError)
+
+
+def as_raised(error: BaseException) -> BaseException:
+    """The exception itself where SQLAlchemy has wrapped one that is none of the driver's."""
+    return error if is_answer(error) else getattr(error, "orig", None) or error
 
 
 def code_of(error: SQLAlchemyError, dialect: Dialect) -> str:

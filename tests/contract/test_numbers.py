@@ -19,6 +19,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 from support.processes.patience import until
 from support.servers.available import own
 from support.servers.databases import with_schema
+from support.servers.locks import SEEN_EACH, waits
 
 from allocator import Number, Numbers
 from allocator.database.address import dialect_named
@@ -340,23 +341,6 @@ def test_a_void_number_keeps_its_reason(shop):
 def beside() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(8) as pool:
         yield pool
-
-
-SEEN_EACH = 0.2
-"""Seconds. MariaDB answers from a copy, which it makes anew only after a tenth of a second without a question."""
-
-
-def waits(kind: str, watcher: Connection) -> bool:
-    """Whether some session waits for a lock, as the server says."""
-    question = {
-        "postgres": "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
-        "AND datname = current_database()",
-        "mysql": "SELECT count(*) FROM performance_schema.data_lock_waits",
-        "mariadb": "SELECT count(*) FROM information_schema.innodb_lock_waits",
-    }[kind]
-    found = watcher.scalar(text(question))
-    watcher.rollback()
-    return bool(found)
 
 
 def at_level(engine: Engine, level: str) -> Connection:
