@@ -54,6 +54,10 @@ class Address:
         return self.url.database if self.dialect.embedded and is_file(self.url.database) else None
 
     @property
+    def is_in_memory(self) -> bool:
+        return self.dialect.embedded and self.file is None
+
+    @property
     def public_url(self) -> str:
         """The URL without credentials and query, as other processes may read it."""
         url = self.url

@@ -141,9 +141,10 @@ class MySQL(Dialect):
             raise DatabaseUnavailable(f"another change of the schema is still running after {timeout:g} seconds")
         try:
             yield
-        finally:
-            if not connection.invalidated:
-                connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
+        except BaseException:
+            connection.invalidate()  # the lock ends with the session; the next statement could hide the error
+            raise
+        connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
 
     def is_here(self, connection: Connection) -> str:
         run = run_of(connection)

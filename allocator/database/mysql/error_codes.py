@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from allocator.database.driver_errors import DEADLOCK, DRAWN_MEANWHILE, NO_WRITES, ErrorCodes
+from allocator.database.driver_errors import (
+    DEADLOCK,
+    DRAWN_MEANWHILE,
+    NO_WRITES,
+    ROLLED_BACK,
+    ErrorCodes,
+)
 from allocator.errors import (
     DatabaseRefused,
     Exhausted,
@@ -25,12 +31,15 @@ CODES = ErrorCodes(
         **dict.fromkeys(("167", "1467"), Exhausted),
     },
     of_draw={
+        "1206": (NumberConflict, ROLLED_BACK),  # no memory for locks
         "1213": (NumberConflict, DEADLOCK),
         "1180": (NumberConflict, DEADLOCK),  # where Group Replication's applier takes the row
         **dict.fromkeys(("1020", "3101"), (NumberConflict, DRAWN_MEANWHILE)),
         **dict.fromkeys(("1290", "1792", "1836"), (DatabaseRefused, NO_WRITES)),
     },
     locked=frozenset({"1205", "3572"}),
+    rolled_back=frozenset({"1020", "1206", "1213"}),
+    timed_out=frozenset({"1205"}),
     out_of_range=OUT_OF_RANGE,
     contended=frozenset({"1213", "1205", "1020", "3101"}),
     misplaced=frozenset({"1047", "1180", "1290", "1792", "1836", "3100"}),

@@ -50,10 +50,10 @@ def send(
     try:
         answers = [answer(cursor) for _ in iter(cursor.nextset, None)]
     except connection.dialect.loaded_dbapi.Error as error:
+        result.close()
         lost = bool(error.args) and str(error.args[0]) in misplaced
         raise wrapped(connection, error, cursor, lost=lost) from error
-    finally:
-        result.close()
+    result.close()
     return answers
 
 

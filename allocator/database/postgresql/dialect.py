@@ -57,6 +57,9 @@ MIN_CONNECT_SECONDS = 2
 CANCEL_SECONDS = 1.0
 """On top of the timeout of the call: a cancel needs a new connection, which a frozen server does not answer either."""
 
+ACTIVE = 1
+"""libpq's status of a connection whose statement is under way."""
+
 REQUIRES = 160000
 """The first version of libpq with `require_auth`."""
 
@@ -219,7 +222,16 @@ def waiting_at_most(seconds: float, connection: Any, wait: Callable[..., Any]) -
     A frozen server or a network that drops packets never ends a statement, and `statement_timeout` is enforced by the
     server. psycopg's wait wakes up every tenth of a second, which is the precision of the timeout.
     """
-    return lambda generator, *args, **kwargs: wait(ending(connection, seconds, generator), *args, **kwargs)
+
+    def waiting(generator: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return wait(ending(connection, seconds, generator), *args, **kwargs)
+        except BaseException:  # as of a signal handler
+            if connection.pgconn.transaction_status == ACTIVE:
+                give_up(connection)
+            raise
+
+    return waiting
 
 
 def give_up(connection: Any) -> None:
