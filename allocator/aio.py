@@ -13,12 +13,12 @@ from allocator.errors import InvalidSetting, Uncopyable
 from allocator.fleet.tag_administration import Tags
 from allocator.generators.sequence import Sequence
 from allocator.generators.worker_numbers import AsyncWorkerLease
-from allocator.rules.failover import FailoverGap
 from allocator.runtime.iterators import take
 from allocator.runtime.thread_pool import wait_for_async
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import check_count
 from allocator.schemes.snowflake import SnowflakeSettings
+from allocator.schemes.tag import FailoverGap
 from allocator.sync import Allocator
 
 if TYPE_CHECKING:

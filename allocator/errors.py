@@ -110,6 +110,9 @@ class ServerReplaced(AllocatorError):
 class DatabaseUnavailable(AllocatorError):
     """The database did not answer in time. A retry is safe: ids that the failed call claimed are never issued."""
 
+    pause = 0.0
+    """Seconds after which the waiting call repeats the work by itself, within its timeout; 0 if it does not."""
+
 
 class FleetGrowing(DatabaseUnavailable):
     """The fleet is switching to new shards: no ids for a moment, or until an interrupted growth resumes."""

@@ -82,6 +82,18 @@ class ServiceAllocator(AsyncAllocator):
         self.backend, self.databases = self._hosted._backend, self._hosted.databases
         self._meteors, self._snowflakes = self._hosted._meteor, self._hosted._snowflake
 
+    async def ids_of(self, tag: str, count: int) -> list[int]:
+        """The next `count` ids of a tag."""
+        return await wait_for_async(self._hosted.sequence(tag)._several(count))
+
+    async def meteors(self, count: int) -> list[int]:
+        """The next `count` meteors."""
+        return await wait_for_async(self._meteors._several(count))
+
+    async def snowflakes(self, count: int) -> list[int]:
+        """The next `count` snowflakes."""
+        return await wait_for_async(self._snowflakes._several(count))
+
     def buffered_meteor(self) -> int | None:
         """The next meteor, without waiting; None when none is in memory."""
         return next(self._meteors._values, None)

@@ -20,18 +20,15 @@ from allocator.generators.snowflake import SnowflakeSupply
 from allocator.generators.supply import Supply, Terms
 from allocator.generators.worker_numbers import WorkerLease, Workers
 from allocator.rules.column_limit import Column, max_step_for
-from allocator.rules.failover import FailoverGap, gap_of
 from allocator.rules.hosts import hosts_from
 from allocator.runtime import forks
 from allocator.runtime.thread_pool import Background, Waits, result_of, wait_for
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID, check_seconds, check_tag
 from allocator.schemes.snowflake import SnowflakeSettings
-from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, Tag
+from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, FailoverGap, Tag, gap_of
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from sqlalchemy import URL, Engine
 
 P = ParamSpec("P")
@@ -143,7 +140,7 @@ class Allocator(Uncopyable):
             return self.sequence(tag)._next()
 
     def next_ids(self, tag: str, count: int) -> list[int]:
-        """The next 1 to 10000 ids of `tag`, increasing."""
+        """The next 1 to 10000 ids of `tag`, increasing, within one `timeout`."""
         return self.sequence(tag).next_ids(count)
 
     def reserve(self, tag: str, count: int) -> range:
@@ -202,31 +199,28 @@ class Allocator(Uncopyable):
         """Lease a number of a space for the ids of another library: `with ids.worker("billing") as worker:`.
 
         No other process has `worker.number`, 0 to 2**bits - 1, before the block ends or `worker.lost`. It is renewed
-        in the background each third of `seconds`. `on_lost` is called once, on the renewing thread. Raises the errors
-        of `next_id`, and `NodeIdsExhausted` when all numbers are held.
+        in the background each third of `seconds`. `on_lost` is called once, on a thread of its own, even while the
+        database hangs. Raises the errors of `next_id`, and `NodeIdsExhausted` when all numbers are held.
         """
         return self._worker_type(self._workers, space, bits, seconds, on_lost)
 
     def ticket(self, kind: str) -> int:
         """The next ticket of a type: one row's auto-increment value, drawn from the database by this call.
 
-        kind: the type, spelled like a tag. Shard r of n issues r, r + n, r + 2n, and so on. Shards are used in turn;
-        one that fails is skipped until it answers again. Raises the errors of `next_id`, and `ShardMisconfigured`. The
-        scheme is that of Flickr's ticket servers.
+        kind: the type, spelled like a tag. All types of a database share one counter, unless `tickets` is "count", so
+        the tickets of one type have holes.
+        Shard r of n issues r, r + n, r + 2n, and so on. Shards are used in turn; one that fails is skipped until it
+        answers again. Raises the errors of `next_id`, and `ShardMisconfigured`. The scheme is that of Flickr's ticket
+        servers.
         """
         return wait_for(self._drawn_ticket(kind))
 
     def _drawn_ticket(self, kind: str) -> Waits[int]:
-        return self._result_of(partial(self._start_ticket, kind))
-
-    def _start_ticket(self, kind: str) -> Future[int]:
-        return self._background.submit(self._backend.ticket, check_tag(kind), monotonic() + self._terms.timeout)
+        return self._on_thread(self._backend.ticket, check_tag(kind), monotonic() + self._terms.timeout)
 
     def _on_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Waits[T]:
         """Run blocking `work` on a thread; discard its result after `timeout`."""
-        return self._result_of(partial(self._background.submit, work, *args, **kwargs))
-
-    def _result_of(self, start: Callable[[], Future[T]]) -> Waits[T]:
+        start = partial(self._background.submit, work, *args, **kwargs)
         return result_of(start, self._background, self._terms.timeout, self._overdue)
 
     def _overdue(self) -> DatabaseUnavailable:

@@ -31,8 +31,8 @@ class WhenNeeded(Segments):
 
     __slots__ = ()
 
-    def want(self, now: float) -> Claim | Wait | None:
-        return None if self._left or self._piece_is_served() else super().want(now)
+    def want(self, now: float, missing: int = 0) -> Claim | Wait | None:
+        return None if self._left or self._piece_is_served() else super().want(now, missing)
 
     def _piece_is_served(self) -> bool:
         return self._piece > 0

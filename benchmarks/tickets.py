@@ -27,9 +27,9 @@ SECONDS = 2.0
 CONNECTIONS = (1, 16)
 Draw = Callable[[Allocator], object]
 CANDIDATES: dict[str, Draw] = {
-    "ticket, replace": lambda ids: ids.ticket("invoice"),
-    "ticket, count": lambda ids: ids.ticket("invoice"),
-    "segment, next_id": lambda ids: ids.next_id("invoice"),
+    "ticket, replace": lambda ids: ids.ticket("job"),
+    "ticket, count": lambda ids: ids.ticket("job"),
+    "segment, next_id": lambda ids: ids.next_id("job"),
 }
 
 

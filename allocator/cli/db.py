@@ -89,7 +89,7 @@ def check(url: str) -> None:
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL (required).")
 @database_options
 def guard(url: str, as_sql: bool) -> None:
-    """Print triggers that prevent tags from going back.
+    """Print triggers that prevent tags from going back, on PostgreSQL and SQLite.
 
     With these triggers, the database refuses to lower max_value and to rename or delete a tag.
     Run the statements in the client of your database, as a user that may create triggers. The lines that begin with

@@ -35,7 +35,7 @@ def next_ids(tag: str | None, count: int, scheme: str, no_create: bool, urls: tu
         allocator next order
         allocator next order -n 5 --json
         allocator next --scheme snowflake -n 5
-        allocator next --scheme ticket invoice --url mysql+pymysql://… --url mysql+pymysql://…
+        allocator next --scheme ticket job --url mysql+pymysql://… --url mysql+pymysql://…
     """
     if (tag is None) == (scheme in TAGGED):
         raise click.UsageError(

@@ -62,12 +62,13 @@ def from_environment(variable: str) -> str | None:
 
 
 def parse_urls(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    urls = tuple(filter(None, given))
+    # Something empty is likely a mistake in the deployment: do not fall back to a file in the current folder.
+    if not all(map(str.strip, given)):
+        raise click.UsageError("--url is empty; give it the URL of a database")
     variable = from_environment(URL_VARIABLE)
-    if not urls and variable is not None and not variable.strip():
-        # An empty variable is likely a mistake in the deployment: do not fall back to a file in the current folder.
+    if not given and variable is not None and not variable.strip():
         raise click.UsageError(f"{URL_VARIABLE} is empty; set it to the URL of a database, or unset it")
-    return urls or tuple(BETWEEN_URLS.split(variable.strip()) if variable else [choose(context)])
+    return given or tuple(BETWEEN_URLS.split(variable.strip()) if variable else [choose(context)])
 
 
 def parse_url(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str:

@@ -19,9 +19,8 @@ from allocator.fleet.tag_administration import Tags
 from allocator.fleet.tag_deletion import delete, last_claimed
 from allocator.remote.wire import tag_to_json
 from allocator.rules.column_bindings import findings
-from allocator.rules.failover import FailoverGap, public_gap
 from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID
-from allocator.schemes.tag import Tag
+from allocator.schemes.tag import FailoverGap, Tag
 
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
 COLUMN = "Start after the greatest value of this column; its type sets the limit."
@@ -262,5 +261,5 @@ def table_of(found: list[Tag]) -> str:
 
 def to_row(tag: Tag) -> tuple[str, ...]:
     used = f"{100 * tag.max_value / tag.limit:.2f}%"
-    settings = (tag.max_value, tag.step, tag.max_step, tag.limit, public_gap(tag.failover_gap))
+    settings = (tag.max_value, tag.step, tag.max_step, tag.limit, tag.failover_gap)
     return (tag.name, *map(str, settings), used)

@@ -49,7 +49,7 @@ def create(name: str, tags: tuple[str, ...], schemes: tuple[str, ...], urls: tup
 
     \b
     Examples:
-        allocator tokens create billing --tags 'invoice*' --tags order
+        allocator tokens create billing --tags 'coupon*' --tags order
         allocator tokens create worker --schemes snowflake
         allocator tokens create operations --may read --may administer
     """

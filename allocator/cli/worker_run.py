@@ -142,7 +142,7 @@ class Wrapper:
 
 
 def wake() -> None:
-    """Interrupt the wait for signals: the number was lost. Called by the thread that renews."""
+    """Interrupt the wait for signals: the number was lost. Called on a thread of the lease."""
     os.kill(os.getpid(), signal.SIGCHLD)
 
 

@@ -54,6 +54,10 @@ class Address:
         return self.url.database if self.dialect.embedded and is_file(self.url.database) else None
 
     @property
+    def is_in_memory(self) -> bool:
+        return self.dialect.embedded and self.file is None
+
+    @property
     def public_url(self) -> str:
         """The URL without credentials and query, as other processes may read it."""
         url = self.url
@@ -103,6 +107,8 @@ def of_engine(engine: Engine) -> Address:
 
 
 def of_url(given: str | URL) -> Address:
+    if isinstance(given, str) and not given.strip():
+        raise InvalidDatabase("the URL of the database is empty; one looks like postgresql+psycopg://user@host/name")
     try:
         url = make_url(given)
     except (ArgumentError, ValueError):
@@ -119,6 +125,8 @@ def of_url(given: str | URL) -> Address:
     check_driver(url, dialect)
     if dialect.needs_name and not url.database:
         raise InvalidDatabase(f"{shown(url)} names no database; a URL ends in /name")
+    if dialect.embedded and url.database == "":
+        raise InvalidDatabase(f"{shown(url)} names no file; a URL ends in /name, and sqlite:// is a database in memory")
     where = shown(url)
     if dialect.embedded and url.database and is_file(url.database):
         url = url.set(database=str(Path(url.database).absolute()))  # a daemon changes its folder later

@@ -40,6 +40,9 @@ class Caller(Protocol):
     def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
         """Run a statement that returns rows, likewise."""
 
+    def refuse_more(self) -> None:
+        """Let the owner's library refuse all but a rollback: the server has rolled back, and it does not know."""
+
 
 class Borrowed:
     """The transaction of a SQLAlchemy Session or Connection. Raises `InvalidDatabase` where it has none."""
@@ -70,6 +73,9 @@ class Borrowed:
 
     def fetch(self, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
         return execute(self.connection, statement, parameters).all()
+
+    def refuse_more(self) -> None:
+        self.connection.invalidate()
 
 
 def connection_of(given: Any) -> Connection:

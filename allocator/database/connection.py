@@ -6,8 +6,9 @@ A claim must never share the user's transaction: a ROLLBACK there would undo a r
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -18,13 +19,13 @@ from sqlalchemy import URL, Connection, Engine, ExceptionContext, Inspector, Poo
 from sqlalchemy import Dialect as SQLDialect
 from sqlalchemy.dialects import registry
 from sqlalchemy.engine.default import DefaultDialect
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from allocator.database.address import Address, address_of, dialect_of
 from allocator.database.dialect import Dialect
 from allocator.database.driver_connection import DriverConnection, driver_verbs, is_watched
-from allocator.database.driver_errors import is_contended, is_stale, translate, unforeseen
+from allocator.database.driver_errors import as_raised, is_answer, is_contended, is_stale, translate, unforeseen
 from allocator.database.sqlite.fork_gate import GATE
 from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, InvalidDatabase
 from allocator.runtime.forks import catch_up
@@ -41,6 +42,12 @@ LEFT_OPEN = (
 )
 GUARD_RESTARTS = "ALLOCATOR_GUARD_RESTARTS"
 """If 1, each start of a server counts as a failover: for operators who restore without `allocator db restored`."""
+
+UNFINISHED = "unfinished"
+"""In `info` of a connection: True from the check-out until its statements have ended."""
+
+UNFORESEEN = (TypeError, ValueError, LookupError, AttributeError, AssertionError, ImportError, OSError, RuntimeError)
+"""What a driver raises for an argument that it does not take, or a hook of the user that fails."""
 
 abandoned: list[Pool] = []
 """Pools inherited by a fork. Their connections are the parent's: kept, so that no garbage collection closes them."""
@@ -88,15 +95,11 @@ class Runner:
                 # A connection lost at once was stale in the pool. One lost later means that the server is in trouble.
                 elif attempt or not is_stale(error) or passed > self.timeout / 2:
                     raise translate(error, self.dialect, self.address.shown, passed) from error
-            except AllocatorError:
-                raise
-            except Exception as error:
-                raise unforeseen(error, self.address.shown) from error
         raise AssertionError("unreachable")
 
     def _run_once(self, verb: Callable[Concatenate[Connection, Dialect, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         dialect = self.dialect
-        with self._whole(), self._connect(verb) as connection:
+        with self._checked_out(verb) as connection, dialect.alone(connection):
             if dialect.looks_first:
                 dialect.before(connection)
                 if isinstance(connection, DriverConnection) and connection.invalidated:
@@ -105,17 +108,42 @@ class Runner:
             check_committed(connection, dialect)
             return result
 
+    @contextmanager
+    def _checked_out(self, verb: object = None) -> Iterator[Connection]:
+        """Check out a connection; throw it away unless the block ends, or the database answers with an error.
+
+        Anything else, such as the exception of a signal handler, may have left a statement under way: the next one
+        would fail, or read its answer. A database in memory would end with its connection, and waits for no answer.
+        """
+        with self._whole(), self._connect(verb) as connection:
+            info = connection.info
+            info[UNFINISHED] = not self.address.is_in_memory
+            try:
+                yield connection
+            except BaseException as error:
+                if is_answer(error):
+                    info[UNFINISHED] = False
+                elif info.get(UNFINISHED):
+                    connection.invalidate(error)
+                raise as_raised(error)  # noqa: B904  the error itself, unless SQLAlchemy has wrapped it
+            info[UNFINISHED] = False
+
     def _connect(self, verb: object) -> Connection:
-        if verb in driver_verbs and not is_watched(self.engine):
-            connection: Any = DriverConnection(self.engine, self.dialect)
-            return connection  # type: ignore[no-any-return]
-        return self.engine.connect()
+        try:
+            if verb in driver_verbs and not is_watched(self.engine):
+                connection: Any = DriverConnection(self.engine, self.dialect)
+                return connection  # type: ignore[no-any-return]
+            return self.engine.connect()
+        except (AllocatorError, TimeoutError):
+            raise
+        except UNFORESEEN as error:
+            raise unforeseen(error, self.address.shown) from error
 
     def _identity_was_refused(self, error: SQLAlchemyError) -> bool:
         """Whether a server refused to identify itself, and a statement that asks for less was found."""
         if not isinstance(error, DBAPIError) or not error.orig or not self.dialect.is_refusal(error.orig):
             return False
-        with suppress(SQLAlchemyError), self._whole(), self.engine.connect() as connection:
+        with suppress(SQLAlchemyError), self._checked_out() as connection:
             return self.dialect.find_identity(connection)
         return False
 
@@ -136,7 +164,10 @@ class Runner:
     def abandon(self) -> None:
         """In a forked child: drop the connections without closing them, since they are the parent's."""
         abandoned.append(self.engine.pool)
-        self.engine = engine_of(self.address, self.timeout)  # the parent may be opening a connection in the old one
+        if given := self.address.pool:
+            abandoned.append(given)
+            self.address = replace(self.address, pool=given.recreate())
+        self.engine = engine_of(self.address, self.timeout)  # a thread of the parent may hold a lock of the old pools
 
 
 def check_committed(connection: Connection, dialect: Dialect) -> None:
@@ -174,7 +205,12 @@ def engine_of(address: Address, timeout: float) -> Engine:
     except (ArgumentError, ValueError) as error:
         raise InvalidDatabase(f"{address.shown} cannot be used: {str(error).splitlines()[0]}") from error
     dialect.on_engine(engine)
-    opened = address.file if address.pool is None else None
+    listen(engine, address, timeout)
+    return engine
+
+
+def listen(engine: Engine, address: Address, timeout: float) -> None:
+    dialect, opened = address.dialect, address.file if address.pool is None else None
 
     # Runs before SQLAlchemy inspects the session, so that it sees the settings that stay, ANSI_QUOTES for one.
     @event.listens_for(engine, "connect", insert=True)
@@ -184,13 +220,18 @@ def engine_of(address: Address, timeout: float) -> Engine:
         record.info["guards_restarts"] = os.environ.get(GUARD_RESTARTS, "0") not in {"", "0"}
         dialect.on_connect(connection, record.info, timeout)
 
+    @event.listens_for(engine, "checkout")
+    def check(connection: Any, record: Any, proxied: object) -> None:
+        if record.info.get(UNFINISHED):  # what invalidates the connection was interrupted too
+            raise DisconnectionError
+
     @event.listens_for(engine, "handle_error")
     def leave(context: ExceptionContext) -> None:
         # A new connection may reach another server of the cluster; an old one stays with this one.
         if dialect.is_misplaced(context.original_exception):
             context.is_disconnect = True
-
-    return engine
+        elif address.is_in_memory:  # it would end, and SQLAlchemy leaves a connection after Ctrl-C
+            context.is_disconnect = False
 
 
 def creator_from(pool: Pool, dialect: Dialect) -> Callable[[], Any]:

@@ -6,7 +6,7 @@ Reads and writes of rows are plain functions of a connection and its dialect, a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, Insert, Table, Update, func, select, text
@@ -65,7 +65,7 @@ class Dialect:
     codes: ClassVar[ErrorCodes] = ErrorCodes()
 
     sound: ClassVar[str] = "1"
-    """An SQL condition: no table has damage that no statement would notice and that repeats ids."""
+    """An SQL condition: no table has damage, nor a trigger, that no statement would notice and that repeats ids."""
     ownership: ClassVar[str] = ""
     """A query: does this user own the table of tickets? Empty where changing its numbering needs no owner."""
 
@@ -77,8 +77,10 @@ class Dialect:
     begin: ClassVar[str] = "BEGIN"
     clock: ClassVar[str]
     """An SQL expression for the milliseconds since 1970."""
-    trigger_names: ClassVar[str]
-    """A query with the parameter `:name`, a table; each row is the name of a trigger."""
+    trigger_query: ClassVar[str]
+    """A query with the parameter `:name`, a table; each row is the name of a trigger or rule, and what drops it."""
+    retired_triggers: ClassVar[frozenset[str]] = frozenset()
+    """Triggers of an earlier guard; an upgrade drops them."""
     replace_ticket: ClassVar[str]
     """Draw a ticket as Flickr did: replace the type's row; the auto-increment value of the new one is the ticket."""
     count_ticket: ClassVar[str]
@@ -119,6 +121,10 @@ class Dialect:
         info: `run` is an SQL expression for the server run; `warnings` collects those of the verb that runs.
         """
 
+    def alone(self, connection: Connection) -> AbstractContextManager[object]:
+        """Keep other processes out while a verb runs, where the locks of the database can be lost."""
+        return nullcontext()
+
     def before(self, connection: Connection) -> None:
         """Called before a verb, if this `looks_first`."""
 
@@ -154,8 +160,9 @@ class Dialect:
         with self.transaction(connection):
             yield
 
-    def triggers(self, connection: Connection, table_name: str) -> list[str]:
-        return list(connection.scalars(text(self.trigger_names), {"name": table_name}))
+    def triggers(self, connection: Connection, table_name: str) -> dict[str, str]:
+        """The triggers and rules on a table, each with the statement that drops it."""
+        return dict(map(tuple, connection.execute(text(self.trigger_query), {"name": table_name})))
 
     def is_refusal(self, error: BaseException) -> bool:
         """Whether a statement may have failed because the server refuses to identify itself."""

@@ -61,8 +61,6 @@ class DriverConnection:
         """Raise what SQLAlchemy raises in place of a driver's error."""
         if isinstance(error, self.dialect.loaded_dbapi.Error):
             raise wrapped(self, error, lost=self.own.is_misplaced(error)) from error
-        if not isinstance(error, Exception):
-            self.invalidate(error)  # interrupted: half of an answer may still be on the wire
 
     def invalidate(self, error: BaseException | None = None) -> None:
         self.invalidated = True

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from allocator.errors import (
@@ -16,6 +16,7 @@ from allocator.errors import (
     Exhausted,
     MaxValueWentBack,
     NumberBusy,
+    NumberConflict,
     SchemaDamaged,
     SchemaOutOfDate,
 )
@@ -35,6 +36,10 @@ class ErrorCodes(NamedTuple):
     """The error and its message where a number is drawn in a caller's transaction, which only the caller can repeat."""
     locked: frozenset[str] = frozenset()
     """Another transaction has the lock that the statement needs; if a code is in `of_draw` too, waiting is no use."""
+    rolled_back: frozenset[str] = frozenset()
+    """The server has rolled back the whole transaction, and begins a new one by itself."""
+    timed_out: frozenset[str] = frozenset()
+    """The same, if the server is set so."""
     out_of_range: frozenset[str] = frozenset()
     """A column or its CHECK refuses the value; for a drawn number this means that none is left."""
     contended: frozenset[str] = frozenset()
@@ -81,6 +86,18 @@ def translate(error: SQLAlchemyError, dialect: Dialect, where: str, waited: floa
 def unforeseen(error: Exception, where: str) -> AllocatorError:
     """Not a database error: the driver refused an argument of the URL, or a hook of the user's failed."""
     return DatabaseRefused(f"{where} cannot be used: {type(error).__name__}: {error}; check the URL and its arguments")
+
+
+def is_answer(error: BaseException) -> bool:
+    """Whether a verb failed by an error of the database, or by a rule of ours: its statements have ended."""
+    if isinstance(error, StatementError):
+        return isinstance(error, DBAPIError)
+    return isinstance(error, SQLAlchemyError | AllocatorError)
+
+
+def as_raised(error: BaseException) -> BaseException:
+    """The exception itself where SQLAlchemy has wrapped one that is none of the driver's."""
+    return error if is_answer(error) else getattr(error, "orig", None) or error
 
 
 def code_of(error: SQLAlchemyError, dialect: Dialect) -> str:
@@ -137,6 +154,10 @@ DRAWN_MEANWHILE = (
     "another transaction has drawn a number of {place} since this one began, which its isolation level refuses: "
     "{words}; roll back and run the whole transaction again, or use READ COMMITTED, which waits instead"
 )
+ROLLED_BACK = (
+    "the server rolled back this whole transaction while it drew a number of {place}{holder}: {words}; roll back and "
+    "run the whole transaction again"
+)
 ABORTED = "this transaction has failed before, and no number of {place} can be drawn in it: {words}; roll it back"
 NO_WRITES = (
     "no number of {place} can be drawn here: {where} is a replica, or the transaction is read-only: {words}; use the "
@@ -150,10 +171,23 @@ def is_held(error: SQLAlchemyError, dialect: Dialect) -> bool:
     return code in dialect.codes.locked and code not in dialect.codes.of_draw
 
 
+def is_rolled_back(error: SQLAlchemyError, dialect: Dialect, at_timeout: Callable[[], bool]) -> bool:
+    """Whether the server has rolled back the whole transaction; `at_timeout` asks whether it is set so."""
+    code, codes = code_of(error, dialect), dialect.codes
+    return code in codes.rolled_back or (code in codes.timed_out and at_timeout())
+
+
 def translate_drawn(
-    error: SQLAlchemyError, dialect: Dialect, where: str, place: str, waited: float, holder: str
+    error: SQLAlchemyError,
+    dialect: Dialect,
+    where: str,
+    place: str,
+    waited: float,
+    holder: str,
+    *,
+    is_over: bool = False,
 ) -> AllocatorError:
-    """As `translate`, for a number of `place`, which another session may hold."""
+    """As `translate`, for a number of `place`, which another session may hold; `is_over`: so is the transaction."""
     code, codes = code_of(error, dialect), dialect.codes
     if code in codes.out_of_range:
         from allocator.schemes.gapless_numbers import out_of_numbers  # few processes draw such numbers
@@ -161,6 +195,8 @@ def translate_drawn(
         return out_of_numbers(place)
     if code in codes.of_draw:
         kind, words = codes.of_draw[code]
+    elif is_over:
+        kind, words = NumberConflict, ROLLED_BACK
     elif is_held(error, dialect):
         kind, words = NumberBusy, FILE_BUSY if dialect.embedded else NUMBER_BUSY
     else:

@@ -19,10 +19,11 @@ from allocator.rules.takeover_ranges import ColumnFacts
 class Tools(NamedTuple):
     """What a database has for these; no draw of ids needs it.
 
-    takeover: a module; None where no column can be taken over. rights: None where there are no users.
+    guard: None where no table may have triggers. takeover: a module; None where no column can be taken over.
+    rights: None where there are no users.
     """
 
-    guard: Guard
+    guard: Guard | None
     questions: Sequence[Question]
     rules: Rules
     keys: KeyQueries

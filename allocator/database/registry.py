@@ -161,7 +161,8 @@ class Registry(Runner):
             self._check_numbers(start.shard)
             state = self.failover(start)
             number = self.run(node_and_snowflake_rows.register, *identity(), our_version(), now)
-            if self.failover() == state:  # after a failover in between, the old server may have given this number too
+            # After a failover in between, the old server may have given this number too.
+            if self.failover(after := self.start(with_nodes=True)) == state and after.last_node >= number:
                 return node_and_snowflake_rows.check_new(number, start.last_node)
         raise DatabaseUnavailable("the database failed over to another server while a node was registered; retry")
 

@@ -24,7 +24,7 @@ from allocator.rules.fleet_consistency import Shard
 from allocator.rules.hosts import Hosts, is_named
 from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.residues import ALL, NONE, Residue, Seen, is_outgrown, mark
-from allocator.schemes.tag import Tag, damaged, settle, unknown
+from allocator.schemes.tag import FailoverGap, Tag, damaged, settle, unknown
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -176,7 +176,7 @@ class Database(Registry):
     def create_tag(self, tag: Tag) -> bool:
         return self.run(segments.create, tag)
 
-    def change_tag(self, name: str, changes: Mapping[str, int]) -> bool:
+    def change_tag(self, name: str, changes: Mapping[str, FailoverGap]) -> bool:
         return self.run(segments.change, name, changes)
 
     def remove_tag(self, tag: Tag) -> bool:

@@ -13,11 +13,11 @@ from allocator.database.store import Database
 from allocator.doctor import tag_rules
 from allocator.doctor.examination import Examination, examine_database
 from allocator.doctor.fleet_rules import ShardFacts, of_fleet
-from allocator.doctor.mounts import is_networked, mount_of, mounts_of
 from allocator.errors import InvalidSetting
 from allocator.remote.client import Service
 from allocator.rules import column_bindings
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, at, in_order, is_healthy
+from allocator.runtime.mounts import MOUNTS, is_networked, mount_of, mounts_of
 from allocator.schemes.formats.bit_layout import moment
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.residues import ALL, Residue
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     One = str | URL | Engine
 
 __all__ = ["DANGER", "NOTE", "OUTAGE", "Finding", "Severity", "examine", "is_healthy"]
-
-MOUNTS = Path("/proc/mounts")
 
 
 def examine(
@@ -133,7 +131,7 @@ def file_facts(path: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {"unwritable": " and ".join(str(one) for one in there if not may_write(one))}
     if path in there:
         status = path.stat()
-        facts |= {"machine": f"device {status.st_dev}", "links": status.st_nlink, "networked": networked(path)}
+        facts |= {"machine": f"device {status.st_dev}", "networked": networked(path)}
     return facts
 
 

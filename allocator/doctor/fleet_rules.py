@@ -57,7 +57,7 @@ def of_shard(one: ShardFacts, is_fleet: bool) -> Iterator[Finding]:
     if row.joining:
         return
     yield from refused("shard-contradictory", DANGER, check_alone, one.where, row, row.fleet)
-    if row.server not in {"", one.server}:
+    if not row.is_on(one.server):
         yield Finding(
             "shard-on-another-server",
             OUTAGE if one.has_tickets or row.numbering.step > 1 else NOTE,

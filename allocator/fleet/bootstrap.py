@@ -120,7 +120,7 @@ class Opening:
 
         A row that another server wrote stays: this server may have forgotten tickets drawn under it."""
         row = row or one.database.run(shard_row.fetch)
-        if row is None or (self._is_alone and (self._suits(row) or row.server not in {"", one.server})):
+        if row is None or (self._is_alone and (self._suits(row) or not row.is_on(one.server))):
             return row
         return one.database.run(shard_row.fetch_member, self._is_alone)
 

@@ -38,7 +38,7 @@ class Found(Located):
     def is_well(self) -> bool:
         """Whether the shard serves, or will with its first ticket."""
         row = self.row
-        serves = row is None or (not row.joining and row.server == self.server and row.numbering.ceiling is None)
+        serves = row is None or (not row.joining and row.is_on(self.server) and row.numbering.ceiling is None)
         return self.error is None and serves
 
     def change(self, decide: Callable[..., Shard | None], *args: Any, tags: Sequence[Tag] = ()) -> Shard:
@@ -117,7 +117,7 @@ def state_of(one: Found) -> str:
         return "no shard yet: nothing has drawn a ticket there"
     if row.joining:
         return "joining: run allocator shards grow"
-    if row.server != one.server:
+    if not row.is_on(one.server):
         return f"its server was replaced: run allocator shards trust {one.where}"
     if row.numbering.ceiling is not None:
         return f"growing: ends below {row.numbering.ceiling}; run allocator shards grow"

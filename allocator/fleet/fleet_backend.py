@@ -141,7 +141,7 @@ class Fleet:
         self._shards.open()
         refusals: dict[int, AllocatorError] = {}
         while True:
-            shard = self._shards.next(end)
+            shard = self._shards.next()
             try:
                 return act(shard)
             except (AllocatorClosed, InvalidTag):

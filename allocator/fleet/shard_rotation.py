@@ -30,8 +30,9 @@ from allocator.runtime.thread_pool import Background
 
 log = logging.getLogger("allocator")
 
-PAUSE = 0.05
-"""Seconds between two looks at the shards, of a call that waits until one can be used."""
+PAUSE, LONGEST_PAUSE = 0.05, 0.5
+"""Seconds between two looks at the shards, of a call that waits until one can be used: in a growing fleet, and while
+all fail, at the next probe but within these bounds."""
 DRAWS = 10
 """How often a draw retries after a change of the shard's row, before another shard is tried."""
 
@@ -142,8 +143,8 @@ class Shards:
             self.take(handle, row)
         self._opened = True
 
-    def next(self, end: float) -> Handle:
-        """The next shard; waits while none can be used."""
+    def next(self) -> Handle:
+        """The next shard. While none can be used, raises an error that asks for a pause."""
         while True:
             with self._lock:
                 now = monotonic()
@@ -157,22 +158,20 @@ class Shards:
             for handle in due:
                 self._probe(handle)  # on this thread: all threads of the pool may be waiting here
             if not due:
-                self._raise_if_hopeless(errors, end - now)
-                self.pause(min(choice.seconds, end - now))
+                raise self._unusable_for(errors, choice.seconds)
 
-    def pause(self, longest: float = PAUSE) -> None:
-        self._background.closed.wait(min(PAUSE, longest))
+    def pause(self) -> None:
+        self._background.closed.wait(PAUSE)
 
-    def _raise_if_hopeless(self, errors: list[AllocatorError], left: float) -> None:
+    def _unusable_for(self, errors: list[AllocatorError], seconds: float) -> AllocatorError:
         if self._background.closed.is_set():
-            raise AllocatorClosed
-        if not any(isinstance(error, DatabaseUnavailable) for error in errors):
-            raise errors[0].again()
-        if left > 0:
-            return
-        if len(errors) == 1:
-            raise errors[0].again()
-        raise DatabaseUnavailable(f"no shard can be used: {'; '.join(map(str, errors))}")
+            return AllocatorClosed()
+        error = errors[0].again()
+        if len(errors) > 1 and any(isinstance(error, DatabaseUnavailable) for error in errors):
+            error = DatabaseUnavailable(f"no shard can be used: {'; '.join(map(str, errors))}")
+        if isinstance(error, DatabaseUnavailable):
+            error.pause = min(max(PAUSE, seconds), LONGEST_PAUSE)
+        return error
 
     def in_use(self) -> int:
         with self._lock:

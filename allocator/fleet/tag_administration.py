@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.errors import FleetGrowing, InvalidSetting, SchemaOutOfDate, TagExists
 from allocator.rules.column_limit import Column, max_step_for
-from allocator.rules.failover import FailoverGap, gap_of
 from allocator.schemes.shared.argument_checks import MAX_ID, check_tag, check_whole, quoted, split_column
 from allocator.schemes.shared.residues import Residue
-from allocator.schemes.tag import Tag, unknown
+from allocator.schemes.tag import FailoverGap, Tag, gap_of, unknown
 
 if TYPE_CHECKING:
     from allocator.database.store import Database
@@ -56,7 +55,7 @@ class Tags:
             limit, limit_from = column.limit, column.name
         if limit is not None and max_step is None:
             max_step = max_step_for(limit, ours.step if step is None else step, ours.max_step)
-        settings = {"step": step, "max_step": max_step, "limit": limit}
+        settings: dict[str, FailoverGap | None] = {"step": step, "max_step": max_step, "limit": limit}
         if failover_gap is not None:
             settings["failover_gap"] = gap_of(failover_gap)
         fresh = changed(replace(ours, name=tag), start_after=start_after, **settings).checked()
@@ -80,8 +79,8 @@ class Tags:
         return together(rows)[:most]
 
     def list(self) -> list[Tag]:
-        """All tags, by name."""
-        return tags_of(self.databases())
+        """All tags, by name. A row that was damaged by hand is left out, and logged."""
+        return self._page("", MAX_ID)
 
     def count(self) -> int:
         """The number of tags; with shards, of the shard that has most."""
@@ -118,8 +117,8 @@ class Tags:
         A limit and `start_after` apply from the next claim on: processes still give the ids in their memory. They read
         a new step when they restart.
         """
-        given = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after}
-        given |= {"failover_gap": None if failover_gap is None else gap_of(failover_gap)}
+        gap = None if failover_gap is None else gap_of(failover_gap)
+        given = {"step": step, "max_step": max_step, "limit": limit, "start_after": start_after, "failover_gap": gap}
         return self._set(tag, {name: value for name, value in given.items() if value is not None})
 
     def repair(self, tag: str, *, above: int | None = None) -> Tag:
@@ -192,7 +191,7 @@ def generations(databases: Iterable[Database]) -> list[int]:
     return [row.generation if row else 1 for row in rows]
 
 
-def write(database: Database, tag: Tag, changes: Mapping[str, int]) -> bool:
+def write(database: Database, tag: Tag, changes: Mapping[str, FailoverGap]) -> bool:
     """Write changes to a shard, and first make the row if the shard has none."""
     for _ in range(2):
         if database.change_tag(tag.name, changes):

@@ -71,11 +71,11 @@ class Batching:
     def add(self, sequence: Sequence, request: Request) -> None:
         if not self.backend.has_batches or monotonic() < self._rests_until or not self._background.has_threads:
             # Without threads this may be a signal handler that has interrupted a claim.
-            self._background.submit(sequence._run, request)
+            sequence._watch(request, self._background.submit(sequence._run, request))
             return
         # Before the submit: the thread may run at once.
         self._waiting.append((sequence, request))
-        self._background.submit(self._run)
+        sequence._watch(request, self._background.submit(self._run))
 
     def _run(self) -> None:
         """Claim what waits, once it is its turn. One thread waits for that, and the others leave their claims to it."""

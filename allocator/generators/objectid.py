@@ -61,7 +61,8 @@ class Generator:
                 return next(self.values)  # another thread refilled first
             except StopIteration:
                 pass
-        values = self._blocks.take(now)
+        # Drained, so that no other thread draws what is counted here as unused.
+        values = self._blocks.take(now, unused=len(list(self.values)))
         if isinstance(values, Wait):
             return values
         first, self.values = first_and_rest(values)

@@ -24,7 +24,7 @@ from allocator.runtime.thread_pool import Background, Waits, check_not_ending, r
 from allocator.schemes.segment_refill import Claim, Segments
 from allocator.schemes.shared.argument_checks import check_count, check_reserve, check_tag
 from allocator.schemes.shared.residues import Seen, merged
-from allocator.schemes.shared.retry_pace import RETRY_PAUSE
+from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Wait
 from allocator.schemes.tag import Tag
 
 if TYPE_CHECKING:
@@ -100,21 +100,14 @@ class Sequence(Supply):
             return self._next()
 
     def next_ids(self, count: int) -> list[int]:
-        """The next 1 to 10000 ids, increasing. Raises the errors of `Allocator.next_id`, and `InvalidCount`.
+        """The next 1 to 10000 ids, increasing, within one `timeout`.
+
+        Raises the errors of `Allocator.next_id`, and `InvalidCount`.
 
         If an error occurs midway, the ids drawn before it are burnt.
         """
         core, ids = self._core, list(take(self._values, check_count(count)))
         return ids if len(ids) == count else wait_for(self._completed(core, ids, count))
-
-    def _completed(self, core: Segments, ids: list[int], count: int) -> Waits[list[int]]:
-        """Fill `ids`, which were drawn from `core`, up to `count`."""
-        while len(ids) < count:
-            ids.append((yield from self._attempts()))
-            if core is not self._core:  # forked in a signal handler while it waited: the parent has these ids too
-                core, ids = self._core, []
-            ids += take(self._values, count - len(ids))
-        return ids
 
     def reserve(self, count: int) -> range:
         """One block of 1 to 10 million ids, claimed by this call. With shards, its step is their number."""
@@ -147,6 +140,9 @@ class Sequence(Supply):
     def _more(self, now: float) -> int | None:
         piece = self._core.take()
         return self._publish(piece) if piece else None
+
+    def _want(self, now: float, missing: int) -> Claim | Wait | None:
+        return self._core.want(now, missing)
 
     def _stopped(self) -> AllocatorError | None:
         return self._core.stopped
@@ -226,11 +222,11 @@ class Sequence(Supply):
     def _claim_beside(self, count: int | None, others: Seen, exact: bool) -> range:
         with self._lock:
             pause = self._core.pace.wait(monotonic())
-        if pause and pause.error and not isinstance(pause.error, DatabaseUnavailable):
-            raise pause.error.again()
-        if pause:
-            # Without the lock, so that other calls are served from memory meanwhile.
-            self._background.closed.wait(pause.seconds)
+        if pause and pause.error:
+            error = pause.error.again()
+            if isinstance(error, DatabaseUnavailable):
+                error.pause = pause.seconds
+            raise error
         try:
             self._open()
             with self._lock:

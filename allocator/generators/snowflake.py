@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from allocator.errors import InvalidSetting
@@ -125,6 +125,9 @@ class SnowflakeSupply(Supply):
     def _at_hand(self, now: float) -> int | None:
         return next(self._values, None) if now < self.end else None
 
+    def _several_at_hand(self, count: int, now: float) -> Iterable[int]:
+        return super()._several_at_hand(count, now) if now < self.end else ()
+
     def _more(self, now: float) -> int | None:
         values = self._core.take(now)
         if not values:
@@ -133,7 +136,7 @@ class SnowflakeSupply(Supply):
         self.end = self._core.ends_at(millisecond)
         return self._serve(values)
 
-    def _want(self, now: float) -> LeaseClaim | Wait | None:
+    def _want(self, now: float, missing: int) -> LeaseClaim | Wait | None:
         return self._core.want(now, time.time())
 
     def _passing(self, now: float) -> Wait | None:

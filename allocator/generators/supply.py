@@ -14,6 +14,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -28,7 +29,7 @@ from allocator.errors import (
 from allocator.generators.backend_protocol import Backend
 from allocator.runtime import forks
 from allocator.runtime.forks import exhaust
-from allocator.runtime.iterators import iterator
+from allocator.runtime.iterators import iterator, take
 from allocator.runtime.thread_pool import Background, Waits, check_entry, reentrant_call, wait_for
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE, Pace, Wait
 
@@ -152,6 +153,10 @@ class Supply(Uncopyable):
         """The next id of `_values`, without the lock; None if there is none, or if it may not be used any more."""
         return next(self._values, None)
 
+    def _several_at_hand(self, count: int, now: float) -> Iterable[int]:
+        """Up to `count` ids as `_at_hand`."""
+        return take(self._values, count)
+
     def _next_here(self, now: float) -> int | None:
         value = self._at_hand(now)  # another thread may have refilled meanwhile
         return self._more(now) if value is None else value
@@ -160,8 +165,8 @@ class Supply(Uncopyable):
     def _more(self, now: float) -> int | None:
         """Under the lock: serve the next ids in memory once nothing is at hand, and return the first; None without."""
 
-    def _want(self, now: float) -> Any:
-        """Under the lock: a claim to make, a `Wait`, or None."""
+    def _want(self, now: float, missing: int) -> Any:
+        """Under the lock: a claim to make, a `Wait`, or None. `missing`: how many ids the caller still needs."""
         return self._core.want(now)
 
     def _passing(self, now: float) -> Wait | None:
@@ -184,14 +189,14 @@ class Supply(Uncopyable):
         """Under the lock: the claim failed, or its outcome is unknown."""
         self._core.failed(claim, error, now)
 
-    def _advance(self) -> int | Ended | Wait:
+    def _advance(self, missing: int = 1) -> int | Ended | Wait:
         """The next id, or what to wait for before the next attempt. A signal handler may raise or fork in here."""
         self._check_entry()
         process, known, claim = self._background.closed, UNREAD, None
         try:
             with self._lock:
                 known = self._pace.under_way
-                answer, claim = self._decide(monotonic())
+                answer, claim = self._decide(monotonic(), missing)
                 ended = self._under_way
             if claim is not None:
                 self._submit(Request(claim, ended, isinstance(answer, int)))
@@ -202,7 +207,7 @@ class Supply(Uncopyable):
         finally:
             if process is not self._background.closed:
                 self._renew()  # a signal handler forked: the decision belongs to the parent
-        return answer if process is self._background.closed else self._advance()
+        return answer if process is self._background.closed else self._advance(missing)
 
     def _check_entry(self) -> None:
         forks.catch_up()
@@ -222,10 +227,10 @@ class Supply(Uncopyable):
             self._forget(ended)
         finish(ended, None)
 
-    def _decide(self, now: float) -> tuple[int | Ended | Wait, Any]:
+    def _decide(self, now: float, missing: int) -> tuple[int | Ended | Wait, Any]:
         self._check_usable()
         value = self._next_here(now)
-        want = self._want(now)
+        want = self._want(now, missing)
         claim = None if isinstance(want, Wait) else want
         if claim is not None:
             self._under_way, self._submitter = Future(), threading.get_ident()
@@ -250,7 +255,16 @@ class Supply(Uncopyable):
             raise forks.forked_unseen(self._name())
 
     def _submit(self, request: Request) -> None:
-        self._background.submit(self._run, request)
+        self._watch(request, self._background.submit(self._run, request))
+
+    def _watch(self, request: Request, work: Future[Any]) -> None:
+        """End the request also where its thread did not get as far as `_run`, or out of it."""
+        work.add_done_callback(partial(self._end_unless_ended, request))
+
+    def _end_unless_ended(self, request: Request, work: Future[Any]) -> None:
+        error = None if request.ended.done() else work.exception()
+        if error is not None and not isinstance(error, AllocatorClosed):  # `_retire` ends what a close dropped
+            self._fail(request, error)
 
     def _run(self, request: Request) -> None:
         try:
@@ -304,13 +318,27 @@ class Supply(Uncopyable):
         """The next id, once `_values` is used up: from memory, or within the timeout from the database."""
         return wait_for(self._attempts())
 
-    def _attempts(self) -> Waits[int]:
-        """Wait for the next id."""
+    def _several(self, count: int) -> Waits[list[int]]:
+        """Wait for `count` ids."""
+        return self._completed(self._core, [], count)
+
+    def _completed(self, core: Any, ids: list[int], count: int) -> Waits[list[int]]:
+        """Fill `ids`, which were drawn from `core`, up to `count`; all within one timeout."""
         end = monotonic() + self._terms.timeout
-        while not isinstance(step := self._advance(), int):
+        while len(ids) < count:
+            ids.append((yield from self._attempts(count - len(ids), end)))
+            if core is not self._core:  # forked in a signal handler while it waited: the parent has these ids too
+                core, ids = self._core, []
+            ids += self._several_at_hand(count - len(ids), monotonic())
+        return ids
+
+    def _attempts(self, missing: int = 1, end: float | None = None) -> Waits[int]:
+        """Wait for the next id, until `end` or for the timeout. `missing`: how many ids the call still needs."""
+        end = monotonic() + self._terms.timeout if end is None else end
+        while not isinstance(step := self._advance(missing), int):
             left = end - monotonic()
             if left <= 0:
-                raise self._overdue(step)
+                raise self._overdue(step, missing)
             if isinstance(step, Wait):
                 yield self._background.closed, min(step.seconds, left)
                 continue
@@ -324,16 +352,15 @@ class Supply(Uncopyable):
         if error is not None and not isinstance(error, DatabaseUnavailable | LeaseLost):
             raise error.again()
 
-    def _overdue(self, step: Ended | Wait | None = None) -> AllocatorError:
+    def _overdue(self, step: Ended | Wait | None = None, missing: int = 1) -> AllocatorError:
         """The error of a call that reached its timeout: that of the last failed request, if it is recent."""
         recent = self._terms.timeout + RETRY_PAUSE
         with self._lock:
             error = step.error if isinstance(step, Wait) else self._pace.trouble(monotonic(), recent)
         if error is not None:
             return error.again()
-        return DatabaseUnavailable(
-            f"{self._name()}: the database did not answer within {self._terms.timeout:g} seconds"
-        )
+        late = f"{self._name()}: the database did not answer within {self._terms.timeout:g} seconds"
+        return DatabaseUnavailable(late + (f"; {missing} ids are still missing" if missing > 1 else ""))
 
     def _retire(self) -> None:
         """Drop the ids and end waiting calls: the allocator is closed."""

@@ -1,6 +1,7 @@
 """Worker numbers for any generator: leased from the database, renewed by a thread, given back at the end.
 
 The rule is in `allocator.schemes.worker_number_lease`. A forked child holds none of its parent's numbers.
+Each lease has two threads: one renews it, and may hang in the driver; the other waits for its end and calls `on_lost`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ from allocator.runtime.clocks import own_clock
 from allocator.runtime.thread_pool import Background, Waits, result_of, wait_for, wait_for_async
 from allocator.schemes.shared.argument_checks import quoted
 from allocator.schemes.shared.retry_pace import Wait
-from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Tenure, length_of
+from allocator.schemes.worker_number_lease import Clocks, NumberClaim, NumberLease, Renewal, Tenure, length_of
 
 log = logging.getLogger("allocator")
+
+
+LOOK_AGAIN = 1.0
+"""Seconds until a clock that jumped is noticed, as after a sleep of the machine, of which a wait knows nothing."""
 
 
 def read_clocks() -> Clocks:
@@ -61,6 +66,10 @@ class Workers:
         self.held = set()  # they are the parent's
 
 
+def said(error: BaseException) -> str:
+    return str(error) if isinstance(error, AllocatorError) else f"{type(error).__name__}: {error}"
+
+
 Taken = tuple[NumberLease, Clocks, int]
 """A lease; the clocks before the request, from which it counts; its process, since a fork must not renew it."""
 
@@ -85,8 +94,7 @@ class HeldNumber(Uncopyable):
         self._lease: NumberLease | None = None
         self._tenure: Tenure | None = None
         self._process = os.getpid()
-        self._lock = threading.RLock()
-        self._ended = threading.Event()
+        self._changed = threading.Condition()
         self._future: Future[Taken] | None = None
 
     @property
@@ -109,10 +117,11 @@ class HeldNumber(Uncopyable):
 
     def left(self) -> float:
         """The seconds left, by this machine's clocks; 0 or less when the number must no longer be used."""
-        if self._tenure is None or self._process != os.getpid() or self._ended.is_set():
+        tenure = self._tenure
+        if tenure is None or self._process != os.getpid():
             return 0.0
-        with self._lock:
-            return self._tenure.left(self._workers.clocks())
+        with self._changed:
+            return tenure.left(self._workers.clocks())
 
     def _leased(self) -> Waits[Self]:
         """Lease a number. What a call that failed or was cancelled may still lease is given back."""
@@ -121,7 +130,7 @@ class HeldNumber(Uncopyable):
             self._begin((yield from result_of(self._start, workers.background, workers.timeout, workers.overdue)))
         except BaseException:
             if self._future is not None:
-                self._ended.set()
+                self._stop()
                 self._future.add_done_callback(self._give_back_unused)
             raise
         return self
@@ -129,6 +138,7 @@ class HeldNumber(Uncopyable):
     def _start(self) -> Future[Taken]:
         if self.left() > 0:
             raise InvalidSetting(f"number {self.number} of space {self.space!r} is leased by this object already")
+        self._changed = threading.Condition()  # in a forked child, a thread that is gone may hold the old one
         self._backend = self._workers.backend
         self._future = self._workers.background.submit(self._take)
         return self._future
@@ -144,15 +154,22 @@ class HeldNumber(Uncopyable):
         tenure = Tenure(self._length_ms, asked)
         tenure.check_answered(self._workers.clocks())
         self._lease, self._tenure, self._process = lease, tenure, process  # a signal handler may have forked since
-        # New ones for each lease: the thread of an earlier lease still reads the old event.
-        self._lock, self._ended = threading.RLock(), threading.Event()
-        self._keep(lease, tenure, self._ended)
-        self._future = None  # the lease is ours now: a late cancellation must not give it back
         self._workers.held.add(self)
+        self._keep(lease, tenure)
+        self._future = None  # the lease is ours now: a late cancellation must not give it back
 
-    def _keep(self, lease: NumberLease, tenure: Tenure, ended: threading.Event) -> None:
-        """Renew it until the end."""
-        threading.Thread(target=self._run, args=(lease, tenure, ended), name="allocator-worker", daemon=True).start()
+    def _keep(self, lease: NumberLease, tenure: Tenure) -> None:
+        """Renew it until the end, and tell of its loss."""
+        for run in self._renew, self._watch:
+            threading.Thread(target=run, args=(lease, tenure), name="allocator-worker", daemon=True).start()
+
+    def _stop(self) -> Tenure | None:
+        """End the threads, and return what was leased; None if it was stopped before."""
+        with self._changed:
+            tenure, self._tenure = self._tenure, None
+            self._changed.notify_all()
+        self._workers.held.discard(self)
+        return tenure
 
     def _give_back_unused(self, future: Future[Taken]) -> None:
         if not future.cancelled() and future.exception() is None:
@@ -160,30 +177,42 @@ class HeldNumber(Uncopyable):
             with suppress(AllocatorError):
                 self._workers.background.submit(self._backend.release_number, lease, asked.wall_ms)
 
-    def _run(self, lease: NumberLease, tenure: Tenure, ended: threading.Event) -> None:
-        while not ended.is_set() and self._process == os.getpid():
-            with self._lock:
+    def _holds(self, tenure: Tenure) -> bool:
+        """Whether the lease is still that of this process, and was not given back; it may be lost."""
+        return self._tenure is tenure and self._process == os.getpid()
+
+    def _renew(self, lease: NumberLease, tenure: Tenure) -> None:
+        while self._holds(tenure):
+            with self._changed:
                 step = tenure.want(self._workers.clocks())
+                if isinstance(step, Wait) and self._holds(tenure):
+                    self._changed.wait(step.seconds)
             if step is None:
-                self._tell(lease)
                 return
-            if isinstance(step, Wait):
-                ended.wait(step.seconds)
-            else:
+            if isinstance(step, Renewal):
                 self._ask(lease, tenure, step.asked)
 
     def _ask(self, lease: NumberLease, tenure: Tenure, asked: Clocks) -> None:
         try:
             # Without the lock, so that `left()` does not wait for the database.
             self._backend.renew_number(lease, asked.wall_ms)
-        except AllocatorError as error:
+        except BaseException as error:  # whatever a driver raises: the thread must try again
             if not isinstance(error, LeaseLost):
-                log.warning("number %d of space %r was not renewed: %s", lease.number, lease.space, error)
-            with self._lock:
+                log.warning("number %d of space %r was not renewed: %s", lease.number, lease.space, said(error))
+            with self._changed:
                 tenure.failed(error)
+                self._changed.notify_all()
         else:
-            with self._lock:
+            with self._changed:
                 tenure.renewed(asked, self._workers.clocks())
+
+    def _watch(self, lease: NumberLease, tenure: Tenure) -> None:
+        """Wait for the end of the lease. Asks no database, so that no driver that hangs delays it."""
+        with self._changed:
+            while self._holds(tenure) and (left := tenure.left(self._workers.clocks())) > 0:
+                self._changed.wait(min(left, LOOK_AGAIN))
+        if self._holds(tenure):
+            self._tell(lease)
 
     def _tell(self, lease: NumberLease) -> None:
         self._workers.held.discard(self)
@@ -191,22 +220,21 @@ class HeldNumber(Uncopyable):
         if self._on_lost is not None:
             try:
                 self._on_lost()
-            except Exception:
+            except BaseException:  # sys.exit() too, which would end this thread without a word
                 log.exception("on_lost of number %d of space %r failed", lease.number, lease.space)
 
     def _end(self) -> None:
         """Give the number back, unless it is lost. An error is logged: the lease then ends by itself."""
-        if self._process != os.getpid() or self._tenure is None or self._lease is None:
+        if self._process != os.getpid() or self._lease is None:
             return
-        # Before the event is set, after which `left()` is 0.
+        # Before the stop, after which `left()` is 0.
         is_ours = self.left() > 0
-        self._ended.set()
-        self._workers.held.discard(self)
-        if is_ours:
+        tenure = self._stop()
+        if is_ours and tenure is not None:
             try:
-                self._backend.release_number(self._lease, self._tenure.used_ms)
-            except AllocatorError as error:
-                log.warning("number %d of space %r was not given back: %s", self.number, self.space, error)
+                self._backend.release_number(self._lease, tenure.used_ms)
+            except Exception as error:
+                log.warning("number %d of space %r was not given back: %s", self.number, self.space, said(error))
 
     def __repr__(self) -> str:
         number = "" if self._lease is None else f" {self._lease.number}"
@@ -228,7 +256,7 @@ class WorkerLease(HeldNumber):
 
 
 class AsyncWorkerLease(HeldNumber):
-    """As `WorkerLease`, for `async with`. `on_lost` is called on the renewing thread, not in the event loop."""
+    """As `WorkerLease`, for `async with`. `on_lost` is called on a thread of its own, not in the event loop."""
 
     async def close(self) -> None:
         """Give the number back; the `async with` block does it at its end."""

@@ -9,7 +9,7 @@ from alembic.operations import MigrateOperation, Operations
 from allocator.errors import InvalidSetting
 from allocator.integrations import column_steps
 from allocator.integrations.column_steps import Action
-from allocator.rules.failover import FailoverGap
+from allocator.schemes.tag import FailoverGap
 
 
 @Operations.register_operation("create_tag")

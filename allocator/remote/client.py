@@ -30,7 +30,6 @@ from allocator.remote.wire import (
     whole,
 )
 from allocator.rules.column_limit import Column
-from allocator.rules.failover import public_gap
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.segment_refill import Claim
 from allocator.schemes.shared.argument_checks import check_tag
@@ -236,7 +235,7 @@ class Service:
             "max_step": tag.max_step,
             "limit": tag.limit,
             "start_after": tag.max_value,
-            "failover_gap": str(public_gap(tag.failover_gap)),
+            "failover_gap": str(tag.failover_gap),
         }
         return self.put_tag(tag.name, form, {"If-None-Match": "*"})
 
@@ -291,7 +290,7 @@ class RemoteTags(Tags):
 
     def _set(self, tag: str, given: dict[str, Any]) -> Tag:
         if "failover_gap" in given:
-            given["failover_gap"] = str(public_gap(given["failover_gap"]))
+            given["failover_gap"] = str(given["failover_gap"])
         return self._service.put_tag(tag, given, {"If-Match": "*"})
 
     def _column(self, name: str) -> Column:

@@ -117,6 +117,8 @@ class Servers:
     def __init__(self, addresses: list[str], token: str | None, timeout: float) -> None:
         if token is not None and (not isinstance(token, str) or not token.isascii() or not token.isprintable()):
             raise InvalidSetting("token must be a str of printable ASCII characters")
+        if token is not None and not token.strip():
+            raise InvalidSetting("token is empty; leave it out, or unset ALLOCATOR_TOKEN, if the service needs none")
         self._addresses = addresses
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._timeout = timeout

@@ -18,12 +18,11 @@ from functools import partial
 from typing import Any
 
 from allocator.errors import InvalidSetting
-from allocator.rules.failover import FailoverGap, gap_of, public_gap
 from allocator.schemes.formats.id_inspection import Inspection
 from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole
 from allocator.schemes.shared.residues import Residue, Seen
 from allocator.schemes.snowflake import Lease
-from allocator.schemes.tag import Tag
+from allocator.schemes.tag import FailoverGap, Tag
 from allocator.schemes.ticket import MAX_SHARDS
 from allocator.schemes.worker_number_lease import NumberLease
 
@@ -68,7 +67,7 @@ def tag_to_json(tag: Tag) -> dict[str, object]:
         "step": tag.step,
         "max_step": tag.max_step,
         "limit": str(tag.limit),
-        "failover_gap": str(public_gap(tag.failover_gap)),
+        "failover_gap": str(tag.failover_gap),
     }
 
 
@@ -79,7 +78,7 @@ def tag_from_json(value: Mapping[str, Any]) -> Tag:
         whole("step", value.get("step"), 1),
         whole("max_step", value.get("max_step"), 1),
         whole("limit", value.get("limit"), 1),
-        failover_gap=gap_of(gap_from_json(value.get("failover_gap", "auto"))),
+        failover_gap=gap_from_json(value.get("failover_gap", "auto")),
     )
 
 

@@ -22,13 +22,11 @@ may write in turn without a gap; only a new one causes a gap.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from allocator.errors import InvalidSetting, ServerReplaced
-from allocator.schemes.shared.argument_checks import MAX_ID, check_whole, quoted
+from allocator.schemes.shared.argument_checks import check_whole
 from allocator.schemes.tag import AUTO, REFUSE, Tag
-
-FailoverGap = int | Literal["auto", "refuse"]
 
 FLOOR = 1 << 22
 """The least reach of a gap: a young tag may lose the claims of several seconds."""
@@ -66,23 +64,6 @@ class Crossing(NamedTuple):
 
     here: Here
     skip: int
-
-
-def gap_of(value: object) -> int:
-    """The column's value for a caller's `failover_gap`; None means "auto"."""
-    if value is None or value == "auto":
-        return AUTO
-    if value == "refuse":
-        return REFUSE
-    if isinstance(value, str):
-        raise InvalidSetting(f'failover_gap must be "auto", "refuse" or a number of ids, got {quoted(value)}')
-    return check_whole("failover_gap", value, 0, MAX_ID)
-
-
-def public_gap(gap: int) -> FailoverGap:
-    if gap == AUTO:
-        return "auto"
-    return "refuse" if gap == REFUSE else gap
 
 
 def plain(was: str, run: str, at: int = 0) -> Here:
@@ -131,7 +112,7 @@ def cross(tag: Tag, here: Here) -> Crossing:
 def reach_of(tag: Tag) -> int:
     """The numbers that the tag may have issued on another server after this row was written."""
     each = max(1, tag.residue.step)
-    if tag.failover_gap >= 0:
+    if isinstance(tag.failover_gap, int):
         return tag.failover_gap * each
     issued = tag.max_value - tag.skipped
     return min(max(floor_of(tag) * each, issued), (tag.limit - tag.max_value) // PART_OF_REST)
@@ -158,7 +139,7 @@ def repaired(tag: Tag, above: int | None, here: Here) -> int:
     """The new `max_value` of a tag that an operator repairs: `above`, or the present value plus the usual gap."""
     if above is not None:
         return check_whole("above", above, tag.max_value, tag.limit, hint=f" for tag {tag.name!r}")
-    usual = tag if tag.failover_gap > 0 else replace(tag, failover_gap=AUTO)
+    usual = tag if tag.failover_gap not in (REFUSE, 0) else replace(tag, failover_gap=AUTO)
     reach = reach_of(usual)
     if not has_room(usual, reach):
         raise InvalidSetting(

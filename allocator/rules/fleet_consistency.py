@@ -73,6 +73,10 @@ class Shard:
     def joining(self) -> bool:
         return self.generation == JOINING
 
+    def is_on(self, server: str) -> bool:
+        """Whether this server may use the row. The row of a single database names no server, so any may."""
+        return self.server in {"", server}
+
     @property
     def is_alone(self) -> bool:
         """Whether the row is as the schema upgrade wrote it: a single database, never part of a fleet."""
@@ -120,7 +124,7 @@ def check_usable(where: str, shard: Shard, server: str) -> None:
     """Raise if a shard, whose database is now on `server`, may not issue ids."""
     if shard.joining:
         raise DatabaseUnavailable(f"{where} was added but issues no ids yet; run: allocator shards grow")
-    if shard.server not in {"", server}:
+    if not shard.is_on(server):
         raise ShardMisconfigured(
             f"{where} is now on server {server}, not {shard.server}: after a failover or a restore it may lack ids. "
             f"When nothing uses the old server any more, skip them with: allocator shards trust {where}"

@@ -1,7 +1,9 @@
 """The thread pool of an allocator: every claim runs on one of its threads.
 
-The queue is a `SimpleQueue`, because its `put` is safe in signal handlers and destructors. The threads are daemons, so
-that a hanging claim does not delay the exit of the interpreter; the range it may still get is burnt.
+The work waits in a deque, and a `SimpleQueue` calls a thread for each: their `append` and `put` are safe in signal
+handlers and destructors. If an exception that was sent to a thread, or a MemoryError, hits it as it waits, the call is
+lost, and not the work. The threads are daemons, so that a hanging claim does not delay the exit of the interpreter; the
+range it may still get is burnt.
 
 Waiting for the work of a thread never blocks an event loop. Blocking code can run inside an event loop: SQLAlchemy's
 `AsyncSession` calls column defaults and hooks in a greenlet that awaits on their behalf. Waiting code awaits there too.
@@ -14,17 +16,18 @@ import queue
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from time import monotonic
 from types import coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from allocator.errors import AllocatorClosed, AllocatorError, ReentrantCall
+from allocator.errors import AllocatorClosed, AllocatorError, DatabaseUnavailable, ReentrantCall
 from allocator.runtime.forks import catch_up
 
 if TYPE_CHECKING:
@@ -67,17 +70,16 @@ class Work:
             return []
 
     def run(self) -> None:
-        taken = self.take()
-        if not taken or not self.future.set_running_or_notify_cancel():
-            return
+        """End the future by the call, or by whatever else comes up in here: somebody waits for it."""
         try:
-            result = taken.pop()()
+            taken = self.take()
+            if taken and self.future.set_running_or_notify_cancel():
+                self.future.set_result(taken.pop()())
         except BaseException as error:
-            self.future.set_exception(error)
+            with suppress(InvalidStateError):  # it came after the result
+                self.future.set_exception(error)
             if not isinstance(error, Exception):
                 raise
-        else:
-            self.future.set_result(result)
 
     def drop(self) -> None:
         if self.take() and self.future.set_running_or_notify_cancel():
@@ -95,8 +97,9 @@ class Background:
         self.idle: Future[Any] = Future()
         """A finished future, shared by all supplies without a request under way."""
         self.idle.set_result(None)
-        self._queue: SimpleQueue[Work | None] = queue.SimpleQueue()  # looked up late, for a patch by gevent
-        self._finalizer = weakref.finalize(self, self._queue.put, None)
+        self._works: deque[Work] = deque()
+        self._calls: SimpleQueue[bool] = queue.SimpleQueue()  # looked up late, for a patch by gevent
+        self._finalizer = weakref.finalize(self, self._calls.put, False)
         self._finalizer.atexit = False
         self._threads: list[threading.Thread] = []
 
@@ -109,10 +112,11 @@ class Background:
             raise AllocatorClosed
         check_not_ending()
         work = Work(partial(copy_context().run, call, *args, **kwargs))
-        self._queue.put(work)
-        if len(self._threads) < THREADS and not self._queue.empty():
+        self._works.append(work)
+        self._calls.put(True)
+        if self._living() < THREADS and not self._calls.empty():
             self._start_thread()
-        if not self._threads:
+        if not self._living():
             work.run()
         if self.closed.is_set():
             work.drop()  # the pool was closed just now, and its threads may all have ended
@@ -121,10 +125,13 @@ class Background:
     @property
     def has_threads(self) -> bool:
         """False before the first submit, and where no thread can start: then `submit` runs the work itself."""
-        return bool(self._threads)
+        return self._living() > 0
+
+    def _living(self) -> int:
+        return sum(thread.is_alive() for thread in self._threads)
 
     def _start_thread(self) -> None:
-        thread = threading.Thread(target=run_all, args=(self._queue,), name="allocator", daemon=True)
+        thread = threading.Thread(target=run_all, args=(self._works, self._calls), name="allocator", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # the thread limit is reached, or the interpreter is shutting down
@@ -134,21 +141,14 @@ class Background:
     def close(self, seconds: float) -> None:
         """Drop queued work, and wait at most `seconds` for running work."""
         self.closed.set()
-        self._drop_all()
-        # After the drop, which would take this stop signal too.
-        self._queue.put(None)
+        with suppress(IndexError):  # a thread may take the last one
+            while self._works:
+                self._works.popleft().drop()
+        self._calls.put(False)
         end = monotonic() + seconds
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, end - monotonic()))
-
-    def _drop_all(self) -> None:
-        try:
-            while True:
-                if work := self._queue.get_nowait():
-                    work.drop()
-        except Empty:
-            pass
 
     def renew(self) -> None:
         """Start a new pool in a forked child, which has none of the parent's threads."""
@@ -160,12 +160,18 @@ class Background:
         self._start()
 
 
-def run_all(waiting: SimpleQueue[Work | None]) -> None:
-    while work := waiting.get():
-        with suppress(BaseException):  # even SystemExit from a driver's hook: the future holds it for the waiter
-            work.run()
-        del work  # an idle thread must not keep its result alive
-    waiting.put(None)  # pass the stop signal on to the next thread
+def run_all(works: deque[Work], calls: SimpleQueue[bool]) -> None:
+    """Run work at each call, until the call to stop, which is False."""
+    is_open = True
+    try:
+        while is_open:
+            # Even SystemExit from a driver's hook: the future holds it for the waiter.
+            with suppress(Exception, SystemExit, KeyboardInterrupt):
+                while works:  # first of all: an exception may have come in place of a call
+                    works.popleft().run()
+                is_open = calls.get()
+    finally:
+        calls.put(is_open)  # the call to stop, or one that this thread leaves to the others
 
 
 def bridge() -> Callable[[Awaitable[Any]], Any] | None:
@@ -255,10 +261,32 @@ drive_async = coroutine(drive)
 def result_of(
     start: Callable[[], Future[T]], background: Background, seconds: float, overdue: Callable[[], AllocatorError]
 ) -> Waits[T]:
-    """Wait for the work that `start` begins. A result that comes after `seconds`, or for a cancelled call, is burnt."""
+    """Wait for the work that `start` begins. A result that comes after `seconds`, or for a cancelled call, is burnt.
+
+    Work that must pause, as before a retry, ends with an error that says for how long. The caller waits here, and
+    begins the work again: threads of the pool do not wait, since the work of others needs them.
+    """
+    end = monotonic() + seconds
+    while True:
+        try:
+            return (yield from answer_of(start, background, end, overdue))
+        except DatabaseUnavailable as error:
+            if not error.pause:
+                raise
+            late = error.again()
+            pause = min(error.pause, end - monotonic())
+        if pause <= 0:
+            raise late
+        yield background.closed, pause
+
+
+def answer_of(
+    start: Callable[[], Future[T]], background: Background, end: float, overdue: Callable[[], AllocatorError]
+) -> Waits[T]:
+    """Wait for the work that `start` begins, which may also end with a pause."""
     catch_up()
     while True:
-        process, future, end = background.closed, start(), monotonic() + seconds
+        process, future = background.closed, start()
         try:
             while process is background.closed and not future.done():
                 if (left := end - monotonic()) <= 0:

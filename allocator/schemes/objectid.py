@@ -80,15 +80,17 @@ class ObjectIdBlocks:
         self.second = -1
         self._left = 0
 
-    def take(self, now: float) -> Iterator[bytes] | Wait:
+    def take(self, now: float, unused: int = 0) -> Iterator[bytes] | Wait:
         """The next ids of the second of `now`; when all its 2**24 ids are used, how long it lasts.
 
         If the clock went back, ids continue in the last second used.
+        unused: how many ids of the last block were not drawn. A new second continues with their counters.
         """
         second = int(now)
         if second < self.second and not self._left:
             second = self.second + 1
         if second > self.second:
+            self._counter = (self._counter - unused) & MAX_COUNTER
             self.second, self._left = second, MAX_COUNTER + 1
         if not self._left:
             return Wait(second + 1 - now)

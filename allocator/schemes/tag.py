@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from allocator.errors import (
     Exhausted,
@@ -13,13 +14,15 @@ from allocator.errors import (
     SchemaDamaged,
     UnknownTag,
 )
-from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole
+from allocator.schemes.shared.argument_checks import MAX_ID, MAX_STEP, check_tag, check_whole, quoted
 from allocator.schemes.shared.residues import ALL, Residue, Seen, is_outgrown, mark
 
 DEFAULT_STEP = 1_000
 DEFAULT_MAX_STEP = 1_000_000
 
-AUTO, REFUSE = -2, -1
+FailoverGap = int | Literal["auto", "refuse"]
+AUTO: Final = "auto"
+REFUSE: Final = "refuse"
 """Values of `failover_gap`: skip in proportion to the ids issued; stop until an operator repairs the tag."""
 
 
@@ -31,8 +34,8 @@ class Tag:
     step, max_step: a claim takes at least `step` ids and, at a high rate, up to `max_step`.
     limit: the greatest id that the tag may issue.
     residue: the residues of this database, where several serve the tag.
-    failover_gap: how many ids are skipped after a failover or a restore, see `allocator.rules.failover`; `AUTO` or
-        `REFUSE`.
+    failover_gap: how many ids are skipped after a failover or a restore, see `allocator.rules.failover`; or "auto", or
+        "refuse".
     skipped: how many numbers up to `max_value` were never claimed: failover gaps, and numbers below its start.
     claimed_at: the time of the last claim by the clock of the server, in milliseconds since 1970.
     server_run: the server run that wrote the row last.
@@ -45,7 +48,7 @@ class Tag:
     max_step: int = DEFAULT_MAX_STEP
     limit: int = MAX_ID
     residue: Residue = ALL
-    failover_gap: int = AUTO
+    failover_gap: FailoverGap = AUTO
     skipped: int = field(default=0, compare=False)
     claimed_at: int = field(default=0, compare=False)
     server_run: str = field(default="", compare=False)
@@ -63,10 +66,21 @@ class Tag:
         check_whole("start_after", self.max_value, 0, self.limit)
         check_whole("step", self.step, 1, MAX_STEP)
         check_whole("max_step", self.max_step, 1, MAX_STEP)
-        check_whole("failover_gap", self.failover_gap, AUTO, MAX_ID)
+        gap_of(self.failover_gap)
         if self.step > self.max_step:
             raise InvalidSetting(f"step must be at most max_step, which is {self.max_step}, got {self.step}")
         return self
+
+
+def gap_of(value: object) -> FailoverGap:
+    """The checked `failover_gap` of a caller; None means "auto"."""
+    if value is None or value == AUTO:
+        return AUTO
+    if value == REFUSE:
+        return REFUSE
+    if isinstance(value, str):
+        raise InvalidSetting(f'failover_gap must be "auto", "refuse" or a number of ids, got {quoted(value)}')
+    return check_whole("failover_gap", value, 0, MAX_ID)
 
 
 def settle(tag: Tag | None, name: str, size: int, seen: Seen, exact: bool = False) -> int:

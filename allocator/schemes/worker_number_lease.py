@@ -307,7 +307,7 @@ class Tenure:
         if self.left(now) > 0:
             self._extend(asked)
 
-    def failed(self, error: AllocatorError) -> None:
+    def failed(self, error: BaseException) -> None:
         """Record a renewal that failed. After any error but `LeaseLost` it may be repeated until the end."""
         if isinstance(error, LeaseLost):
             self.lost = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from allocator.errors import InvalidCount
@@ -20,7 +21,7 @@ def nothing() -> None:
 class Source:
     """Ids of one tag or scheme, encoded as JSON.
 
-    next_ids: draws 1 to 10000 ids.
+    next_ids: draws several ids.
     buffered: takes one id from memory, or None.
     given: ids issued so far, for the metrics.
     """
@@ -40,13 +41,12 @@ class Source:
         self._before = f'{{"tag":"{tag}","ids":["'.encode() if tag else b'{"ids":["'
 
     async def take(self, count: int) -> list[Any]:
-        """Draw 1 to 10000 ids."""
-        check_count(count)
-        await self.check_remaining(count)
-        return await self.take_part(count)
+        """Draw 1 to 10000 ids, or none."""
+        return await self.take_any(check_count(count))
 
-    async def take_part(self, count: int) -> list[Any]:
-        """Draw ids without checks, as a part of a larger checked batch."""
+    async def take_any(self, count: int) -> list[Any]:
+        """Draw any number of ids, or none."""
+        await self.check_remaining(count)
         ids = await self._next_ids(count)
         self.given += count
         return ids
@@ -73,7 +73,7 @@ class TagSource(Source):
 
     def __init__(self, ids: ServiceAllocator, tag: str) -> None:
         self.buffer = ids.buffer(tag)
-        super().__init__("segment", ids.sequence(tag).next_ids, self.buffer.next, tag)
+        super().__init__("segment", partial(ids.ids_of, tag), self.buffer.next, tag)
         self._ids = ids
         self.counted, self.rate = 0, 0.0
 
@@ -90,22 +90,13 @@ class Sources:
     """All sources of one worker: one per scheme, and one per tag in use."""
 
     def __init__(self, ids: ServiceAllocator) -> None:
-        self.meteor = Source(METEOR, each(ids.meteor), ids.buffered_meteor)
-        self.snowflake = Source(SNOWFLAKE, each(ids.snowflake), ids.buffered_snowflake)
+        self.meteor = Source(METEOR, ids.meteors, ids.buffered_meteor)
+        self.snowflake = Source(SNOWFLAKE, ids.snowflakes, ids.buffered_snowflake)
         self.objectid = Source(OBJECTID, object_ids)
         self.tags: dict[str, TagSource] = {}
 
     def all(self) -> list[Source]:
         return [self.meteor, self.snowflake, self.objectid, *self.tags.values()]
-
-
-def each(call: Callable[[], Awaitable[int]]) -> Callable[[int], Awaitable[list[int]]]:
-    """Draw several ids with one call each."""
-
-    async def next_ids(count: int) -> list[int]:
-        return [await call() for _ in range(count)]
-
-    return next_ids
 
 
 async def object_ids(count: int) -> list[ObjectId]:

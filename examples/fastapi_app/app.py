@@ -83,7 +83,7 @@ async def read(number: int, session: Sessions) -> dict[str, object]:
     raise HTTPException(404)
 
 
-@app.post("/invoices", status_code=201)
-async def invoice(allocator: Annotated[AsyncAllocator, Depends(ids_of)]) -> dict[str, str]:
+@app.post("/jobs", status_code=201)
+async def job(allocator: Annotated[AsyncAllocator, Depends(ids_of)]) -> dict[str, str]:
     """Draw ids that belong to no table."""
-    return {"number": str(await allocator.ticket("invoice"))}
+    return {"number": str(await allocator.ticket("job"))}

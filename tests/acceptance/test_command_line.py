@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -18,9 +19,10 @@ from click.testing import CliRunner, Result
 from support.distinct import distinct
 from support.servers.administrator import execute
 
-from allocator import Allocator
+from allocator import Allocator, AsyncAllocator
 from allocator.cli import main
 from allocator.database.schema.tables import REVISIONS
+from allocator.errors import InvalidArgument
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 """What a command says is the same on each database; the statements are those of `tests/contract`."""
@@ -126,6 +128,15 @@ def test_a_refusal_is_one_sentence_and_exit_code_1(here):
         assert sentence.removeprefix("error: ") in json.loads(as_json.stderr)["message"]
 
 
+EMPTY: list[tuple[dict[str, Any], str]] = [
+    ({"database": ""}, "the URL of the database is empty"),
+    ({"database": " "}, "the URL of the database is empty"),
+    ({"database": "sqlite:///"}, "names no file"),
+    ({"shards": ["sqlite:///mine.db", ""]}, "the URL of the database is empty"),
+    ({"database": [""]}, "a list of servers may hold only addresses"),
+    ({"database": "http://localhost", "token": ""}, "token is empty"),
+]
+
 NOT_UNDERSTOOD = (
     "nope",
     "next",
@@ -148,6 +159,18 @@ def test_a_variable_that_is_set_and_empty_is_no_wish_for_a_file(here):
 
         assert (done.exit_code, list(here.iterdir())) == (2, []), repr(value)
         assert "is empty; set it to the URL of a database" in done.stderr
+
+
+def test_nothing_that_is_empty_means_a_default(here):
+    """In a deployment it is a variable that was not set: ids would begin at 1 again."""
+    for words in (["--url", ""], ["--url", "sqlite:///mine.db", "--url", " "]):
+        done = CliRunner().invoke(main, ["next", "order", *words])
+        assert (done.exit_code, list(here.iterdir())) == (2, []), words
+        assert "--url is empty; give it the URL of a database" in done.stderr
+    for kind in (Allocator, AsyncAllocator):
+        for given, sentence in EMPTY:
+            with pytest.raises(InvalidArgument, match=sentence):
+                kind(**given)
 
 
 @pytest.mark.statements

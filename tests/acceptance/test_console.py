@@ -71,7 +71,7 @@ def fill(url: str) -> None:
 
 def values_of(name: str, value: int) -> dict[str, object]:
     tag = Tag(name)
-    settings = {"step": tag.step, "max_step": tag.max_step, "id_limit": tag.limit, "failover_gap": tag.failover_gap}
+    settings = {"step": tag.step, "max_step": tag.max_step, "id_limit": tag.limit}
     return {"tag": name, "max_value": value, **settings}
 
 
@@ -375,7 +375,9 @@ def test_a_reader_sees_its_own_tags_alone(guarded, seat):
     assert "hidden-1" not in page
     assert "/console/new" not in page
     assert seat.get("/console/tags/seen-1").status == 200
-    assert '<form method="post" action="/console/tags' not in seat.text("/console/tags/seen-1")
+    page = seat.text("/console/tags/seen-1")
+    assert '<form method="post" action="/console/tags' not in page
+    assert "<dt>Failover gap</dt><dd>auto</dd>" in page
     for path in (
         "/console/tags/hidden-1",
         "/console/tags/no-such",

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.applications.django_shop import AS_MYSQLDB, MIGRATED, environment, manage, managed, run
+from support.applications.django_shop import AS_MYSQLDB, MIGRATED, TESTS, environment, manage, managed, run
 from support.distinct import distinct, none_twice
 from support.processes.prefork import Asked, gunicorn, serving
 from support.servers.throwaway import free_port
 
 pytest.importorskip("django")
 
+README = (TESTS.parent / "README.md").read_text()
 PRELOADED = """
 from project.wsgi import application
 from shop.models import Order
@@ -278,3 +282,21 @@ def test_ids_come_from_a_file_of_their_own_since_a_transaction_would_hold_them_u
 
     assert run(IN_A_TRANSACTION, shared).split() == ["allocator.W001", "unavailable"]
     assert run(IN_A_TRANSACTION, here).split() == ["saved"]
+
+
+def test_the_readme_goes_on_where_startapp_ends(tmp_path):
+    """`startapp` of Django before 6 writes a line into `apps.py` that overrides the setting of the project."""
+    admin = [sys.executable, "-m", "django"]
+    here = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{TESTS.parent}"}
+    for words in (["startproject", "site1", "."], ["startapp", "shop"]):
+        subprocess.run([*admin, *words], cwd=tmp_path, env=here, check=True, timeout=120)
+    (tmp_path / "shop" / "models.py").write_text("from django.db import models\nclass Order(models.Model): pass\n")
+    apps, settings = tmp_path / "shop" / "apps.py", tmp_path / "site1" / "settings.py"
+    recipe = README.partition("Django: add two settings.")[2].partition("```python\n")[2].partition("```")[0]
+    recipe = recipe.replace("[", "INSTALLED_APPS + [").replace("...", '"shop"')
+    settings.write_text(re.sub("DEFAULT_AUTO_FIELD = .*", "", settings.read_text()) + recipe)
+    assert "delete the line `default_auto_field` from the `apps.py`" in README
+    apps.write_text(re.sub(" +default_auto_field = .*\n", "", apps.read_text()))
+    code = "from shop.models import Order; print(type(Order._meta.pk).__name__)"
+
+    assert run(code, here | {"DJANGO_SETTINGS_MODULE": "site1.settings"}) == "AllocatedBigAutoField\n"

@@ -86,7 +86,7 @@ def test_orders_with_items_made_concurrently(shop: str, folder: Path):
 
 def test_what_is_not_in_a_table_and_what_is_refused(shop: str, folder: Path):
     pool = urllib3.PoolManager(retries=False, timeout=60)
-    assert [pool.request("POST", f"{shop}/invoices").json() for _ in range(3)] == [{"number": n} for n in "123"]
+    assert [pool.request("POST", f"{shop}/jobs").json() for _ in range(3)] == [{"number": n} for n in "123"]
     assert pool.request("POST", f"{shop}/orders", json={"customer": "nobody", "products": [None]}).status == 422
     assert pool.request("GET", f"{shop}/orders/77").status == 404
 

@@ -217,6 +217,9 @@ REFUSED = {
     "--timeout 0": "timeout must be",
     "--url https://ids.example.org": "--url must be a database",
     "--url nonsense": "this is not a database URL",
+    "--url=": "--url is empty; give it the URL of a database",
+    "--unix=": "--unix is empty; give it the path of a socket",
+    "--host=": "--host is empty, which would be every address",
 }
 
 
@@ -371,7 +374,7 @@ def test_the_command_line_draws_from_a_service(tmp_path):
             return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
         assert run("next", "order", "-n", "3") == "1\n2\n3\n"
-        assert run("next", "invoice", "--scheme", "ticket") == "1\n"
+        assert run("next", "job", "--scheme", "ticket") == "1\n"
         assert "order" in run("tags", "list")
         assert json.loads(run("tags", "set", "order", "--step", "5", "--json"))["step"] == 5
 

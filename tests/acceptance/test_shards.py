@@ -23,7 +23,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def tickets(urls: list[str], count: int) -> list[int]:
-    done = run("next", "--scheme", "ticket", "invoice", "-n", str(count), urls=urls)
+    done = run("next", "--scheme", "ticket", "job", "-n", str(count), urls=urls)
     assert done.exit_code == 0, done.output
     return [int(line) for line in done.output.split()]
 
@@ -31,13 +31,13 @@ def tickets(urls: list[str], count: int) -> list[int]:
 def test_tickets_come_from_the_shards_in_turn(files):
     assert tickets(files, 5) == [1, 2, 3, 4, 5]
     assert tickets(files[:1], 1) == [7]
-    done = run("next", "--scheme", "ticket", "invoice", "--json", urls=files)
+    done = run("next", "--scheme", "ticket", "job", "--json", urls=files)
 
-    assert json.loads(done.output) == {"tag": "invoice", "ids": ["10"]}
+    assert json.loads(done.output) == {"tag": "job", "ids": ["10"]}
 
 
 def test_several_urls_may_come_from_the_environment(files):
-    words = ["next", "--scheme", "ticket", "invoice", "-n", "3"]
+    words = ["next", "--scheme", "ticket", "job", "-n", "3"]
     done = CliRunner().invoke(main, words, env={"ALLOCATOR_DATABASE_URL": " ".join(files)})
 
     assert done.output == "1\n2\n3\n"

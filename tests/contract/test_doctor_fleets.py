@@ -25,7 +25,7 @@ def new_fleet(folder: Path) -> list[str]:
     folder.mkdir(exist_ok=True)
     urls = [f"sqlite:///{folder}/{name}.db" for name in ("one", "two", "three")]
     with Allocator(shards=urls) as ids:
-        ids.ticket("invoice")
+        ids.ticket("job")
         ids.next_ids("order", 5)
     return urls
 
@@ -106,6 +106,6 @@ def test_a_shard_that_was_not_given(fleet):
 def test_shards_on_one_server_and_on_two(kinds, shard_pool):
     urls = [shard_pool(kind, number) for number, kind in enumerate(kinds, start=1)]
     with Allocator(shards=urls) as ids:
-        ids.ticket("invoice")
+        ids.ticket("job")
 
     assert ("shards-on-one-server" in found_of(urls)) == (kinds[0] == kinds[1])

@@ -104,7 +104,7 @@ def test_the_printed_rights_are_enough_for_all_that_is_called(service):
     with Allocator(service.url) as ids:
         assert [ids.next_id("order"), *ids.next_ids("order", 3)] == [1, 2, 3, 4]
         assert len(ids.reserve("order", 10)) == 10
-        tickets = [ids.ticket("invoice") for _ in range(3)]
+        tickets = [ids.ticket("job") for _ in range(3)]
         assert distinct(tickets)
         assert sorted(tickets) == tickets
         assert ids.meteor() > 0
@@ -127,10 +127,10 @@ MOVED = tuple(
 def test_the_printed_rights_are_enough_on_another_run_of_a_server(service):
     """Where a gap, nodes and tickets are skipped and leases begin later."""
     with Allocator(service.url) as ids:
-        before = [ids.next_id("moved"), ids.meteor(), ids.snowflake(), ids.ticket("invoice")]
+        before = [ids.next_id("moved"), ids.meteor(), ids.snowflake(), ids.ticket("job")]
     execute(service.admin, *MOVED)
     with Allocator(service.url) as ids:
-        after = [ids.next_id("moved"), ids.meteor(), ids.snowflake(), ids.ticket("invoice")]
+        after = [ids.next_id("moved"), ids.meteor(), ids.snowflake(), ids.ticket("job")]
         ids.tags.create("waits", failover_gap="refuse")
         ids.tags.repair("waits", above=5000)
         assert ids.next_id("waits") == 5001
@@ -145,13 +145,13 @@ def test_a_sequence_that_is_behind_its_rows_is_raised_by_the_owner(service):
     """As on a logical replica."""
     execute(service.admin, "SELECT setval('allocator_ticket_id_seq', 5000000)")
     with Allocator(service.url) as ids:
-        before = ids.ticket("invoice")
+        before = ids.ticket("job")
     execute(service.admin, "SELECT setval('allocator_ticket_id_seq', 1000)", MOVED[1])
     with Allocator(service.url) as ids, pytest.raises(AllocatorError, match="as the owner") as refused:
-        ids.ticket("invoice")
+        ids.ticket("job")
     execute(service.admin, str(refused.value).rpartition("of the table: ")[2])
     with Allocator(service.url) as ids:
-        assert ids.ticket("invoice") > before + TICKETS_SKIPPED
+        assert ids.ticket("job") > before + TICKETS_SKIPPED
 
 
 def test_the_printed_rights_delete_nothing_and_change_no_table(kind, service):
@@ -171,7 +171,7 @@ NEEDED = {
     "INSERT ON allocator_segment": lambda ids: ids.next_id("another"),
     "INSERT ON allocator_node": lambda ids: ids.meteor(),
     "SELECT ON allocator_worker": lambda ids: ids.snowflake(),
-    "INSERT ON allocator_ticket": lambda ids: ids.ticket("invoice"),
+    "INSERT ON allocator_ticket": lambda ids: ids.ticket("job"),
 }
 
 

@@ -54,7 +54,7 @@ def replicated(templates: Templates) -> Iterator[Promoted]:
 
 
 CALLS: tuple[Callable[[Allocator], object], ...] = (
-    lambda ids: ids.ticket("invoice"),
+    lambda ids: ids.ticket("job"),
     lambda ids: ids.meteor(),
     lambda ids: ids.snowflake(),
     lambda ids: ids.next_id("order"),

@@ -36,13 +36,14 @@ NAMES = "query SET NAMES"
 def test_a_process_asks_little_before_its_first_id(fresh):
     with Allocator(fresh) as before:
         before.next_id("there")
-    prepares_session = not fresh.startswith("postgresql")
+    # MySQL sets its session. SQLite does too, and reads back what it committed, both without a round trip.
+    more = {"postgresql": 0, "sqlite": 2}.get(make_url(fresh).get_backend_name(), 1)
     for most, draw in ACTS:
         with counted(fresh) as (url, asked), Allocator(url) as ids:
             draw(ids)
 
         ours = [words for words in asked.messages if not words.startswith(NAMES)]
-        assert 2 <= len(ours) <= most + prepares_session, asked.messages
+        assert 2 <= len(ours) <= most + more, asked.messages
         assert len(asked.messages) - len(ours) <= 1
 
 
@@ -68,7 +69,7 @@ def test_a_proxy_may_greet_as_the_other_of_mysql_and_mariadb(fresh, kind):
         return connection
 
     with Allocator(create_engine(url, creator=through_proxy)) as ids:
-        assert [ids.next_id("order"), ids.ticket("invoice")] == [1, 1]
+        assert [ids.next_id("order"), ids.ticket("job")] == [1, 1]
         assert distinct([ids.meteor(), ids.snowflake()]) == 2
 
 
@@ -139,7 +140,7 @@ def test_a_counter_of_tickets_without_its_key_is_refused(fresh, kind):
     copied(fresh, "allocator_ticket" if kind == "sqlite" else "allocator_ticket_counter")
 
     with Allocator(fresh, tickets="count") as ids, pytest.raises(SchemaDamaged, match="primary key|NOT NULL"):
-        ids.ticket("invoice")
+        ids.ticket("job")
 
 
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)

@@ -31,11 +31,11 @@ from allocator.rules import fleet_growth_protocol as rules
 def test_clients_follow_a_fleet_that_grows(face, shards, fleet_kind, statement):
     urls = shards(4)
     ids = face(shards=urls[:2], tickets=statement, step=3, max_step=3)
-    tickets = [ids.ticket("invoice") for _ in range(9)]
+    tickets = [ids.ticket("job") for _ in range(9)]
     numbers = [ids.next_id("order") for _ in range(9)]
     for new in (2, 3):
         grow(urls[:new], urls[new])  # where user and password are not the same, all must be given
-        tickets += [ids.ticket("invoice") for _ in range(9)]
+        tickets += [ids.ticket("job") for _ in range(9)]
         numbers += [ids.next_id("order") for _ in range(9)]
     alike = {3, 0} if fleet_kind != "mixed" else set()  # a client that was not given a password cannot use a new one
     draw_until(ids, tickets, lambda: {ticket % 4 for ticket in tickets[-4:]} >= {1, 2} | alike)
@@ -51,12 +51,12 @@ def test_one_database_becomes_several_while_it_is_used(face, shards):
     urls = shards(2)
     alone = face(urls[0], step=3, max_step=3)
     drawn = [alone.next_id("order") for _ in range(8)]
-    tickets = [alone.ticket("invoice") for _ in range(3)]
+    tickets = [alone.ticket("job") for _ in range(3)]
     grow(urls[:1], urls[1])
     together = face(shards=urls, step=3, max_step=3)
     for _ in range(20):
         drawn += [alone.next_id("order"), together.next_id("order"), together.next_id("order")]
-        tickets += [alone.ticket("invoice"), together.ticket("invoice")]
+        tickets += [alone.ticket("job"), together.ticket("job")]
 
     assert distinct(drawn)
     assert distinct(tickets)
@@ -72,14 +72,14 @@ def interrupted(*args: object) -> None:
 def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch):
     urls = shards(2)
     ids = face(shards=urls[:1], timeout=4)
-    before = ids.ticket("invoice")
+    before = ids.ticket("job")
     ids.next_id("order")
     with growing(urls[:1]) as growth:
         growth.add(Database(urls[1]))
         monkeypatch.setattr(rules, "turning", interrupted)
         with pytest.raises(KeyboardInterrupt):
             growth.grow(100)
-        assert ids.ticket("invoice") > before
+        assert ids.ticket("job") > before
         for _ in range(2):
             assert "issues no ids while its fleet grows" in refusal(lambda: ids.reserve("order", 5))
         assert growth.take_back()
@@ -87,7 +87,7 @@ def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch)
     time.sleep(1.1)  # the pace of a tag's claims
 
     assert ids.reserve("order", 5)
-    assert ids.ticket("invoice") < 100
+    assert ids.ticket("job") < 100
 
 
 @once
@@ -95,7 +95,7 @@ def test_growth_that_was_only_begun_can_be_taken_back(face, shards, monkeypatch)
 def test_in_a_growth_that_was_interrupted_every_call_says_so(face, shards, monkeypatch):
     urls = shards(3)
     ids = face(shards=urls[:2], timeout=3, step=1, max_step=1)
-    drawn = [ids.next_id("order"), ids.ticket("invoice")]  # so that both shards are connected
+    drawn = [ids.next_id("order"), ids.ticket("job")]  # so that both shards are connected
     with growing(urls[:2]) as growth:
         growth.add(Database(urls[2]))
         monkeypatch.setattr(rules, "turning", interrupted)
@@ -172,22 +172,22 @@ def refusal(call: Callable[[], object]) -> str:
 def test_the_statement_is_changed_for_all(face, shards):
     urls = shards(2)
     ids = face(shards=urls)
-    drawn = [ids.ticket("invoice") for _ in range(6)]
+    drawn = [ids.ticket("job") for _ in range(6)]
     with pytest.raises(ShardMisconfigured, match="by the statement 'replace', and 'count' is asked for"):
-        face(shards=urls, tickets="count").ticket("invoice")
+        face(shards=urls, tickets="count").ticket("job")
     with growing(urls) as growth:
         growth.grow(10, "count")
-    drawn += [ids.ticket("invoice") for _ in range(6)]
+    drawn += [ids.ticket("job") for _ in range(6)]
 
     assert distinct(drawn) == 12
-    assert distinct([*drawn, face(shards=urls, tickets="count").ticket("invoice")]) == 13
+    assert distinct([*drawn, face(shards=urls, tickets="count").ticket("job")]) == 13
 
 
 @once
 @on_one_of_each
 def test_a_row_of_a_tag_with_another_limit_grows_too(face, shards):
     urls = shards(3)
-    face(shards=urls[:2]).ticket("invoice")
+    face(shards=urls[:2]).ticket("job")
     face(urls[0], limit=100, step=10).next_id("order")
     ids = face(urls[1], step=50)
     drawn = [ids.next_id("order") for _ in range(60)]
@@ -203,7 +203,7 @@ def test_a_row_of_a_tag_with_another_limit_grows_too(face, shards):
 @on_one_of_each
 def test_a_shard_that_waits_for_trust_stops_growth(face, shards):
     urls = shards(2)
-    face(urls[0]).ticket("invoice")
+    face(urls[0]).ticket("job")
     execute(urls[0], "UPDATE allocator_shard SET server = 'elsewhere'")
     with pytest.raises(ShardMisconfigured, match="allocator shards trust"):
         grow(urls[:1], urls[1])
@@ -212,7 +212,7 @@ def test_a_shard_that_waits_for_trust_stops_growth(face, shards):
             growth.trust(database)
         growth.trust(database, 10, above=500)
 
-    assert face(urls[0]).ticket("invoice") == 501
+    assert face(urls[0]).ticket("job") == 501
 
 
 def test_a_number_that_no_id_can_have_is_refused_before_anything_is_asked():
@@ -228,17 +228,17 @@ def test_a_number_that_no_id_can_have_is_refused_before_anything_is_asked():
 def test_a_server_that_was_replaced_is_refused_when_it_comes_back(face, shards):
     urls = shards(3)
     ids = face(shards=urls[:2])
-    drawn = [ids.ticket("invoice") for _ in range(6)]
+    drawn = [ids.ticket("job") for _ in range(6)]
     copy_row(urls[1], urls[2])  # the standby, and the old one is away
     execute(urls[1], "ALTER TABLE allocator_shard RENAME TO away")
     with growing([urls[0], urls[2]]) as growth, closing(Database(urls[2])) as database:
         growth.trust(database, 10)
     execute(urls[1], "ALTER TABLE away RENAME TO allocator_shard")
 
-    after = [face(shards=[urls[0], urls[2]]).ticket("invoice") for _ in range(2)]
+    after = [face(shards=[urls[0], urls[2]]).ticket("job") for _ in range(2)]
     assert distinct([*drawn, *after]) == 8
     with pytest.raises(ShardMisconfigured, match="was replaced by"):
-        face(shards=urls[:2]).ticket("invoice")
+        face(shards=urls[:2]).ticket("job")
     with growing(urls[:1]) as growth:
         assert [found.database.address.shown for found in growth.shards()][1].endswith(urls[2][-12:])
 
@@ -249,7 +249,7 @@ def test_a_client_that_cannot_reach_a_shard_follows_the_others(face, shards, mon
     """The row that it remembers of that shard is old by then, and contradicts nothing."""
     urls = shards(3)
     ids = face(shards=urls[:2], timeout=30)
-    drawn = [ids.ticket("invoice") for _ in range(4)]
+    drawn = [ids.ticket("job") for _ in range(4)]
     unreachable = Database(urls[1]).address.shown
     run = Database.run
 

@@ -88,7 +88,7 @@ def test_each_shard_serves_its_remainder(face, shards):
 def test_nodes_and_workers_are_numbered_by_the_first_shard_alone(face, shards):
     urls = shards(2)
     together, alone = face(shards=urls[::-1]), face(urls[1])
-    together.ticket("invoice")
+    together.ticket("job")
     for ids in (together, face(shards=urls), face(urls[1])):
         assert ids.meteor() > 0
         assert ids.snowflake() > 0
@@ -136,9 +136,9 @@ def test_a_shard_that_is_lost_is_skipped_and_comes_back(face, shards):
     urls = shards(3)
     with Wire(urls[1]) as wire:
         ids = face(shards=[urls[0], wire.url, urls[2]], timeout=6, step=2, max_step=2)
-        ids.ticket("invoice"), ids.next_id("order")
+        ids.ticket("job"), ids.next_id("order")
         wire.refuse()
-        drawn = [ids.ticket("invoice") for _ in range(30)]
+        drawn = [ids.ticket("job") for _ in range(30)]
         assert {ticket % 3 for ticket in drawn[1:]} == {0, 1}
         numbers = [ids.next_id("order") for _ in range(30)]
         wire.accept()
@@ -155,7 +155,7 @@ def test_a_lead_that_was_away_at_the_start_is_looked_for_again(face, shards):
     """Also by a process that draws nothing of the other shards."""
     urls = shards(2)
     with Wire(urls[0]) as wire:
-        face(shards=[wire.url, urls[1]]).ticket("invoice")
+        face(shards=[wire.url, urls[1]]).ticket("job")
         wire.refuse()
         ids = face(shards=[wire.url, urls[1]], timeout=3)
         with pytest.raises(DatabaseUnavailable, match="offset 1 was not reached|meteor: the database did not answer"):
@@ -175,9 +175,9 @@ def test_a_shard_that_does_not_answer_costs_a_part_of_the_deadline(face, shards)
     urls = shards(2)
     with Wire(urls[0]) as wire:
         ids = face(shards=[wire.url, urls[1]], timeout=10)
-        ids.ticket("invoice"), ids.ticket("invoice")
+        ids.ticket("job"), ids.ticket("job")
         wire.deaf = True
-        drawn = [ids.ticket("invoice") for _ in range(10)]
+        drawn = [ids.ticket("job") for _ in range(10)]
 
     assert {ticket % 2 for ticket in drawn} == {0}
 
@@ -190,7 +190,7 @@ def test_when_all_are_down_it_says_so_within_the_deadline(face, shards):
         first = draw_once_up(ids)
         one.refuse(), two.refuse()
         with pytest.raises(DatabaseUnavailable, match="no shard can be used|no shard answered within 1 seconds"):
-            ids.ticket("invoice")
+            ids.ticket("job")
         one.accept()
         assert draw_once_up(ids) > first
 
@@ -199,7 +199,7 @@ def draw_once_up(ids, seconds: float = 20.0) -> int:
     end = time.monotonic() + seconds
     while True:
         try:
-            return ids.ticket("invoice")
+            return ids.ticket("job")
         except DatabaseUnavailable:
             assert time.monotonic() < end
 
@@ -217,11 +217,11 @@ def test_shards_that_contradict_each_other_are_refused(face, shards):
         ("UPDATE allocator_shard SET generation = 7", "one is of another fleet or was restored"),
         ("DELETE FROM allocator_shard", "has no row of allocator_shard, unlike the other shards"),
     ):
-        assert face(shards=urls).ticket("invoice") > 0, f"sound before {mistake}"
+        assert face(shards=urls).ticket("job") > 0, f"sound before {mistake}"
         execute(urls[1], mistake)
         for _ in range(2):
             with pytest.raises(ShardMisconfigured, match=sentence):
-                face(shards=urls).ticket("invoice")
+                face(shards=urls).ticket("job")
         execute(urls[1], "UPDATE allocator_shard SET shard_offset = 2, shard_step = 2, fleet = 'main', generation = 1")
 
 
@@ -230,7 +230,7 @@ def test_shards_that_contradict_each_other_are_refused(face, shards):
 def test_a_shard_alone_administers_the_tags_of_all(face, shards):
     urls = shards(2)
     together = face(shards=urls)
-    together.ticket("invoice")
+    together.ticket("job")
     alone = face(urls[0])
     alone.tags.create("order", start_after=1_000_000)
 
@@ -259,9 +259,9 @@ def test_a_fleet_that_was_begun_is_completed_by_the_same_shards(face, shards, mo
         Opening([one, two], None, None).open()
     monkeypatch.undo()
     with pytest.raises((DatabaseUnavailable, ShardMisconfigured), match="open it once with exactly these shards|lost"):
-        face([urls[0], urls[1]][written[0]]).ticket("invoice")
+        face([urls[0], urls[1]][written[0]]).ticket("job")
 
-    assert {face(shards=urls).ticket("invoice")} == {1}
+    assert {face(shards=urls).ticket("job")} == {1}
 
 
 @once
@@ -298,9 +298,9 @@ def test_a_process_that_knew_a_database_alone_follows_the_fleet_that_is_made_of_
     for ids in alone:
         ids._backend.open()
     together = face(shards=urls)
-    tickets = [together.ticket("invoice") for _ in range(4)]
+    tickets = [together.ticket("job") for _ in range(4)]
     for ids in alone:
-        tickets += [ids.ticket("invoice") for _ in range(4)]
+        tickets += [ids.ticket("job") for _ in range(4)]
         ids.close()
 
     assert distinct(tickets) == 12
@@ -310,14 +310,14 @@ def test_a_process_that_knew_a_database_alone_follows_the_fleet_that_is_made_of_
 @on_one_of_each
 def test_a_shard_that_lost_its_row_is_not_begun_anew(face, shards):
     urls = shards(2)
-    face(shards=urls).ticket("invoice")
+    face(shards=urls).ticket("job")
     execute(urls[0], "DELETE FROM allocator_shard")
     with growing(urls[:1]) as growth, pytest.raises(ShardMisconfigured, match="its row of allocator_shard is lost"):
         growth.begin()
     with pytest.raises(ShardMisconfigured, match="its row of allocator_shard is lost"):
-        face(urls[0]).ticket("invoice")
+        face(urls[0]).ticket("job")
     with pytest.raises(ShardMisconfigured, match="If it was a shard, its row is lost: do not use it"):
-        face(shards=urls).ticket("invoice")
+        face(shards=urls).ticket("job")
 
 
 @once
@@ -325,7 +325,7 @@ def test_a_shard_that_lost_its_row_is_not_begun_anew(face, shards):
 def test_shards_may_have_other_names_here_than_where_they_were_made(face, shards, tmp_path):
     """As through a tunnel, or by an alias of the host."""
     urls = shards(2)
-    face(shards=urls).ticket("invoice")
+    face(shards=urls).ticket("job")
     aliases = []
     for number, url in enumerate(urls):
         (tmp_path / f"alias{number}.db").symlink_to(url.removeprefix("sqlite:///"))
@@ -345,21 +345,21 @@ def test_one_database_under_two_urls_is_refused(face, shards, fleet_kind):
         other = url.replace("127.0.0.1", "localhost")
     for twice in ([url, url], [url, other]):
         with pytest.raises(ShardMisconfigured, match="the same database under two URLs"):
-            face(shards=twice).ticket("invoice")
-    face(url).ticket("invoice")
+            face(shards=twice).ticket("job")
+    face(url).ticket("job")
     with pytest.raises(ShardMisconfigured, match="the same database under two URLs, or one is a copy"):
-        face(shards=[url, other]).ticket("invoice")
+        face(shards=[url, other]).ticket("job")
 
 
 @once
 @on_one_of_each
 def test_a_copied_database_is_refused(face, shards):
     urls = shards(2)
-    face(urls[0]).ticket("invoice")
+    face(urls[0]).ticket("job")
     copy_row(urls[0], urls[1])
-    execute(urls[1], "INSERT INTO allocator_ticket (type) VALUES ('invoice')")
+    execute(urls[1], "INSERT INTO allocator_ticket (type) VALUES ('job')")
     with pytest.raises(ShardMisconfigured, match="the same database under two URLs, or one is a copy"):
-        face(shards=urls).ticket("invoice")
+        face(shards=urls).ticket("job")
 
 
 @once
@@ -368,8 +368,8 @@ def test_a_database_that_was_used_cannot_be_part_of_a_new_fleet(face, shards):
     urls = shards(2)
     face(urls[1]).next_id("order")
     with pytest.raises(ShardMisconfigured, match="has given ids before, and the others have not"):
-        face(shards=urls).ticket("invoice")
-    face(urls[0]).ticket("invoice")
+        face(shards=urls).ticket("job")
+    face(urls[0]).ticket("job")
     with pytest.raises(ShardMisconfigured, match="has given ids of its own; a shard that is added must be empty"):
         grow(urls[:1], urls[1])
 
@@ -383,7 +383,7 @@ def test_nodes_and_leases_of_a_database_are_not_given_again_by_the_lead_of_a_fle
         getattr(face(urls[1]), use)()
         with pytest.raises(ShardMisconfigured, match="has given ids before, and the others have not"):
             getattr(face(shards=urls), use)()
-        face(urls[0]).ticket("invoice")
+        face(urls[0]).ticket("job")
         with pytest.raises(ShardMisconfigured, match="has given ids of its own; a shard that is added must be empty"):
             grow(urls[:1], urls[1])
 
@@ -405,20 +405,20 @@ def test_odd_settings_are_refused(face, tmp_path):
 @once
 def test_another_fleet_than_asked_for_is_refused(face, shards):
     (url,) = shards(1)
-    face(url, fleet="ids").ticket("invoice")
+    face(url, fleet="ids").ticket("job")
 
     with pytest.raises(ShardMisconfigured, match="is a shard of the fleet 'ids', not of 'other'"):
-        face(url, fleet="other").ticket("invoice")
-    assert face(url).ticket("invoice") == 2
+        face(url, fleet="other").ticket("job")
+    assert face(url).ticket("job") == 2
 
 
 @once
 def test_a_server_that_is_another_one_is_left_alone_until_it_is_trusted(face, shards, caplog):
     urls = shards(2)
     ids = face(shards=urls)
-    drawn = [ids.ticket("invoice") for _ in range(4)]
+    drawn = [ids.ticket("job") for _ in range(4)]
     execute(urls[0], "UPDATE allocator_shard SET server = 'elsewhere'")
-    drawn += [ids.ticket("invoice") for _ in range(4)]
+    drawn += [ids.ticket("job") for _ in range(4)]
     assert {ticket % 2 for ticket in drawn[4:]} == {0}
     assert "not elsewhere: after a failover or a restore it may lack ids" in caplog.text
     assert "allocator shards trust" in caplog.text
@@ -434,10 +434,10 @@ def test_a_server_that_is_another_one_is_left_alone_until_it_is_trusted(face, sh
 @on_one_of_each
 def test_a_shard_that_cannot_be_reached_at_the_start_is_said_and_used_when_it_is_back(face, shards, caplog):
     urls = shards(3)
-    face(shards=urls).ticket("invoice")
+    face(shards=urls).ticket("job")
     execute(urls[1], "ALTER TABLE allocator_shard RENAME TO away")
     ids = face(shards=urls)
-    drawn = [ids.ticket("invoice") for _ in range(4)]
+    drawn = [ids.ticket("job") for _ in range(4)]
     assert {ticket % 3 for ticket in drawn} == {0, 1}
     assert "stopped using shard" in caplog.text
     execute(urls[1], "ALTER TABLE away RENAME TO allocator_shard")

@@ -19,8 +19,11 @@ from allocator.database.schema import upgrade
 from allocator.database.store import Database
 from allocator.doctor import examine
 from allocator.errors import MaxValueWentBack, SchemaDamaged, TagExists
+from allocator.schemes.segment_refill import Claim
+from allocator.schemes.tag import Tag
 
-on_servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+on_guarded = pytest.mark.parametrize("kind", ["sqlite", "postgres"], indirect=True)
+on_postgres = pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 on_mysql = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
 
 
@@ -48,12 +51,11 @@ REFUSED = [
 ]
 OF_KIND = {
     "postgres": ("TRUNCATE allocator_segment", "tags from being deleted"),
-    "mysql": (f"REPLACE INTO allocator_segment {ROW}", "tags from being deleted"),
     "sqlite": (f"REPLACE INTO allocator_segment {ROW}", "the row of a tag from being replaced"),
 }
-OF_KIND["mariadb"] = OF_KIND["mysql"]
 
 
+@on_guarded
 @pytest.mark.statements
 def test_what_sets_a_row_back_is_refused_and_without_the_guard_it_is_done(guarded, kind):
     with Allocator(guarded) as ids:
@@ -70,6 +72,7 @@ def test_what_sets_a_row_back_is_refused_and_without_the_guard_it_is_done(guarde
     assert values(guarded, "SELECT count(*) FROM allocator_segment") == [0]
 
 
+@on_guarded
 @pytest.mark.statements
 def test_ids_are_drawn_and_tags_are_managed_under_the_guard(guarded, sync):
     ids = sync(guarded, step=10)
@@ -85,7 +88,7 @@ def test_ids_are_drawn_and_tags_are_managed_under_the_guard(guarded, sync):
     assert distinct([sync(guarded, step=10).next_id("order"), *drawn]) == 57
 
 
-@on_servers
+@on_postgres
 def test_a_claim_is_one_round_trip_under_the_guard(guarded, sync):
     with Wire(guarded) as wire:
         ids = sync(wire.url, step=5, max_step=5)
@@ -102,23 +105,19 @@ CHANGED = {
         "CREATE OR REPLACE FUNCTION allocator_guard() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
         "ALTER TABLE allocator_segment DISABLE TRIGGER allocator_guard_rows",
     ),
-    "mysql": (
-        "CREATE TRIGGER allocator_guard_update BEFORE UPDATE ON allocator_segment FOR EACH ROW SET @touched = 1",
-        "CREATE TRIGGER allocator_guard_update AFTER UPDATE ON allocator_segment FOR EACH ROW SET @touched = 1",
-    ),
     "sqlite": (
         "CREATE TRIGGER allocator_guard_fall BEFORE UPDATE ON allocator_segment BEGIN SELECT 1; END",
         "CREATE TRIGGER allocator_guard_fall AFTER UPDATE ON allocator_segment BEGIN SELECT 1; END",
     ),
 }
-CHANGED["mariadb"] = CHANGED["mysql"]
 
 
+@on_guarded
 def test_the_guard_is_known_and_one_that_was_changed_is_found(guarded, kind):
     assert "the tables are correct" in asked(guarded, "check")
     assert "trigger" not in named(examine(guarded))
     for words in CHANGED[kind]:
-        name = "allocator_guard_" + {"sqlite": "fall", "postgres": "rows"}.get(kind, "update")
+        name = "allocator_guard_" + {"sqlite": "fall", "postgres": "rows"}[kind]
         if kind != "postgres":
             execute(guarded, f"DROP TRIGGER {name}")
         execute(guarded, words)
@@ -129,20 +128,93 @@ def test_the_guard_is_known_and_one_that_was_changed_is_found(guarded, kind):
         assert "trigger" not in named(examine(guarded))
 
 
-LOWERS = "CREATE TRIGGER lowers BEFORE UPDATE ON allocator_segment FOR EACH ROW SET NEW.max_value = OLD.max_value"
+KEEPS = (
+    "CREATE FUNCTION keeps() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN NEW.max_value := OLD.max_value; RETURN NEW; END $$"
+)
+UNDOES = (
+    "CREATE FUNCTION undoes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+    "UPDATE allocator_segment SET max_value = OLD.max_value WHERE tag = OLD.tag; RETURN NULL; END $$"
+)
+ROWS = "ON allocator_segment FOR EACH ROW"
+IN_MYSQL = [
+    ([f"CREATE TRIGGER keeps BEFORE UPDATE {ROWS} SET NEW.max_value = OLD.max_value"], "DROP TRIGGER `keeps`"),
+    ([f"CREATE TRIGGER looks AFTER UPDATE {ROWS} SET @seen = NEW.max_value"], "DROP TRIGGER `looks`"),
+]
+UNDONE = (
+    "CREATE TRIGGER undoes AFTER UPDATE ON allocator_segment BEGIN "
+    "UPDATE allocator_segment SET max_value = OLD.max_value WHERE tag = OLD.tag; END"
+)
+BY_HAND = {
+    "postgres": [
+        ([KEEPS, f"CREATE TRIGGER keeps BEFORE UPDATE {ROWS} EXECUTE FUNCTION keeps()"], "DROP TRIGGER keeps"),
+        (
+            [
+                UNDOES,
+                f"CREATE TRIGGER undoes AFTER UPDATE {ROWS} WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION undoes()",
+            ],
+            "DROP TRIGGER undoes",
+        ),
+        (["CREATE RULE drops AS ON UPDATE TO allocator_ticket DO INSTEAD NOTHING"], "DROP RULE drops"),
+    ],
+    "sqlite": [
+        ([UNDONE], 'DROP TRIGGER "undoes"'),
+        (["CREATE TRIGGER looks BEFORE INSERT ON allocator_ticket BEGIN SELECT 1; END"], 'DROP TRIGGER "looks"'),
+    ],
+    "mysql": IN_MYSQL,
+    "mariadb": IN_MYSQL,
+}
+
+
+@pytest.mark.statements
+def test_a_trigger_made_by_hand_is_refused_at_first_contact_and_the_message_says_how_to_drop_it(fresh, kind):
+    drawn: list[int] = []
+    for made, drop in BY_HAND[kind]:
+        execute(fresh, *made)
+        for _ in range(2):
+            with Allocator(fresh, step=5, max_step=5) as ids:
+                with pytest.raises(SchemaDamaged) as refused:
+                    drawn.append(ids.next_id("order"))
+                with pytest.raises(SchemaDamaged):
+                    drawn += ids.reserve("order", 5)
+            assert (drop if kind in {"sqlite", "postgres"} else "DROP TRIGGER name") in str(refused.value)
+        assert drop in asked(fresh, "check")
+        table_name = "allocator_ticket" if "allocator_ticket" in made[-1] else "allocator_segment"
+        execute(fresh, f"{drop} ON {table_name}" if kind == "postgres" else drop)
+        with Allocator(fresh, step=5, max_step=5) as ids:
+            drawn += ids.reserve("order", 5)
+
+    assert distinct(drawn) == 5 * len(BY_HAND[kind])
 
 
 @on_mysql
-def test_a_trigger_beside_the_guard_that_changes_what_is_claimed_gives_no_id_twice(guarded):
-    with Allocator(guarded, step=5, max_step=5) as ids:
-        drawn = [*ids.reserve("order", 5), *ids.reserve("order", 5)]
-        with changed(guarded, LOWERS, "DROP TRIGGER lowers"), pytest.raises(SchemaDamaged, match="has a trigger"):
-            drawn += ids.reserve("order", 5)
-        drawn += ids.reserve("order", 5)
+def test_a_ticket_or_a_batch_without_an_insert_id_is_not_served(fresh):
+    fixes = "CREATE TRIGGER fixes BEFORE INSERT ON allocator_ticket FOR EACH ROW SET NEW.id = 7"
+    drawn: list[int] = []
+    with changed(fresh, fixes, "DROP TRIGGER fixes"):
+        for _ in range(2):
+            with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match="has a trigger.*DROP TRIGGER name"):
+                drawn.append(ids.ticket("invoice"))
+    with Allocator(fresh) as ids:
+        drawn.append(ids.ticket("invoice"))
+        database = ids._backend.databases()[0]
+        for tag in ("one", "two"):
+            database.open_segment(Tag(tag), create=True)
+        with changed(fresh, *IN_MYSQL[0][0], IN_MYSQL[0][1]):
+            assert database.claim_segments(dict.fromkeys(("one", "two"), Claim(5, {}))) is None
 
-    assert distinct(drawn) == 15
+    assert distinct(drawn) == 1
 
 
+@on_mysql
+def test_an_upgrade_drops_the_triggers_of_an_earlier_guard(fresh):
+    execute(fresh, f"CREATE TRIGGER allocator_guard_update BEFORE UPDATE {ROWS} SET @touched = 1")
+    assert "allocator_guard_update" in asked(fresh, "check")
+    asked(fresh, "upgrade")
+    assert "the tables are correct" in asked(fresh, "check")
+
+
+@on_guarded
 def test_a_downgrade_under_the_guard_and_the_guard_made_again(guarded):
     database, config = Database(guarded, timeout=60), upgrade.alembic_config()
     with closing(database):
@@ -155,8 +227,8 @@ def test_a_downgrade_under_the_guard_and_the_guard_made_again(guarded):
 
 
 def test_a_url_is_enough_to_print_it():
-    """No server is asked, and a client of the database's own can run what is printed."""
-    printed = asked("mysql+pymysql://nobody@nowhere.invalid/ids", "guard", "--sql")
-    assert "DELIMITER //\n" in printed
-    assert "END//\n" in printed
+    assert asked("postgresql+psycopg://nobody@nowhere.invalid/ids", "guard", "--sql").startswith(
+        "DROP TRIGGER IF EXISTS"
+    )
+    assert "mysql has no guard" in asked("mysql+pymysql://nobody@nowhere.invalid/ids", "guard", "--sql")
     assert asked("sqlite://", "guard").endswith("add --sql\n")

@@ -66,7 +66,7 @@ def draws_all(place: object) -> None:
         assert max(drawn) < 200
         with ThreadPoolExecutor(6) as pool:
             assert len({*pool.map(lambda number: ids.next_id(f"tag-{number % 6}"), range(60))}) >= 10
-        assert [ids.ticket("invoice"), others.ticket("invoice")] == [1, 2]
+        assert [ids.ticket("job"), others.ticket("job")] == [1, 2]
         assert distinct([ids.meteor(), others.meteor(), ids.snowflake(), others.snowflake()]) == 4
         assert ids.tags.set("order", step=4).step == 4
         assert "order" in {tag.name for tag in ids.tags.list()}

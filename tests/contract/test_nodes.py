@@ -145,13 +145,13 @@ def test_a_format_whose_time_has_not_come_leases_nothing(face, fresh):
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 def test_a_node_or_lease_whose_commit_came_with_a_warning_is_not_used(fresh):
-    for table in ("allocator_node", "allocator_worker"):
-        execute(
-            fresh,
-            "CREATE OR REPLACE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$ BEGIN RAISE WARNING 'canceling wait'; RETURN NEW; END $$",
-        )
-        execute(fresh, f"CREATE TRIGGER warn BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION warn()")
+    execute(
+        fresh,
+        "CREATE FUNCTION warn() RETURNS boolean LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE WARNING 'canceling wait'; RETURN true; END $$",
+        "ALTER TABLE allocator_node ADD CHECK (warn())",
+        "ALTER TABLE allocator_worker ADD CHECK (warn())",
+    )
     with Allocator(fresh, timeout=2) as ids:
         ids.ping()
         for call in (ids.meteor, ids.snowflake):

@@ -6,24 +6,40 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, date, datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pytest
-from sqlalchemy import BigInteger, Connection, Engine, String, create_engine, delete, event, insert, select, text
-from sqlalchemy.exc import DBAPIError, IntegrityError, StatementError
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Engine,
+    String,
+    create_engine,
+    delete,
+    event,
+    insert,
+    make_url,
+    select,
+    text,
+)
+from sqlalchemy.exc import DBAPIError, IntegrityError, PendingRollbackError, StatementError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from support.processes.patience import until
+from support.servers.administrator import execute
 from support.servers.available import own
 from support.servers.databases import with_schema
+from support.servers.locks import SEEN_EACH, waits
 
 from allocator import Number, Numbers
 from allocator.database.address import dialect_named
 from allocator.database.driver_errors import code_of
+from allocator.database.mysql.gapless_draws import MySQLNumbers
 from allocator.database.schema.tables import number, number_void
+from allocator.doctor import DANGER, examine
 from allocator.errors import (
     AllocatorError,
     DatabaseRefused,
@@ -342,23 +358,6 @@ def beside() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-SEEN_EACH = 0.2
-"""Seconds. MariaDB answers from a copy, which it makes anew only after a tenth of a second without a question."""
-
-
-def waits(kind: str, watcher: Connection) -> bool:
-    """Whether some session waits for a lock, as the server says."""
-    question = {
-        "postgres": "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
-        "AND datname = current_database()",
-        "mysql": "SELECT count(*) FROM performance_schema.data_lock_waits",
-        "mariadb": "SELECT count(*) FROM information_schema.innodb_lock_waits",
-    }[kind]
-    found = watcher.scalar(text(question))
-    watcher.rollback()
-    return bool(found)
-
-
 def at_level(engine: Engine, level: str) -> Connection:
     return engine.connect().execution_options(isolation_level=level)
 
@@ -626,6 +625,77 @@ def test_the_servers_own_timeout_is_told_too(kind, shop):
         if kind == "postgres":
             with pytest.raises(InvalidDatabase, match="this transaction has failed before"):
                 plain.next(second, "a")
+
+
+@pytest.fixture(scope="module")
+def rolling_back() -> Iterator[Callable[[str], str]]:
+    """Servers that roll back the whole transaction at a timeout, with a database that has the schema."""
+    with ExitStack() as stack:
+
+        @cache
+        def get(kind: str) -> str:
+            url = stack.enter_context(own(kind, "--innodb-rollback-on-timeout=ON"))
+            execute(url, "CREATE DATABASE timing_out")
+            return with_schema(make_url(url).set(database="timing_out").render_as_string(hide_password=False))
+
+        yield get
+
+
+ON_MYSQL = pytest.mark.parametrize("kind", ["mysql", "mariadb"], indirect=True)
+
+
+@contextmanager
+def timed_out(url: str, wait: float | None) -> Iterator[tuple[Connection, int, AllocatorError]]:
+    """A transaction that has drawn of scope "a" and waited for "b", its number, and its error."""
+    with shop_at(url) as engine, engine.connect() as holder, engine.connect() as second:
+        plain.next(holder, "b")
+        second.exec_driver_sql("SET innodb_lock_wait_timeout = 1")
+        drawn = plain.next(second, "a").n
+        with pytest.raises(NumberConflict) as refused:
+            Numbers("case", wait=wait).next(second, "b")
+        yield second, drawn, refused.value
+        second.rollback()
+
+
+@ON_MYSQL
+def test_a_transaction_that_a_timeout_rolled_back_goes_on_with_nothing(kind, rolling_back):
+    for wait in (None, 1):
+        with timed_out(rolling_back(kind), wait) as (second, drawn, refused):
+            assert type(refused) is NumberConflict
+            assert "rolled back this whole transaction while it drew a number of 'case' of scope 'b'" in str(refused)
+            for act in (lambda: add(second, "a"), second.commit):
+                with pytest.raises(PendingRollbackError):
+                    act()
+            second.rollback()
+            assert add(second, "a") == drawn
+    if kind == "mysql":  # it waits for nothing, and so nothing times out
+        with timed_out(rolling_back(kind), 0) as (second, drawn, refused):
+            assert type(refused) is NumberBusy
+            assert add(second, "a") == drawn + 1
+
+
+@ON_MYSQL
+def test_control_a_transaction_that_is_taken_for_alive_gives_its_number_twice(kind, rolling_back, monkeypatch):
+    monkeypatch.setattr(MySQLNumbers, "rolls_back_at_timeout", lambda *_: False)
+    with timed_out(rolling_back(kind), 1) as (second, drawn, refused):
+        assert type(refused) is NumberBusy
+        second.execute(insert(Row).values(scope="a", n=drawn))
+        second.commit()
+
+        assert written(second.engine, "a") == [plain.next(second, "a").n]
+
+
+@ON_MYSQL
+def test_the_doctor_tells_of_it_where_numbers_are_drawn(kind, rolling_back):
+    url, name = rolling_back(kind), "rollback-on-timeout"
+    with shop_at(url) as engine:
+        before = {one.name for one in examine(url)}
+        with engine.begin() as connection:
+            plain.next(connection)
+        [found] = [one for one in examine(url) if one.name == name]
+
+    assert name not in before
+    assert found.severity == DANGER
 
 
 def test_wait_is_seconds():

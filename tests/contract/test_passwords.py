@@ -37,7 +37,7 @@ def thieving(kind: str) -> Iterator[Thief]:
 def plant(url: str, place: str) -> None:
     """Let the row of a database that was used alone say that there is another shard."""
     with Allocator(url) as ids:
-        ids.ticket("invoice")
+        ids.ticket("job")
     (members,) = values(url, "SELECT members FROM allocator_shard")
     ours = json.loads(str(members))
     theirs = {"key": "0" * 32, "offset": 2, "url": place, "epoch": 0}
@@ -103,11 +103,11 @@ def test_a_fleet_on_several_hosts_is_found_from_one_url_where_they_are_named(kin
     one, two = shards_on_two_hosts
     host = str(make_url(two).host)
     with Allocator(shards=[one, two]) as ids:
-        ids.ticket("invoice")
+        ids.ticket("job")
     with Allocator(one, shard_hosts=host.replace(host[-1], "?")) as ids:
         end, drawn = monotonic() + 20, set()
         while len(drawn) < 2 and monotonic() < end:
-            drawn.add(ids.ticket("invoice") % 2)
+            drawn.add(ids.ticket("job") % 2)
         assert ids.tags.list() == []
     with Allocator(one) as ids, pytest.raises(InvalidDatabase, match=f"{host}.*a host that this process was not given"):
         ids.tags.list()

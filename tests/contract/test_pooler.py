@@ -37,7 +37,7 @@ def test_ids_of_every_kind(pooler):
 
         def draw(number: int) -> tuple[object, ...]:
             of = others if number % 2 else ids
-            return of.next_id("order"), of.reserve("block", 5)[0], of.ticket("invoice"), of.meteor(), of.snowflake()
+            return of.next_id("order"), of.reserve("block", 5)[0], of.ticket("job"), of.meteor(), of.snowflake()
 
         found = at_once(draw)
 

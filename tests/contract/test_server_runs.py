@@ -37,7 +37,6 @@ from allocator.schemes.meteor import METEOR
 from allocator.schemes.shared.residues import ALL
 from allocator.schemes.shared.retry_pace import RETRY_PAUSE
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, Lease, LeaseClaim
-from allocator.schemes.tag import AUTO, REFUSE
 from allocator.schemes.ticket import ShardNumbering
 
 ONLY_SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
@@ -243,16 +242,26 @@ def test_the_gap_is_a_setting_of_the_tag(sync, place, tag):
     ids = sync(place, failover_gap=77)
     ids.next_id(tag)
     assert ids.tags.get(tag).failover_gap == 77
-    assert ids.tags.set(tag, failover_gap="refuse").failover_gap == REFUSE
-    assert ids.tags.set(tag, step=5).failover_gap == REFUSE
+    assert ids.tags.set(tag, failover_gap="refuse").failover_gap == "refuse"
+    assert ids.tags.set(tag, step=5).failover_gap == "refuse"
     assert ids.tags.set(tag, failover_gap=10**12).failover_gap == 10**12
-    assert ids.tags.set(tag, failover_gap="auto").failover_gap == AUTO
+    assert ids.tags.set(tag, failover_gap="auto").failover_gap == "auto"
     assert ids.tags.create(f"{tag}-made", failover_gap=5).failover_gap == 5
     assert ids.tags.create(f"{tag}-like-ours").failover_gap == 77
-    assert sync(place).tags.create(f"{tag}-usual").failover_gap == AUTO
+    assert sync(place).tags.create(f"{tag}-usual").failover_gap == "auto"
     for wrong in (-1, "most"):
         with pytest.raises(InvalidSetting, match="failover_gap must be"):
             ids.tags.set(tag, failover_gap=wrong)
+
+
+def test_what_a_tag_says_of_itself_can_be_set_again(sync, place, tag):
+    ids = sync(place)
+    ids.next_id(tag)
+    for gap in ("auto", "refuse", 0, 5000):
+        made = ids.tags.set(tag, failover_gap=gap)
+        said = {"step": made.step, "max_step": made.max_step, "limit": made.limit, "start_after": made.max_value}
+        assert ids.tags.set(tag, failover_gap=made.failover_gap, **said) == made, gap
+        assert [one.failover_gap for one in ids.tags.list() if one.name == tag] == [gap]
 
 
 # -- what else may be forgotten
@@ -386,11 +395,11 @@ def test_of_two_that_write_the_row_of_a_failover_neither_is_lost(fresh, monkeypa
 
 def test_what_an_operator_says_was_restored_skips_ids_of_every_kind(sync, fresh, tag):
     ids = sync(fresh)
-    before = (ids.next_id(tag), ids.ticket("invoice"), METEOR.unpack(ids.meteor())["node"])
+    before = (ids.next_id(tag), ids.ticket("job"), METEOR.unpack(ids.meteor())["node"])
     for _ in range(2):
         subprocess.run([sys.executable, "-m", "allocator", "db", "restored", "--url", fresh], check=True)
     ids = sync(fresh)
-    skipped = (ids.next_id(tag), ids.ticket("invoice"), METEOR.unpack(ids.meteor())["node"])
+    skipped = (ids.next_id(tag), ids.ticket("job"), METEOR.unpack(ids.meteor())["node"])
 
     assert before[:2] == (1, 1)
     assert LEAST < skipped[0] < 3 * LEAST
@@ -404,13 +413,13 @@ def test_on_a_logical_replica_numbers_go_on_above_the_rows(sync, fresh):
     """It has the rows, and not what their sequences came to."""
     set_sequences(fresh, 200_000)
     ids = sync(fresh)
-    before = [ids.ticket(kind) for kind in ("invoice", "order", "cart")]
+    before = [ids.ticket(kind) for kind in ("job", "order", "cart")]
     node = METEOR.unpack(ids.meteor())["node"]
     set_sequences(fresh, 1)
     execute(fresh, MOVED)
     ids = sync(fresh)
 
-    assert ids.ticket("invoice") > max(before) + TICKETS_SKIPPED
+    assert ids.ticket("job") > max(before) + TICKETS_SKIPPED
     assert METEOR.unpack(ids.meteor())["node"] > node + NODES_SKIPPED
 
 
@@ -420,7 +429,7 @@ def test_a_shard_that_is_a_logical_replica_is_trusted_above_the_rows(shards):
     with Allocator(shards=urls) as ids:
         for url in urls:
             set_sequences(url, 200_001)
-        before = [ids.ticket("invoice") for _ in range(4)]
+        before = [ids.ticket("job") for _ in range(4)]
     for url in urls:
         set_sequences(url, 1)
         with closing(Database(url)) as database:
@@ -474,7 +483,7 @@ def test_a_fleet_that_grows_after_a_restore_skips_what_was_forgotten(shards):
         drawn = ids.reserve("order", 15)
     execute(old, FORGET.format(10, "order"))
     with Allocator(old) as ids:
-        ids.ticket("invoice")  # so that the first one is a shard
+        ids.ticket("job")  # so that the first one is a shard
     with closing(Database(old)) as first, closing(Database(new)) as second:
         growth = Growth([first])
         growth.add(second)
@@ -486,10 +495,10 @@ def test_a_fleet_that_grows_after_a_restore_skips_what_was_forgotten(shards):
 @pytest.mark.parametrize("fleet_kind", ["sqlite"], indirect=True)
 def test_a_ticket_that_is_not_drawn_blames_no_growth_where_there_is_none(shards, monkeypatch):
     with Allocator(shards=shards(2), timeout=1) as ids:
-        assert ids.ticket("invoice") == 1
+        assert ids.ticket("job") == 1
         monkeypatch.setattr(tickets, "draw", lambda *given: None)
         with pytest.raises(DatabaseUnavailable, match="drew nothing.*allocator db check") as refused:
-            ids.ticket("invoice")
+            ids.ticket("job")
 
     assert not isinstance(refused.value, FleetGrowing)
 
@@ -525,18 +534,18 @@ def test_an_older_copy_of_a_shard_gives_no_tickets_until_it_is_trusted(shards):
     urls = shards(2)
     path = make_url(urls[0]).database
     with Allocator(shards=urls) as ids:
-        drawn = [ids.ticket("invoice") for _ in range(4)]
+        drawn = [ids.ticket("job") for _ in range(4)]
     shutil.copyfile(path, f"{path}.old")
     with Allocator(shards=urls) as ids:
-        drawn += [ids.ticket("invoice") for _ in range(4)]
+        drawn += [ids.ticket("job") for _ in range(4)]
     Path(f"{path}.old").replace(path)
     with Allocator(shards=urls) as ids:
-        drawn += [ids.ticket("invoice") for _ in range(4)]
+        drawn += [ids.ticket("job") for _ in range(4)]
         assert {one % 2 for one in drawn[-4:]} == {0}
     with closing(Database(urls[0])) as first, closing(Database(urls[1])) as second:
         Growth([first, second]).trust(first)
     with Allocator(shards=urls) as ids:
-        drawn += [ids.ticket("invoice") for _ in range(4)]
+        drawn += [ids.ticket("job") for _ in range(4)]
 
     assert distinct(drawn)
     assert {one % 2 for one in drawn[-4:]} == {0, 1}
@@ -557,12 +566,12 @@ def test_control_a_copy_that_is_written_into_the_file_itself_gives_ids_again(fre
 @ONLY_SQLITE
 def test_what_is_no_segment_is_drawn_from_the_file_that_is_there_now(fresh, file):
     with closing(Allocator(fresh)) as ids:
-        drawn = [ids.ticket("invoice")]
+        drawn = [ids.ticket("job")]
         shutil.copy(file, f"{file}.new")
         Path(f"{file}.new").replace(file)
-        drawn.append(ids.ticket("invoice"))
+        drawn.append(ids.ticket("job"))
         with closing(Allocator(fresh)) as another:
-            drawn.append(another.ticket("invoice"))
+            drawn.append(another.ticket("job"))
 
     assert drawn[:1] == [1]
     assert drawn[1] > TICKETS_SKIPPED
@@ -614,9 +623,9 @@ def test_a_session_that_was_changed_under_us_says_again_where_it_is(fresh, tag):
         database.run(lambda connection, _: connection.exec_driver_sql("SET @allocator_run = NULL"))
 
         assert ids.reserve(tag, 10) == range(11, 21)
-        ids.ticket("invoice")
+        ids.ticket("job")
         database.run(lambda connection, _: connection.exec_driver_sql("SET @allocator_run = NULL"))
-        assert ids.ticket("invoice") == 2
+        assert ids.ticket("job") == 2
 
 
 AT_COMMIT = """CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -672,10 +681,10 @@ def test_a_batch_of_claims_is_written_to_disk_whatever_the_role_is_set_to(fresh,
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 @pytest.mark.parametrize("tickets", ["replace", "count"])
 def test_tickets_nodes_and_leases_are_written_to_disk_whatever_the_role_is_set_to(sync, fresh, tickets):
-    sync(fresh, tickets=tickets).ticket("invoice")
+    sync(fresh, tickets=tickets).ticket("job")
     noting_commits(fresh, "ticket", "ticket_counter", "node", "worker")
     ids = sync(fresh)
-    for draw in (lambda: ids.ticket("invoice"), lambda: ids.ticket("case"), ids.meteor, ids.snowflake):
+    for draw in (lambda: ids.ticket("job"), lambda: ids.ticket("case"), ids.meteor, ids.snowflake):
         draw()
 
     assert values(fresh, "SELECT setting FROM at_commit") == ["on"] * 4

@@ -50,13 +50,13 @@ def drawn(source: Any, **settings: Any) -> Iterator[dict[str, int]]:
         closing(Database(source)) as database,
     ):
         ids.tags.create(single, step=10)
-        found = {single: max(ids.next_ids(single, 15)), "ticket": ids.ticket("invoice")}
+        found = {single: max(ids.next_ids(single, 15)), "ticket": ids.ticket("job")}
         found[single] = ids.reserve(single, 7)[-1]
         database.open_segments([Tag(ids.tags.create(name).name) for name in (first, second)])
         claims = {name: Claim(10, {}) for name in (first, second)}
         batch = database.claim_segments(claims) or {first: database.claim_segment(first, 10, {})}
         found |= {name: segment[-1] for name, segment in batch.items()}
-        found["ticket"] = ids.ticket("invoice")
+        found["ticket"] = ids.ticket("job")
         ids.meteor()
         found["node"] = database.register_node()
         now = EPOCH + next(numbers) * 1000 * LEASE  # later than all that were leased before
@@ -337,7 +337,7 @@ def test_a_setting_of_the_database_takes_no_id_back(fresh, setting):
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)
 def test_a_role_that_is_read_only_hears_how_to_mend_it(fresh):
     with set_in(fresh, "default_transaction_read_only = on"), Allocator(fresh, timeout=2) as ids:
-        for draw in (lambda: ids.reserve("order", 1), lambda: ids.ticket("invoice")):
+        for draw in (lambda: ids.reserve("order", 1), lambda: ids.ticket("job")):
             with pytest.raises(DatabaseUnavailable, match="is read-only: .* SET default_transaction_read_only = off"):
                 draw()
 
@@ -375,7 +375,7 @@ def held_open(url: str) -> Iterator[tuple[Allocator, list[Any]]]:
 @pytest.mark.parametrize("what", ["ids", "tickets"])
 def test_what_is_given_in_a_transaction_that_stays_open_is_burnt(fresh, what):
     with held_open(fresh) as (ids, opened):
-        draw = {"ids": lambda: [*ids.reserve("order", 5)], "tickets": lambda: [ids.ticket("invoice")]}[what]
+        draw = {"ids": lambda: [*ids.reserve("order", 5)], "tickets": lambda: [ids.ticket("job")]}[what]
         with pytest.raises(DatabaseUnavailable, match="a transaction was still open .*; what it claimed is burnt"):
             draw()
         before = draw()

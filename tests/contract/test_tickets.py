@@ -43,11 +43,11 @@ def test_a_single_database_gives_1_2_3(face, shards, statement):
     (url,) = shards(1)
     ids = face(url, tickets=statement)
 
-    assert [1, 2, 3] == [ids.ticket("invoice") for _ in range(3)]
+    assert [1, 2, 3] == [ids.ticket("job") for _ in range(3)]
     # By the original statement all types share a counter; the other one has a row for each.
     assert ids.ticket("order") == (4 if statement == "replace" else 1)
-    assert ids.ticket("invoice") == (5 if statement == "replace" else 4)
-    assert face(url).ticket("invoice") > 4
+    assert ids.ticket("job") == (5 if statement == "replace" else 4)
+    assert face(url).ticket("job") > 4
     assert ids.next_id("tag") == 1
 
 
@@ -57,7 +57,7 @@ def test_a_single_database_gives_1_2_3(face, shards, statement):
 def test_types_are_told_apart_byte_by_byte(face, shards):
     ids = face(shards(1)[0], tickets="count")
 
-    assert [1, 1, 1] == [ids.ticket(kind) for kind in ("invoice", "Invoice", "invoice.")]
+    assert [1, 1, 1] == [ids.ticket(kind) for kind in ("job", "Job", "job.")]
     with pytest.raises(InvalidTag, match="a tag is 1 to 64 of"):
         ids.ticket(".floor")
 
@@ -71,10 +71,10 @@ def test_a_ticket_is_one_round_trip(face, shards):
         execute(url, "DELETE FROM allocator_ticket")
         with Wire(url) as wire:
             ids = face(wire.url, tickets=statement)
-            ids.ticket("invoice")
+            ids.ticket("job")
             wire.reset()
             for _ in range(20):
-                ids.ticket("invoice")
+                ids.ticket("job")
             assert wire.round_trips == 20
             ids.close()
 
@@ -84,7 +84,7 @@ def test_a_ticket_is_one_round_trip(face, shards):
 def test_each_shard_gives_its_own(face, shards, statement):
     """As in the source: of three, DB1 gives 1, 4, 7, 10, 13 and DB2 gives 2, 5, 8, 11, 14."""
     ids = face(shards=shards(3), tickets=statement)
-    drawn = [ids.ticket("invoice") for _ in range(15)]
+    drawn = [ids.ticket("job") for _ in range(15)]
 
     assert drawn[0::3] == [1, 4, 7, 10, 13]
     assert drawn[1::3] == [2, 5, 8, 11, 14]
@@ -96,7 +96,7 @@ def test_each_shard_gives_its_own(face, shards, statement):
 def test_two_allocators_get_no_ticket_twice(face, shards, statement):
     urls = shards(2)
     one, two = face(shards=urls, tickets=statement), face(shards=urls[::-1])
-    drawn = [ids.ticket("invoice") for _ in range(20) for ids in (one, two, two)]
+    drawn = [ids.ticket("job") for _ in range(20) for ids in (one, two, two)]
 
     assert distinct(drawn) == 60
 
@@ -110,7 +110,7 @@ def test_sixteen_connections_on_one_type(shards, statement):
     allocators = [Allocator(url, tickets=statement, timeout=30) for _ in range(16)]
     try:
         with ThreadPoolExecutor(16) as pool:
-            jobs = [pool.submit(lambda ids=ids: [ids.ticket("invoice") for _ in range(each)]) for ids in allocators]
+            jobs = [pool.submit(lambda ids=ids: [ids.ticket("job") for _ in range(each)]) for ids in allocators]
             drawn = [ticket for job in jobs for ticket in job.result()]
     finally:
         for ids in allocators:
@@ -128,16 +128,16 @@ def test_tickets_of_another_server_do_not_begin_again_by_another_statement(face,
     execute(url, "UPDATE allocator_shard SET server = 'other'")
     for tickets in ("count", "replace"):
         with pytest.raises(ShardMisconfigured, match="allocator shards trust"):
-            face(url, tickets=tickets).ticket("invoice")
+            face(url, tickets=tickets).ticket("job")
 
 
 @once
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 def test_tags_that_were_used_first_leave_statement_and_fleet_to_the_first_ticket(face, fresh):
     ids = face(fresh, tickets="count", fleet="europe")
-    assert [ids.next_id("order"), ids.ticket("invoice"), ids.ticket("invoice")] == [1, 1, 2]
+    assert [ids.next_id("order"), ids.ticket("job"), ids.ticket("job")] == [1, 1, 2]
     with pytest.raises(ShardMisconfigured, match="draws tickets by the statement 'count', and 'replace' is asked for"):
-        face(fresh, tickets="replace").ticket("invoice")
+        face(fresh, tickets="replace").ticket("job")
 
 
 @pytest.mark.statements
@@ -146,7 +146,7 @@ def test_tags_that_were_used_first_leave_statement_and_fleet_to_the_first_ticket
 def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind):
     (url,) = shards(1)
     ids = face(url, timeout=5)
-    drawn = [ids.ticket("invoice") for _ in range(5)]
+    drawn = [ids.ticket("job") for _ in range(5)]
     execute(
         url,
         "DELETE FROM allocator_ticket",
@@ -157,12 +157,12 @@ def test_a_database_that_forgot_tickets_is_stopped(face, shards, fleet_kind):
     )
     for _ in range(2):
         with pytest.raises(MaxValueWentBack, match="allocator shards trust"):
-            ids.ticket("invoice")
+            ids.ticket("job")
     with growing([url]) as growth, closing(Database(url)) as database:
         growth.trust(database, 50, above=max(drawn))
     time.sleep(0.5)
 
-    assert ids.ticket("invoice") > max(drawn)
+    assert ids.ticket("job") > max(drawn)
 
 
 @once
@@ -171,7 +171,7 @@ def test_numbers_that_are_not_the_shards_own_are_burnt(face, shards, fleet_kind,
     """As when the numbering was changed on the server behind our back."""
     urls = shards(2)
     ids = face(shards=urls)
-    drawn = [ids.ticket("invoice") for _ in range(4)]
+    drawn = [ids.ticket("job") for _ in range(4)]
     if fleet_kind == "postgres":
         execute(urls[0], "ALTER TABLE allocator_ticket ALTER COLUMN id SET INCREMENT BY 1 RESTART WITH 100")
     else:
@@ -179,7 +179,7 @@ def test_numbers_that_are_not_the_shards_own_are_burnt(face, shards, fleet_kind,
         execute(urls[0], "ALTER TABLE allocator_ticket AUTO_INCREMENT = 100")
     ids = face(shards=urls)
     with suppress(ShardMisconfigured):
-        drawn.extend(ids.ticket("invoice") for _ in range(6))
+        drawn.extend(ids.ticket("job") for _ in range(6))
 
     assert "is not of this shard, which has offset 1, step 2" in caplog.text
     assert distinct(drawn)
@@ -190,7 +190,7 @@ def test_the_servers_own_increment_does_not_matter(shards, fleet_kind):
     (url,) = shards(1)
     seven, one = "SET GLOBAL auto_increment_increment = 7", "SET GLOBAL auto_increment_increment = 1"
     with changed(url, seven, one), Allocator(url) as ids:
-        drawn = [ids.ticket("invoice") for _ in range(5)]
+        drawn = [ids.ticket("job") for _ in range(5)]
 
     assert drawn == [1, 2, 3, 4, 5]
 
@@ -203,7 +203,7 @@ def test_a_table_that_would_repeat_tickets_is_refused(fresh):
     ):
         execute(fresh, f"ALTER TABLE allocator_ticket {damage}")
         with Allocator(fresh) as ids, pytest.raises(SchemaDamaged, match=sentence):
-            ids.ticket("invoice")
+            ids.ticket("job")
 
 
 @once
@@ -217,9 +217,9 @@ def test_a_user_that_may_not_number_the_table_is_refused_before_anything_is_writ
             execute(url, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
         as_app = [make_url(url).set(username=role, password="app").render_as_string(False) for url in urls]
         with pytest.raises(DatabaseRefused, match="takes the owner of the table"):
-            face(shards=as_app).ticket("invoice")
-        assert face(shards=urls).ticket("invoice") == 1
-        assert {face(shards=as_app).ticket("invoice") % 2 for _ in range(2)} == {1}
+            face(shards=as_app).ticket("job")
+        assert face(shards=urls).ticket("job") == 1
+        assert {face(shards=as_app).ticket("job") % 2 for _ in range(2)} == {1}
         assert face(as_app[0]).next_id("order") > 0
     finally:
         for url in urls:
@@ -241,11 +241,11 @@ LAST = {
 def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(face, shards, fleet_kind):
     (url,) = shards(1)
     ids = face(url, timeout=5)
-    drawn = [ids.ticket("invoice")]
+    drawn = [ids.ticket("job")]
     execute(url, LAST[fleet_kind])
     with pytest.raises(AllocatorError) as caught:
         while len(drawn) < 6:
-            drawn.append(ids.ticket("invoice"))
+            drawn.append(ids.ticket("job"))
 
     assert isinstance(caught.value, Exhausted | MaxValueWentBack)
     assert distinct(drawn) >= 2
@@ -255,7 +255,7 @@ def test_after_the_last_number_there_is_an_error_and_no_ticket_twice(face, shard
 @on_one_of_each
 def test_threads_share_one_fleet(shards):
     with Allocator(shards=shards(3), timeout=20) as ids, ThreadPoolExecutor(12) as pool:
-        drawn = list(pool.map(lambda _: ids.ticket("invoice"), range(240)))
+        drawn = list(pool.map(lambda _: ids.ticket("job"), range(240)))
 
     assert distinct(drawn) == 240
 
@@ -263,7 +263,7 @@ def test_threads_share_one_fleet(shards):
 @on_one_of_each
 def test_nobody_waits_for_ever_when_it_is_closed_while_drawing(shards):
     ids = Allocator(shards=shards(2))
-    ids.ticket("invoice")
+    ids.ticket("job")
     drawing = threading.Thread(target=draw_until_closed, args=(ids,))
     drawing.start()
     ids.close()
@@ -275,7 +275,7 @@ def test_nobody_waits_for_ever_when_it_is_closed_while_drawing(shards):
 def draw_until_closed(ids: Allocator) -> None:
     with suppress(AllocatorError):
         while True:
-            ids.ticket("invoice")
+            ids.ticket("job")
 
 
 @pytest.mark.parametrize(("count", "late"), [(1, "the database did not answer"), (2, "no shard answered")])

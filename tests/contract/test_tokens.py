@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -26,6 +27,7 @@ from allocator.cli import main
 from allocator.database.store import Database
 from allocator.errors import InvalidSetting
 from allocator.rules.token import digest_of
+from allocator.service.auth import Book
 from allocator.service.server import check_access
 from allocator.service.settings import ServeSettings
 from allocator.service.token_administration import Tokens
@@ -391,6 +393,28 @@ def test_the_first_token_closes_an_open_service(tmp_path):
         assert service.post("/v1/sequences/a/ids", token=secret).status == 200
 
 
+def test_a_damaged_token_is_refused_alone_and_logged_once(tokens, fresh, caplog):
+    """Else a token that was revoked would stay valid, since the others are not read again."""
+    book = Book(tokens.state, 1, is_open=False)
+    revoked, other = (tokens.create(name, verbs=("draw",), tags=("*",))[1] for name in ("revoked", "other"))
+    asyncio.run(book.refresh())
+    damages = ["digest = 'none'", "digest = 'äöü'", "digest = 'ab'", "ids_rate = -1"]
+    if fresh.startswith("sqlite"):
+        damages += ["ids_rate = 'many'", "expires_at = 'tomorrow'", "created_at = 1800000000"]
+    for number, damage in enumerate(damages):
+        _, damaged = tokens.create(f"damaged-{number}", verbs=("draw",), tags=("*",))
+        execute(fresh, f"UPDATE allocator_token SET {damage} WHERE id = {damaged.number}")
+    tokens.revoke(revoked.number)
+    for _ in range(2):
+        asyncio.run(book.refresh())
+
+    assert [token.name for token in tokens.list()] == ["other"]
+    assert [grant.token.number for grant in book._grants.values()] == [other.number]
+    assert book.failure is None
+    for number, damage in enumerate(damages):
+        assert len(re.findall(rf"token \d+ \('damaged-{number}'\) is refused", caplog.text)) == 1, damage
+
+
 def test_an_open_service_that_was_closed_stays_closed(tmp_path):
     """Whoever revokes the last token does not mean to let everybody in, now or after the next start."""
     url = f"sqlite:///{tmp_path}/ids.db"
@@ -434,14 +458,14 @@ def test_tags_are_made_up_to_a_number(tmp_path):
 def test_ticket_types_are_made_up_to_a_number_that_the_database_counts(fresh):
     """A type that exists gives tickets however many others were made meanwhile, also after a restart."""
     with Allocator(fresh) as ids:
-        ids.ticket("invoice")
+        ids.ticket("job")
     with Served(fresh, options=("--max-tags", "3")) as service, ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda number: service.post(f"/v1/tickets/a{number}").status, range(8)))
-        existing = service.post("/v1/tickets/invoice")
+        existing = service.post("/v1/tickets/job")
         tags = [service.post(f"/v1/sequences/a{number}/ids").status for number in range(3)]
     with Served(fresh, options=("--max-tags", "3")) as service:
         again = service.post("/v1/tickets/another")
-        still = service.post("/v1/tickets/invoice")
+        still = service.post("/v1/tickets/job")
 
     assert sorted(made) == [200, 200, 404, 404, 404, 404, 404, 404]
     assert tags == [200, 200, 200]

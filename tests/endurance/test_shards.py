@@ -54,7 +54,7 @@ class Load:
         while not self.stopped.is_set():
             began = time.monotonic()
             try:
-                mine.append(self.ids.ticket("invoice"))
+                mine.append(self.ids.ticket("job"))
             except AllocatorError as error:
                 self.failed.append(str(error))
             self.longest = max(self.longest, time.monotonic() - began)
@@ -71,7 +71,7 @@ def test_one_of_three_is_killed_again_and_again(killable_servers, report):
         migrate(url)
     rnd = random.Random(20261121)
     with Allocator(shards=urls, timeout=DEADLINE) as ids:
-        ids.ticket("invoice")
+        ids.ticket("job")
         load = Load(ids)
         try:
             for _ in tqdm(range(SECONDS // EVERY), desc="kills", unit="kill"):
@@ -83,7 +83,7 @@ def test_one_of_three_is_killed_again_and_again(killable_servers, report):
             time.sleep(LONGEST_PAUSE)
         finally:
             load.end()
-        last = {ids.ticket("invoice") % 3 for _ in range(6)}
+        last = {ids.ticket("job") % 3 for _ in range(6)}
     tickets = [ticket for mine in load.drawn for ticket in mine]
     calls = len(tickets) + len(load.failed)
     report(
@@ -126,7 +126,7 @@ with Allocator(shards=urls, step=20, max_step=200, timeout=20) as ids:
     with open(out + ".tickets", "ab", buffering=0) as tickets, open(out + ".ids", "ab", buffering=0) as numbers:
         while not pathlib.Path(stop).exists():
             for _ in range(20):
-                tickets.write(ids.ticket("invoice").to_bytes(8, "little"))
+                tickets.write(ids.ticket("job").to_bytes(8, "little"))
                 numbers.write(b"".join(ids.next_id("order").to_bytes(8, "little") for _ in range(20)))
 """
 

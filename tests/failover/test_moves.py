@@ -106,4 +106,4 @@ def test_numbers_go_on_above_the_rows_of_a_logical_replica(templates):
 
 def numbers(url: str) -> list[int]:
     with Allocator(url, timeout=15) as ids:
-        return [ids.ticket("invoice"), ids.ticket("order"), METEOR.unpack(ids.meteor())["node"]]
+        return [ids.ticket("job"), ids.ticket("order"), METEOR.unpack(ids.meteor())["node"]]

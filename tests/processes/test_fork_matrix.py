@@ -9,10 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import nullcontext
 
 import pytest
+from sqlalchemy import create_engine, event
 from support.distinct import distinct
 from support.processes.children import found_in_child
 from support.servers.databases import with_schema
@@ -120,6 +121,29 @@ def test_a_fork_while_another_thread_holds_a_lock(drawn_before, url, tag, lock):
     thread.join()
 
     assert distinct([*theirs[:-1], *drawn_before, *draw(tag, 10)[1]])
+
+
+@pytest.mark.parametrize("kind", ["postgres"], indirect=True)
+def test_a_fork_while_another_thread_opens_a_connection_of_the_given_engine(url, tag):
+    """SQLAlchemy holds a lock of the pool meanwhile, which nobody would give back in the child."""
+    opening, forked, parent = threading.Event(), threading.Event(), os.getpid()
+    engine = create_engine(url)
+
+    @event.listens_for(engine, "connect")
+    def hold(*_: object) -> None:
+        if os.getpid() == parent:
+            opening.set()
+            forked.wait(30)
+
+    with Allocator(engine, timeout=5) as ids, ThreadPoolExecutor(1) as pool:
+        mine = pool.submit(ids.next_id, tag)
+        assert opening.wait(5)
+        try:
+            theirs = found_in_child(lambda: ids.next_id(tag))
+        finally:
+            forked.set()
+
+        assert distinct([theirs, mine.result(30)]) == 2
 
 
 def drawn_after_a_fork_within(ids: Allocator, tag: str, words: str) -> int:

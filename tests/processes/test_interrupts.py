@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, event, text
 from support.distinct import distinct, none_twice
 from support.faults.call_steps import Steps, acting
 from support.faults.interrupted_calls import Interrupted, every_step
 from support.memory.database import MemorySource, sequence
+from support.processes.patience import until
+from support.servers.locks import SEEN_EACH, waits
 
-from allocator import Meteor, ObjectId, Snowflake
+from allocator import Allocator, Meteor, ObjectId, Snowflake
 from allocator.errors import DatabaseUnavailable, ReentrantCall
 from allocator.generators.supply import Supply
 from allocator.runtime.thread_pool import reentrant_call
@@ -219,3 +228,90 @@ def test_a_storm_of_signals_repeats_nothing_and_stops_nothing(tmp_path: Path):
     assert said["interrupted"] >= 1
     assert said["drawn"] >= 5
     assert set(said) <= {"signals", "drawn", "interrupted", "ReentrantCall", "ids", "tickets"}
+
+
+class TooLate(Exception):
+    """As a task queue raises it at a soft time limit."""
+
+
+def too_late(*_: object) -> None:
+    raise TooLate
+
+
+class Held:
+    """A tag whose row somebody else has locked, so that a statement waits until something is done to its thread."""
+
+    def __init__(self, stack: ExitStack, kind: str, url: str, tag: str) -> None:
+        self.kind, self.tag, self.thread = kind, tag, 0
+        self.ids = stack.enter_context(Allocator(url, timeout=20))
+        self.drawn = [*self.ids.reserve(tag, 1)]
+        engine = create_engine(url)
+        stack.callback(engine.dispose)
+        self.holder, self.watcher = stack.enter_context(engine.connect()), stack.enter_context(engine.connect())
+        self.pool = stack.enter_context(ThreadPoolExecutor(1))
+        event.listen(self.ids._backend.databases()[0].engine, "checkout", self.note)
+
+    def note(self, *_: object) -> None:
+        self.thread = threading.get_ident()
+
+    def lock(self) -> None:
+        self.holder.execute(text("UPDATE allocator_segment SET step = step + 1 WHERE tag = :tag"), {"tag": self.tag})
+
+    def when_it_waits(self, act: Callable[[], object]) -> None:
+        assert until(lambda: waits(self.kind, self.watcher), every=SEEN_EACH)
+        act()
+
+    def draw(self) -> None:
+        """On several connections, of which none may have a statement under way."""
+        self.holder.rollback()
+        self.ids.tags.list()
+        self.drawn += [*self.ids.reserve(self.tag, 1), self.ids.next_id(self.tag)]
+
+
+@pytest.fixture
+def held(kind: str, url: str, tag: str):
+    with ExitStack() as stack:
+        yield Held(stack, kind, url, tag)
+
+
+on_servers = pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"], indirect=True)
+
+
+@on_servers
+def test_a_handler_that_raises_in_the_middle_of_a_statement_stops_no_later_one(held):
+    before = signal.signal(signal.SIGALRM, too_late)
+    try:
+        for _ in range(2):
+            held.lock()
+            alarm = held.pool.submit(
+                held.when_it_waits, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+            )
+            with pytest.raises(TooLate):
+                held.ids.tags.set(held.tag, step=7)
+            alarm.result(60)
+            if held.kind == "postgres":  # the others end it after half the timeout
+                assert until(lambda: not waits(held.kind, held.watcher)), "the server still waits, for nobody"
+            held.draw()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+    assert distinct(held.drawn) == 5
+
+
+@on_servers
+def test_an_exception_in_the_middle_of_a_claim_stops_no_later_one(held):
+    """Set from outside, in a thread of the pool; it is raised when the answer comes, or psycopg looks for one."""
+    for error in (TooLate, MemoryError, KeyboardInterrupt):
+        held.lock()
+        claim = held.pool.submit(held.ids.reserve, held.tag, 1)
+
+        def interrupt(error: type[BaseException] = error) -> None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(held.thread), ctypes.py_object(error))
+
+        held.when_it_waits(interrupt)
+        held.holder.rollback()
+        with pytest.raises(error):
+            claim.result(60)
+        held.draw()
+
+    assert distinct(held.drawn) == 7

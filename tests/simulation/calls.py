@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from allocator.errors import AllocatorClosed, AllocatorError
-from allocator.runtime.thread_pool import WAIT_SLICE
 from simulation.account import ALONE
+from simulation.dialect import Surprise
 from simulation.scheduler import pause
 from simulation.violation import Violation
 
@@ -74,9 +74,9 @@ class Calls:
         process, began = self.process, self.world.scheduler.now
         try:
             found = call()
-        except AllocatorError as error:
+        except (AllocatorError, Surprise) as error:
             process.spilt[tag] += max(0, spills - 1)
-            self.ended(tag, began, spills)
+            self.ended(tag, began)
             self.look(error)
             self.account.refused(process, tag, error)
             return False
@@ -92,7 +92,7 @@ class Calls:
             process.served[tag] += len(found)
             process.burnt[tag] -= len(found)
             self.account.counts["blocks"] += 1
-        self.ended(tag, began, spills)
+        self.ended(tag, began)
         return True
 
     def rises(self, what: str, found: Sequence[int]) -> None:
@@ -104,24 +104,23 @@ class Calls:
                 raise Violation(f"{value} of {what} came after {self.last[residue]} in {self.process}")
             self.last[residue] = value
 
-    def look(self, error: AllocatorError) -> None:
+    def look(self, error: Exception) -> None:
         if not isinstance(error, AllocatorClosed):
             return
         self.refusals += 1
         if not self.process.is_closing:
             raise Violation(f"{self.process} says that it is closed, and is not")
 
-    def ended(self, what: str, began: float, times: int) -> None:
+    def ended(self, what: str, began: float) -> None:
         """No call may last longer than its deadline, unless its process did not run."""
-        most = max(1, times) * (self.world.plan.timeout + SLACK) + WAIT_SLICE * (times > 1)
-        if self.world.scheduler.now - max(began, self.process.ran_since) > most:
+        if self.world.scheduler.now - max(began, self.process.ran_since) > self.world.plan.timeout + SLACK:
             raise Violation(f"a call of {self.process} for {what} began at {began} and ended only now")
 
     def stamp(self, kind: str) -> None:
         process, began = self.process, self.world.scheduler.now
         try:
             value = STAMP[kind](process)
-        except AllocatorError as error:
+        except (AllocatorError, Surprise) as error:
             self.look(error)
             self.account.refused(process, kind, error)
             return

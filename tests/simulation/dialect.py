@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -24,6 +25,10 @@ from simulation.store import View
 REVISION = "simulated"
 SEGMENT, NODE, WORKER = "allocator_segment", "allocator_node", "allocator_worker"
 SHARD, FAILOVER = "allocator_shard", "allocator_failover"
+
+
+class Surprise(Exception):
+    """What a hook of the user's raises in a statement. The caller gets it, unless a claim in advance met it."""
 
 
 class SegmentVerbs:
@@ -226,9 +231,12 @@ class Dialect(SegmentVerbs, FailoverVerbs, NodeVerbs, ShardVerbs):
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
 
+    def alone(self, connection: Connection) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def leaves_open(self, connection: Connection) -> bool:
         if connection.fate is Fate.SURPRISE:
-            raise RuntimeError("a hook of the user's")
+            raise Surprise
         return connection.fate is Fate.OPEN
 
     def warnings(self, connection: Connection) -> list[str]:

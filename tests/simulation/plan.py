@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from allocator.schemes.shared.argument_checks import MAX_ID
-from allocator.schemes.tag import AUTO, REFUSE
+from allocator.schemes.tag import AUTO, REFUSE, FailoverGap
 from simulation.fates import Fate
 
 FAULTS_END = 2.0
@@ -15,12 +15,12 @@ FAULTS_END = 2.0
 
 
 class TagShape(NamedTuple):
-    """The settings of a tag; `failover_gap` as in its row. `is_new`: nobody has made it."""
+    """The settings of a tag; `is_new`: nobody has made it."""
 
     step: int
     max_step: int
     limit: int
-    failover_gap: int
+    failover_gap: FailoverGap
     is_new: bool = False
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from allocator.rules.failover import Crossing
 from allocator.schemes.shared.residues import ALL, Residue
-from allocator.schemes.tag import Tag
+from allocator.schemes.tag import FailoverGap, Tag
 
 
 class Row(NamedTuple):
@@ -28,7 +28,7 @@ class Row(NamedTuple):
     max_step: int
     limit: int
     residue: Residue = ALL
-    failover_gap: int = 0
+    failover_gap: FailoverGap = 0
     skipped: int = 0
     claimed_at: int = 0
     server_run: str = ""

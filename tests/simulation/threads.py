@@ -202,6 +202,9 @@ class Thread:
             return
         self._ended.set()
 
+    def is_alive(self) -> bool:
+        return not self._ended.is_set()
+
     def join(self, seconds: float | None = None) -> None:
         self._ended.wait(seconds)
 

@@ -25,7 +25,7 @@ BUSY = {
     "order": 420,
     "order-line": 1300,
     "payment": 160,
-    "invoice-2026": 35,
+    "parcel": 35,
     "shipment": 90,
     "user": 12,
     "session": 700,

@@ -64,6 +64,9 @@ class DjangoCaller:
         found: Sequence[Sequence[Any]] = self._execute(statement, parameters).fetchall()
         return found
 
+    def refuse_more(self) -> None:
+        self.connection.set_rollback(True)
+
     def _execute(self, statement: str, parameters: Mapping[str, object]) -> Any:
         cursor = self.connection.cursor()
         try:

@@ -55,9 +55,10 @@ def of_shape(seen: inspection.Reflection, table: Table) -> Iterable[Finding]:
 
 def of_triggers(connection: Connection, dialect: Dialect) -> Iterable[Finding]:
     names = [table.name for table in metadata.sorted_tables]
-    found = [f"{trigger} on {name}" for name in names for trigger in strangers(connection, dialect, name)]
+    found = {f"{one} on {name}": drop for name in names for one, drop in strangers(connection, dialect, name).items()}
     if found:
-        yield Finding("trigger", DANGER, f"triggers or rules can change what a claim gets: {few(found)}", "drop them")
+        mend = "; ".join(found.values())
+        yield Finding("trigger", DANGER, f"triggers or rules can change what a claim gets: {few(found)}", mend)
 
 
 def of_checks(connection: Connection, tables: Iterable[Table]) -> Iterable[Finding]:

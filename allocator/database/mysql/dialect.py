@@ -29,14 +29,14 @@ from allocator.database.mysql.multi_statement import (
     FOUND_ROWS,
     MULTI_STATEMENTS,
     Answer,
-    in_pyformat,
     is_allowed,
     send,
 )
 from allocator.database.mysql.session import IN_CLEAR, SESSION, InClear, version_of
+from allocator.database.schema.tables import segment
 from allocator.database.verbs.claims import RAISED, claiming
 from allocator.database.verbs.tickets import FENCE, FLOOR
-from allocator.errors import DatabaseUnavailable
+from allocator.errors import DatabaseUnavailable, SchemaDamaged
 from allocator.rules.failover import Here, one_of_several, plain
 from allocator.schemes.tag import damaged
 from allocator.schemes.ticket import ShardNumbering
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from allocator.database.operator_tools import Tools
     from allocator.database.verbs.gapless_number_rows import NumberDialect
 
-RAISED_TO = "SELECT max_value, LAST_INSERT_ID() FROM allocator_segment WHERE tag = %(name)s"
 REPLACE = f"REPLACE INTO allocator_ticket (type) SELECT :type {FENCE} {{lock}}"
 COUNT = (
     "INSERT INTO allocator_ticket_counter (type, id) "
@@ -68,10 +67,11 @@ class MySQL(Dialect):
     transactional_ddl = False
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = CLOCK
-    trigger_names = (
-        "SELECT trigger_name FROM information_schema.triggers "
+    trigger_query = (
+        "SELECT trigger_name, concat('DROP TRIGGER `', trigger_name, '`') FROM information_schema.triggers "
         "WHERE event_object_schema = DATABASE() AND event_object_table = :name"
     )
+    retired_triggers = frozenset({"allocator_guard_update", "allocator_guard_delete"})
     codes = CODES
 
     def tools(self) -> Tools:
@@ -80,7 +80,7 @@ class MySQL(Dialect):
         from allocator.database.operator_tools import Tools
 
         facts, rights = takeover.fetch_facts, hardening.rights
-        return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, facts, takeover, rights)
+        return Tools(None, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, facts, takeover, rights)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers
@@ -141,9 +141,10 @@ class MySQL(Dialect):
             raise DatabaseUnavailable(f"another change of the schema is still running after {timeout:g} seconds")
         try:
             yield
-        finally:
-            if not connection.invalidated:
-                connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
+        except BaseException:
+            connection.invalidate()  # the lock ends with the session; the next statement could hide the error
+            raise
+        connection.execute(text("DO RELEASE_LOCK(:name)"), {"name": SCHEMA_LOCK})
 
     def is_here(self, connection: Connection) -> str:
         run = run_of(connection)
@@ -204,17 +205,8 @@ class MySQL(Dialect):
         return claiming(func.last_insert_id(RAISED), self.clock, here)
 
     def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
-        """On a table with triggers, such as the guard's, an UPDATE returns no id: the same message then reads it."""
-        if not connection.info.get("guarded"):
-            cursor: Any = execute(connection, claim, parameters).context.cursor
-            was_warned = warned(cursor)
-            if cursor.rowcount != 1 or cursor.lastrowid or was_warned:
-                return end_of_claim(name, cursor.rowcount, was_warned, cursor.lastrowid)
-            connection.info["guarded"] = True  # burn this claim: a proxy may answer from another session
-        statements = ("START TRANSACTION", in_pyformat(claim), RAISED_TO, "COMMIT")
-        _, raised, read, _ = answers = self.send(connection, statements, parameters)
-        as_claimed = [end for end, last_id in read.rows if end == last_id]  # unequal: a trigger changed it
-        return end_of_claim(name, raised.found, any(one.warnings for one in answers), *as_claimed[:1] or [0])
+        cursor: Any = execute(connection, claim, parameters).context.cursor
+        return end_of_claim(name, cursor.rowcount, warned(cursor), cursor.lastrowid)
 
     def send(self, connection: Connection, statements: Sequence[str], parameters: Mapping[str, object]) -> list[Answer]:
         """Send a transaction as one message; roll it back after an error."""
@@ -230,7 +222,9 @@ class MySQL(Dialect):
         words = [statement.format(here=self.is_here(connection), clock=CLOCK) for statement in CLAIM_BATCH]
         answers = self.send(connection, words, wanted)
         _, _, raised, read, _ = answers
-        if raised.found != len(read.rows) or any(answer.warnings for answer in answers):
+        # With a trigger there is no insert id: the claim of one tag says so.
+        unsure = raised.found != len(read.rows) or (bool(read.rows) and not raised.last_id)
+        if unsure or any(answer.warnings for answer in answers):
             return None
         return read.rows
 
@@ -250,6 +244,8 @@ class MySQL(Dialect):
     def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
         result = execute(connection, statement, parameters)
         if result.rowcount:
+            if result.lastrowid <= 0:
+                raise triggered(str(parameters["type"]), "allocator_ticket%")
             return int(result.lastrowid)
         if run_of(connection) != NOWHERE:  # the server of this session may be another one, or no longer durable
             connection.exec_driver_sql(f"SET {in_session(connection.info)}")
@@ -276,8 +272,16 @@ def end_of_claim(name: str, found: int, warned: bool, last_id: int) -> int | Non
     if warned:
         raise damaged(name, "the claim came with a warning of the server, as when a column is too small")
     if last_id <= 0:
-        raise damaged(name, f"the claim returned {last_id}, as when the table has a trigger")
+        raise triggered(name, segment.name)
     return int(last_id)
+
+
+def triggered(name: str, table_name: str) -> SchemaDamaged:
+    """The server reports no insert id where a trigger fires, whoever may see the trigger."""
+    return SchemaDamaged(
+        f"{name!r}: the server reported no insert id, as where a table has a trigger; no id was issued; find it with "
+        f"SHOW TRIGGERS LIKE '{table_name}', and drop it: DROP TRIGGER name"
+    )
 
 
 def warned(cursor: Any) -> bool:

@@ -32,6 +32,7 @@ VARIABLES = (
     "'log_bin', 'sync_binlog', 'binlog_format', 'sql_mode', 'read_only', 'super_read_only', 'offline_mode', "
     "'server_id', 'auto_increment_increment', 'auto_increment_offset', 'max_connections', "
     "'max_user_connections', 'max_statement_time', 'group_replication_group_name', "
+    "'innodb_rollback_on_timeout', "
     "'rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled', 'wsrep_on', 'wsrep_sync_wait')"
 )
 """Global variables: our session overrides some."""
@@ -113,6 +114,13 @@ def is_mariadb(facts: Facts) -> bool:
     return "mariadb" in str(facts["version"]).lower()
 
 
+def numbers(connection: Connection, facts: Facts) -> Mapping[str, Any]:
+    """Whether numbers without gaps are drawn, where a timeout would take them back."""
+    if facts["innodb_rollback_on_timeout"] != "ON":
+        return {}
+    return named(connection, "SELECT EXISTS (SELECT 1 FROM allocator_number) AS draws_numbers")
+
+
 def connections(connection: Connection, facts: Facts) -> Mapping[str, Any]:
     limits = {"max_connections": int(facts["max_connections"]) - int(facts["threads_connected"]) + 1}
     if facts["role_connections"]:
@@ -169,6 +177,7 @@ QUESTIONS = (
     Question("the columns of tags and numbers", columns, of_tables=True),
     Question("the replicas of this server", replicas, SEES_REPLICAS),
     Question("whether this server follows another", source, SEES_SOURCE),
+    Question("the numbers without gaps", numbers, "GRANT SELECT ON allocator_number TO {account}", of_tables=True),
     Question("the connections", connections),
     Question("the encryption of the connection", encryption),
     Question("the server's clock", clock),

@@ -85,6 +85,13 @@ DANGERS = {
         "write to one server only, or make each a shard (docs/fleets.md); SET GLOBAL auto_increment_increment = 1, "
         "auto_increment_offset = 1",
     ),
+    "rollback-on-timeout": Rule(
+        lambda facts: facts.get("draws_numbers"),
+        "innodb_rollback_on_timeout is ON: a statement that times out (error 1205) takes back the numbers of its "
+        "transaction, and an application that goes on commits rows with numbers that are given again",
+        "set innodb_rollback_on_timeout = OFF in the server's configuration, and restart it; or roll back after each "
+        "error",
+    ),
     "tag-collation": Rule(
         lambda facts: facts.get("collations"),
         "tags that differ only in case, accents or blanks share one row: {collations}",

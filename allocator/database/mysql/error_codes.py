@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from allocator.database.driver_errors import DEADLOCK, DRAWN_MEANWHILE, GUARD_FIRED, NO_WRITES, ErrorCodes
+from allocator.database.driver_errors import (
+    DEADLOCK,
+    DRAWN_MEANWHILE,
+    NO_WRITES,
+    ROLLED_BACK,
+    ErrorCodes,
+)
 from allocator.errors import (
     DatabaseRefused,
     Exhausted,
@@ -12,28 +18,28 @@ from allocator.errors import (
     SchemaOutOfDate,
 )
 
-GUARDED = "1644"
-"""SIGNAL with SQLSTATE 45000, as the triggers of the guard send it, always gets this code."""
 UNSAID = frozenset({"1064", "1142", "1143", "1193", "1227", "1235", "1305", "1370"})
 """A server or proxy refuses a variable or function, or lacks it: connect without the identity of the server."""
 OUT_OF_RANGE = frozenset({"1264", "1690", "3819", "4025"})
 
 CODES = ErrorCodes(
     errors={
-        **dict.fromkeys(("1062", GUARDED), MaxValueWentBack),
+        "1062": MaxValueWentBack,
         **dict.fromkeys(("1044", "1045", "1049", "1698", *UNSAID), DatabaseRefused),
         **dict.fromkeys(("1054", "1146"), SchemaOutOfDate),
         **dict.fromkeys(OUT_OF_RANGE, SchemaDamaged),
         **dict.fromkeys(("167", "1467"), Exhausted),
     },
-    advice={GUARDED: GUARD_FIRED},
     of_draw={
+        "1206": (NumberConflict, ROLLED_BACK),  # no memory for locks
         "1213": (NumberConflict, DEADLOCK),
         "1180": (NumberConflict, DEADLOCK),  # where Group Replication's applier takes the row
         **dict.fromkeys(("1020", "3101"), (NumberConflict, DRAWN_MEANWHILE)),
         **dict.fromkeys(("1290", "1792", "1836"), (DatabaseRefused, NO_WRITES)),
     },
     locked=frozenset({"1205", "3572"}),
+    rolled_back=frozenset({"1020", "1206", "1213"}),
+    timed_out=frozenset({"1205"}),
     out_of_range=OUT_OF_RANGE,
     contended=frozenset({"1213", "1205", "1020", "3101"}),
     misplaced=frozenset({"1047", "1180", "1290", "1792", "1836", "3100"}),

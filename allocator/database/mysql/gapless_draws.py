@@ -53,6 +53,11 @@ class MySQLNumbers(NumberDialect):
         caller.run(self.raises.format(n=n), row)
         return first_of(caller.fetch(self.reads, row)) or 0
 
+    def rolls_back_at_timeout(self, caller: Caller) -> bool:
+        with suppress(SQLAlchemyError):
+            return first_of(caller.fetch("SELECT @@innodb_rollback_on_timeout", {})) != 0
+        return True
+
     @contextmanager
     def waiting(self, caller: Caller, wait: float) -> Iterator[None]:
         seconds = max(1, ceil(wait))

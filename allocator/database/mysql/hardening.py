@@ -1,39 +1,10 @@
-"""What an operator adds to the tables of MySQL and MariaDB: the triggers of the guard, and the rights of users."""
+"""What an operator adds to the tables of MySQL and MariaDB: the rights of users."""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection
 
 from allocator.database.schema.grants import Rights, served, tokens
-from allocator.database.schema.guard import DELETE, FALL, RENAME, Guard, Trigger, squeezed
-
-TRIGGERS = (
-    "SELECT trigger_name, action_statement, action_timing, event_manipulation FROM information_schema.triggers "
-    "WHERE event_object_schema = DATABASE() AND event_object_table = 'allocator_segment'"
-)
-
-
-def trigger(name: str, event: str, body: str) -> Trigger:
-    made = f"CREATE TRIGGER {name} BEFORE {event} ON allocator_segment FOR EACH ROW\n{body}"
-    return Trigger(name, made, (squeezed(body), "BEFORE", event))
-
-
-def signal(sentence: str) -> str:
-    return f"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{sentence}'"
-
-
-UPDATED = f"""BEGIN
-  IF NEW.max_value < OLD.max_value THEN {signal(FALL)}; END IF;
-  IF CAST(NEW.tag AS BINARY) <> CAST(OLD.tag AS BINARY) THEN {signal(RENAME)}; END IF;
-END"""
-GUARD = Guard(
-    (
-        trigger("allocator_guard_update", "UPDATE", UPDATED),
-        trigger("allocator_guard_delete", "DELETE", signal(DELETE)),
-    ),
-    TRIGGERS,
-    delimiter="//",
-)
 
 
 def rights(connection: Connection, role: str) -> Rights:

@@ -8,11 +8,9 @@ without their client.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, CursorResult, Update
-from sqlalchemy.dialects.mysql import dialect as sql_dialect
+from sqlalchemy import Connection, CursorResult
 
 from allocator.database.driver_connection import wrapped
 from allocator.database.verbs.claims import CLAIMABLE
@@ -29,6 +27,7 @@ class Answer(NamedTuple):
     rows: Sequence[Any]
     found: int
     warnings: int
+    last_id: int
 
 
 def is_allowed(connection: Connection) -> bool:
@@ -51,21 +50,22 @@ def send(
     try:
         answers = [answer(cursor) for _ in iter(cursor.nextset, None)]
     except connection.dialect.loaded_dbapi.Error as error:
+        result.close()
         lost = bool(error.args) and str(error.args[0]) in misplaced
         raise wrapped(connection, error, cursor, lost=lost) from error
-    finally:
-        result.close()
+    result.close()
     return answers
 
 
 def answer(cursor: Any) -> Answer:
     rows = cursor.fetchall() if cursor.description else ()
-    return Answer(rows, cursor.rowcount, getattr(cursor, "warning_count", 0))
+    return Answer(rows, cursor.rowcount, getattr(cursor, "warning_count", 0), cursor.lastrowid)
 
 
 def one_answer(result: CursorResult[Any]) -> Answer:
     rows = result.all() if result.returns_rows else ()
-    return Answer(rows, result.rowcount, getattr(result.context.cursor, "warning_count", 0))
+    cursor: Any = result.context.cursor
+    return Answer(rows, result.rowcount, getattr(cursor, "warning_count", 0), cursor.lastrowid)
 
 
 NAME = "name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$.name', span BIGINT PATH '$.span'"
@@ -78,14 +78,10 @@ FREE = (
     f"STRAIGHT_JOIN allocator_segment s WHERE {CLAIMABLE} FOR UPDATE {OF} SKIP LOCKED"
 )
 CLAIMED = f"JSON_TABLE(@allocator_claimed, '$[*]' COLUMNS ({NAME})) w STRAIGHT_JOIN allocator_segment s"
-RAISE = f"UPDATE {CLAIMED} SET s.max_value = s.max_value + w.span, s.claimed_at = {{clock}} WHERE s.tag = w.name"
+RAISE = (
+    f"UPDATE {CLAIMED} SET s.max_value = LAST_INSERT_ID(s.max_value + w.span), s.claimed_at = {{clock}} "
+    "WHERE s.tag = w.name"
+)
 READ = f"SELECT s.tag, s.max_value FROM {CLAIMED} WHERE s.tag = w.name"
 CLAIM_BATCH = ("START TRANSACTION", FREE, RAISE, READ, "COMMIT")
 """Lock what is free, raise it, read it again: MySQL has no UPDATE that returns rows."""
-NAMED = sql_dialect(paramstyle="pyformat")
-
-
-@cache
-def in_pyformat(claim: Update) -> str:
-    """The claim with named parameters, as the other statements of its message have."""
-    return str(claim.compile(dialect=NAMED))

@@ -25,6 +25,7 @@ from allocator.database.postgresql.identity import (
     rung_of,
     sqlstate,
 )
+from allocator.database.schema.tables import CLAIMED, GUARD_PREFIX
 from allocator.database.verbs.claims import CLAIMABLE, batch_statement
 from allocator.database.verbs.tickets import COUNT, FENCE
 
@@ -44,6 +45,7 @@ REPLACE = (
     f"INSERT INTO allocator_ticket (type) SELECT CAST(:type AS VARCHAR(64)) {FENCE} "
     "ON CONFLICT (type) DO UPDATE SET id = EXCLUDED.id RETURNING id"
 )
+CLAIMED_THERE = "(" + ", ".join(f"to_regclass('{name}')" for name in CLAIMED) + ")"
 SCHEMA_LOCK = 0x616C6C6F6361746F
 """The key of the advisory lock for schema changes: the letters "allocato" as 64 bits."""
 
@@ -54,6 +56,9 @@ MIN_CONNECT_SECONDS = 2
 """libpq's own lower bound for connect_timeout."""
 CANCEL_SECONDS = 1.0
 """On top of the timeout of the call: a cancel needs a new connection, which a frozen server does not answer either."""
+
+ACTIVE = 1
+"""libpq's status of a connection whose statement is under way."""
 
 REQUIRES = 160000
 """The first version of libpq with `require_auth`."""
@@ -69,9 +74,16 @@ class PostgreSQL(Dialect):
     replace_ticket, count_ticket = REPLACE, COUNT
     ownership = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('allocator_ticket')"
     clock = "CAST(1000 * EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)"
-    trigger_names = (
-        "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(:name) AND NOT tgisinternal "
-        "UNION ALL SELECT rulename FROM pg_rewrite WHERE ev_class = to_regclass(:name)"
+    trigger_query = (
+        "SELECT tgname, concat('DROP TRIGGER ', quote_ident(tgname), ' ON ', CAST(:name AS text)) FROM pg_trigger "
+        "WHERE tgrelid = to_regclass(:name) AND NOT tgisinternal "
+        "UNION ALL SELECT rulename, concat('DROP RULE ', quote_ident(rulename), ' ON ', CAST(:name AS text)) "
+        "FROM pg_rewrite WHERE ev_class = to_regclass(:name)"
+    )
+    sound = (
+        f"NOT EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid IN {CLAIMED_THERE} AND NOT tgisinternal "
+        f"AND left(tgname, {len(GUARD_PREFIX)}) <> '{GUARD_PREFIX}') "
+        f"AND NOT EXISTS (SELECT 1 FROM pg_rewrite WHERE ev_class IN {CLAIMED_THERE})"
     )
     codes = CODES
 
@@ -210,7 +222,16 @@ def waiting_at_most(seconds: float, connection: Any, wait: Callable[..., Any]) -
     A frozen server or a network that drops packets never ends a statement, and `statement_timeout` is enforced by the
     server. psycopg's wait wakes up every tenth of a second, which is the precision of the timeout.
     """
-    return lambda generator, *args, **kwargs: wait(ending(connection, seconds, generator), *args, **kwargs)
+
+    def waiting(generator: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return wait(ending(connection, seconds, generator), *args, **kwargs)
+        except BaseException:  # as of a signal handler
+            if connection.pgconn.transaction_status == ACTIVE:
+                give_up(connection)
+            raise
+
+    return waiting
 
 
 def give_up(connection: Any) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import segment
+from allocator.errors import InvalidSetting
 
 FALL = "the guard keeps max_value of a tag from falling"
 RENAME = "the guard keeps tags from being renamed"
@@ -36,41 +37,42 @@ class Guard(NamedTuple):
     """The guard of one database.
 
     query: what the catalog says of the triggers on the table. function: the statements that create anew what the
-    triggers call. on: what DROP TRIGGER needs after the name. delimiter: what the database's client needs after a
-    body.
+    triggers call. on: what DROP TRIGGER needs after the name.
     """
 
     triggers: tuple[Trigger, ...]
     query: str
     function: tuple[str, ...] = ()
     on: str = ""
-    delimiter: str = ""
 
 
 def statements(dialect: Dialect) -> list[str]:
     """The statements that create the guard anew; those that begin with DROP remove it."""
-    guard = dialect.tools().guard
+    guard = guard_of(dialect)
     dropped = [f"DROP TRIGGER IF EXISTS {one.name}{guard.on}" for one in guard.triggers]
     return [*dropped, *guard.function, *(one.made for one in guard.triggers)]
 
 
 def script(dialect: Dialect) -> str:
-    """The statements for the database's own client; MySQL's needs another delimiter around a body."""
+    """The statements for the database's own client."""
+    return "\n".join(f"{one};" for one in statements(dialect))
+
+
+def guard_of(dialect: Dialect) -> Guard:
     guard = dialect.tools().guard
-    end = guard.delimiter
-    if not end:
-        return "\n".join(f"{one};" for one in statements(dialect))
-    dropped = [f"{one};" for one in statements(dialect) if one.startswith("DROP")]
-    made = [f"{one.made}{end}" for one in guard.triggers]
-    return "\n".join([*dropped, f"DELIMITER {end}", *made, "DELIMITER ;"])
+    if guard is None:
+        raise InvalidSetting(
+            f"{dialect.name} has no guard: it reports no insert id for a table with a trigger, so each claim would be "
+            "refused; grant the right to write allocator_segment to the service alone"
+        )
+    return guard
 
 
-def strangers(connection: Connection, dialect: Dialect, table_name: str) -> list[str]:
-    """Triggers and rules on a table that are not the guard's, or were changed."""
-    found = dialect.triggers(connection, table_name)
-    if not found or table_name != segment.name:
+def strangers(connection: Connection, dialect: Dialect, table_name: str) -> dict[str, str]:
+    """Triggers and rules on a table that are not the guard's, or were changed, with the statements that drop them."""
+    found, guard = dialect.triggers(connection, table_name), dialect.tools().guard
+    if not found or guard is None or table_name != segment.name:
         return found
-    guard = dialect.tools().guard
     ours = {one.name: one.described for one in guard.triggers}
     found_as = {row[0]: tuple(map(squeezed, row[1:])) for row in connection.execute(text(guard.query))}
-    return [name for name in found if name not in ours or found_as.get(name) != ours[name]]
+    return {name: drop for name, drop in found.items() if name not in ours or found_as.get(name) != ours[name]}

@@ -25,7 +25,16 @@ from sqlalchemy.engine.reflection import ObjectKind, ObjectScope
 from allocator.database.connection import inspector_of
 from allocator.database.dialect import Dialect
 from allocator.database.schema.guard import strangers
-from allocator.database.schema.tables import BEFORE, BESIDE, FOR_IDS, REVISIONS, SERVING, VERSION_TABLE, metadata
+from allocator.database.schema.tables import (
+    BEFORE,
+    BESIDE,
+    CLAIMED,
+    FOR_IDS,
+    REVISIONS,
+    SERVING,
+    VERSION_TABLE,
+    metadata,
+)
 from allocator.errors import AllocatorError, SchemaDamaged, SchemaOutOfDate
 
 if TYPE_CHECKING:
@@ -98,18 +107,23 @@ def problems(connection: Connection, dialect: Dialect, where: str) -> list[str]:
         check(connection, where)
     except AllocatorError as error:
         return [str(error)]
-    triggers = [
-        f"trigger {name} on {expected.name}: a trigger can change what a claim gets; drop it"
-        for expected in metadata.sorted_tables
-        for name in strangers(connection, dialect, expected.name)
+    names = [expected.name for expected in metadata.sorted_tables]
+    lacking = filter(None, [lacks_beside(connection, where)])
+    return [*lacking, *all_damages(connection), *triggers(connection, dialect, names)]
+
+
+def triggers(connection: Connection, dialect: Dialect, names: Iterable[str]) -> list[str]:
+    return [
+        f"trigger {name} on {table_name}: a trigger can change what a claim gets; drop it: {drop}"
+        for table_name in names
+        for name, drop in strangers(connection, dialect, table_name).items()
     ]
-    return [*filter(None, [lacks_beside(connection, where)]), *all_damages(connection), *triggers]
 
 
 def check_sound(connection: Connection, dialect: Dialect, where: str) -> bool:
     """Raise `SchemaOutOfDate` or `SchemaDamaged` unless ids can be claimed safely; else as `check`."""
     has_revision = check(connection, where)
-    found = all_damages(connection)
+    found = [*all_damages(connection), *triggers(connection, dialect, CLAIMED)]
     if found:
         raise SchemaDamaged(f"{where}: {found[0]}; see: allocator db check")
     return has_revision

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table, func, text
+from sqlalchemy import ColumnElement, Connection, Insert, Table, TextClause, Update, func, text
 from sqlalchemy.dialects.sqlite import insert
 
 from allocator.database.dialect import Dialect
+from allocator.database.driver_connection import execute
+from allocator.database.schema.tables import CLAIMED, GUARD_PREFIX
 from allocator.database.sqlite.error_codes import CODES
-from allocator.database.verbs.claims import CLAIMABLE, FIELDS, batch_statement
-from allocator.database.verbs.tickets import COUNT, FENCE
+from allocator.database.sqlite.file import alone, check_name, files_of, inode_of, path_of
+from allocator.database.verbs.claims import CLAIMABLE, FIELDS, batch_statement, only_row, returned
+from allocator.database.verbs.tickets import COUNT, FENCE, drawn
 from allocator.errors import DatabaseUnavailable, InvalidDatabase
 
 if TYPE_CHECKING:
@@ -35,6 +37,12 @@ REPLACE = (
 )
 """AUTOINCREMENT remembers the greatest id; arithmetic finds the next one of this shard."""
 
+KEPT = "SELECT max_value FROM allocator_segment WHERE tag = :name"
+KEPT_TICKET = (
+    "SELECT max(id) FROM (SELECT id FROM allocator_ticket WHERE type = :name "
+    "UNION ALL SELECT id FROM allocator_ticket_counter WHERE type = :name)"
+)
+
 
 def is_for_all_threads(connection: Any) -> bool:
     """Whether any thread may use the connection, which the driver checks only when another thread does."""
@@ -52,12 +60,19 @@ def is_for_all_threads(connection: Any) -> bool:
     return not refused
 
 
-def inode_of(path: str) -> tuple[int, int]:
-    try:
-        found = os.stat(path)  # noqa: PTH116  # a claim asks, and a Path is six times as slow
-    except FileNotFoundError:
-        raise DatabaseUnavailable(f"there is no file {path}: it was moved or deleted; put it back") from None
-    return found.st_dev, found.st_ino
+def kept(connection: Connection, query: str, name: str, end: int) -> int:
+    """`end`, if the commit that wrote it is still there.
+
+    A process whose locks were lost looks dead: any program that opens the file then takes its journal for one that a
+    crash left, and undoes the commit. Afterwards the journal is gone, and this read waits for whoever has it.
+    """
+    value = only_row(execute(connection, query, {"name": name}).all(), name)
+    if value is None or value < end:
+        raise DatabaseUnavailable(
+            f"{name!r}: {connection.info['path']} holds {value} right after {end} was committed, and no id was issued; "
+            "another program undid it: give the ids a file of their own; or a trigger did: run allocator db check"
+        )
+    return end
 
 
 class SQLite(Dialect):
@@ -69,8 +84,14 @@ class SQLite(Dialect):
     begin = "BEGIN IMMEDIATE"
     replace_ticket, count_ticket = REPLACE, COUNT
     clock = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-    trigger_names = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name"
-    sound = "(SELECT group_concat(name) FROM pragma_table_info('allocator_ticket') WHERE pk > 0) = 'id'"
+    trigger_query = (
+        "SELECT name, 'DROP TRIGGER \"' || name || '\"' FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :name"
+    )
+    sound = (
+        "(SELECT group_concat(name) FROM pragma_table_info('allocator_ticket') WHERE pk > 0) = 'id' "
+        f"AND NOT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN {CLAIMED} "
+        f"AND substr(name, 1, {len(GUARD_PREFIX)}) <> '{GUARD_PREFIX}')"
+    )
     """Without this key AUTOINCREMENT is gone too, and each process would draw the first ticket."""
     pool_size = 1  # SQLite allows one writer; a database in memory is one connection
     codes = CODES
@@ -100,19 +121,30 @@ class SQLite(Dialect):
             )
 
     def on_connect(self, connection: Any, info: dict[Any, Any], timeout: float) -> None:
-        # A commit must survive a power cut. That needs FULL in WAL mode, and EXTRA with a rollback journal.
-        connection.execute("PRAGMA synchronous = EXTRA").close()
-        if "path" not in info:
-            with closing(connection.execute("PRAGMA database_list")) as listed:
-                info["path"] = next((str(path) for _, name, path in listed.fetchall() if name == "main"), "")
-        if info["path"]:
-            _, inode = info["inode"] = inode_of(info["path"])
-            info["run"] = f"'{inode:x}'"  # not the device, whose number may change at a reboot
+        info["path"] = path = info.get("path") or path_of(connection)
+        info["timeout"] = timeout
+        with alone(path, timeout):
+            # A commit must survive a power cut. That needs FULL in WAL mode, and EXTRA with a rollback journal.
+            connection.execute("PRAGMA synchronous = EXTRA").close()
+            if path:
+                (_, inode), _ = info["files"] = files_of(path)
+                check_name(path)
+                info["run"] = f"'{inode:x}'"  # not the device, whose number may change at a reboot
+
+    @contextmanager
+    def alone(self, connection: Connection) -> Iterator[None]:
+        path = connection.info["path"]
+        with alone(path, connection.info["timeout"]):
+            try:
+                yield
+            finally:
+                if path and inode_of(f"{path}-wal"):
+                    connection.invalidate()  # in WAL mode an open connection relies on a lock that may be lost
 
     def before(self, connection: Connection) -> None:
-        # A replaced file is another database: this connection would still write to the old one.
+        # A replaced file or log is another database: this connection would still write to the old one.
         path = connection.info["path"]
-        if path and inode_of(path) != connection.info["inode"]:
+        if path and files_of(path) != connection.info["files"]:
             connection.invalidate()
 
     def leaves_open(self, driver_connection: Any) -> bool:
@@ -131,8 +163,19 @@ class SQLite(Dialect):
     def insert_missing(self, table: Table) -> Insert:
         return insert(table).on_conflict_do_nothing()
 
+    def claim(self, connection: Connection, claim: Update, parameters: dict[str, object], name: str) -> int | None:
+        end = returned(connection, claim, parameters, name)
+        return end if end is None else kept(connection, KEPT, name, end)
+
     def claim_batch(self, connection: Connection, wanted: Mapping[str, str]) -> Sequence[Any]:
-        return connection.execute(batch_statement(CLAIM_BATCH, self.is_here(connection), self.clock), wanted).all()
+        ends = connection.execute(batch_statement(CLAIM_BATCH, self.is_here(connection), self.clock), wanted).all()
+        for name, end in ends:
+            kept(connection, KEPT, name, end)
+        return ends
+
+    def draw(self, connection: Connection, statement: TextClause, parameters: dict[str, object]) -> int | None:
+        ticket = drawn(connection, statement, parameters)
+        return ticket if ticket is None else kept(connection, KEPT_TICKET, str(parameters["type"]), ticket)
 
     def greatest(self, value: ColumnElement[int], other: int) -> ColumnElement[int]:
         return func.max(value, other)

@@ -33,12 +33,6 @@ DANGERS = {
         "reach the disk",
         "move the file to a local disk; for several machines, use a database server",
     ),
-    "file-linked-twice": Rule(
-        lambda facts: facts.get("links", 1) > 1,
-        "{path} has {links} hard links: SQLite names the journal after the link in use; a process that opens another "
-        "link after a crash misses it, and the file is damaged",
-        "remove all links but one; list them with: find / -xdev -samefile {path}",
-    ),
     "sqlite-loses-commits": Rule(
         lambda facts: is_wal(facts) and loses_commits(facts.get("version_number", (4,))),
         "SQLite {version} in WAL mode may lose commits in a rare race of two checkpoints",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from allocator.database.dialect import Dialect
-from allocator.database.driver_errors import is_held, translate_drawn
+from allocator.database.driver_errors import is_held, is_rolled_back, translate_drawn
 from allocator.schemes.gapless_numbers import MAX_NUMBER, Number, out_of_numbers, place
 
 if TYPE_CHECKING:
@@ -80,6 +80,10 @@ class NumberDialect:
         found = first_of(caller.fetch(self.raises.format(n=n), row))
         assert found is not None
         return found
+
+    def rolls_back_at_timeout(self, caller: Caller) -> bool:
+        """Whether the server rolls back the whole transaction where a statement waited too long; True if unknown."""
+        return False
 
     def fetch_holder(self, caller: Caller, row: Parameters) -> str:
         """The session that holds the row; empty if the database does not tell."""
@@ -151,7 +155,10 @@ def translated(caller: Caller, row: Row, act: Callable[[], T]) -> T:
         return act()
     except SQLAlchemyError as error:
         passed, holder, dialect = monotonic() - began, "", caller.numbers.dialect
+        is_over = is_rolled_back(error, dialect, lambda: caller.numbers.rolls_back_at_timeout(caller))
         if is_held(error, dialect):
             with suppress(SQLAlchemyError):
                 holder = caller.numbers.fetch_holder(caller, row)
-        raise translate_drawn(error, dialect, caller.where, place(**row), passed, holder) from error
+        if is_over:
+            caller.refuse_more()
+        raise translate_drawn(error, dialect, caller.where, place(**row), passed, holder, is_over=is_over) from error

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, insert, literal, literal_column, select, text, update
 
 from allocator.database.dialect import Dialect
 from allocator.database.schema.tables import node, worker
-from allocator.errors import MaxValueWentBack
+from allocator.database.verbs.readable_rows import moment_of, readable, unparsed
+from allocator.errors import MaxValueWentBack, SchemaDamaged
 from allocator.schemes.meteor import Node
 from allocator.schemes.snowflake_workers import SnowflakeWorker
 
@@ -32,13 +33,14 @@ def check_new(number: int, known: int) -> int:
 
 
 def fetch(connection: Connection, dialect: Dialect, number: int) -> Node | None:
-    found = connection.execute(select(node).where(node.c.id == number)).first()
+    found = connection.execute(select(*unparsed(node)).where(node.c.id == number)).first()
     return as_node(found) if found else None
 
 
 def fetch_newest(connection: Connection, dialect: Dialect, last: int) -> list[Node]:
-    rows = connection.execute(select(node).order_by(node.c.id.desc()).limit(last))
-    return [as_node(row) for row in rows]
+    """Fetch the newest nodes, without damaged rows."""
+    rows = connection.execute(select(*unparsed(node)).order_by(node.c.id.desc()).limit(last))
+    return readable(connection, rows, as_node)
 
 
 def fetch_workers(connection: Connection, dialect: Dialect) -> list[SnowflakeWorker]:
@@ -76,7 +78,11 @@ def lasting(connection: Connection, dialect: Dialect, value: str) -> ColumnEleme
 
 
 def as_node(row: Any) -> Node:
-    return Node(row.id, row.host, row.process, row.version, row.started_at.replace(tzinfo=UTC))
+    try:
+        started = moment_of(row.started_at)
+    except (TypeError, ValueError) as error:
+        raise SchemaDamaged(f"allocator_node was changed by hand: of node {row.id}, {error}") from error
+    return Node(row.id, row.host, row.process, row.version, started)
 
 
 def as_worker(row: Any) -> SnowflakeWorker:

@@ -24,14 +24,17 @@ from sqlalchemy import (
 
 from allocator.database.dialect import Dialect, run_of
 from allocator.database.schema.tables import segment, shard
+from allocator.database.verbs.readable_rows import readable
 from allocator.schemes.shared.residues import Residue
-from allocator.schemes.tag import Tag, damaged
+from allocator.schemes.tag import AUTO, REFUSE, FailoverGap, Tag, damaged
 
 READ = select(segment)
 READ_ONE = READ.where(segment.c.tag == bindparam("name"))
 READ_ALL = READ.order_by(segment.c.tag)
 READ_SOME = READ_ALL.where(segment.c.tag > bindparam("after")).limit(bindparam("most"))
 
+GAPS: dict[int, FailoverGap] = {-2: AUTO, -1: REFUSE}
+"""What the column `failover_gap` holds for them; any other number is one of ids."""
 NUMBERS = tuple(part.name for part in segment.c if isinstance(part.type, BigInteger))
 RESIDUE = (
     func.coalesce(func.max(shard.c.shard_offset), 1),
@@ -48,19 +51,27 @@ def fetch(connection: Connection, dialect: Dialect, name: str) -> Tag | None:
 
 
 def fetch_several(connection: Connection, dialect: Dialect, names: Iterable[str]) -> list[Tag]:
-    """Fetch the tags that have exactly one row. `fetch` reports duplicates of a table without its key."""
+    """Fetch the tags that have exactly one sound row. `fetch` reports the others, to those who need them."""
     rows = connection.execute(READ.where(segment.c.tag.in_(list(names)))).all()
     found = Counter(row.tag for row in rows)
-    return [as_tag(row) for row in rows if found[row.tag] == 1]
+    return readable(connection, (row for row in rows if found[row.tag] == 1), as_tag)
 
 
 def fetch_all(connection: Connection, dialect: Dialect) -> list[Tag]:
+    """Fetch all tags. Raises `SchemaDamaged` for any that cannot be read: a fleet that grows may forget none."""
     return [as_tag(row) for row in connection.execute(READ_ALL)]
 
 
 def fetch_page(connection: Connection, dialect: Dialect, after: str, most: int) -> list[Tag]:
-    """Fetch the tags after `after`, in byte order."""
-    return [as_tag(row) for row in connection.execute(READ_SOME, {"after": after, "most": most})]
+    """Fetch the tags after `after`, in byte order; fewer than `most` only at the end. Without damaged rows."""
+    found: list[Tag] = []
+    while asked := most - len(found):
+        rows = connection.execute(READ_SOME, {"after": after, "most": asked}).all()
+        found += readable(connection, rows, as_tag)
+        if len(rows) < asked:
+            break
+        after = rows[-1].tag
+    return found
 
 
 def fetch_unchecked(connection: Connection, dialect: Dialect) -> list[Tag]:
@@ -89,17 +100,17 @@ def create(connection: Connection, dialect: Dialect, tag: Tag) -> bool:
     return False
 
 
-def change(connection: Connection, dialect: Dialect, name: str, changes: Mapping[str, int]) -> bool:
+def change(connection: Connection, dialect: Dialect, name: str, changes: Mapping[str, FailoverGap]) -> bool:
     """Write only the given columns; False if the row is missing or would not be valid.
 
     The statement raises `max_value` and never lowers it: a claim may have passed the value that was read.
     """
     after: dict[str, ColumnElement[Any]] = {
-        part.name: literal(changes[part.name]) if part.name in changes else part for part in segment.c
+        part.name: literal(stored(changes[part.name])) if part.name in changes else part for part in segment.c
     }
     values = [(segment.c[part], after[part]) for part in changes if part != "max_value"]
     if "max_value" in changes:
-        values += raising(dialect, changes["max_value"])
+        values += raising(dialect, stored(changes["max_value"]))
         _, after["max_value"] = values[-1]
     fits = (segment.c.tag == name, after["max_value"] <= after["id_limit"], after["step"] <= after["max_step"])
     return connection.execute(update(segment).where(*fits).ordered_values(*values)).rowcount == 1
@@ -153,7 +164,7 @@ def as_tag(row: Any) -> Tag:
 
 def as_it_is(row: Any) -> Tag:
     residue = Residue(row.shard_offset, row.shard_step)
-    settings = (row.step, row.max_step, row.id_limit, residue, row.failover_gap)
+    settings = (row.step, row.max_step, row.id_limit, residue, GAPS.get(row.failover_gap, row.failover_gap))
     return Tag(row.tag, row.max_value, *settings, row.skipped, row.claimed_at, row.server_run)
 
 
@@ -164,6 +175,10 @@ def row_of(tag: Tag) -> dict[str, object]:
         "step": tag.step,
         "max_step": tag.max_step,
         "id_limit": tag.limit,
-        "failover_gap": tag.failover_gap,
+        "failover_gap": stored(tag.failover_gap),
         "skipped": tag.max_value,
     }
+
+
+def stored(value: FailoverGap) -> int:
+    return value if isinstance(value, int) else next(code for code, gap in GAPS.items() if gap == value)

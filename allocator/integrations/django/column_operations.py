@@ -15,7 +15,7 @@ from allocator.integrations import column_steps
 from allocator.integrations.column_steps import Action
 from allocator.integrations.django.fields import AllocatedBigAutoField
 from allocator.integrations.django.ids import allocator, is_testing, own_databases
-from allocator.rules.failover import FailoverGap
+from allocator.schemes.tag import FailoverGap
 
 
 class TagOperation(Operation):  # type: ignore[misc]
@@ -34,7 +34,7 @@ class TagOperation(Operation):  # type: ignore[misc]
 class CreateTag(TagOperation):
     """Make a tag, with the arguments of `ids.tags.create`.
 
-        CreateTag("invoice", step=100, start_after=7000)
+        CreateTag("parcel", step=100, start_after=7000)
 
     One that exists keeps its settings, and is raised above `start_after`. Reversed, it stays: a tag that is deleted and
     made again would repeat its ids.
@@ -95,7 +95,7 @@ class OnColumn(TagOperation):
 class BindTag(OnColumn):
     """Bind a tag to the primary key of a model, so that the doctor looks at both.
 
-        BindTag("invoice")
+        BindTag("parcel")
 
     Reversed, it unbinds the key. It does nothing in tests and on SQLite, where ids come from another database.
     """
@@ -116,7 +116,7 @@ class BindTag(OnColumn):
 class TakeOver(OnColumn):
     """Take the key of a model over by a tag ("start"), "finish" it, or give it "back"; see docs/takeover.md.
 
-        TakeOver("start", "invoice", tag="invoice")
+        TakeOver("start", "parcel", tag="parcel")
 
     duration: how long both ways write, or until the tag may end, as 7d, 12h, 30m or 90s; the rate is not measured.
     idle: how long the old way must not have written, for "finish".

@@ -24,13 +24,11 @@ from starlette.routing import Route
 
 from allocator.errors import AccessDenied, AllocatorError, InvalidTag, UnknownTag
 from allocator.rules.token import DRAW
-from allocator.schemes.shared.argument_checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant
 from allocator.service.compat import routes_of, text
 from allocator.service.dispatch import Dispatch, body_within, headers_of
 from allocator.service.error_responses import NO_STORE, HttpRefusal, detail_of
 from allocator.service.handlers import Ids
-from allocator.service.id_sources import Source
 from allocator.service.parameters import MAX_FORM
 
 OK, TOKEN_ERROR, SYSTEM_ERROR = 200, 5, 6
@@ -50,7 +48,7 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
         if count < 1:
             return []
         source = await ids.sequences.source(fields["bizType"], create=False)
-        found = await taken(source, count)
+        found = await source.take_any(count)
         grant.charge(count)
         return found
 
@@ -101,15 +99,6 @@ def batch_size(fields: Fields) -> int:
     if not INTEGER.fullmatch(given):
         raise HttpRefusal(400, f"batchSize must be a whole number, got {given!a:.80}")
     return min(int(given), MAX_BATCH)
-
-
-async def taken(source: Source, count: int) -> list[int]:
-    """Draw `count` ids, or none."""
-    await source.check_remaining(count)
-    found: list[int] = []
-    while len(found) < count:
-        found += map(int, await source.take_part(min(count - len(found), MAX_IDS_A_CALL)))
-    return found
 
 
 def segment_id(segment: range) -> dict[str, int]:

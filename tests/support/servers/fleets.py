@@ -43,7 +43,7 @@ def grow(urls: list[str], *new: str, headroom: int = 100) -> None:
 def draw_until(ids, drawn: list[int], enough: Callable[[], bool], seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not enough() and time.monotonic() < end:
-        drawn.append(ids.ticket("invoice"))
+        drawn.append(ids.ticket("job"))
     assert enough()
 
 

@@ -90,18 +90,6 @@ def test_after_an_error_of_a_server_that_is_left_no_connection_is_used_again(eng
                 assert other.connection.dbapi_connection is not first
 
 
-def test_what_interrupts_a_statement_ends_its_connection(engine, subtests):
-    """Half of an answer may still be on the wire, which the next statement would read as its own."""
-    for step in ["execute", "fetchall"]:
-        with subtests.test(step=step):
-            with failing(engine, step, KeyboardInterrupt()) as connection:
-                first = connection.connection.dbapi_connection
-                with pytest.raises(KeyboardInterrupt):
-                    connection.exec_driver_sql("SELECT 1").all()
-            with engine.connect() as other:
-                assert other.connection.dbapi_connection is not first
-
-
 def test_an_error_at_connecting_is_wrapped():
     engine = create_engine("sqlite:////no/such/folder/ids.db")
     with pytest.raises(OperationalError):

@@ -68,6 +68,19 @@ def test_mysql_does_not_wait_a_second_for_now_or_never():
     assert caller.said[1].endswith("FOR UPDATE NOWAIT")
 
 
+def test_a_timeout_whose_extent_the_server_does_not_tell_counts_as_one_of_the_transaction():
+    caller = Told("mysql", fails="SELECT")
+
+    assert caller.numbers.rolls_back_at_timeout(caller)
+
+
+def test_in_django_nothing_but_the_rollback_is_left():
+    said: list[bool] = []
+    DjangoCaller(SimpleNamespace(in_atomic_block=True, vendor="sqlite", set_rollback=said.append)).refuse_more()
+
+    assert said == [True]
+
+
 def test_mariadb_says_it_in_the_statement():
     caller = Told("mariadb", is_mariadb=True)
     caller.numbers.draw(caller, ROW, 1, 1, 0)

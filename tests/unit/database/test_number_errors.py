@@ -34,6 +34,7 @@ def test_what_it_means_and_what_to_do():
         ("sqlite", "SQLITE_LOCKED_SHAREDCACHE", NumberBusy, "BEGIN IMMEDIATE"),
         ("postgresql", "40P01", NumberConflict, "draw numbers last, and those of several scopes in one order"),
         ("mysql", "1213", NumberConflict, "deadlock while drawing a number of 'invoice'"),
+        ("mysql", "1206", NumberConflict, "rolled back this whole transaction"),
         ("postgresql", "40001", NumberConflict, "or use READ COMMITTED, which waits instead"),
         ("mysql", "1020", NumberConflict, "since this one began"),
         ("mysql", "3101", NumberConflict, "run the whole transaction again"),

@@ -11,16 +11,15 @@ from allocator.database.postgresql import doctor_rules as postgresql_rules
 from allocator.database.sqlite import doctor_rules as sqlite_rules
 from allocator.database.sqlite.doctor_rules import loses_commits
 from allocator.doctor import tag_rules
-from allocator.doctor.mounts import is_networked, mount_of, mounts_of
-from allocator.rules.failover import REFUSE
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Rule, few, in_order, is_healthy, judge, unchecked
+from allocator.runtime.mounts import is_networked, mount_of, mounts_of
 from allocator.schemes.formats.bit_layout import Layout
 from allocator.schemes.meteor import METEOR, MeteorSettings
 from allocator.schemes.shared.argument_checks import MAX_ID
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.snowflake import EPOCH, SNOWFLAKE, SnowflakeSettings
 from allocator.schemes.snowflake_workers import SnowflakeWorker
-from allocator.schemes.tag import Tag
+from allocator.schemes.tag import REFUSE, Tag
 
 NOW = 1_790_000_000.0
 TAG = Tag("order", 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from queue import Empty, Queue
@@ -33,6 +34,7 @@ class Held(Background):
         if self.closed.is_set():
             raise AllocatorClosed
         self.held.append((call, args))
+        return Future()
 
     def go_on(self) -> None:
         while self.held:

@@ -37,10 +37,14 @@ from allocator.errors import (
     SchemaOutOfDate,
     UnknownTag,
 )
+from allocator.generators.meteor import MeteorSupply
+from allocator.generators.supply import Terms
 from allocator.runtime import iterators
 from allocator.runtime.forks import exhaust
 from allocator.runtime.iterators import LockedIterator
 from allocator.runtime.thread_pool import THREADS, Background, result_of, wait_for, wait_for_async
+from allocator.schemes.formats.bit_layout import Layout
+from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.residues import ALL
 from allocator.schemes.tag import Tag
 from allocator.sync import Sequence
@@ -163,6 +167,60 @@ def test_a_database_that_never_answers_ends_in_a_timeout():
     with pytest.raises(DatabaseUnavailable, match="did not answer"):
         ids.reserve(5)
     source.gate.set()
+
+
+def test_a_claim_that_its_thread_could_not_begin_or_end_fails(monkeypatch: pytest.MonkeyPatch):
+    for where in ("_run", "_succeed"):
+        ids = sequence(MemorySource(), timeout=60.0)
+        with monkeypatch.context() as interrupted, pytest.raises(DatabaseUnavailable, match="failed with SystemExit"):
+            interrupted.setattr(type(ids), where, leave)
+            wait = ids._advance()
+            raise wait.result(10)
+        ids._core.pace.clear()
+
+        assert ids.next_id() == (1 if where == "_run" else 1001)
+
+
+def leave(*_: object) -> None:
+    raise SystemExit(3)
+
+
+class GatedSource(MemorySource):
+    """Holds up the registration of nodes too."""
+
+    def register_node(self) -> int:
+        assert self.gate.wait(10)
+        return super().register_node()
+
+
+def test_a_list_of_ids_takes_no_longer_than_the_timeout(monkeypatch: pytest.MonkeyPatch):
+    """Each answer takes 0.8 seconds, and brings few ids: a node one, since its second field is at its end."""
+    layout = Layout(sign=1, second=29, node=20, sequence=1, random=13)
+    now, at_end = 0.0, MeteorSettings(0, layout)
+    monkeypatch.setattr("allocator.generators.supply.monotonic", lambda: now)
+    monkeypatch.setattr("allocator.generators.meteor.time", lambda: layout.limit("second"))
+    source = GatedSource(step=10, max_step=10)
+    meteors = MeteorSupply(source, Background(), Terms(True, 60.0, 1.0), at_end, None)
+    for supply in (sequence(source, timeout=1.0), meteors):
+        source.gate.clear()
+        now = 0.0
+        with pytest.raises(DatabaseUnavailable, match=r"within 1 seconds; 9\d\d ids are still missing"):
+            for answer, left in supply._several(1000):
+                assert left <= 1.0 - now
+                source.gate.set()
+                answer.result(10)
+                source.gate.clear()
+                now += 0.8
+        source.gate.set()
+        assert now == 1.6, supply
+
+
+def test_a_list_of_ids_is_one_claim():
+    for face in (Sequence.next_ids, lambda ids, count: asyncio.run(AsyncSequence(ids).next_ids(count))):
+        source = MemorySource(step=10, max_step=1000)
+
+        assert face(sequence(source), 1000) == list(range(1, 1001))
+        assert source.claims[0] == range(1, 1001)
 
 
 def test_a_caller_whose_time_ends_in_a_second_attempt_learns_why_the_first_one_failed(monkeypatch):
@@ -499,6 +557,40 @@ def test_a_reservation_keeps_the_pace_after_a_failure():
             ids.reserve(10)
 
     assert source.attempts <= 2
+
+
+def test_callers_of_a_failing_tag_wait_without_the_threads_of_a_sound_one(monkeypatch: pytest.MonkeyPatch):
+    now = 0.0
+    for module in ("generators.sequence", "runtime.thread_pool"):
+        monkeypatch.setattr(f"allocator.{module}.monotonic", lambda: now)
+    source = MemorySource()
+    source.failure = DatabaseUnavailable("away")
+    ids = sequence(source)
+    with pytest.raises(DatabaseUnavailable, match="away"):
+        ids.reserve(10)
+    callers = [ids._claimed(10, {}, True) for _ in range(2 * THREADS)]
+    for caller in callers:
+        while (step := next(caller)) != (ids._background.closed, 1.0):  # a pause, and no work on a thread
+            step[0].exception(10)
+    assert source.attempts == 1
+
+    now, source.failure = 1.0, None
+    assert distinct(number for caller in callers for number in wait_for(caller)) == 20 * THREADS
+
+
+def test_a_call_whose_time_ends_in_a_pause_says_why(monkeypatch: pytest.MonkeyPatch):
+    now = 0.0
+    for module in ("generators.sequence", "runtime.thread_pool"):
+        monkeypatch.setattr(f"allocator.{module}.monotonic", lambda: now)
+    ids = sequence(MemorySource(), timeout=0.5)
+    ids._core.refused(DatabaseUnavailable("away"), now)
+    with pytest.raises(DatabaseUnavailable, match="away"):
+        for work, seconds in ids._claimed(10, {}, True):
+            if isinstance(work, Future):
+                work.exception(10)
+            else:
+                now += seconds
+    assert now == 0.5
 
 
 def test_what_was_reserved_is_seen_by_the_next_claim():

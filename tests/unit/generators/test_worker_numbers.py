@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from support.processes.children import in_child
 from support.processes.patience import until
 
-from allocator.errors import AllocatorError, DatabaseUnavailable, InvalidSetting, LeaseLost, NotCopyable
+from allocator.errors import DatabaseUnavailable, InvalidSetting, LeaseLost, NotCopyable
 from allocator.generators import worker_numbers
 from allocator.generators.worker_numbers import AsyncWorkerLease, WorkerLease, Workers
 from allocator.runtime.thread_pool import Background
@@ -31,7 +32,7 @@ class Backend:
         self.released: list[int] = []
         self.before_lease: Callable[[], object] = lambda: None
         self.before_renewal: Callable[[], object] = lambda: None
-        self.failure: AllocatorError | None = None
+        self.failure: BaseException | None = None
 
     def lease_number(self, claim: NumberClaim) -> NumberLease:
         self.before_lease()
@@ -60,9 +61,9 @@ class Clock:
 
 
 class Hurried:
-    """The module `threading` with events that are waited for a moment at most: so a thread sees the test's clock."""
+    """The module `threading` with conditions that wait a moment at most: so a thread sees the test's clock."""
 
-    class Event(threading.Event):
+    class Condition(threading.Condition):
         def wait(self, timeout: float | None = None) -> bool:
             return super().wait(0.01)
 
@@ -153,6 +154,40 @@ def test_it_is_lost_when_no_renewal_succeeds(workers, backend, clock):
         assert held.lost
 
 
+def test_it_is_told_in_time_while_a_renewal_hangs(workers, backend, clock):
+    """In the driver, for minutes: only the answer of the database would end it."""
+    hangs, answers, told = threading.Event(), threading.Event(), threading.Event()
+    backend.before_renewal = lambda: (hangs.set(), answers.wait())
+    try:
+        with lease(workers, on_lost=told.set) as held:
+            clock.advance(0.9, 0.9)
+            assert hangs.wait(15)
+            assert not held.lost
+            clock.advance(0.1, 0.1)
+            assert told.wait(15)
+            assert held.lost
+    finally:
+        answers.set()
+
+
+def test_a_renewal_may_raise_anything(workers, backend, clock, caplog):
+    """It is tried again, and what ends unrenewed is told; giving it back may raise anything as well."""
+    for failure in (RuntimeError("of a driver"), SystemExit("of a hook")):
+        backend.failure, told, before = failure, threading.Event(), len(backend.renewals)
+        with lease(workers, on_lost=told.set):
+            for times, seconds in ((1, 0.4), (2, 0.1)):
+                clock.advance(seconds, seconds)
+                assert until(lambda count=before + times: len(backend.renewals) == count), failure
+            clock.advance(0.5, 0.5)
+            assert told.wait(15), failure
+        assert f"not renewed: {type(failure).__name__}: {failure}" in caplog.text
+
+    backend.failure = RuntimeError("of a driver")
+    with lease(workers, 60):
+        pass
+    assert "number 3 of space 'pods' was not given back: RuntimeError: of a driver" in caplog.text
+
+
 def test_it_is_lost_when_the_database_says_so(workers, backend, clock, caplog):
     backend.failure = LeaseLost("another has it")
     calls: list[str] = []
@@ -166,13 +201,18 @@ def test_it_is_lost_when_the_database_says_so(workers, backend, clock, caplog):
     assert "number 3 of space 'pods' is lost" in caplog.text
 
 
-def test_an_on_lost_that_fails_is_logged(workers, clock, caplog):
-    def fail() -> None:
-        raise RuntimeError("of the application")
-
-    with lease(workers, on_lost=fail):
+def test_an_on_lost_that_fails_is_logged_and_the_others_are_told(workers, clock, caplog):
+    failed, told = threading.Semaphore(0), threading.Event()
+    with (
+        lease(workers, on_lost=lambda: (failed.release(), sys.exit("of the application"))),
+        lease(workers, on_lost=lambda: (failed.release(), {}["of the application"])),
+        lease(workers, on_lost=told.set),
+    ):
         clock.advance(1, 1)
-        assert until(lambda: "on_lost of number 3 of space 'pods' failed" in caplog.text)
+        assert told.wait(15)
+        assert failed.acquire(timeout=15)
+        assert failed.acquire(timeout=15)
+    assert until(lambda: caplog.text.count("on_lost of number 3 of space 'pods' failed") == 2)
 
 
 def test_it_is_given_back_with_the_last_moment_of_its_use(workers, backend, clock):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import threading
 import time
@@ -34,6 +35,51 @@ def test_a_call_that_ends_a_thread_costs_none():
 
     assert background.submit(lambda: "well").result(5) == "well"
     background.close(5)
+
+
+def all_threads_of(background: Background) -> list[threading.Thread]:
+    """So much work at one moment that all threads are started."""
+    together = threading.Barrier(THREADS)
+    for one in [background.submit(together.wait, 10) for _ in range(THREADS)]:
+        one.result(10)
+    return background._threads
+
+
+def test_an_exception_that_is_sent_to_a_waiting_thread_takes_no_work_along():
+    background = Background()
+    for thread in all_threads_of(background):
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(MemoryError))
+
+    for _ in range(2 * THREADS):
+        assert background.submit(lambda: "well").result(10) == "well"
+    background.close(5)
+
+
+def test_threads_that_died_are_replaced(monkeypatch):
+    background = Background()
+    with monkeypatch.context() as dying:
+        dying.setattr("allocator.runtime.thread_pool.run_all", lambda *_: None)
+        left = [background.submit(lambda: "well") for _ in range(THREADS)]
+    for thread in background._threads:
+        thread.join(10)
+
+    assert [one.result(10) for one in [background.submit(lambda: "well"), *left]] == ["well"] * (THREADS + 1)
+    background.close(5)
+
+
+def test_work_that_cannot_begin_ends_with_the_error(monkeypatch):
+    background = Background()
+    with monkeypatch.context() as short:
+        short.setattr("allocator.runtime.thread_pool.Future.set_running_or_notify_cancel", no_memory)
+        lost = background.submit(lambda: "well")
+        with pytest.raises(MemoryError):
+            lost.result(10)
+    assert background.submit(lambda: "well").result(10) == "well"
+    background.close(5)
+
+
+def no_memory(*_: object) -> None:
+    raise MemoryError
 
 
 def interrupt(condition: threading.Condition, monkeypatch) -> None:

@@ -80,6 +80,33 @@ def test_the_counter_goes_up_by_one_and_wraps_after_ffffff():
     assert {raw[:9] for raw in made} == {b"\0\0\0\7proc!"}
 
 
+def test_the_counter_counts_ids_not_seconds(monkeypatch):
+    """Over its end too, and while the clock steps back; a call that still holds the last block draws nothing."""
+    now, drawn = [1000.0], []
+    source = Generator(b"proc!", 0xFFFFFE, clock=lambda: now[0])
+    monkeypatch.setattr("allocator.generators.objectid.generator", source)
+    monkeypatch.setattr("allocator.generators.objectid.time", lambda: now[0])
+    for step, ids in [(0, 1), (1, 1), (1, 1), (0.5, 2), (-900, 3), (2000, 1), (1, 300), (1, 1)]:
+        now[0] += step
+        held = source.values
+        drawn += [ObjectId().binary for _ in range(ids)]
+        if held is not source.values:
+            drawn += held
+
+    assert [int.from_bytes(raw[9:], "big") for raw in drawn] == [
+        (0xFFFFFE + made) & 0xFFFFFF for made in range(distinct(drawn))
+    ]
+
+
+def test_of_a_second_that_lasts_no_id_is_given_back():
+    """Another thread may hold them: only in a new second do their counters make other ids."""
+    blocks = ObjectIdBlocks(b"proc!", 5)
+    held = blocks.take(7)
+    drawn = [*blocks.take(7, unused=251), *held]
+
+    assert distinct(drawn) == len(drawn)
+
+
 def test_more_than_a_second_holds_wait_for_the_next():
     blocks = ObjectIdBlocks(b"proc!", 5)
     made = list(blocks.take(7))

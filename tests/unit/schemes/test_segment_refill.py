@@ -142,6 +142,26 @@ def test_a_clock_that_stands_still_is_no_division_by_zero():
     assert wanted(core, 0.0).size == 10_000
 
 
+def test_a_claim_is_enough_for_the_call_that_waits_for_it():
+    for step, max_step, missing, size in [(10, 5000, 1000, 1000), (10, 500, 1000, 500), (10, 10, 1000, 10)]:
+        core = Segments()
+        first = core.want(0.0, missing)
+        core.configure(step, max_step)
+        core.resize(first)
+        assert first.size == size, (step, max_step)
+        core.committed(first, range(1, size + 1), 0.0)
+        drain(core)
+
+        assert core.want(1e9, missing).size == size, (step, max_step)
+
+
+def test_a_claim_does_not_count_what_is_in_memory():
+    core = started(10)
+    core.take()  # one
+    piece = core.take()
+    assert core.want(1e9, 100).size == 100 - len(piece)
+
+
 def test_a_claim_never_passes_max_step():
     core = started(1000, max_step=1500)
     core.take(), core.take()

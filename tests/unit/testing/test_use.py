@@ -29,7 +29,7 @@ def test_columns_that_hold_a_sequence_take_its_ids():
 def test_ids_of_every_kind_come_from_there():
     ids, memory = Allocator(NOWHERE), MemoryAllocator()
     with ids.use(memory):
-        drawn = ids.next_id("order"), ids.ticket("invoice"), ids.reserve("block", 5), ids.meteor(), ids.snowflake()
+        drawn = ids.next_id("order"), ids.ticket("job"), ids.reserve("block", 5), ids.meteor(), ids.snowflake()
         ids.ping()
 
         assert drawn[:3] == (1, 1, range(1, 6))
@@ -64,7 +64,7 @@ def test_asyncio():
         ids = AsyncAllocator(NOWHERE)
         handle = ids.sequence("order")
         with ids.use(MemoryAllocator()):
-            return [await ids.next_id("order"), await handle.next_id(), await ids.ticket("invoice")]
+            return [await ids.next_id("order"), await handle.next_id(), await ids.ticket("job")]
 
     assert asyncio.run(story()) == [1, 2, 1]
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import NamedTuple
+
+MOUNTS = Path("/proc/mounts")
 
 NETWORKED = re.compile(
     r"(nfs\d?|cifs|smb\w*|9p|afs|ceph|glusterfs|lustre|gpfs|ocfs2|gfs2|beegfs|ncpfs|virtiofs|fuse\..*)"

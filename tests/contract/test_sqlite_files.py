@@ -1,0 +1,164 @@
+"""Files of SQLite in use: locks that a process loses by reading its file, and files with two names."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from support.distinct import Duplicate, distinct
+
+from allocator import Allocator
+from allocator.database.sqlite import dialect as sqlite
+from allocator.database.sqlite import file as files
+from allocator.errors import DatabaseRefused, DatabaseUnavailable
+
+HOLDER = """
+import os, sys
+from pathlib import Path
+from allocator.database.sqlite import file
+from allocator.database.store import Database
+
+if sys.argv[2] == "control":
+    file.fcntl = None
+database = Database(f"sqlite:///{sys.argv[1]}")
+
+def claim(connection, dialect):
+    with dialect.transaction(connection):
+        connection.exec_driver_sql("SELECT max_value FROM allocator_segment").all()
+        Path(sys.argv[1]).read_bytes()  # as a backup does
+        print("reading", flush=True)
+        sys.stdin.readline()
+        connection.exec_driver_sql("UPDATE allocator_segment SET max_value = max_value + 1")
+        [(end,)] = connection.exec_driver_sql("SELECT max_value FROM allocator_segment").all()
+    return end
+
+print(database.run(claim), flush=True)
+"""
+"""A process that reads the file in the middle of a claim, and ends the claim when it is told to."""
+
+DRAWER = """
+import sys
+from pathlib import Path
+from allocator import Allocator
+
+with Allocator(f"sqlite:///{sys.argv[1]}") as ids:
+    for _ in sys.stdin:
+        print(*ids.reserve("order", 1), flush=True)
+        Path(sys.argv[1]).read_bytes()
+"""
+"""A process that draws an id for each line, reads the file after it, and keeps it open."""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "ids.db"
+    with Allocator(f"sqlite:///{path}") as ids:
+        ids.tags.create("order")
+    return path
+
+
+def drawn_while_another_claims(file: Path, mode: str) -> list[int]:
+    """Draw in the middle of a claim of another process that has read its file."""
+    command = [sys.executable, "-c", HOLDER, str(file), mode]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdin
+        assert holder.stdout
+        assert holder.stdout.readline() == "reading\n"
+        drawn: list[int] = []
+        with suppress(DatabaseUnavailable), Allocator(f"sqlite:///{file}", timeout=1) as ids:
+            drawn += ids.reserve("order", 1)
+        holder.stdin.write("\n")
+        holder.stdin.flush()
+        return [*drawn, int(holder.stdout.readline())]
+
+
+def test_a_process_that_reads_its_file_in_the_middle_of_a_claim_is_not_overtaken(file):
+    drawn = drawn_while_another_claims(file, "")
+    with Allocator(f"sqlite:///{file}") as ids:
+        drawn += ids.reserve("order", 5)
+
+    assert distinct(drawn) == 6
+
+
+def test_control_without_the_lock_of_the_folder_two_processes_claim_one_id(file, monkeypatch):
+    monkeypatch.setattr(files, "fcntl", None)
+    with pytest.raises(Duplicate):
+        distinct(drawn_while_another_claims(file, "control"))
+
+
+def test_a_log_that_another_process_deletes_takes_no_claim_with_it(file):
+    """A process that reads a file in WAL mode loses the lock that keeps the log there."""
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    command = [sys.executable, "-c", DRAWER, str(file)]
+    drawn: list[int] = []
+    with ExitStack() as stack:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        first, second, third = (stack.enter_context(subprocess.Popen(command, text=True, **pipes)) for _ in range(3))
+
+        def draw(process: subprocess.Popen[str]) -> None:
+            print(file=process.stdin, flush=True)
+            drawn.append(int(process.stdout.readline()))
+
+        draw(first), draw(second)
+        second.communicate()  # it closes the file, and the log with it
+        draw(third), draw(first), draw(third), draw(first)
+
+    assert distinct(drawn) == 6
+
+
+def test_what_another_program_undoes_after_the_commit_is_not_served(file, monkeypatch):
+    """As SQLite does with a journal whose writer has lost its locks, and so looks dead."""
+    undo = {
+        "returned": "UPDATE allocator_segment SET max_value = 1",
+        "drawn": "UPDATE allocator_ticket SET id = 1; UPDATE sqlite_sequence SET seq = 1",
+    }
+    with Allocator(f"sqlite:///{file}") as ids:
+        drawn = {"returned": [*ids.reserve("order", 1)], "drawn": [ids.ticket("invoice")]}
+        draw = {"returned": lambda: ids.reserve("order", 1)[0], "drawn": lambda: ids.ticket("invoice")}
+        for name, words in undo.items():
+            with monkeypatch.context() as patched:
+                original = getattr(sqlite, name)
+
+                def undone(*arguments, original=original, words=words):
+                    found = original(*arguments)
+                    with sqlite3.connect(file) as other:
+                        other.executescript(words)
+                    other.close()
+                    return found
+
+                patched.setattr(sqlite, name, undone)
+                with pytest.raises(DatabaseUnavailable, match="no id was issued; another program undid it"):
+                    drawn[name].append(draw[name]())
+            drawn[name].append(draw[name]())
+
+    assert [distinct(found) for found in drawn.values()] == [2, 2]
+
+
+def test_a_file_with_two_names_is_refused_by_each_of_them(file):
+    other = file.with_name("other.db")
+    os.link(file, other)
+    for path in (file, other):
+        with Allocator(f"sqlite:///{path}") as ids, pytest.raises(DatabaseRefused, match="has 2 hard links"):
+            ids.next_id("order")
+    other.unlink()
+    other.symlink_to(file)  # SQLite follows it
+    with Allocator(f"sqlite:///{file}") as ids, Allocator(f"sqlite:///{other}") as linked:
+        assert distinct([ids.next_id("order"), linked.next_id("order")]) == 2
+
+
+def test_a_file_that_is_mounted_alone_is_refused(file, monkeypatch, tmp_path):
+    mounts = tmp_path / "mounts"
+    monkeypatch.setattr(files, "MOUNTS", mounts)
+    mounts.write_text(f"/dev/vda / ext4 rw 0 0\n/dev/vda {file} ext4 rw 0 0\n")
+    with Allocator(f"sqlite:///{file}") as ids, pytest.raises(DatabaseRefused, match="mount its folder instead"):
+        ids.next_id("order")
+    mounts.write_text(f"/dev/vda / ext4 rw 0 0\n/dev/vda {file.parent} ext4 rw 0 0\n")
+    with Allocator(f"sqlite:///{file}") as ids:
+        assert ids.next_id("order") == 1

@@ -1,0 +1,132 @@
+"""Which connections are used again, and which exceptions reach the caller as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event
+from sqlalchemy.exc import StatementError
+
+from allocator.database.connection import Runner
+from allocator.database.driver_connection import DriverConnection, by_driver
+from allocator.errors import AllocatorError, DatabaseUnavailable, SchemaOutOfDate
+
+
+class TooLate(Exception):
+    """As a task queue raises it in a signal handler, at a soft time limit."""
+
+
+INTERRUPTS = (TooLate(), MemoryError(), ValueError(), KeyboardInterrupt(), SystemExit())
+
+
+def plain(connection: Connection, dialect: object, error: BaseException | None = None, sql: str = "SELECT 1") -> object:
+    """Raises in the middle of its statement."""
+    used = connection.connection.dbapi_connection
+    connection.exec_driver_sql(sql)
+    if error:
+        raise error
+    return used
+
+
+@by_driver
+def by_cursor(*args: Any) -> object:
+    assert isinstance(args[0], DriverConnection)
+    return plain(*args)
+
+
+VERBS = (plain, by_cursor)
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    made = Runner(f"sqlite:///{tmp_path}/ids.db")
+    yield made
+    made.close()
+
+
+def test_what_the_database_answers_is_translated_and_its_connection_stays(runner):
+    for verb in VERBS:
+        used = runner.run(verb)
+        with pytest.raises(SchemaOutOfDate):
+            runner.run(verb, None, "SELECT 1 FROM nowhere")
+        with pytest.raises(DatabaseUnavailable, match="ours"):
+            runner.run(verb, DatabaseUnavailable("ours"))
+
+        assert runner.run(verb) is used
+
+
+def test_what_interrupts_a_verb_reaches_the_caller_and_ends_the_connection(runner):
+    """Half of an answer may still be on the wire, which the next statement would read as its own."""
+    for verb in VERBS:
+        for error in INTERRUPTS:
+            used = runner.run(verb)
+            with pytest.raises(type(error)) as caught:
+                runner.run(verb, error)
+
+            assert caught.value is error
+            assert runner.run(verb) is not used, error
+
+
+def test_what_sqlalchemy_wraps_reaches_the_caller_too(runner):
+    used, error = runner.run(plain), TooLate()
+    with pytest.raises(TooLate) as caught:
+        runner.run(plain, StatementError("no cursor", "SELECT 1", {}, error))
+
+    assert caught.value is error
+    assert runner.run(plain) is not used
+
+
+def test_a_connection_that_could_not_be_ended_is_not_given_out(runner, monkeypatch):
+    """A second signal comes while the first one is handled."""
+    for verb, kind in zip(VERBS, (Connection, DriverConnection), strict=True):
+        used = runner.run(verb)
+
+        def again(*_: object) -> None:
+            raise TooLate
+
+        with monkeypatch.context() as broken, pytest.raises(TooLate):
+            broken.setattr(kind, "invalidate", again)
+            runner.run(verb, MemoryError())
+
+        assert runner.run(verb) is not used
+
+
+def test_a_database_in_memory_is_not_ended():
+    runner = Runner("sqlite://")
+
+    @event.listens_for(runner.engine, "do_execute")
+    def interrupt(cursor: object, sql: str, *_: object) -> None:
+        if sql == "SELECT 2":
+            raise KeyboardInterrupt
+
+    for verb in VERBS:
+        used = runner.run(verb)
+        for error in INTERRUPTS:
+            with pytest.raises(type(error)):
+                runner.run(verb, error)
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(plain, None, "SELECT 2")
+
+        assert runner.run(verb) is used
+    runner.close()
+
+
+def test_an_interrupt_while_a_connection_is_opened_reaches_the_caller(runner):
+    """A hook that fails with an error of Python's is told as such, since a driver refuses arguments with them too."""
+    raised: list[BaseException] = [TooLate(), MemoryError(), TimeoutError(), KeyboardInterrupt(), KeyError("token")]
+
+    @event.listens_for(runner.engine, "do_connect")
+    def hook(*_: object) -> None:
+        if raised:
+            raise raised.pop(0)
+
+    for error in raised[:4]:
+        with pytest.raises(type(error)) as caught:
+            runner.run(plain)
+        assert caught.value is error
+    with pytest.raises(AllocatorError, match="cannot be used: KeyError: 'token'; check the URL"):
+        runner.run(plain)
+    runner.run(plain)

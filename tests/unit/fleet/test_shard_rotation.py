@@ -1,0 +1,27 @@
+"""The shards of a fleet in one process, in memory."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+import pytest
+from support.memory.fleet import MemoryShard
+
+from allocator.errors import DatabaseUnavailable
+from allocator.fleet.fleet_backend import Fleet
+from allocator.runtime.thread_pool import Background
+
+
+def test_a_draw_while_no_shard_answers_leaves_the_pause_to_its_caller():
+    """The threads of the pool also serve segments, which may be sound where tickets fail."""
+    for count in (1, 2):
+        databases: dict[str, MemoryShard] = {}
+        shards = [MemoryShard(f"db://{number}", databases) for number in range(count)]
+        fleet = Fleet(shards, Background(), None, "count", 5.0)
+        assert fleet.ticket("invoice", monotonic() + 5.0) == 1, count
+        for shard in shards:
+            shard.down = True
+
+        with pytest.raises(DatabaseUnavailable, match="is down") as found:
+            fleet.ticket("invoice", monotonic() + 5.0)
+        assert 0 < found.value.pause <= 0.5, count
