@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from allocator.database.columns import bindings
 from allocator.database.dialect import Dialect
 from allocator.database.doctor_queries.questions import Facts, answers
 from allocator.database.doctor_queries.table_shape import of_schema, of_tables
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows, segments, servers, shard_row, tickets
 from allocator.errors import AllocatorError
-from allocator.rules.column_bindings import Bound
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, judge, unchecked
 from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.snowflake_workers import SnowflakeWorker
@@ -42,7 +40,6 @@ class Examination:
     newest_node: int = 0
     shard: Shard | None = None
     is_member: bool = False
-    bound: list[Bound] = field(default_factory=list)
     has_tickets: bool = False
     server: str = ""
     elsewhere: frozenset[str] = frozenset()
@@ -85,11 +82,6 @@ def examine_tables(database: Database, done: Examination) -> None:
     attempt(database, done, "the tables' columns", mend, shape, done)
     attempt(database, done, "the rows", mend, rows, done)
     attempt(database, done, "the server runs of tags", mend, server_runs, done)
-    for one in attempt(database, done, "the bindings of tags", mend, bindings.fetch_all) or ():
-        subject = f"{one.place}, to which tag {one.tag!r} is bound"
-        mend_one = f"let the role read it, or run: allocator tags unbind {one.place}"
-        if bound := attempt(database, done, subject, mend_one, bindings.read, one):
-            done.bound.append(bound)
 
 
 def attempt(
