@@ -41,7 +41,6 @@ HOMES = {
     "tags": "tags:tags",
     "numbers": "number_commands:numbers",
     "import": "imports:import_counters",
-    "takeover": "takeover_commands:takeover",
     "nodes": "nodes:nodes",
     "worker": "worker:worker",
     "shards": "shards:shards",

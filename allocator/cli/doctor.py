@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import click
 
 from allocator.cli.default_file import mark_opened
 from allocator.cli.doctor_columns import show_columns
-from allocator.cli.options import TIMEOUT, fleet_options, open_database
+from allocator.cli.options import TIMEOUT, fleet_options, only_one, open_database
 from allocator.cli.output import REFUSED, show
+from allocator.database.columns.tag_columns import read_alone
 from allocator.database.schema.grants import Rights, rights_for
 from allocator.doctor import examine, is_healthy
-from allocator.rules.findings import Finding
+from allocator.rules.findings import Finding, at, in_order
+from allocator.rules.tag_column import findings
+from allocator.schemes.shared.argument_checks import check_tag
 
 ROLE = "allocator_service"
+
+
+def parse_pairs(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, str]]:
+    pairs = [one.rpartition("=") for one in given]
+    for column, _, tag in pairs:
+        if not column:
+            raise click.BadParameter(f"a column and its tag, as orders.id=order; got {tag!r}")
+        check_tag(tag)
+    return [(column, tag) for column, _, tag in pairs]
 
 
 @click.command()
@@ -27,6 +39,14 @@ ROLE = "allocator_service"
     metavar="[ROLE]",
     help=f"Only print SQL that grants a role ({ROLE}) the rights of a service.",
 )
+@click.option(
+    "--column",
+    "pairs",
+    multiple=True,
+    metavar="TABLE.COLUMN=TAG",
+    callback=parse_pairs,
+    help="Only check this column and the tag whose ids it holds; repeatable.",
+)
 @click.option("--columns", is_flag=True, help="Only list the integer keys of your own tables, and when they end.")
 @click.option("--schema", help="With --columns: only the tables of this schema.")
 @click.option(
@@ -35,7 +55,14 @@ ROLE = "allocator_service"
     help="With --columns: for the rates, a date when all was empty, or an earlier --json.",
 )
 @fleet_options
-def doctor(role: str | None, columns: bool, schema: str | None, since: str | None, urls: tuple[str, ...]) -> None:
+def doctor(
+    role: str | None,
+    pairs: Sequence[tuple[str, str]],
+    columns: bool,
+    schema: str | None,
+    since: str | None,
+    urls: tuple[str, ...],
+) -> None:
     """Check for causes of duplicate ids and outages. Changes nothing.
 
     \b
@@ -49,16 +76,29 @@ def doctor(role: str | None, columns: bool, schema: str | None, since: str | Non
     if role:
         print_grants(role, urls)
         return
+    if pairs:
+        report(examine_columns(pairs, only_one(urls)))
+        return
     if columns:
         show_columns(urls, schema, since)
         return
     if schema or since:
         raise click.UsageError("--schema and --since are for --columns")
     mark_opened()
-    found = examine(list(urls), timeout=TIMEOUT)
+    report(examine(list(urls), timeout=TIMEOUT))
+
+
+def report(found: Sequence[Finding]) -> None:
     show({"findings": [finding_to_json(one) for one in found]}, "\n\n".join(map(text_of, found)) or "no findings")
     if not is_healthy(found):
         sys.exit(REFUSED)
+
+
+def examine_columns(pairs: Sequence[tuple[str, str]], url: str) -> list[Finding]:
+    with open_database(url) as database:
+        read = [(tag, *read_alone(database, column, tag)) for column, tag in pairs]
+        found = [one for name, facts, tag in read for one in findings(facts, name, tag)]
+        return in_order(at(database.address.shown, found))
 
 
 def print_grants(role: str, urls: tuple[str, ...]) -> None:
@@ -78,12 +118,6 @@ def script_of(found: Rights) -> str:
         ("for allocator db upgrade, as another user", found.upgrade),
     )
     return "\n\n".join("\n".join([f"-- {title}", *lines]) for title, lines in parts if lines)
-
-
-def show_with_findings(about: dict[str, object], text: str, found: Iterable[Finding]) -> None:
-    """Print what a command did, and what the doctor finds there."""
-    found = list(found)
-    show({**about, "findings": [finding_to_json(one) for one in found]}, "\n\n".join([text, *map(text_of, found)]))
 
 
 def finding_to_json(one: Finding) -> dict[str, str]:

@@ -1,30 +1,26 @@
-"""`allocator numbers list|set|bind|unbind|audit`."""
+"""`allocator numbers list|set|audit`."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from allocator.cli.options import database_options, open_database, options, require_files
+from allocator.cli.options import database_options, open_database, option, require_files
 from allocator.cli.output import REFUSED, show, table, wants_json
-from allocator.errors import DatabaseRefused, InvalidSetting
-from allocator.rules.bound_numbers import NumberBinding, findings
+from allocator.errors import InvalidSetting
 from allocator.rules.gapless_audit import Found, Group, audit, is_period, read_row, reset_of, scopes_of
-from allocator.schemes.gapless_numbers import RESETS, NumberRule, first_day, place
+from allocator.schemes.gapless_numbers import RESETS, NumberFormat, NumberRule, first_day, place
 from allocator.schemes.shared.argument_checks import split_column
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from allocator.database.dialect import Dialect
-    from allocator.database.store import Database
     from allocator.database.verbs.number_columns import Counter as Row
     from allocator.database.verbs.number_columns import Read
 
@@ -35,27 +31,20 @@ HEADINGS = ("name", "scope", "period", "newest")
 
 @click.group()
 def numbers() -> None:
-    """List, raise, bind and audit numbers without gaps."""
+    """List, raise and audit numbers without gaps."""
 
 
 @numbers.command("list")
 @click.argument("name", default="")
 @database_options
 def list_numbers(name: str, url: str) -> None:
-    """Print the newest number of each scope and period.
-
-    Below, print the columns that numbers are bound to. NAME limits both to one name.
-    """
+    """Print the newest number of each scope and period. NAME limits the list."""
     from allocator.database.verbs.number_columns import fetch_counters
 
     require_files(url)
     with open_database(url) as database:
-        found, bound = database.run(fetch_counters, name), fetch_bindings(database, name)
-    rows = [(one.name, one.scope, one.period, str(one.n)) for one in found]
-    places = [[one.place for one in bound if one.name == row[0]] for row in rows]
-    shown = [dict(zip(HEADINGS, row, strict=True), bound_to=at) for row, at in zip(rows, places, strict=True)]
-    lines = [f"{one.name} is bound to {one.place}" for one in bound]
-    show(shown, "\n".join([table([HEADINGS, *rows], numbers={3}), *lines]))
+        rows = [(one.name, one.scope, one.period, str(one.n)) for one in database.run(fetch_counters, name)]
+    show([dict(zip(HEADINGS, row, strict=True)) for row in rows], table([HEADINGS, *rows], numbers={3}))
 
 
 def check_period(context: click.Context, parameter: click.Parameter, given: str) -> str:
@@ -108,73 +97,29 @@ def check_restart(name: str, period: str, counters: Sequence[Row]) -> None:
     raise click.UsageError(f"the numbers of {name!r} restart each {each}: give --period, as {newest}")
 
 
-column_options = options(
-    click.option("--name", help="Name of the numbers in the column."),
-    click.option("--format", help="Format of the numbers.  [default: {n}]"),
-    click.option("--reset", type=click.Choice(list(RESETS)), help="When the numbers restart; else as the counters do."),
-    click.option("--start", type=int, help="First number of each scope and period.  [default: 1]"),
-    click.option("--timezone", help="Time zone of the dates in --period-column.  [default: UTC]"),
-    click.option("--scope-column", metavar="C", help="Column with the scope, unless the format holds it."),
-    click.option("--period-column", metavar="C", help="Column with the date or year, unless the format holds it."),
-    click.option("--order-column", metavar="C", help="Report numbers out of the order of this column."),
-)
-"""Options that describe a column; they pass the fields of a `NumberBinding`, None for what is not given."""
-
-
-def settle(known: NumberBinding, given: dict[str, Any]) -> NumberBinding:
-    """The binding with the options that were given. Raises `UsageError` without a name."""
-    made = replace(known, **{name: value for name, value in given.items() if value is not None})
-    if not made.name:
-        raise click.UsageError("give --name, or bind the column first: allocator numbers bind TABLE.COLUMN --name NAME")
-    return made
-
-
-@numbers.command("bind")
-@click.argument("column", metavar="TABLE.COLUMN")
-@column_options
-@database_options
-def bind_column(column: str, url: str, **given: Any) -> None:
-    """Bind numbers to TABLE.COLUMN, which holds them.
-
-    From then on the doctor reports a counter that is below the column and would issue its numbers again. The audit of
-    the column needs no options.
-
-    \b
-        allocator numbers bind invoices.number --name invoice
-            --format 'INV-{year}-{n:05}' --scope-column tenant_id
-        allocator doctor
-    """
-    from allocator.cli.doctor import show_with_findings
-    from allocator.database.columns import number_bindings
-    from allocator.numbers import zone_of
-
-    wanted = settle(NumberBinding(column), given)
-    require_files(url)
-    with open_database(url) as database:
-        bound = database.run(number_bindings.bind, wanted, zone_of(wanted.timezone))
-    place, name = bound.binding.place, wanted.name
-    show_with_findings({"place": place, "name": name}, f"{place} is bound to numbers {name}", findings(bound))
-
-
-@numbers.command("unbind")
-@click.argument("column", metavar="TABLE.COLUMN")
-@database_options
-def unbind_column(column: str, url: str) -> None:
-    """End the binding of TABLE.COLUMN. Its counters stay as they are."""
-    from allocator.database.columns import number_bindings
-
-    require_files(url)
-    with open_database(url) as database:
-        ended = database.run(number_bindings.unbind, column)
-    about = {"place": ended.place, "name": ended.name}
-    show(about, f"{ended.place} is not bound to numbers {ended.name} any more")
-
-
 @numbers.command("audit")
 @click.argument("column", metavar="TABLE.COLUMN")
-@column_options
+@click.option("--name", required=True, help="Name of the numbers in the column.")
+@option("--format", "template", default="{n}", help="Format of the numbers.")
+@click.option("--reset", type=click.Choice(list(RESETS)), help="When the numbers restart; else as the counters do.")
+@option("--start", type=int, default=1, help="First number of each scope and period.")
+@option("--timezone", default="UTC", help="Time zone of the dates in --period-column.")
+@option("--scope-column", default="", metavar="C", help="Column with the scope, unless the format holds it.")
+@option("--period-column", default="", metavar="C", help="Column with the date or year, unless the format holds it.")
+@option("--order-column", default="", metavar="C", help="Report numbers out of the order of this column.")
 @database_options
-def audit_column(column: str, url: str, **given: Any) -> None:
+def audit_column(
+    column: str,
+    name: str,
+    template: str,
+    reset: str | None,
+    start: int,
+    timezone: str,
+    scope_column: str,
+    period_column: str,
+    order_column: str,
+    url: str,
+) -> None:
     """Find what is wrong with the numbers in TABLE.COLUMN. Changes nothing.
 
     \b
@@ -184,8 +129,7 @@ def audit_column(column: str, url: str, **given: Any) -> None:
     ahead       above the counter, which will issue it again
     unreadable  not a number of this format, scope and period
 
-    TABLE may be a view. Rows without a number are skipped. The exit code is 1 when something is wrong. A bound column
-    needs no options; options override the binding.
+    TABLE may be a view. Rows without a number are skipped. The exit code is 1 when something is wrong.
 
     \b
     Example:
@@ -193,25 +137,21 @@ def audit_column(column: str, url: str, **given: Any) -> None:
             --format 'INV-{year}-{n:05}' --scope-column tenant_id
     """
     from allocator.database.address import address_of
-    from allocator.database.columns.bindings import the_one
     from allocator.database.verbs.number_columns import Source, fetch_counters, read_column
     from allocator.numbers import zone_of
 
-    split_column(column)
+    place = split_column(column)
     require_files(url)
     with open_database(url) as database:
-        bound = [one for one in fetch_bindings(database) if one.is_named(column)]
-        binding = settle(the_one(bound, column, "") if bound else NumberBinding(column), given)
-        counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, binding.name)]
+        counters = [Group(one.scope, one.period) for one in database.run(fetch_counters, name)]
     try:
-        rule, zone = binding.rule(counters, given["reset"] or ""), zone_of(binding.timezone)
+        rule, zone = rule_of(name, template, reset, start, counters, scope_column, period_column), zone_of(timezone)
     except InvalidSetting as error:  # exit code 1 would say that something was found
         raise click.UsageError(str(error)) from error
-    columns = (binding.scope_column, binding.period_column, binding.order_column)
-    source = Source(*split_column(binding.place), *columns, is_text=not rule.format.is_bare)
+    source = Source(*place, scope_column, period_column, order_column, is_text=not rule.format.is_bare)
 
     def judge(read: Read) -> Outcome:
-        return judged(rule, zone, read, in_order=bool(binding.order_column))
+        return judged(rule, zone, read, in_order=bool(order_column))
 
     outcome = read_column(address_of(url), source, rule.name, judge)
     show(to_json(outcome), text_of(rule.name, outcome))
@@ -219,13 +159,23 @@ def audit_column(column: str, url: str, **given: Any) -> None:
         sys.exit(REFUSED)
 
 
-def fetch_bindings(database: Database, name: str = "") -> Sequence[NumberBinding]:
-    """The bindings of a name or of all; none before revision 0013, or where the role may not read their table."""
-    from allocator.database.columns.number_bindings import fetch_all
+def rule_of(
+    name: str, template: str, reset: str | None, start: int, counters: Collection[Group], scope: str, period: str
+) -> NumberRule:
+    """The rule of the numbers. Raises `InvalidSetting` if rows would be counted in the wrong group.
 
-    with suppress(DatabaseRefused):
-        return database.run_if_there(fetch_all, name)
-    return ()
+    reset: by default as the counters do. scope, period: the columns that hold them; "" for none.
+    """
+    resets: Any = reset or reset_of(one.period for one in counters)
+    made = NumberRule(name, NumberFormat(template), resets, start)
+    if made.reset != "never" and made.format.is_bare and not period:
+        raise InvalidSetting(
+            f"the numbers of {name!r} restart each {made.reset}: give --period-column, or a --format that has the "
+            f"{made.reset}"
+        )
+    if not scope and "scope" not in made.format.fields and any(one.scope for one in counters):
+        raise InvalidSetting(f"the numbers of {name!r} have scopes: give --scope-column, or a --format with {{scope}}")
+    return made
 
 
 class Outcome(NamedTuple):

@@ -1,4 +1,4 @@
-"""`allocator tags list|show|create|set|repair|delete|bind|unbind`."""
+"""`allocator tags list|show|create|set|repair|delete`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 import click
 
-from allocator.cli.doctor import show_with_findings
-from allocator.cli.options import fleet_options, open_allocator, option, options
+from allocator.cli.options import fleet_options, only_one, open_allocator, open_database, option, options
 from allocator.cli.output import confirm, show, table, yes_option
-from allocator.database.columns import bindings
-from allocator.database.store import Database
-from allocator.errors import AllocatorError, InvalidSetting
+from allocator.database.columns import tag_columns
+from allocator.errors import AllocatorError, InvalidSetting, TagExists
 from allocator.fleet.tag_administration import Tags
 from allocator.fleet.tag_deletion import delete, last_claimed
 from allocator.remote.wire import tag_to_json
-from allocator.rules.column_bindings import findings
-from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID
-from allocator.schemes.tag import FailoverGap, Tag
+from allocator.rules.column_limit import max_step_for
+from allocator.rules.tag_column import beside, counter_of, held_at, holding
+from allocator.schemes.shared.argument_checks import JAVASCRIPT_MAX_ID, check_tag
+from allocator.schemes.tag import DEFAULT_MAX_STEP, DEFAULT_STEP, FailoverGap, Tag
 
 GAP = "Ids to skip after a failover; auto: by the ids issued so far; refuse: stop the tag."
 COLUMN = "Start after the greatest value of this column; its type sets the limit."
+LEAVE = 1_000_000
 HEADINGS = ("tag", "max_value", "step", "max_step", "limit", "failover_gap", "used")
 
 ORDERS: dict[str, Callable[[Tag], Any]] = {
@@ -35,7 +35,7 @@ ORDERS: dict[str, Callable[[Tag], Any]] = {
 
 @click.group()
 def tags() -> None:
-    """List, create, change, bind, repair and delete tags."""
+    """List, create, change, repair and delete tags."""
 
 
 def parse_gap(context: click.Context, parameter: click.Parameter, given: str | None) -> FailoverGap | None:
@@ -81,12 +81,10 @@ def show_tag(tag: str, urls: tuple[str, ...]) -> None:
     """Print TAG: settings, remaining ids and last claim."""
     with open_allocator(urls) as ids:
         found = ids.tags.get(tag)
-        bound = [one.place for database in ids.tags.databases() for one in database.bindings(tag)]
     claimed_at = datetime.fromtimestamp(found.claimed_at / 1000, UTC) if found.claimed_at else None
-    more = {"remaining": str(found.remaining), "claimed_at": claimed_at and claimed_at.isoformat(), "bound_to": bound}
+    more = {"remaining": str(found.remaining), "claimed_at": claimed_at and claimed_at.isoformat()}
     last = f"{claimed_at:%Y-%m-%d %H:%M:%S} UTC" if claimed_at else "unknown" if found.max_value else "never"
     lines = [*zip(HEADINGS, to_row(found), strict=True), ("remaining", more["remaining"]), ("last claim", last)]
-    lines += [("bound to", place) for place in bound]
     show(tag_to_json(found) | more, "\n".join(f"{name:<12}  {value}" for name, value in lines))
 
 
@@ -95,20 +93,71 @@ def show_tag(tag: str, urls: tuple[str, ...]) -> None:
 @settings_options
 @option("--start-after", type=int, default=0, help="The first id is above this.")
 @click.option("--start-after-column", metavar="TABLE.COLUMN", help=COLUMN)
+@click.option("--beside-column", "column", metavar="TABLE.COLUMN", help="Share this column with its own counter.")
+@option("--leave", type=click.IntRange(min=1), default=LEAVE, help="With --beside-column: ids of the lower range.")
+@click.option("--dry-run", is_flag=True, help="With --beside-column: print how to hold the counter.")
 @fleet_options
-def create_tag(tag: str, limit: int | None, javascript: bool, urls: tuple[str, ...], **settings: Any) -> None:
+def create_tag(
+    tag: str,
+    limit: int | None,
+    javascript: bool,
+    column: str | None,
+    leave: int,
+    dry_run: bool,
+    urls: tuple[str, ...],
+    **settings: Any,
+) -> None:
     """Create TAG.
 
     Only needed to choose its settings: the first use of a tag creates it too.
 
     \b
-    To take over an auto-increment column, stop all inserts into it, then:
+    For an auto-increment column, stop all inserts into it, then:
         allocator tags create order --start-after-column orders.id
+    Or plan two ranges, and run the two commands that this prints:
+        allocator tags create order --beside-column orders.id --dry-run
     """
+    limit = limit_of(limit, javascript)
+    if column:
+        if settings["start_after_column"]:
+            raise click.UsageError("--beside-column and --start-after-column exclude each other")
+        if dry_run:
+            show_plan(tag, column, leave, only_one(urls))
+            return
+        settings, limit = beside_column(tag, column, leave, limit, only_one(urls), settings)
+    elif dry_run:
+        raise click.UsageError("--dry-run is for --beside-column")
     with open_allocator(urls, creates=True) as ids:
-        made = ids.tags.create(tag, limit=limit_of(limit, javascript), **settings)
+        made = ids.tags.create(tag, limit=limit, **settings)
     follows = {"limit_from": made.limit_from} if made.limit_from else {}
     show(tag_to_json(made) | follows, f"created {made.name}: {first_id(made)}" + limit_follows(made))
+
+
+def show_plan(tag: str, column: str, leave: int, url: str) -> None:
+    with open_database(url) as database:
+        facts, _ = tag_columns.read_alone(database, column, check_tag(tag))
+    n, counter = held_at(facts, leave), counter_of(facts)
+    lower, upper = ("its own counter", f"tag {tag}") if counter.is_below else (f"tag {tag}", "its own counter")
+    limit = "" if counter.is_below else f" --limit {n - 1} --leave {leave}"
+    first, last = (n, n + 1) if counter.is_below else (n - 1, n)
+    then = f"allocator tags create {tag} --beside-column {column}{limit}"
+    about = {"column": facts.place, "n": str(n), "statement": holding(counter, n), "command": then}
+    lines = [f"{facts.place}: {lower} up to {first:,}, {upper} from {last:,}", f"{about['statement']};", then]
+    show(about, "\n".join(lines))
+
+
+def beside_column(
+    tag: str, column: str, leave: int, limit: int | None, url: str, settings: dict[str, Any]
+) -> tuple[dict[str, Any], int]:
+    """The settings and the limit of a tag whose ids cannot meet those of the column's counter."""
+    with open_database(url) as database:
+        facts, known = tag_columns.read_alone(database, column, check_tag(tag), limit)
+    if known:
+        raise TagExists(f"tag {tag!r} exists already; see: allocator doctor --column {column}={tag}")
+    start, limit = beside(facts, leave, settings["start_after"], limit)
+    step = settings["step"] or DEFAULT_STEP
+    most = settings["max_step"] or max_step_for(max(1, limit - start), step, DEFAULT_MAX_STEP)
+    return {**settings, "start_after": start, "max_step": most}, limit
 
 
 @tags.command("set")
@@ -178,54 +227,9 @@ def delete_tag(tag: str, sure: bool, urls: tuple[str, ...]) -> None:
             raise InvalidSetting("a service deletes no tags; pass the URL of its database as --url")
         if last := last_claimed(databases, tag):
             confirm(f"tag {tag!r} has issued ids up to {last}; they repeat if its name is used again", sure)
-        bound = delete(databases, tag, last)
+        delete(databases, tag, last)
     again = f"; to use the name again: allocator tags create {tag} --start-after {last}" if last else ""
-    bindings = f", and its binding to {', '.join(bound)}" if bound else ""
-    show({"deleted": tag, "last": str(last), "bound_to": bound}, f"deleted {tag}{bindings}{again}")
-
-
-@tags.command("bind")
-@click.argument("tag")
-@click.argument("place", metavar="TABLE.COLUMN")
-@fleet_options
-def bind_tag(tag: str, place: str, urls: tuple[str, ...]) -> None:
-    """Bind TAG to TABLE.COLUMN, which gets its ids.
-
-    From then on the doctor checks both: the tag is above the column, the column is wide enough, and all rows are the
-    tag's.
-
-    \b
-        allocator tags bind order orders.id
-        allocator doctor
-    """
-    with open_allocator(urls) as ids:
-        database, now = the_only(ids.tags), datetime.now(UTC)
-        made = database.run(bindings.bind, place, tag)
-        found = findings(database.run(bindings.read, made), int(now.timestamp() * 1000), now.date())
-    show_with_findings({"place": made.place, "tag": tag}, f"{made.place} is bound to tag {tag}", found)
-
-
-@tags.command("unbind")
-@click.argument("place", metavar="TABLE.COLUMN")
-@fleet_options
-def unbind_tag(place: str, urls: tuple[str, ...]) -> None:
-    """End the binding of TABLE.COLUMN. Its tag stays as it is."""
-    with open_allocator(urls) as ids:
-        ended = the_only(ids.tags).run(bindings.unbind, place)
-    show({"place": ended.place, "tag": ended.tag}, f"{ended.place} is not bound to tag {ended.tag} any more")
-
-
-def the_only(tags: Tags) -> Database:
-    """The database of tags that have no shards."""
-    databases = tags.databases()
-    if not databases:
-        raise InvalidSetting("a service binds no tags; pass the URL of its database as --url")
-    if len(databases) > 1 or databases[0].has_siblings():
-        raise InvalidSetting(
-            "a tag of several shards cannot be bound: the column holds ids of all shards, and each shard knows "
-            "only its own"
-        )
-    return databases[0]
+    show({"deleted": tag, "last": str(last)}, f"deleted {tag}{again}")
 
 
 def repair_each(tags: Tags, names: Iterable[str], above: int | None) -> tuple[list[Tag], list[AllocatorError]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from allocator.database.address import host_of, place_of
 from allocator.database.columns import column_types
@@ -16,7 +16,7 @@ from allocator.database.registry import Registry, identity
 from allocator.database.verbs import claims, failover_row, segments, servers, shard_row
 from allocator.database.verbs.claims import MIN_BATCH, Wanted
 from allocator.database.verbs.start import Start
-from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting, SchemaOutOfDate
+from allocator.errors import DatabaseUnavailable, InvalidDatabase, InvalidSetting
 from allocator.rules.claim_log import CLAIMED, SECONDS, sanitize
 from allocator.rules.failover import Crossing, cross, repaired
 from allocator.rules.failover_of_nodes import beginning
@@ -27,10 +27,7 @@ from allocator.schemes.shared.residues import ALL, NONE, Residue, Seen, is_outgr
 from allocator.schemes.tag import FailoverGap, Tag, damaged, settle, unknown
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from allocator.database.dialect import Dialect
-    from allocator.rules.column_bindings import Binding
+    pass
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -181,20 +178,6 @@ class Database(Registry):
 
     def remove_tag(self, tag: Tag) -> bool:
         return self.run(segments.remove, tag)
-
-    def bindings(self, tag: str = "") -> Sequence[Binding]:
-        """The columns that a tag is bound to, or all; none before revision 0012."""
-        from allocator.database.columns.bindings import fetch_all
-
-        return self.run_if_there(fetch_all, tag)
-
-    def run_if_there(
-        self, verb: Callable[Concatenate[Connection, Dialect, P], Sequence[T]], *args: P.args, **kwargs: P.kwargs
-    ) -> Sequence[T]:
-        """Fetch rows; none where an older revision lacks their table."""
-        with suppress(SchemaOutOfDate):
-            return self.run(verb, *args, **kwargs)
-        return ()
 
     def read_column(self, table: str, column: str) -> tuple[object, str, int]:
         return self.run(column_types.read, table, column)

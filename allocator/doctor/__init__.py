@@ -15,10 +15,8 @@ from allocator.doctor.examination import Examination, examine_database
 from allocator.doctor.fleet_rules import ShardFacts, of_fleet
 from allocator.errors import InvalidSetting
 from allocator.remote.client import Service
-from allocator.rules import column_bindings
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, Severity, at, in_order, is_healthy
 from allocator.runtime.mounts import MOUNTS, is_networked, mount_of, mounts_of
-from allocator.schemes.formats.bit_layout import moment
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.snowflake import SnowflakeSettings
@@ -88,8 +86,6 @@ def examine_one(database: Database, clock: Callable[[], float], snowflake: Snowf
         has_standby = any(one.name == "asynchronous-standby" for one in done.findings)
         done.findings += tag_rules.of_tags(done.tags, residue_of(done))
         done.findings += tag_rules.of_gaps(done.tags, done.elsewhere, has_standby)
-        for one in done.bound:
-            done.findings += column_bindings.findings(one, int(clock() * 1000), moment(clock()).date())
         done.findings += tag_rules.of_nodes(done.newest_node)
         done.findings += tag_rules.of_workers(done.workers, clock())
     return done

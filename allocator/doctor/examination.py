@@ -6,17 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from allocator.database.columns import bindings, number_bindings
 from allocator.database.dialect import Dialect
 from allocator.database.doctor_queries.questions import Facts, answers
 from allocator.database.doctor_queries.table_shape import of_schema, of_tables
 from allocator.database.store import Database
 from allocator.database.verbs import node_and_snowflake_rows, segments, servers, shard_row, tickets
 from allocator.errors import AllocatorError
-from allocator.numbers import zone_of
-from allocator.rules import bound_numbers
-from allocator.rules.bound_numbers import BoundNumbers, NumberBinding
-from allocator.rules.column_bindings import Bound
 from allocator.rules.findings import DANGER, NOTE, OUTAGE, Finding, judge, unchecked
 from allocator.rules.fleet_consistency import Shard
 from allocator.schemes.snowflake_workers import SnowflakeWorker
@@ -45,7 +40,6 @@ class Examination:
     newest_node: int = 0
     shard: Shard | None = None
     is_member: bool = False
-    bound: list[Bound] = field(default_factory=list)
     has_tickets: bool = False
     server: str = ""
     elsewhere: frozenset[str] = frozenset()
@@ -88,16 +82,6 @@ def examine_tables(database: Database, done: Examination) -> None:
     attempt(database, done, "the tables' columns", mend, shape, done)
     attempt(database, done, "the rows", mend, rows, done)
     attempt(database, done, "the server runs of tags", mend, server_runs, done)
-    for one in attempt(database, done, "the bindings of tags", mend, bindings.fetch_all) or ():
-        subject = f"{one.place}, to which tag {one.tag!r} is bound"
-        mend_one = f"let the role read it, or run: allocator tags unbind {one.place}"
-        if bound := attempt(database, done, subject, mend_one, bindings.read, one):
-            done.bound.append(bound)
-    for kept in attempt(database, done, "the bindings of numbers", mend, number_bindings.fetch_all) or ():
-        subject = f"{kept.place}, to which numbers {kept.name!r} are bound"
-        mend_one = f"let the role read it, or run: allocator numbers unbind {kept.place}"
-        if read := attempt(database, done, subject, mend_one, read_numbers, kept):
-            done.findings += bound_numbers.findings(read)
 
 
 def attempt(
@@ -113,11 +97,6 @@ def attempt(
 
 def shape(connection: Connection, dialect: Dialect, done: Examination) -> None:
     done.findings += of_tables(connection, dialect)
-
-
-def read_numbers(connection: Connection, dialect: Dialect, kept: NumberBinding) -> BoundNumbers:
-    """Raises `InvalidSetting`, also where this machine lacks the time zone."""
-    return number_bindings.read(connection, dialect, kept, zone_of(kept.timezone))
 
 
 def rows(connection: Connection, dialect: Dialect, done: Examination) -> None:

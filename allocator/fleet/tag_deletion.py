@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from allocator.database.columns.bindings import unbind
 from allocator.errors import InvalidSetting
 from allocator.fleet.tag_administration import complete
 from allocator.schemes.shared.argument_checks import check_tag
@@ -27,18 +26,12 @@ def last_claimed(databases: Iterable[Database], name: str) -> int:
     return max(map(last_of, rows))
 
 
-def delete(databases: Sequence[Database], name: str, last: int) -> list[str]:
-    """Delete a tag that gave no id above `last`, the result of `last_claimed`. Returns the columns it was bound to."""
-    bound = [(database, one) for database in databases for one in database.bindings(name)]
-    if taken := next((one.place for _, one in bound if one.takeover), ""):
-        raise InvalidSetting(f"tag {name!r} issues the ids of {taken}; first run: allocator takeover back {taken}")
+def delete(databases: Sequence[Database], name: str, last: int) -> None:
+    """Delete a tag that gave no id above `last`, the result of `last_claimed`."""
     with complete(databases):
         for database, row in rows_of(databases, name):
             if last_of(row) > last or not database.remove_tag(row):
                 raise InvalidSetting(f"tag {name!r} is in use: ids were claimed meanwhile, and it was not deleted")
-    for database, one in bound:
-        database.run(unbind, one.place)
-    return [one.place for _, one in bound]
 
 
 def rows_of(databases: Iterable[Database], name: str) -> list[tuple[Database, Tag]]:

@@ -10,8 +10,8 @@ Choose one way for each database:
 2. In the application's history, by autogenerate: `target_metadata = [Base.metadata, metadata]`.
 3. In the application's history, as a branch: add the folder `versions()` to `version_locations`.
 
-A revision of the application's may call `op.create_tag`, `op.bind_tag`, `op.unbind_tag` and `op.takeover`. From Alembic
-1.18 on they are there by themselves; before, import `allocator.integrations.alembic_operations` in `env.py`.
+A revision of the application's may call `op.create_tag`. From Alembic 1.18 on it is there by itself; before, import
+`allocator.integrations.alembic_operations` in `env.py`.
 """
 
 from __future__ import annotations

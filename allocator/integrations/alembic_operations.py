@@ -1,4 +1,4 @@
-"""`op.create_tag`, `op.bind_tag`, `op.unbind_tag` and `op.takeover`, which act on the migration's own connection."""
+"""`op.create_tag` on the migration's own connection, and steps of 0.2 that do nothing any more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from alembic.operations import MigrateOperation, Operations
 
 from allocator.errors import InvalidSetting
 from allocator.integrations import column_steps
-from allocator.integrations.column_steps import Action
 from allocator.schemes.tag import FailoverGap
 
 
@@ -40,35 +39,19 @@ class Steps(MigrateOperation):
         column_steps.create_tag(connection, tag, start_after, start_after_column, settings)
 
     @classmethod
-    def bind_tag(cls, operations: Operations, tag: str, place: str) -> None:
-        """Bind a tag to table.column or schema.table.column, for the doctor. `op.unbind_tag` is its reverse."""
-        column_steps.bind_tag(bind_of(operations, f"tags bind {tag} {place}"), tag, place)
+    def bind_tag(cls, operations: Operations, *args: object, **kwargs: object) -> None:
+        """Do nothing: tags are not bound to columns any more."""
+        column_steps.leave_out("op.bind_tag")
 
     @classmethod
-    def unbind_tag(cls, operations: Operations, place: str) -> None:
-        """End the binding of table.column or schema.table.column."""
-        column_steps.unbind_tag(bind_of(operations, f"tags unbind {place}"), place)
+    def unbind_tag(cls, operations: Operations, *args: object, **kwargs: object) -> None:
+        """Do nothing, as `op.bind_tag`."""
+        column_steps.leave_out("op.unbind_tag")
 
     @classmethod
-    def takeover(
-        cls,
-        operations: Operations,
-        action: Action,
-        place: str,
-        *,
-        tag: str = "",
-        duration: str = "7d",
-        idle: str = "10m",
-    ) -> None:
-        """Take table.column over by a tag ("start", which names the tag), "finish" it, or give it "back".
-
-        duration: how long both ways write, or until the tag may end, as 7d, 12h, 30m or 90s; the rate is not measured.
-        idle: how long the old way must not have written, for "finish".
-
-        Raises `InvalidSetting` where the column cannot be taken over, or the old way still writes.
-        """
-        connection = bind_of(operations, f"takeover {action} {place}" + f" --tag {tag}" * (action == "start"))
-        column_steps.takeover(connection, action, place, tag, duration, idle)
+    def takeover(cls, operations: Operations, *args: object, **kwargs: object) -> None:
+        """Do nothing: columns are not taken over any more."""
+        column_steps.leave_out("op.takeover")
 
 
 def bind_of(operations: Operations, command: str) -> Any:

@@ -1,20 +1,18 @@
-"""What a migration does with tags and columns, on its own connection: for Alembic and for Django."""
+"""What a migration does with tags, on its own connection: for Alembic and for Django."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-from allocator.database.columns import bindings
-from allocator.database.columns.migration_database import MigrationDatabase, take_over
+from allocator.database.columns.migration_database import MigrationDatabase
 from allocator.errors import InvalidSetting, TagExists
 from allocator.fleet.tag_administration import Tags, whole
-from allocator.rules.takeover_ranges import seconds_of
 from allocator.schemes.shared.argument_checks import split_column
 from allocator.schemes.tag import Tag
 
-Action = Literal["start", "finish", "back"]
-ACTIONS = ("start", "finish", "back")
+log = logging.getLogger("allocator")
 
 
 def create_tag(connection: Any, tag: str, start_after: int, column: str | None, settings: Mapping[str, Any]) -> None:
@@ -34,23 +32,9 @@ def make_tag(tags: Any, tag: str, start_after: int, settings: Mapping[str, Any])
             tags.set(tag, start_after=start_after)
 
 
-def bind_tag(connection: Any, tag: str, place: str) -> None:
-    alone(connection, tag).run(bindings.bind, place, tag)
-
-
-def unbind_tag(connection: Any, place: str) -> None:
-    """What is not bound stays so. A takeover is not ended by it."""
-    database = alone(connection, place)
-    if any(one.is_named(place) and one.takeover is None for one in database.bindings()):
-        database.run(bindings.unbind, place)
-
-
-def takeover(connection: Any, action: str, place: str, tag: str, duration: str, idle: str) -> None:
-    if action not in ACTIONS:
-        raise InvalidSetting(f"a takeover has the steps {', '.join(ACTIONS)}, got {action!a:.80}")
-    if action == "start" and not tag:
-        raise InvalidSetting("the start of a takeover names its tag, as in tag='order'")
-    take_over(alone(connection, place), action, place, tag, seconds_of(duration), seconds_of(idle))
+def leave_out(step: str) -> None:
+    """Log a step that 0.2 had, so that a history of migrations that names it still runs."""
+    log.warning("%s does nothing any more, and is left out; see docs/upgrading.md", step)
 
 
 def alone(connection: Any, what: str) -> MigrationDatabase:

@@ -97,7 +97,7 @@ def test_with_json_nobody_is_asked(fresh):
 
     assert "add --yes" in json.loads(run("tags", "delete", "order", "--json", url=fresh).stderr)["message"]
     done = run("tags", "delete", "order", "--json", "--yes", url=fresh)
-    assert json.loads(done.stdout) == {"deleted": "order", "last": "1", "bound_to": []}
+    assert json.loads(done.stdout) == {"deleted": "order", "last": "1"}
 
 
 @SQLITE

@@ -84,7 +84,7 @@ def test_numbers_are_listed_and_raised(shop):
         ["invoice", "a", "2026", "7"],
     ]
     assert json.loads(run(shop, "list", "case", "--json").stdout) == [
-        {"name": "case", "scope": "", "period": "", "newest": "41", "bound_to": []}
+        {"name": "case", "scope": "", "period": "", "newest": "41"}
     ]
     with shop.connect() as connection:
         assert cases.next(connection).n == 42

@@ -16,7 +16,7 @@ UNUSED = {
     "allocator.doctor",
     "allocator.remote.client",
     "allocator.rules.findings",
-    "allocator.rules.takeover_ranges",
+    "allocator.rules.tag_column",
     "allocator.schemes.gapless_numbers",
     "allocator.service",
 }

@@ -1,11 +1,11 @@
-"""`op.create_tag`, `op.bind_tag`, `op.unbind_tag` and `op.takeover` in a migration of the application's."""
+"""`op.create_tag` in a migration of the application's, and steps of 0.2 that do nothing any more."""
 
 from __future__ import annotations
 
 import io
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -17,7 +17,6 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import create_engine
-from sqlalchemy.exc import DBAPIError
 from support.servers.administrator import execute, values
 from support.servers.databases import with_schema
 
@@ -26,9 +25,6 @@ from allocator.errors import InvalidSetting, SchemaOutOfDate
 
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 """What is done to the tables of each database is in `tests/contract`."""
-COUNTED = {"postgres": "CREATE TABLE orders (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, what VARCHAR(9))"}
-COUNTED["mysql"] = COUNTED["mariadb"] = "CREATE TABLE orders (id BIGINT AUTO_INCREMENT PRIMARY KEY, what VARCHAR(9))"
-INSERT = "INSERT INTO orders (what) VALUES ('tea')"
 
 
 @contextmanager
@@ -46,27 +42,14 @@ class Failed(Exception):
     """A later step of the migration."""
 
 
-def state(url: str) -> list[str]:
-    return values(url, "SELECT state FROM allocator_takeover")
-
-
-def test_a_tag_is_made_and_bound_where_its_table_is_made(fresh):
+def test_a_tag_is_made_where_its_table_is_made(fresh):
     with migration(fresh) as op:
         op.create_table("orders", sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False))
         op.create_tag("order", step=10, start_after=1000)
-        op.bind_tag("order", "orders.id")
     with Allocator(fresh) as ids:
         made = ids.next_id("order"), ids.tags.get("order").step, ids.tags.get("order").max_value
 
     assert made == (1001, 10, 1010)
-    assert [place.rpartition(".")[0].rpartition(".")[2] for place in values(fresh, BINDINGS)] == ["orders"]
-    for _ in range(2):  # again, it changes nothing
-        with migration(fresh) as op:
-            op.unbind_tag("orders.id")
-        assert values(fresh, BINDINGS) == []
-
-
-BINDINGS = "SELECT place FROM allocator_binding"
 
 
 @SQLITE
@@ -91,47 +74,12 @@ def test_a_tag_begins_after_a_column_that_exists(fresh):
 
 @pytest.mark.parametrize("kind", ["postgres"])
 def test_a_migration_that_fails_leaves_nothing_behind(fresh):
-    execute(fresh, COUNTED["postgres"])
+    execute(fresh, "CREATE TABLE orders (id BIGINT PRIMARY KEY)", "INSERT INTO orders (id) VALUES (4000)")
     with pytest.raises(Failed), migration(fresh) as op:
-        op.create_tag("other")
-        op.bind_tag("other", "orders.id")
-        op.unbind_tag("orders.id")
-        op.takeover("start", "orders.id", tag="order")
+        op.create_tag("order", start_after_column="orders.id")
         raise Failed
 
-    assert values(fresh, "SELECT tag FROM allocator_segment") == state(fresh) == values(fresh, BINDINGS) == []
-    assert values(fresh, "SELECT seqmax FROM pg_sequence WHERE seqrelid = 'orders_id_seq'::regclass") == [2**63 - 1]
-
-
-@pytest.mark.parametrize("kind", ["postgres", "mysql"])
-def test_a_column_is_taken_over_finished_and_given_back(kind, fresh):
-    execute(fresh, COUNTED[kind], INSERT)
-    asked = "SELECT current_setting('lock_timeout')" if kind == "postgres" else "SELECT @@lock_wait_timeout"
-    with migration(fresh) as op:
-        before = op.get_bind().exec_driver_sql(asked).scalar()
-        for _ in range(2):  # again, it changes nothing
-            op.takeover("start", "orders.id", tag="order")
-        assert op.get_bind().exec_driver_sql(asked).scalar() == before
-        op.bind_tag("order", "orders.id")  # the takeover is the binding
-        op.unbind_tag("orders.id")
-    with Allocator(fresh) as ids:
-        execute(fresh, INSERT, f"INSERT INTO orders (id) VALUES ({ids.next_id('order')})")
-        assert state(fresh) == ["started"]
-        with pytest.raises(InvalidSetting, match="may still be written the old way"), migration(fresh) as op:
-            op.takeover("finish", "orders.id")
-        execute(fresh, "UPDATE allocator_takeover SET given = given + 1, given_at = 0")
-        with migration(fresh) as op:
-            op.takeover("finish", "orders.id")
-        assert state(fresh) == ["finished"]
-        with pytest.raises(DBAPIError):
-            execute(fresh, INSERT)
-        with migration(fresh) as op:
-            op.takeover("back", "orders.id", duration="1h")
-            op.takeover("back", "orders.id")
-        assert state(fresh) == ["given back"]
-        execute(fresh, INSERT, f"INSERT INTO orders (id) VALUES ({ids.next_id('order')})")
-
-    assert len(values(fresh, "SELECT DISTINCT id FROM orders")) == 5
+    assert values(fresh, "SELECT tag FROM allocator_segment") == []
 
 
 # -- as Alembic runs the revisions of an application
@@ -162,17 +110,22 @@ def downgrade():
 TABLE = "op.create_table('orders', sa.Column('id', sa.BigInteger, primary_key=True), sa.Column('what', sa.String(9)))"
 ARCHIVE = "op.create_table('archive', sa.Column('id', sa.BigInteger, primary_key=True, autoincrement=False))"
 REVISIONS = {
-    "a": (TABLE, "op.drop_table('orders')"),
-    "b": ("op.takeover('start', 'orders.id', tag='order')", "op.takeover('back', 'orders.id')"),
-    "c": (
-        f"{ARCHIVE}; op.bind_tag('order', 'archive.id')",
-        "op.unbind_tag('archive.id'); op.drop_table('archive')",
+    "a": (f"{TABLE}; op.create_tag('order', start_after=500)", "op.drop_table('orders')"),
+    "b": (
+        "op.takeover('start', 'orders.id', tag='order', duration='7d')",
+        "op.takeover('back', 'orders.id', duration='1h')",
+    ),
+    "c": ("op.takeover('finish', place='orders.id', idle='0s')", "op.takeover('back', 'orders.id')"),
+    "d": (
+        f"{ARCHIVE}; op.bind_tag('order', 'archive.id'); op.unbind_tag(place='archive.id')",
+        "op.unbind_tag('archive.id'); op.bind_tag(tag='order', place='archive.id'); op.drop_table('archive')",
     ),
 }
+"""As 0.2 would have made it."""
 
 
-@pytest.mark.parametrize("kind", ["postgres"])
-def test_revisions_go_up_and_down_and_up(kind, fresh, tmp_path):
+@SQLITE
+def test_a_history_that_took_over_and_bound_runs_up_and_down_and_up(fresh, tmp_path, caplog):
     (tmp_path / "versions").mkdir()
     (tmp_path / "env.py").write_text(ENV)
     before = None
@@ -184,14 +137,18 @@ def test_revisions_go_up_and_down_and_up(kind, fresh, tmp_path):
     config.set_main_option("script_location", str(tmp_path))
     config.set_main_option("path_separator", "newline")
     config.attributes["url"] = fresh
-    found = []
-    for go, to in ((command.upgrade, "c"), (command.downgrade, "a"), (command.upgrade, "c")):
+    said = []
+    for go, to in ((command.upgrade, "head"), (command.downgrade, "a"), (command.upgrade, "head")):
+        caplog.clear()
         go(config, to)
-        execute(fresh, INSERT)
-        found.append((state(fresh), len(values(fresh, BINDINGS)), values(fresh, "SELECT * FROM alembic_version")))
+        execute(fresh, f"INSERT INTO orders (id) VALUES ({len(said)})")
+        said.append([one.getMessage().split()[0] for one in caplog.records if one.name == "allocator"])
 
-    assert found == [(["started"], 1, ["c"]), (["given back"], 0, ["a"]), (["started"], 1, ["c"])]
-    assert len(values(fresh, "SELECT DISTINCT id FROM orders")) == 3
+    up = ["op.takeover", "op.takeover", "op.bind_tag", "op.unbind_tag"]
+    assert said == [up, ["op.unbind_tag", "op.bind_tag", "op.takeover", "op.takeover"], up]
+    assert values(fresh, "SELECT version_num FROM alembic_version") == ["d"]
+    assert values(fresh, "SELECT max_value FROM allocator_segment") == [500]
+    assert values(fresh, "SELECT COUNT(*) FROM orders") == [3]
 
 
 # -- what is refused
@@ -203,39 +160,16 @@ def test_without_the_tables_it_says_what_to_run(empty):
         op.create_tag("order")
 
 
-STEPS: dict[str, tuple[Callable[[Any], None], str]] = {
-    "create": (lambda op: op.create_tag("order"), "allocator tags create order"),
-    "bind": (lambda op: op.bind_tag("order", "orders.id"), "allocator tags bind order orders.id"),
-    "unbind": (lambda op: op.unbind_tag("orders.id"), "allocator tags unbind orders.id"),
-    "start": (
-        lambda op: op.takeover("start", "orders.id", tag="order"),
-        "allocator takeover start orders.id --tag order",
-    ),
-    "back": (lambda op: op.takeover("back", "orders.id"), "allocator takeover back orders.id"),
-}
-
-
-def test_nothing_is_printed_as_sql():
-    printed = MigrationContext.configure(
-        dialect_name="postgresql", opts={"as_sql": True, "output_buffer": io.StringIO()}
+def test_a_tag_is_not_printed_as_sql_and_what_does_nothing_prints_nothing():
+    printed = io.StringIO()
+    op = Operations(
+        MigrationContext.configure(dialect_name="postgresql", opts={"as_sql": True, "output_buffer": printed})
     )
-    for act, instead in STEPS.values():
-        with pytest.raises(InvalidSetting, match="cannot be printed as SQL") as refused:
-            act(Operations(printed))
+    with pytest.raises(InvalidSetting, match="cannot be printed as SQL .* run instead: allocator tags create order$"):
+        op.create_tag("order")
+    op.takeover("start", "orders.id", tag="order")
 
-        assert str(refused.value).endswith(f"run instead: {instead}")
-
-
-@pytest.mark.parametrize("kind", ["sqlite"])
-def test_steps_that_nobody_knows_are_refused(fresh):
-    for act, sentence in (
-        (lambda op: op.takeover("begin", "orders.id", tag="order"), "has the steps start, finish, back"),
-        (lambda op: op.takeover("start", "orders.id"), "names its tag"),
-        (lambda op: op.takeover("start", "orders.id", tag="order"), "a tag cannot take over a column of SQLite"),
-        (lambda op: op.takeover("finish", "orders.id", idle="soon"), "a duration is a number with"),
-    ):
-        with pytest.raises(InvalidSetting, match=sentence), migration(fresh) as op:
-            act(op)
+    assert printed.getvalue() == ""
 
 
 def test_one_of_several_shards_is_refused(new_database):

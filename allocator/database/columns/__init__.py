@@ -1,1 +1,1 @@
-"""Columns of the application: bound to tags and numbers, taken over, and how much room their types have."""
+"""Columns of the application: how much room their types have, and the tags whose ids they hold."""

@@ -76,11 +76,11 @@ class MySQL(Dialect):
 
     def tools(self) -> Tools:
         from allocator.database.mysql import doctor_queries as asked
-        from allocator.database.mysql import doctor_rules, hardening, takeover
+        from allocator.database.mysql import doctor_rules, hardening
         from allocator.database.operator_tools import Tools
 
-        facts, rights = takeover.fetch_facts, hardening.rights
-        return Tools(None, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, facts, takeover, rights)
+        columns, rights = asked.fetch_column, hardening.rights
+        return Tools(None, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, columns, rights)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.mysql.gapless_draws import MariaDBNumbers, MySQLNumbers

@@ -90,10 +90,10 @@ class PostgreSQL(Dialect):
     def tools(self) -> Tools:
         from allocator.database.operator_tools import Tools
         from allocator.database.postgresql import doctor_queries as asked
-        from allocator.database.postgresql import doctor_rules, hardening, takeover
+        from allocator.database.postgresql import doctor_rules, hardening
 
-        facts, rights = takeover.fetch_facts, hardening.rights
-        return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, facts, takeover, rights)
+        columns, rights = asked.fetch_column, hardening.rights
+        return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, columns, rights)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.postgresql.gapless_draws import PostgreSQLNumbers

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Row, func, select, text
 
 from allocator.database.columns.integer_keys import KeyQueries
+from allocator.database.columns.tag_columns import Found
 from allocator.database.doctor_queries.questions import (
     Facts,
     Question,
@@ -25,6 +27,7 @@ from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.schema.grants import SEQUENCE, SERVED
 from allocator.database.schema.tables import metadata
 from allocator.errors import DatabaseRefused
+from allocator.rules.tag_column import Generator, may_write
 
 SETTINGS = (
     "SELECT name, setting FROM pg_settings WHERE name IN ("
@@ -246,3 +249,71 @@ WHERE contype = 'f' AND conparentid = 0 AND ours.nspname = COALESCE(:schema, our
 BY_INDEX = "SET enable_seqscan = off"
 """Else a small table is read faster than its index."""
 KEYS = KeyQueries(PRIMARY_KEYS, FOREIGN_KEYS, BY_INDEX)
+
+
+COLUMN = f"""{WHOLE}
+SELECT nspname, relname, attname, COALESCE(whole.type, format_type(atttypid, atttypmod)) AS type,
+       whole.type IS NOT NULL AS is_whole,
+       EXISTS (SELECT 1 FROM pg_index JOIN pg_class i ON i.oid = indexrelid JOIN pg_am ON pg_am.oid = i.relam
+               WHERE indrelid = pg_class.oid AND indisvalid AND indpred IS NULL AND indkey[0] = attnum
+               AND amname = 'btree') AS is_indexed,
+       pg_class.oid AS relid, attnum, attidentity <> '' AS is_identity, pg_get_expr(adbin, adrelid) AS default_words,
+       quote_ident(nspname) || '.' || quote_ident(relname) AS quoted_table, quote_ident(attname) AS quoted_column
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+JOIN pg_attribute ON attrelid = pg_class.oid AND attname = :column AND NOT attisdropped
+LEFT JOIN whole ON whole.oid = atttypid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+WHERE pg_class.oid = to_regclass(:name) AND relkind IN ('r', 'p')
+"""
+SEQUENCES = """
+SELECT quote_ident(nspname) || '.' || quote_ident(relname) AS name, seqincrement, seqmax, seqcycle,
+       (SELECT count(*) FROM pg_depend WHERE classid = 'pg_attrdef'::regclass AND refobjid = seqrelid) AS users
+FROM pg_sequence JOIN pg_class ON pg_class.oid = seqrelid JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE seqrelid IN (
+    SELECT objid FROM pg_depend WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass
+    AND refobjid = :relid AND refobjsubid = :attnum AND deptype = 'i'
+    UNION SELECT refobjid FROM pg_attrdef JOIN pg_depend ON objid = pg_attrdef.oid
+    WHERE classid = 'pg_attrdef'::regclass AND refclassid = 'pg_class'::regclass AND adrelid = :relid
+    AND adnum = :attnum
+)
+"""
+TRIGGERS = """
+SELECT quote_ident(tgname), CASE lanname WHEN 'plpgsql' THEN prosrc WHEN 'internal' THEN 'built in' ELSE '' END
+FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid JOIN pg_language ON pg_language.oid = prolang
+WHERE tgrelid = :relid AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 7 = 7
+"""
+"""Triggers that run before each inserted row. A built-in function writes no key."""
+PLAIN = re.compile(r"nextval\('[^']*'::regclass\)")
+
+
+def fetch_column(connection: Connection, schema: str, table: str, column: str) -> Found | None:
+    name = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, table) if part)
+    row = connection.execute(text(COLUMN), {"name": name, "column": column}).first()
+    if row is None:
+        return None
+    triggers = connection.execute(text(TRIGGERS), {"relid": row.relid})
+    writing = [
+        Generator(f"the trigger {name}", f"DROP TRIGGER {name} ON {row.quoted_table}")
+        for name, body in triggers
+        if may_write(body, column)
+    ]
+    if row.is_identity or "(" in (row.default_words or ""):  # a constant default generates nothing
+        writing.append(default_of(connection, row))
+    return Found._make((*row[:6], tuple(writing)))
+
+
+def default_of(connection: Connection, row: Row[Any]) -> Generator:
+    """The default or the identity of a column, with the range of its sequence where that is known."""
+    altered = f"ALTER TABLE {row.quoted_table} ALTER COLUMN {row.quoted_column}"
+    found = connection.execute(text(SEQUENCES), {"relid": row.relid, "attnum": row.attnum}).all()
+    drop = f"{altered} DROP {'IDENTITY' if row.is_identity else 'DEFAULT'}"
+    made = Generator("identity" if row.is_identity else f"DEFAULT {row.default_words}", drop)
+    is_plain = row.is_identity or PLAIN.fullmatch(row.default_words)
+    if not is_plain or len(found) != 1:
+        return made
+    (one,) = found
+    if one.seqcycle or one.seqincrement < 1 or one.users > 1:
+        return made
+    last, is_called = connection.exec_driver_sql(f"SELECT last_value, is_called FROM {one.name}").one()
+    following = last + one.seqincrement if is_called else last
+    hold = f"{altered} SET GENERATED BY DEFAULT SET" if row.is_identity else f"ALTER SEQUENCE {one.name}"
+    return made._replace(next=following, ends=one.seqmax, hold=f"{hold} MAXVALUE {{n}}", is_below=True)

@@ -101,7 +101,7 @@ class SQLite(Dialect):
         from allocator.database.sqlite import doctor_queries as asked
         from allocator.database.sqlite import doctor_rules, hardening
 
-        return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_facts)
+        return Tools(hardening.GUARD, asked.QUESTIONS, doctor_rules.RULES, asked.KEYS, asked.fetch_column)
 
     def numbers(self, is_mariadb: bool) -> NumberDialect:
         from allocator.database.sqlite.gapless_draws import SQLiteNumbers

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnClause, Connection, column, func, select, table, text
+from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from allocator.database.columns.integer_keys import KeyQueries
+from allocator.database.columns.tag_columns import Found
 from allocator.database.doctor_queries.questions import Facts, Question, listed, named, rows
 from allocator.database.doctor_queries.table_shape import NUMBERED, TAG_COLUMNS
 from allocator.database.schema.tables import metadata
-from allocator.errors import InvalidSetting
-from allocator.rules.takeover_ranges import ColumnFacts, Remedy
-from allocator.schemes.shared.argument_checks import MAX_ID
+from allocator.rules.tag_column import Generator
 
 
 def version(connection: Connection, facts: Facts) -> Mapping[str, Any]:
@@ -85,36 +84,20 @@ WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!' AND p.pk = 1 A
   AND COALESCE(:schema, 'main') = 'main'
 """)
 COLUMN = """
-SELECT m.name AS tbl, p.name AS col, p.type AS type, upper(m.sql) LIKE '%AUTOINCREMENT%' AND p.pk = 1 AS counts,
+SELECT 'main', m.name, p.name, p.type, upper(p.type) LIKE '%INT%' AS is_whole,
        upper(p.type) = 'INTEGER' AND p.pk = 1 OR EXISTS (
            SELECT 1 FROM pragma_index_list(m.name) l JOIN pragma_index_info(l.name) i
-           WHERE l.partial = 0 AND i.seqno = 0 AND i.name = p.name) AS is_indexed
+           WHERE l.partial = 0 AND i.seqno = 0 AND i.name = p.name) AS is_indexed,
+       upper(m.sql) LIKE '%AUTOINCREMENT%' AND p.pk = 1 AS counts
 FROM sqlite_master m JOIN pragma_table_info(m.name) p
 WHERE m.type = 'table' AND lower(m.name) = lower(:table) AND lower(p.name) = lower(:column)
 """
 
 
-def fetch_facts(connection: Connection, schema: str, name: str, part: str) -> ColumnFacts:
-    """Fetch the facts of a column; a file has one schema. Raises `InvalidSetting` if there is no such column.
+def fetch_column(connection: Connection, schema: str, table: str, column: str) -> Found | None:
+    """Fetch a column; a file has one schema.
 
     Only AUTOINCREMENT is a generator: other keys continue after the greatest row, whoever wrote it.
     """
-    found = connection.execute(text(COLUMN), {"table": name, "column": part}).mappings().first()
-    if found is None:
-        raise InvalidSetting(f"there is no table with a column {name}.{part}")
-    key: ColumnClause[Any] = column(found["col"])
-    is_whole = "INT" in found["type"].upper()
-    greatest = 0
-    if is_whole and found["is_indexed"]:
-        greatest = connection.scalar(select(func.max(key)).select_from(table(found["tbl"]))) or 0
-    written = select(text("*")).select_from(table(found["tbl"])).where(text(f"{key} BETWEEN {{low}} AND {{high}}"))
-    return ColumnFacts(
-        f"main.{found['tbl']}.{found['col']}",
-        found["type"],
-        MAX_ID,
-        greatest,
-        is_whole=is_whole and type(greatest) is int,
-        is_indexed=bool(found["is_indexed"]),
-        generates="AUTOINCREMENT" * bool(found["counts"]),
-        remedy=Remedy(find=" ".join(str(written).split())),
-    )
+    row = connection.execute(text(COLUMN), {"table": table, "column": column}).first()
+    return None if row is None else Found._make((*row[:6], (Generator("AUTOINCREMENT"),) * row.counts))

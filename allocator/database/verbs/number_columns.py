@@ -27,7 +27,6 @@ from allocator.database.address import Address
 from allocator.database.dialect import Dialect
 from allocator.database.driver_errors import translate
 from allocator.database.schema.tables import number, number_void
-from allocator.rules.gapless_audit import Group
 
 T = TypeVar("T")
 
@@ -67,12 +66,8 @@ class Source:
         """Select number, scope and period of each row with a number, sorted by scope, order and number."""
         n: ColumnElement[Any] = column(self.column)
         by: list[ColumnElement[Any]] = [column(name) for name in (self.scope, self.order) if name]
-        return self.rows().order_by(*by, *([func.length(n)] if self.is_text else []), n)
-
-    def rows(self) -> Select[Any]:
-        """As `select`, unsorted."""
         beside = [column(name) if name else null() for name in (self.scope, self.period)]
-        return self._rows(column(self.column), *beside)
+        return self._rows(n, *beside).order_by(*by, *([func.length(n)] if self.is_text else []), n)
 
     def _rows(self, *what: Any) -> Select[Any]:
         schema, _, bare = self.table.rpartition(".")
@@ -91,14 +86,6 @@ class Read(NamedTuple):
 def fetch_counters(connection: Connection, dialect: Dialect, name: str = "") -> Sequence[Counter]:
     """Fetch the counters of a name or of all, sorted."""
     return counters_in(connection, number, name)
-
-
-def fetch_newest(connection: Connection, name: str, limit: int) -> tuple[dict[Group, int], bool]:
-    """Fetch the counters of the newest periods, and whether there are more."""
-    key = (number.c.scope, number.c.period, number.c.n)
-    wanted = select(*key).where(number.c.name == name).order_by(number.c.period.desc(), number.c.scope)
-    found = connection.execute(wanted.limit(limit + 1)).all()
-    return {Group(scope, period): n for scope, period, n in found[:limit]}, len(found) > limit
 
 
 def count_counters(connection: Connection, dialect: Dialect, words: str) -> int:

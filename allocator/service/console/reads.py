@@ -1,9 +1,8 @@
-"""What pages read of the databases: the fleet, counters of numbers, bound columns. Blocking."""
+"""What pages read of the databases: the fleet, counters of numbers. Blocking."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -24,8 +23,6 @@ TIMEOUT = 5.0
 """Seconds for each query, and for each shard."""
 NODES = 100
 """The newest ones: there may be a million."""
-
-Bound = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +82,3 @@ def read_numbers(settings: ServeSettings, query: Query) -> Numbered:
             return Numbered(Page((), number, pages, found, found), rows, database.address.shown)
         except AllocatorError as error:
             return Numbered(Page((), 1, 1, 0, 0), (), database.address.shown, error)
-
-
-def read_bound(settings: ServeSettings) -> Bound:
-    found = defaultdict[str, list[str]](list)
-    with closing(connect(settings, settings.urls[0])) as database:
-        for one in database.bindings():
-            found[one.tag].append(one.place)
-    return found

@@ -29,7 +29,7 @@ from allocator.service.auth import Book
 from allocator.service.console.cache import Cache
 from allocator.service.console.formatting import bits_of
 from allocator.service.console.live_rates import ALL, LiveRates
-from allocator.service.console.reads import TIMEOUT, Bound, Fleet, read_bound, read_fleet, read_numbers
+from allocator.service.console.reads import TIMEOUT, Fleet, read_fleet, read_numbers
 from allocator.service.console.rendering import SIGN_IN, STATIC_PREFIX, Pages, redirect, refusal_of
 from allocator.service.console.rows import SORTS, Query, key_rows
 from allocator.service.console.sign_in import Sessions, SignIn
@@ -51,8 +51,6 @@ T = TypeVar("T")
 
 FLEET_SECONDS, KEYS_SECONDS, FINDINGS_SECONDS, EXAMINE_EACH = 10.0, 60.0, 60.0, 5.0
 """Seconds that results stay in the cache; the last one for the button of the doctor's page."""
-BOUND_WAIT = 0.2
-"""Seconds that the page of a tag waits for the columns that it is bound to; it looks again by itself."""
 MAX_ID_TEXT = 100
 
 
@@ -81,7 +79,6 @@ class Console:
         """Own threads, so that claims need not wait and the process can end."""
         examined = partial(self._on_thread, examine, settings.urls, timeout=TIMEOUT)
         self._fleet: Cache[Fleet] = Cache(partial(self._on_thread, read_fleet, settings), FLEET_SECONDS)
-        self._bound: Cache[Bound] = Cache(partial(self._on_thread, read_bound, settings), KEYS_SECONDS)
         self._keys: Cache[list[KeyColumn]] = Cache(partial(self._on_thread, read_keys, self._lead), KEYS_SECONDS)
         self._findings: Cache[list[Finding]] = Cache(examined, FINDINGS_SECONDS)
         self._numbers_gate = Gate("the list of numbers")
@@ -128,8 +125,6 @@ class Console:
         user.check_sees(name)
         row, error = await self._tags.row(name)
         values: dict[str, Any] = {"row": row, "error": error, "may_change": user.token.may(ADMINISTER, name)}
-        bound = (await self._bound.get(BOUND_WAIT)).value or {} if user.is_operator else {}
-        values["bound"] = bound.get(name, ())
         done = request.query_params.get("done", "")
         return self._pages.render(request, user, "tag", **values, done=done, refusal="", form={})
 

@@ -1,4 +1,4 @@
-"""Writers of a column that is taken over: old ones insert no id, new ones insert that of a tag."""
+"""Writers of a column that has ids already: old ones insert no id, new ones insert that of a tag."""
 
 from __future__ import annotations
 

@@ -1,0 +1,89 @@
+"""A tag and the column that its ids are inserted into, read for the doctor and for a tag that is made beside a counter.
+
+Facts come from the catalogue and an index alone: no table is scanned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import Connection, column, func, select, table
+
+from allocator.database.columns.column_types import limit_in
+from allocator.database.dialect import Dialect
+from allocator.database.verbs import segments
+from allocator.errors import InvalidSetting
+from allocator.rules.tag_column import ColumnFacts, Generator
+from allocator.schemes.shared.argument_checks import MAX_ID, split_column
+from allocator.schemes.tag import Tag
+
+if TYPE_CHECKING:
+    from allocator.database.store import Database
+
+
+class Found(NamedTuple):
+    """A column by the catalogue. is_indexed: an index begins with it and covers all rows."""
+
+    schema: str
+    table: str
+    column: str
+    type: str
+    is_whole: bool
+    is_indexed: bool
+    generators: tuple[Generator, ...] = ()
+
+
+def read(
+    connection: Connection, dialect: Dialect, words: str, tag: str, limit: int = MAX_ID
+) -> tuple[ColumnFacts, Tag | None]:
+    """Read the column named by table.column or schema.table.column, and then the tag.
+
+    The tag only rises. Read in this order, a claim and an INSERT in between raise no alarm. Raises `InvalidSetting`.
+    limit: ids of the column above it do not count; by default that of the tag.
+    """
+    named, part = split_column(words)
+    schema, _, bare = named.rpartition(".")
+    with by_index(connection, dialect):
+        found = dialect.tools().fetch_column(connection, schema, bare, part)
+        if found is None:
+            raise InvalidSetting(f"there is no table with a column {words:.255}")
+        place = ".".join(found[:3])
+        if not found.is_whole:
+            raise InvalidSetting(f"{place} is {found.type}, and holds no whole numbers")
+        if not found.is_indexed:
+            raise InvalidSetting(
+                f"no index begins with {place}, so only a scan of the table could tell its greatest value; make an "
+                "index first"
+            )
+        known = segments.fetch(connection, dialect, tag)
+        key = table(found.table, column(found.column), schema=found.schema).c[found.column]
+        within = key <= min(limit, known.limit if known else limit)
+        greatest = connection.scalar(select(func.max(key)).where(within)) or 0
+        if type(greatest) is not int:  # SQLite keeps any value in any column
+            raise InvalidSetting(f"{place} holds {greatest!r:.80}, which is no whole number")
+        facts = ColumnFacts(place, found.type, limit_in(dialect, found.type), greatest, found.generators)
+        return facts, segments.fetch(connection, dialect, tag)
+
+
+def read_alone(database: Database, words: str, tag: str, limit: int | None = None) -> tuple[ColumnFacts, Tag | None]:
+    """As `read`. Raises `InvalidSetting` for one of several shards too."""
+    database.check_sound()
+    if database.has_siblings():
+        raise InvalidSetting(
+            f"a tag of several shards cannot be compared with {words:.255}: the column holds ids of all of them, and "
+            "each shard knows only its own"
+        )
+    return database.run(read, words, tag, MAX_ID if limit is None else limit)
+
+
+@contextmanager
+def by_index(connection: Connection, dialect: Dialect) -> Iterator[None]:
+    """Read by index: PostgreSQL would scan a table that its statistics call small."""
+    if not dialect.index_only:
+        yield
+        return
+    with dialect.transaction(connection):
+        connection.exec_driver_sql(dialect.index_only)
+        yield

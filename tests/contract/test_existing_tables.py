@@ -1,0 +1,143 @@
+"""`docs/existing-tables.md` while others write: the column's own counter and a tag share it, and no id comes twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from support.distinct import distinct
+from support.documents.pages import ROOT, Block, blocks
+from support.documents.reader import Reading
+from support.processes.takeover_writers import PATIENCE, Writers, writing
+from support.servers.administrator import execute, values
+
+PAGE = ROOT / "docs" / "existing-tables.md"
+SHOP = "://user:password@host/shop"
+URLS = {"postgres": f"postgresql+psycopg{SHOP}", "mysql": f"mysql+pymysql{SHOP}", "mariadb": f"mariadb+pymysql{SHOP}"}
+PLENTY = 10
+"""Rows of each writer, in each state."""
+BUSY = re.compile("lock timeout|Lock wait timeout")
+TRIES = 60
+PARTS = ["tables", "Plan", "Start", "Change the writers one by one", "End", "Back"]
+
+
+def parts(kind: str) -> dict[str, list[Block]]:
+    """The blocks of a database by the bold words before them. The page says MySQL where it means MariaDB too.
+
+    Others write meanwhile, so that any numbers are printed.
+    """
+    heading = "## PostgreSQL" if kind == "postgres" else "## MySQL and MariaDB"
+    lines = PAGE.read_text().splitlines()
+    first = lines.index(heading)
+    last = next(at for at in range(first + 1, len(lines)) if lines[at].startswith("## "))
+    found: dict[str, list[Block]] = {name: [] for name in PARTS}
+    for block in blocks(PAGE):
+        if first < block.line <= last:
+            titles = re.findall(r"^\*\*([^*.]+)", "\n".join(lines[first : block.line]), re.MULTILINE)
+            text = block.text.replace(URLS["mysql"], URLS[kind]) if kind == "mariadb" else block.text
+            if block.language == "console":
+                text = "".join(f"{line}\n...\n" for line in text.splitlines() if line.startswith("$ "))
+            else:
+                text = re.sub(r"; +-- .*$", ";", text, flags=re.MULTILINE)
+            found[titles[-1] if titles else "tables"].append(replace(block, text=text))
+    return found
+
+
+def carry_out(reading: Reading, steps: list[Block]) -> None:
+    for block in steps:
+        for one in range(1, TRIES + 1):
+            try:
+                reading.read(block)
+                break
+            except OperationalError as error:
+                if one == TRIES or not BUSY.search(str(error)):
+                    raise
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> Iterator[Reading]:
+    with closing(Reading(tmp_path)) as made:
+        yield made
+
+
+def check(url: str, writers: Writers) -> None:
+    """Each written id is a row, once; the page has inserted four more."""
+    written = writers.ids()
+    assert distinct(written)
+    rows = values(url, "SELECT id FROM orders")
+    assert set(written) <= set(rows)
+    assert len(rows) == len(written) + 4
+
+
+@pytest.mark.parametrize("kind", URLS)
+def test_the_steps_of_the_page_while_others_write(kind, reading):
+    steps = parts(kind)
+    assert {name for name, found in steps.items() if not found} == set()
+    carry_out(reading, steps["tables"])
+    url = reading.stage.real(URLS[kind])
+    with writing(url) as writers:
+        old = writers.add(3)
+        writers.wait_for(PLENTY)
+        carry_out(reading, steps["Plan"])
+        carry_out(reading, steps["Start"])
+        new = writers.add(3, "order")
+        writers.wait_for(PLENTY)
+        carry_out(reading, steps["Change the writers one by one"])
+        writers.wait_for(PLENTY)
+        writers.stop(old)
+        carry_out(reading, steps["End"])
+        writers.wait_for(PLENTY, new)
+        with pytest.raises(DBAPIError):
+            execute(url, "INSERT INTO orders (what) VALUES ('old')")
+        carry_out(reading, steps["Back"])
+        again = writers.add(3)
+        writers.wait_for(PLENTY, [*new, *again])
+        writers.stop()
+
+    check(url, writers)
+
+
+@pytest.mark.parametrize("kind", URLS)
+def test_the_way_back_before_the_end_while_others_write(kind, reading):
+    steps = parts(kind)
+    in_a_table = re.compile("^ALTER TABLE.*\n", re.MULTILINE)
+    before_the_end = [replace(one, text=in_a_table.sub("", one.text)) for one in steps["Back"]]
+    carry_out(reading, steps["tables"])
+    url = reading.stage.real(URLS[kind])
+    with writing(url) as writers:
+        writers.add(3)
+        writers.wait_for(PLENTY)
+        carry_out(reading, [*steps["Plan"], *steps["Start"]])
+        new = writers.add(3, "order")
+        writers.wait_for(PLENTY)
+        carry_out(reading, steps["Change the writers one by one"])
+        if kind == "postgres":
+            carry_out(reading, before_the_end)
+        writers.wait_for(PLENTY)
+        writers.stop(new)
+        writers.wait_for(PLENTY, writers.all[:3])
+        writers.stop()
+
+    check(url, writers)
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_control_a_tag_that_starts_where_the_counter_is_repeats_its_ids(kind, reading):
+    """Without the statement that holds the counter; the doctor names it."""
+    steps = parts(kind)
+    carry_out(reading, [*steps["tables"], *steps["Plan"]])
+    url = reading.stage.real(URLS[kind])
+    reading.read(Block(PAGE, 0, "console", "$ allocator tags create order --start-after-column orders.id\n...\n"))
+    execute(url, "INSERT INTO orders (what) VALUES ('old')")
+    with writing(url) as writers:
+        (new,) = writers.add(1, "order")
+        new.join(PATIENCE)
+
+    assert isinstance(new.error, IntegrityError)
+    doctor = "$ allocator doctor --column orders.id=order\ndanger  second-generator (...\n...\n"
+    reading.read(Block(PAGE, 0, "console", doctor))

@@ -1,0 +1,245 @@
+"""`allocator doctor --column` and `allocator tags create --beside-column`: what each database says of a column."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import Engine, create_engine, event
+from support.distinct import distinct
+from support.servers.administrator import execute, values
+
+from allocator import Allocator
+from allocator.cli import main
+
+SERVERS = ("postgres", "mysql", "mariadb")
+PLAIN = "CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, what VARCHAR(20))"
+SERIAL = "CREATE TABLE orders (id BIGSERIAL PRIMARY KEY, what VARCHAR(20))"
+IDENTITY = "CREATE TABLE orders (id BIGINT GENERATED {} AS IDENTITY PRIMARY KEY, what VARCHAR(20))"
+COUNTING = "CREATE TABLE orders (id {} AUTO_INCREMENT PRIMARY KEY, what VARCHAR(20))"
+FUNCTION = "CREATE OR REPLACE FUNCTION w() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {}; RETURN NEW; END$$"
+FIRES = "CREATE TRIGGER w BEFORE INSERT ON orders FOR EACH ROW"
+RUNS = f"{FIRES} EXECUTE FUNCTION w()"
+
+
+def run(url: str, *words: str, code: int = 0) -> Any:
+    """What a command prints as JSON, or its sentence if it is refused."""
+    result = CliRunner().invoke(main, [*words, "--json", "--url", url])
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout) if result.stdout else json.loads(result.stderr.splitlines()[-1])["message"]
+
+
+def found(url: str, *pairs: str) -> dict[str, str]:
+    """The remedy of each finding, by name."""
+    words = [word for pair in pairs or ("orders.id=order",) for word in ("--column", pair)]
+    result = CliRunner().invoke(main, ["doctor", *words, "--json", "--url", url])
+    findings = json.loads(result.stdout)["findings"]
+    assert result.exit_code == any(one["severity"] != "note" for one in findings)
+    return {one["name"]: one["mend"] for one in findings}
+
+
+def of_server(kind: str, by_kind: dict[str, Any]) -> Any:
+    return by_kind["mysql" if kind == "mariadb" else kind]
+
+
+@pytest.mark.statements
+def test_a_tag_below_its_column_is_raised_by_the_remedy(fresh):
+    execute(fresh, PLAIN, "INSERT INTO orders (id) VALUES (7), (41)")
+    run(fresh, *found(fresh)["tag-missing"].split()[1:])
+    assert found(fresh, "orders.id=order", "orders.id=order") == {}
+    with Allocator(fresh) as ids:
+        assert ids.next_id("order") == 42
+    execute(fresh, "INSERT INTO orders (id) VALUES (5000)")
+    run(fresh, *found(fresh)["tag-below-column"].split()[1:])
+
+    assert found(fresh) == {}
+    assert run(fresh, "tags", "show", "order")["max_value"] == "5000"
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_limit_above_the_column_is_lowered_by_the_remedy(fresh):
+    execute(fresh, PLAIN.replace("BIGINT", "INT"))
+    run(fresh, "tags", "create", "order")
+    run(fresh, *found(fresh)["tag-limit-above-column"].split()[1:])
+
+    assert found(fresh) == {}
+    assert run(fresh, "tags", "show", "order")["limit"] == str(2**31 - 1)
+
+
+GENERATORS = {
+    "sqlite": [["CREATE TABLE orders (id INTEGER PRIMARY KEY AUTOINCREMENT)"]],
+    "postgres": [
+        [SERIAL],
+        [IDENTITY.format("ALWAYS")],
+        ["CREATE SEQUENCE s", PLAIN.replace("NOT NULL", "DEFAULT 2 * nextval('s')")],
+        [PLAIN.replace("NOT NULL", "DEFAULT nextval('s'::text)")],
+        [PLAIN, FUNCTION.format("NEW.id := nextval('s')"), RUNS],
+    ],
+    "mysql": [
+        [COUNTING.format("BIGINT")],
+        [PLAIN.replace("NOT NULL", "NOT NULL DEFAULT (UUID_SHORT())")],
+        [PLAIN, f"{FIRES} SET NEW.id = UUID_SHORT()"],
+    ],
+}
+SOUND = {
+    "sqlite": [["CREATE TABLE orders (id INTEGER PRIMARY KEY)"]],
+    "postgres": [[PLAIN.replace("NOT NULL", "DEFAULT 7")], [PLAIN, FUNCTION.format("NEW.what := 'w'"), RUNS]],
+    "mysql": [[PLAIN.replace("NOT NULL", "DEFAULT 7")], [PLAIN, f"{FIRES} SET NEW.what = 'w'"]],
+}
+
+
+@pytest.mark.statements
+def test_a_second_generator_is_ended_by_the_remedy(kind, fresh):
+    run(fresh, "tags", "create", "order")
+    for made in of_server(kind, GENERATORS):
+        execute(fresh, *made)
+        remedy = found(fresh)["second-generator"]
+        if kind != "sqlite":
+            execute(fresh, remedy)
+            assert found(fresh) == {}, made
+        execute(fresh, "DROP TABLE orders")
+    for made in of_server(kind, SOUND):
+        execute(fresh, *made)
+        assert found(fresh) == {}, made
+        execute(fresh, "DROP TABLE orders")
+
+
+REFUSED = {
+    "orders.no": "there is no table with a column",
+    "none.id": "there is no table with a column",
+    "orders.what": "holds no whole numbers",
+    "line.order_id": "no index begins with",
+    "pair.line": "no index begins with",
+    "orders": "is named table.column",
+}
+
+
+@pytest.mark.statements
+def test_what_cannot_be_looked_at_without_a_scan_is_refused(fresh):
+    execute(
+        fresh,
+        PLAIN,
+        "CREATE TABLE line (order_id BIGINT)",
+        "CREATE TABLE pair (n BIGINT, line BIGINT, PRIMARY KEY (n, line))",
+    )
+    said = {place: run(fresh, "doctor", "--column", f"{place}=order", code=1) for place in REFUSED}
+
+    assert {place: said[place] for place, sentence in REFUSED.items() if sentence not in said[place]} == {}
+    assert set(found(fresh, "pair.n=order")) == {"tag-missing"}
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_column_of_fractions_and_words_that_name_no_pair_are_refused(fresh):
+    execute(fresh, "CREATE TABLE loose (id INT PRIMARY KEY)", "INSERT INTO loose VALUES (1.5)", PLAIN)
+
+    assert "holds 1.5, which is no whole number" in run(fresh, "doctor", "--column", "loose.id=order", code=1)
+    assert CliRunner().invoke(main, ["doctor", "--column", "orders.id", "--url", fresh]).exit_code == 2
+
+
+def plan_of(url: str, statement: str, parameters: Any) -> str:
+    engine = create_engine(url)
+    how = "EXPLAIN QUERY PLAN " if url.startswith("sqlite") else "EXPLAIN FORMAT=TRADITIONAL "
+    with engine.connect() as connection:
+        plan = " ".join(map(str, connection.exec_driver_sql(how + statement, parameters).one()))
+    engine.dispose()
+    return plan
+
+
+@pytest.mark.statements
+def test_no_table_is_scanned(kind, fresh):
+    """One row is read. PostgreSQL counts scans; the others tell by their plans."""
+    more = ", ".join(f"({number})" for number in range(100, 900))
+    execute(fresh, PLAIN, f"INSERT INTO orders (id) VALUES {more}")
+    run(fresh, "tags", "create", "order", "--start-after", "1000")
+    scanned = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'orders'"
+    before = values(fresh, scanned) if kind == "postgres" else []
+    asked: list[tuple[str, Any]] = []
+
+    def note(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
+        if re.search(r"max\([^)]*\)[^(]*FROM \S*orders", statement, re.IGNORECASE | re.DOTALL):
+            asked.append((statement, parameters))
+
+    event.listen(Engine, "after_cursor_execute", note)
+    try:
+        assert found(fresh) == {}
+    finally:
+        event.remove(Engine, "after_cursor_execute", note)
+
+    assert len(asked) == 1, asked
+    if kind == "postgres":
+        assert values(fresh, scanned) == before
+    elif kind == "sqlite":
+        assert "SEARCH" in plan_of(fresh, *asked[0])
+    else:
+        assert re.search("Select tables optimized away|No matching min/max row", plan_of(fresh, *asked[0]))
+
+
+# -- beside the column's own counter
+
+HELD = {
+    "postgres": [[SERIAL], [SERIAL.replace("BIGSERIAL", "SERIAL")], [IDENTITY.format("ALWAYS")]],
+    "mysql": [[COUNTING.format("BIGINT")], [COUNTING.format("INT UNSIGNED"), "ALTER TABLE orders AUTO_INCREMENT = 7"]],
+}
+
+
+@pytest.mark.statements
+@pytest.mark.parametrize("kind", SERVERS)
+def test_both_get_ids_once_the_counter_is_held_as_planned(kind, fresh):
+    words = ["tags", "create", "order", "--beside-column", "orders.id"]
+    old = "INSERT INTO orders (what) VALUES ('old')"
+    for made in of_server(kind, HELD):
+        execute(fresh, *made, old)
+        planned = run(fresh, *words, "--leave", "5000", "--dry-run")
+        command = planned["command"].split()[1:]
+        assert f"first run: {planned['statement']}" in run(fresh, *command, "--leave", "5000", code=1)
+        execute(fresh, planned["statement"], old)
+        if kind != "postgres":
+            assert "name the --limit that --dry-run printed" in run(fresh, *words, code=1)
+        tag = run(fresh, *command)
+        assert kind == "postgres" or tag["max_step"] == 1000  # a claim takes no great part of its range
+        with Allocator(fresh) as ids:
+            new = ids.next_ids("order", 20)
+        execute(fresh, *(f"INSERT INTO orders (id) VALUES ({one})" for one in new), old)
+
+        assert distinct(values(fresh, "SELECT id FROM orders")) == 23
+        assert found(fresh) == {}, made
+        assert "exists already" in run(fresh, *command, code=1)
+        execute(fresh, "DROP TABLE orders", "DELETE FROM allocator_segment")
+
+
+def test_nothing_is_made_beside_what_cannot_be_held(kind, fresh):
+    words = ["tags", "create", "order", "--beside-column", "orders.id"]
+    execute(fresh, *of_server(kind, GENERATORS)[-1])
+    refused = run(fresh, *words, "--limit", "9", code=1)
+    assert "cannot be held apart from a tag; stop the writers for a moment" in refused
+    execute(fresh, "DROP TABLE orders", PLAIN)
+    assert "has no counter that issues ids" in run(fresh, *words, "--dry-run", code=1)
+
+    assert values(fresh, "SELECT tag FROM allocator_segment") == []
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_a_sequence_that_serves_two_columns_cycles_or_counts_down_cannot_be_held(fresh):
+    run(fresh, "tags", "create", "order")
+    for how in (
+        ["CREATE TABLE other (id BIGINT PRIMARY KEY DEFAULT nextval('orders_id_seq'))"],
+        ["ALTER SEQUENCE orders_id_seq CYCLE"],
+        ["ALTER SEQUENCE orders_id_seq INCREMENT -1 MINVALUE -9"],
+    ):
+        execute(fresh, SERIAL, *how)
+        said = run(fresh, "tags", "create", "new", "--beside-column", "orders.id", "--dry-run", code=1)
+        assert "cannot be held apart" in said, how
+        assert set(found(fresh)) == {"second-generator"}, how
+        execute(fresh, "DROP TABLE IF EXISTS other", "DROP TABLE orders CASCADE")
+
+
+def test_one_of_several_shards_is_refused(new_database):
+    urls = [new_database("sqlite") for _ in range(2)]
+    with Allocator(shards=urls) as ids:
+        ids.next_id("order")
+    execute(urls[0], PLAIN)
+
+    assert "a tag of several shards cannot be compared" in run(urls[0], "doctor", "--column", "orders.id=order", code=1)
