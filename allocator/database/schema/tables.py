@@ -234,39 +234,6 @@ lease = Stored(
     Column("process", BigInteger, nullable=False),
 )
 
-leaving = MetaData()
-
-takeover = Stored(
-    "allocator_takeover",
-    leaving,
-    Column("place", String(255), primary_key=True),
-    Column("tag", tag_type, nullable=False),
-    Column("state", String(16), nullable=False),
-    *counts("native_first", "native_last", "tag_first", "tag_last"),
-    Column("counter", String(255), nullable=False),
-    *counts("given", "given_at", "started_given", "started_at"),
-)
-
-binding = Stored(
-    "allocator_binding",
-    leaving,
-    Column("place", String(255), primary_key=True),
-    Column("tag", tag_type, nullable=False),
-    *counts("greatest", "tag_first", "issued", "bound_at"),
-)
-
-number_binding = Stored(
-    "allocator_number_binding",
-    leaving,
-    Column("place", String(255), primary_key=True),
-    Column("name", tag_type, nullable=False),
-    Column("format", String(255), nullable=False),
-    Column("reset", String(8), nullable=False),
-    *counts("start"),
-    Column("timezone", String(64), nullable=False),
-    *(Column(name, String(255), nullable=False) for name in ("scope_column", "period_column", "order_column")),
-)
-
 BESIDE = (number, number_void, lease)
 """The tables that no id depends on: ids are drawn without them too."""
 
