@@ -31,7 +31,7 @@ run: $(READY)  ## draw ids from SQLite, then start the service
 	@echo "    curl -X POST http://127.0.0.1:$(PORT)/v1/snowflake"
 	@echo "    curl http://127.0.0.1:$(PORT)/v1/inspect/5016762319896585"
 	@echo "    curl http://127.0.0.1:$(PORT)/metrics"
-	@echo "and open http://127.0.0.1:$(PORT)/docs; press Ctrl-C to stop."
+	@echo "and open http://127.0.0.1:$(PORT)/; press Ctrl-C to stop."
 	@echo
 	@$(BIN)/allocator serve --open --port $(PORT) --logs text
 

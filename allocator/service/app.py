@@ -68,7 +68,7 @@ def application(settings: ServeSettings) -> ASGIApp:
             watch.look()  # counts the ids issued since the last second
         await ids.close()
 
-    home = console.routes() if console else [Route("/", pages.to_docs)]
+    home = console.routes() if console else [Route("/", pages.to_description)]
     framework = Starlette(
         routes=home + all_routes(service, dispatch, book, watch, figures, settings.compat),
         exception_handlers={HTTPException: dispatch.of_framework, Exception: dispatch.of_framework},
