@@ -10,17 +10,13 @@ CHAOS ?=
 MUTANTS ?=
 PART ?=
 RATCHETS ?=
-# CPython without the GIL: an interpreter, or the package of Debian that is built, and where it is.
-FREE_THREADED ?= .venv-free-threads/python/bin/python3
-SOURCE ?= python3.13
-SUITE ?= trixie
 PORT ?= 8000
 # Twice the cores of a small machine, since tests wait more than they compute.
 WORKERS ?= 4
 # Images often set it: each process of a test would then compile SQLAlchemy again, which costs more than the test.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test soak simulate mutants chaos failover cluster nightly free-threads bench capacity screenshots docs lint ratchets format clean
+.PHONY: help run test soak simulate mutants chaos failover cluster nightly bench capacity screenshots docs lint ratchets format clean
 
 help:  ## print this help
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -35,7 +31,7 @@ run: $(READY)  ## draw ids from SQLite, then start the service
 	@echo "    curl -X POST http://127.0.0.1:$(PORT)/v1/snowflake"
 	@echo "    curl http://127.0.0.1:$(PORT)/v1/inspect/5016762319896585"
 	@echo "    curl http://127.0.0.1:$(PORT)/metrics"
-	@echo "and open http://127.0.0.1:$(PORT)/docs; press Ctrl-C to stop."
+	@echo "and open http://127.0.0.1:$(PORT)/; press Ctrl-C to stop."
 	@echo
 	@$(BIN)/allocator serve --open --port $(PORT) --logs text
 
@@ -59,19 +55,6 @@ chaos: $(READY)  ## faults of workers, servers and the network, ten minutes per 
 
 mutants: $(READY)  ## wrong variants of the library, each of which a test must detect; report: reports/mutants.md
 	PYTHONPATH=tests $(BIN)/python -m mutants $(MUTANTS)
-
-free-threads: $(READY) $(FREE_THREADED)  ## tests without the GIL, SQLite only; FREE_THREADED=/path/to/python3.14t, or builds one
-	$(BIN)/uv venv --quiet --clear --python $(FREE_THREADED) .venv-free-threads/venv
-	$(BIN)/uv pip install --quiet --python .venv-free-threads/venv --only-binary :all: --no-binary segment-allocator,pyyaml \
-		--editable '.[client]' aiosqlite greenlet hatchling hypothesis itsdangerous jinja2 opentelemetry-sdk prometheus-client psycopg \
-		pymongo pymysql pytest pytest-xdist python-json-logger pyyaml starlette testcontainers tqdm uvicorn
-	PYTHON_GIL=0 .venv-free-threads/venv/bin/python -m pytest tests/unit --ignore tests/unit/service/test_protocol.py \
-		--ignore tests/unit/public_ids/test_pydantic.py tests/contract/test_ids.py tests/contract/test_processes.py \
-		tests/processes/test_interrupts.py tests/endurance/test_threads.py --ids 2e5 \
-		-k 'not mysql and not mariadb and not postgres and not -service' $(TESTS)
-
-.venv-free-threads/python/bin/python3:
-	sh tests/tools/build_free_threaded.sh $(SOURCE) $(SUITE) .venv-free-threads
 
 cluster: $(READY)  ## Galera and Group Replication, nodes killed and isolated under load; report: reports/cluster.md
 	$(BIN)/python -m pytest tests/cluster --capture=no --verbose
@@ -103,7 +86,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .venv-matrix .venv-free-threads reports dist site
+	rm -rf $(VENV) .venv-matrix reports dist site
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
 from time import monotonic
@@ -125,6 +125,7 @@ class Settings(TypedDict, total=False):
     """The settings of `Allocator`."""
 
     token: str | None
+    headers: Callable[[], Mapping[str, str]] | None
     shards: Iterable[str | URL | Engine] | None
     shard_hosts: str | Iterable[str] | None
     fleet: str | None

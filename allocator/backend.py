@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -68,6 +68,7 @@ def backend_of(
     fleet: str | None,
     statement: str | None,
     token: str | None,
+    headers: Callable[[], Mapping[str, str]] | None,
     background: Background,
     timeout: float,
     shard_hosts: Hosts,
@@ -82,14 +83,16 @@ def backend_of(
         raise InvalidSetting("shards must be databases; pass the address of a service, or a list of them, as database")
     urls = addresses(database)
     if not urls:
-        if token is not None:
-            raise InvalidSetting("token is only for a service, whose address begins with https:// or http://")
+        if token is not None or headers is not None:
+            raise InvalidSetting(
+                "token and headers are only for a service, whose address begins with https:// or http://"
+            )
         return fleet_of(databases, background, fleet, statement, timeout, shard_hosts)
     if fleet is not None or statement is not None or shard_hosts:
         raise InvalidSetting("fleet, tickets and shard_hosts cannot be set for a service; set them where it runs")
     from allocator.remote.client import Service  # imports more than a process with a database needs
 
-    return Service(Servers(urls, token, timeout))
+    return Service(Servers(urls, token, timeout, headers))
 
 
 def settings_of(settings: S | None, kind: type[S]) -> S:

@@ -45,6 +45,7 @@ class Allocator(Uncopyable):
         SQLAlchemy `Engine`, whose connection settings are used, but none of its connections or transactions; or the
         address of a service (`https://…`), or a list of addresses, tried in turn when one fails.
     token: the bearer token for the service.
+    headers: called for each request to the service, returns further headers, such as `traceparent`.
     shards: several databases in place of one, used in turn: see `ticket`.
     shard_hosts: host names, with `*` and `?` as wildcards ("db-*.internal"; a list, or separated by commas). Shards
         that joined the fleet later get the user and password only on these hosts and the hosts of the given URLs. No
@@ -91,6 +92,7 @@ class Allocator(Uncopyable):
         database: str | URL | Engine | Iterable[str] | None = None,
         *,
         token: str | None = None,
+        headers: Callable[[], Mapping[str, str]] | None = None,
         shards: Iterable[str | URL | Engine] | None = None,
         shard_hosts: str | Iterable[str] | None = None,
         fleet: str | None = None,
@@ -113,7 +115,7 @@ class Allocator(Uncopyable):
         self._template = Tag("template", 0, step, max_step, limit, failover_gap=gap_of(failover_gap)).checked()
         self._background = self._background_type()
         timeout, hosts = self._terms.timeout, hosts_from(shard_hosts)
-        found = backend_of(database, shards, fleet, tickets, token, self._background, timeout, hosts)
+        found = backend_of(database, shards, fleet, tickets, token, headers, self._background, timeout, hosts)
         self._backend = self._observed(found)
         self._workers = Workers(self._backend, self._background, timeout, self._overdue)
         self._batching = Batching(self._backend, self._background, timeout)
@@ -267,12 +269,6 @@ class Allocator(Uncopyable):
         self._backend = self._workers.backend = backend
         self._batching.change(backend)
         return {supply: supply._change(backend, cores.get(supply)) for supply in self._supplies()}
-
-    def _wrap(self, wrap: Callable[[Backend], Backend]) -> None:
-        """Use the backend by a wrapper from now on. The ids in memory stay."""
-        self._backend = self._workers.backend = self._batching.backend = wrap(self._backend)
-        for supply in self._supplies():
-            supply._backend = self._backend
 
     def close(self) -> None:
         """Drop the ids in memory and close every connection. Further calls raise `AllocatorClosed`."""

@@ -40,7 +40,6 @@ HOMES = {
     "public": "public:public",
     "tags": "tags:tags",
     "numbers": "number_commands:numbers",
-    "import": "imports:import_counters",
     "nodes": "nodes:nodes",
     "worker": "worker:worker",
     "shards": "shards:shards",

@@ -103,7 +103,7 @@ def text_of(where: str, found: Sequence[Outlook], today: date) -> str:
     needing = sum(one.needs_attention(today) for one in found) - unread
     summary = f"keys: {len(found)}; over {100 * FULL:.0f} % full, or ending within {SOON} days: {needing}"
     if needing:
-        summary += "; to widen a key while it is written, see docs/widening.md"
+        summary += "; to widen a key while it is written, see docs/operating.md"
     if unread:
         summary += f"; not read, since this user lacks SELECT: {unread}"
     if all(one.a_day is None for one in found):

@@ -109,7 +109,7 @@ def serve(
 ) -> None:
     """Serve ids over HTTP.
 
-    The API is documented at /docs, and a web console is at /. Clients need a token. With --open, clients on this
+    The API is described at /openapi.json, and a web console is at /. Clients need a token. With --open, clients on this
     machine need none until one is created. ALLOCATOR_DATABASE_URL_FILE may name a file that holds the URL of the
     database.
 

@@ -65,6 +65,7 @@ class Runner:
         self.dialect = self.address.dialect
         self.engine: Engine = engine_of(self.address, timeout)
         self._closed = False
+        self._listen: Callable[[Engine], None] | None = None
         self._whole: Callable[[], AbstractContextManager[None]] = (
             GATE.statement if self.dialect.embedded else nullcontext
         )
@@ -157,6 +158,12 @@ class Runner:
     def is_missing(self) -> bool:
         return self.address.file is not None and not Path(self.address.file).exists()
 
+    def listen(self, listen: Callable[[Engine], None]) -> None:
+        """Let an application listen to the engine, and to that of a forked child. A second call changes nothing."""
+        if self._listen is None:
+            self._listen = listen
+            listen(self.engine)
+
     def close(self) -> None:
         self._closed = True
         self.engine.dispose()
@@ -168,6 +175,8 @@ class Runner:
             abandoned.append(given)
             self.address = replace(self.address, pool=given.recreate())
         self.engine = engine_of(self.address, self.timeout)  # a thread of the parent may hold a lock of the old pools
+        if self._listen:
+            self._listen(self.engine)
 
 
 def check_committed(connection: Connection, dialect: Dialect) -> None:

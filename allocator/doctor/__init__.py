@@ -20,7 +20,6 @@ from allocator.runtime.mounts import MOUNTS, is_networked, mount_of, mounts_of
 from allocator.schemes.meteor import MeteorSettings
 from allocator.schemes.shared.residues import ALL, Residue
 from allocator.schemes.snowflake import SnowflakeSettings
-from allocator.telemetry.observed import Observed
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -66,8 +65,6 @@ def parts_of(database: Any) -> tuple[Sequence[Any], MeteorSettings, SnowflakeSet
     """The databases, and the formats of the allocator."""
     ids = getattr(database, "_allocator", database)  # of an AsyncAllocator
     backend: Any = getattr(ids, "_backend", None)
-    if isinstance(backend, Observed):
-        backend = backend.backend
     if backend is None:
         several = type(database) in {list, tuple}  # not isinstance(): SQLAlchemy's URL is a tuple too
         return list(database) if several else [database], MeteorSettings(), SnowflakeSettings()

@@ -68,12 +68,6 @@ class Fleet:
         return ", ".join(database.address.shown for database in self.databases())
 
     @property
-    def system(self) -> str:
-        """The kind of these databases, as SQLAlchemy and OpenTelemetry name it."""
-        kinds = {database.address.url.get_backend_name() for database in self.databases()}
-        return kinds.pop() if len(kinds) == 1 else "other_sql"
-
-    @property
     def files(self) -> list[str]:
         """The files of embedded databases."""
         return [file for database in self.databases() if (file := database.address.file)]

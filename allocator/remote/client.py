@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from time import monotonic
@@ -40,46 +38,6 @@ from allocator.schemes.worker_number_lease import MAX_BITS, NumberClaim, NumberL
 
 PAGE_SIZE = "1000"
 """Tags in one request, the most that a service allows."""
-MAX_NUMBERS = 10_000
-"""Tickets and node numbers that a process remembers, to detect a duplicate."""
-MAX_SEGMENTS = 100
-"""Segments that a process remembers, to detect an overlap."""
-
-
-class Received:
-    """The latest numbers and segments from the servers, to refuse a duplicate."""
-
-    def __init__(self) -> None:
-        self._numbers: OrderedDict[tuple[str, int], None] = OrderedDict()
-        self._segments: deque[tuple[str, range]] = deque(maxlen=MAX_SEGMENTS)
-        self.lock = threading.Lock()
-
-    def add_number(self, kind: str, number: int) -> int:
-        """Remember a number; refuse it if the process received it before."""
-        with self.lock:
-            if (kind, number) in self._numbers:
-                raise InvalidSetting(f"duplicate {kind} {number}")
-            self._numbers[kind, number] = None
-            if len(self._numbers) > MAX_NUMBERS:
-                self._numbers.popitem(last=False)
-        return number
-
-    def add_segment(self, tag: str, segment: range) -> range:
-        """Remember a segment; refuse it if it overlaps an earlier one.
-
-        The greatest id seen is not enough: another thread may have claimed at the same time.
-        """
-        with self.lock:
-            if any(name == tag and overlap(segment, known) for name, known in self._segments):
-                raise InvalidSetting(f"ids of {segment} were received before")
-            self._segments.append((tag, segment))
-        return segment
-
-
-def overlap(one: range, other: range) -> bool:
-    """Tell whether two segments may share an id. Segments of two shards of one fleet never do."""
-    other_shard = one.step == other.step and one[0] % one.step != other[0] % one.step
-    return not other_shard and one[0] <= other[-1] and other[0] <= one[-1]
 
 
 class Service:
@@ -89,13 +47,7 @@ class Service:
 
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
-        self.close = servers.close
-        self._received = Received()
-
-    def abandon(self) -> None:
-        """Replace the lock and the connections in the child of a fork."""
-        self._received.lock = threading.Lock()
-        self.servers.abandon()
+        self.close, self.abandon = servers.close, servers.abandon
 
     @property
     def shown(self) -> str:
@@ -140,7 +92,7 @@ class Service:
             low = mark(seen, residue_of(segment))
             if segment[0] <= low or is_outgrown(residue_of(segment), seen):
                 raise damaged(name, f"a claim of {size} ids above {low} returned {segment}")
-            return self._received.add_segment(name, segment)
+            return segment
 
         fields = {"size": str(size), "exact": str(exact).lower(), "seen": seen_to_text(seen)}
         return self.servers.request("POST", f"/v1/sequences/{name}/segments", fields, read=read)
@@ -152,16 +104,11 @@ class Service:
         return None
 
     def ticket(self, kind: str, end: float) -> int:
-        def read(answer: Any) -> int:
-            return self._received.add_number(f"ticket of type {kind}:", ticket_from_json(answer, kind))
-
-        return self.servers.request("POST", f"/v1/tickets/{check_tag(kind)}", timeout=end - monotonic(), read=read)
+        path, left = f"/v1/tickets/{check_tag(kind)}", end - monotonic()
+        return self.servers.request("POST", path, timeout=left, read=lambda answer: ticket_from_json(answer, kind))
 
     def register_node(self) -> int:
-        def read(answer: Any) -> int:
-            return self._received.add_number("node", whole("node", answer.get("node"), 1))
-
-        return self.servers.request("POST", "/v1/nodes", read=read)
+        return self.servers.request("POST", "/v1/nodes", read=lambda answer: whole("node", answer.get("node"), 1))
 
     def lease_worker(self, claim: LeaseClaim, layout: Layout, epoch: int) -> Lease:
         workers = (layout.limit("datacenter") + 1) * (layout.limit("worker") + 1)

@@ -29,7 +29,6 @@ from allocator.errors import (
     ShardMisconfigured,
 )
 from allocator.runtime.forks import catch_up
-from allocator.telemetry.trace_context import outgoing
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
@@ -114,13 +113,20 @@ def socket_of(text: str) -> str:
 class Servers:
     """The addresses and connections of a service. Thread-safe; connects with the first call."""
 
-    def __init__(self, addresses: list[str], token: str | None, timeout: float) -> None:
+    def __init__(
+        self,
+        addresses: list[str],
+        token: str | None,
+        timeout: float,
+        headers: Callable[[], Mapping[str, str]] | None = None,
+    ) -> None:
         if token is not None and (not isinstance(token, str) or not token.isascii() or not token.isprintable()):
             raise InvalidSetting("token must be a str of printable ASCII characters")
         if token is not None and not token.strip():
             raise InvalidSetting("token is empty; leave it out, or unset ALLOCATOR_TOKEN, if the service needs none")
         self._addresses = addresses
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._more = headers
         self._timeout = timeout
         self._closed = False
         self._first = 0
@@ -190,7 +196,7 @@ class Servers:
             url, headers = "unix://" + server.removeprefix("unix://").encode().hex(), {**headers, "Host": "localhost"}
         data = None if body is None else json.dumps(body).encode()
         kind = {"Content-Type": "application/json"} if data else {}
-        all_headers = {**self._headers, **headers, **kind, **outgoing()}
+        all_headers = {**self._further(), **self._headers, **headers, **kind}
         try:
             # No retries by urllib3: `request` tries the next server itself. No decoding: the bound on the size of a
             # response counts bytes as they arrive, and a few compressed ones may be gigabytes.
@@ -213,9 +219,20 @@ class Servers:
             ) from error
         except (HTTPError, OSError) as error:
             raise DatabaseUnavailable(f"{server} did not answer: {reason(error)}") from error
+        except ValueError as error:
+            raise InvalidSetting(f"headers returned what HTTP refuses: {error}") from error
         if response.status not in {200, 201}:
             raise error_of(server, response.status, content)
         return parse(server, response.status, content)
+
+    def _further(self) -> Mapping[str, str]:
+        """What `headers` returns for this request."""
+        if self._more is None:
+            return {}
+        try:
+            return {str(name): str(value) for name, value in self._more().items()}
+        except Exception as error:
+            raise InvalidSetting(f"headers must return a mapping, got {type(error).__name__}: {error}") from error
 
     def close(self) -> None:
         self._closed = True

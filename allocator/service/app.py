@@ -16,7 +16,6 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 import allocator
-from allocator.generators.backend_protocol import Backend
 from allocator.service import pages, routes
 from allocator.service.auth import Book
 from allocator.service.compat import leaf, tinyid
@@ -24,7 +23,7 @@ from allocator.service.console.views import Console
 from allocator.service.dispatch import Dispatch
 from allocator.service.error_responses import Refusals
 from allocator.service.handlers import Administration, Ids
-from allocator.service.hot_path import Front, with_trace_context
+from allocator.service.hot_path import Front
 from allocator.service.id_sources import Sources
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
@@ -35,7 +34,6 @@ from allocator.service.settings import LEAF, SERVED, STOPPING, TINYID, ServeSett
 from allocator.service.token_administration import Tokens
 from allocator.service_allocator import ServiceAllocator
 from allocator.telemetry.observed import timed
-from allocator.telemetry.trace_context import is_in_use
 
 MAX_START_DELAY = 60.0
 """Seconds that a replacement worker waits for the database before it accepts connections."""
@@ -44,7 +42,7 @@ MAX_START_DELAY = 60.0
 def application(settings: ServeSettings) -> ASGIApp:
     """The ASGI application of one worker."""
     figures = Figures()
-    observe = partial(observed, figures=figures)
+    observe = partial(timed, report=figures.claimed)
     ids = ServiceAllocator(settings.urls, settings.shard_hosts, settings.timeout, observe)
     tokens = Tokens(ids.databases.lead)
     book = Book(tokens.state, settings.workers, settings.is_open)
@@ -61,7 +59,7 @@ def application(settings: ServeSettings) -> ASGIApp:
         running = [book.keep_fresh(), watch.run(), *([console.run()] if console else [])]
         tasks = [asyncio.create_task(one) for one in running]
         await wait_for_database(book, Path(settings.folder))
-        yield {} if is_in_use() else {REPEATS: book.repeats}  # traces need the headers of each request
+        yield {REPEATS: book.repeats}
         for task in tasks:
             task.cancel()
         if console:
@@ -70,25 +68,14 @@ def application(settings: ServeSettings) -> ASGIApp:
             watch.look()  # counts the ids issued since the last second
         await ids.close()
 
-    home = console.routes() if console else [Route("/", pages.to_docs)]
+    home = console.routes() if console else [Route("/", pages.to_description)]
     framework = Starlette(
         routes=home + all_routes(service, dispatch, book, watch, figures, settings.compat),
         exception_handlers={HTTPException: dispatch.of_framework, Exception: dispatch.of_framework},
         lifespan=life,
     )
     framework.router.redirect_slashes = False  # a client may send a redirected POST twice
-    front = Front(framework, book, refusals)
-    return with_trace_context(front) if is_in_use() else front
-
-
-def observed(backend: Backend, figures: Figures) -> Backend:
-    """Time the calls of a backend, and trace them where something configured OpenTelemetry before the service."""
-    backend = timed(backend, figures.claimed)
-    if not is_in_use():
-        return backend
-    from allocator.telemetry.spans import traced
-
-    return traced(backend)
+    return Front(framework, book, refusals)
 
 
 async def wait_for_database(book: Book, folder: Path) -> None:

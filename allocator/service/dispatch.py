@@ -26,7 +26,7 @@ BODY_SECONDS = 10.0
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 MESSAGES = {
-    404: "there is no such path; see /docs for all paths",
+    404: "there is no such path; see /openapi.json for all paths",
     500: "internal error; the operator of the service finds a traceback in the log",
 }
 

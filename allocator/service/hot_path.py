@@ -16,7 +16,6 @@ from allocator.schemes.shared.argument_checks import MAX_IDS_A_CALL
 from allocator.service.auth import Book, Grant, mark
 from allocator.service.error_responses import HttpRefusal, Refusals, new_name, request_name
 from allocator.service.repeated_requests import WHOLE, Pairs
-from allocator.telemetry.trace_context import incoming
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -127,19 +126,6 @@ def again(source: Source, grant: Grant, lines: bytes, given: bytes) -> bytes | N
         return None
     name = given or new_name()
     return b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (HEAD, lines, len(body), name, body)
-
-
-def with_trace_context(application: ASGIApp) -> ASGIApp:
-    """Keep the headers of a request for the spans of its claims."""
-
-    async def run(scope: Scope, receive: Receive, send: Send) -> None:
-        token = incoming.set(scope.get("headers", ()))
-        try:
-            await application(scope, receive, send)
-        finally:
-            incoming.reset(token)
-
-    return run
 
 
 def response_headers(headers: Headers, length: int) -> Pairs:

@@ -1,10 +1,9 @@
-"""The OpenAPI document, generated from the table of routes, and the page that shows it."""
+"""The OpenAPI document, generated from the table of routes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from allocator.service.dispatch import Route
@@ -104,28 +103,3 @@ def body_schema(fields: tuple[Field, ...]) -> dict[str, Any]:
 
 def problem_response(sentence: str) -> dict[str, Any]:
     return {"description": sentence, "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
-
-
-PAGE = b"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8"><title>allocator</title>
-<link rel="stylesheet" href="/docs/swagger-ui.css"><link rel="icon" href="data:,">
-</head>
-<body><div id="ui"></div>
-<script src="/docs/swagger-ui-bundle.js"></script><script src="/docs/start.js"></script>
-</body>
-</html>
-"""
-START = b'SwaggerUIBundle({url: "/openapi.json", dom_id: "#ui", deepLinking: true, validatorUrl: null});\n'
-POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
-
-
-VENDOR = Path(__file__).parent / "vendor"
-ASSETS = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
-"""The files of Swagger UI for our own page; its page loads an example from another host."""
-
-
-def asset(name: str) -> bytes:
-    """Read a file of Swagger UI. The service serves it itself, so that the page works without internet."""
-    return (VENDOR / "swagger-ui-dist" / name).read_bytes()

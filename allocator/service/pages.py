@@ -1,10 +1,8 @@
-"""The routes of health, readiness, metrics and documentation."""
+"""The routes of health, readiness, metrics and the description."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,7 +15,6 @@ from allocator.service.dispatch import Dispatch, json_response
 from allocator.service.error_responses import NO_STORE, HttpRefusal
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
-from allocator.service.openapi import ASSETS, PAGE, POLICY, START, asset
 from allocator.service.rate_limits import Gate
 
 FIGURES_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -45,24 +42,18 @@ def routes(description: dict[str, Any], dispatch: Dispatch, watch: Watch, figure
 
         return Response(await gate.run(written), 200, dict(NO_STORE), FIGURES_TYPE)
 
-    def fixed(body: bytes, kind: str) -> Callable[[Request], Any]:
-        async def answer(request: Request) -> Response:
-            return Response(body, 200, {"content-security-policy": POLICY}, kind)
-
-        return answer
+    async def described(request: Request) -> Response:
+        return json_response(description)
 
     guarded = dispatch.guarded
     return [
         Route("/healthz", guarded(healthy)),
         Route("/readyz", guarded(ready)),
         Route("/metrics", guarded(metrics)),
-        Route("/openapi.json", guarded(fixed(json.dumps(description).encode(), "application/json"))),
-        Route("/docs", guarded(fixed(PAGE, "text/html"))),
-        Route("/docs/start.js", guarded(fixed(START, "text/javascript"))),
-        *(Route(f"/docs/{name}", guarded(fixed(asset(name), kind))) for name, kind in ASSETS.items()),
+        Route("/openapi.json", guarded(described)),
     ]
 
 
-async def to_docs(request: Request) -> Response:
+async def to_description(request: Request) -> Response:
     """Answer / without a console, or for a client that accepts JSON only."""
-    return RedirectResponse("/docs")
+    return RedirectResponse("/openapi.json")

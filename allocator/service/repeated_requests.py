@@ -32,7 +32,7 @@ VALUES = re.compile(
     % REQUEST_NAME.pattern
 )
 """What may differ in a request that comes again. Neither the parser nor an answer depends on these values, and visible
-ASCII cannot end their line. Traces need theirs, so a worker with OpenTelemetry parses each request."""
+ASCII cannot end their line."""
 
 
 class Repeat:

@@ -1,1 +1,1 @@
-"""The calls of a backend from outside: timed for the metrics of the service, traced for OpenTelemetry."""
+"""The calls of a backend from outside: timed for the metrics of the service."""

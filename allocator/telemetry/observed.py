@@ -1,4 +1,4 @@
-"""A backend whose calls to the database are observed: timed, or traced."""
+"""A backend whose calls to the database are timed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from typing import Any, cast
 
 from allocator.errors import AllocatorError, UnknownTag
 from allocator.generators.backend_protocol import Backend
-
-Around = Callable[..., Any]
-"""Called with the name of a verb, the verb and its arguments. Calls the verb, and returns its result.
-
-Runs on the threads of the claims."""
 
 Report = Callable[[str, str, float, Collection[str]], None]
 """Called with the kind of call, "ok" or the name of the error, the seconds, and the claimed tags.
@@ -39,26 +34,18 @@ def failed(verb: str, error: BaseException) -> bool:
     return not (VERBS[verb] == "tag" and isinstance(error, UnknownTag))
 
 
-class Observed:
-    """Forwards all calls to `backend`, the verbs by way of `around`."""
+class Timed:
+    """Forwards all calls to `backend`, and reports the duration and outcome of its verbs."""
 
-    def __init__(self, backend: Backend, around: Around) -> None:
-        self.around = around
-        self.backend = backend
+    def __init__(self, backend: Backend, report: Report) -> None:
+        self._backend, self._report = backend, report
         for verb in VERBS:
-            setattr(self, verb, partial(around, verb, getattr(backend, verb)))
+            setattr(self, verb, partial(self._call, verb, getattr(backend, verb)))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.backend, name)
+        return getattr(self._backend, name)
 
-
-class Timed:
-    """Reports the duration and outcome of each call."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-
-    def __call__(self, verb: str, work: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    def _call(self, verb: str, work: Callable[..., Any], *args: Any, **options: Any) -> Any:
         kind, began, outcome = VERBS[verb], perf_counter(), "ok"
         tags: Collection[str] = ()
         try:
@@ -76,4 +63,4 @@ class Timed:
 
 def timed(backend: Backend, report: Report) -> Backend:
     """Wrap a backend to report its calls."""
-    return cast("Backend", Observed(backend, Timed(report)))
+    return cast("Backend", Timed(backend, report))

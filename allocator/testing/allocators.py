@@ -37,7 +37,7 @@ T = TypeVar("T")
 START = 1_767_225_600
 """2026-01-01T00:00:00Z, the start of a test, in seconds since 1970."""
 SEED = 1
-DATABASE_SETTINGS = ("token", "shards", "shard_hosts", "fleet")
+DATABASE_SETTINGS = ("token", "headers", "shards", "shard_hosts", "fleet")
 
 
 def since(epoch: int, start: int, limit: int) -> int:
@@ -175,9 +175,9 @@ class MemoryAllocator(Allocator):
         with MemoryAllocator() as ids:
             ids.next_id("order")        1
 
-    It takes the settings of `Allocator` except `token`, `shards`, `shard_hosts` and `fleet`; `runway` has no effect,
-    since the speed of a test varies. The first id of a tag and the first ticket are 1. Meteors and snowflakes begin on
-    2026-01-01 as node 1 and worker 0. It never waits and starts no thread.
+    It takes the settings of `Allocator` except `token`, `headers`, `shards`, `shard_hosts` and `fleet`; `runway` has
+    no effect, since the speed of a test varies. The first id of a tag and the first ticket are 1. Meteors and
+    snowflakes begin on 2026-01-01 as node 1 and worker 0. It never waits and starts no thread.
 
     Raises `InvalidDatabase` for a URL or engine, and `InvalidSetting`.
     """

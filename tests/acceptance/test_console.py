@@ -485,10 +485,10 @@ def test_a_change_must_come_from_our_own_page_with_its_proof(guarded, admin):
 
 def test_it_can_be_switched_off_and_the_root_leads_to_the_description(tmp_path, open_service):
     with Served(f"sqlite:///{tmp_path}/ids.db", options=("--no-console",)) as service:
-        assert service.get("/").headers["Location"] == "/docs"
+        assert service.get("/").headers["Location"] == "/openapi.json"
         assert service.get("/console/inspect").status == 404
         assert service.get("/console/sign-in").status == 404
-    assert open_service.get("/", Accept="application/json").headers["Location"] == "/docs"
+    assert open_service.get("/", Accept="application/json").headers["Location"] == "/openapi.json"
 
 
 def test_while_the_database_is_away_what_is_in_memory_is_shown(shared_database, tag):

@@ -80,6 +80,7 @@ def test_the_first_block_of_the_readme_comes_first_and_prints_ids():
 
 
 WRONG = [
+    ("sh", "true\nfalse\n"),
     ("python", "print(1)  # 2\n"),
     ("python", "print(1)\n"),
     ("python", "raise SystemExit(0)\n"),

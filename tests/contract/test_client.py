@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from contextvars import ContextVar
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -46,6 +48,7 @@ class Made:
     def __init__(self) -> None:
         outer = self
         self.asked: list[str] = []
+        self.heads: list[Message] = []
         self.status, self.body, self.delay = 200, b"{}", 0.0
         self.posted: bytes | None = None
 
@@ -54,6 +57,7 @@ class Made:
 
             def answer(self) -> None:
                 outer.asked.append(f"{self.command} {self.path}")
+                outer.heads.append(self.headers)
                 self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 time.sleep(outer.delay)
                 body = outer.posted if self.command == "POST" and outer.posted else outer.body
@@ -295,8 +299,31 @@ def test_settings_that_belong_to_the_other_side_are_refused(face):
     for settings in ({"fleet": "main"}, {"tickets": "count"}, {"token": "a\nb"}, {"token": 5}):
         with pytest.raises(InvalidSetting):
             face("http://127.0.0.1:1", **settings)
-    with pytest.raises(InvalidSetting, match="token is only for a service"):
-        face("sqlite:///x.db", token="x")
+    for settings in ({"token": "x"}, {"headers": dict}):
+        with pytest.raises(InvalidSetting, match="token and headers are only for a service"):
+            face("sqlite:///x.db", **settings)
+
+
+caller: ContextVar[str] = ContextVar("caller")
+
+
+def test_headers_are_asked_for_with_each_request_in_the_context_of_the_call(made, face):
+    ids = face(made.address, token="secret", headers=lambda: {"traceparent": caller.get(), "Authorization": "other"})
+    for number in ("7", "8"):
+        caller.set(f"00-{number}")
+        made.says(200, {"type": "order", "id": number})
+        assert ids.ticket("order") == int(number)
+
+    assert [head["traceparent"] for head in made.heads] == ["00-7", "00-8"]
+    assert [head.get_all("Authorization") for head in made.heads] == [["Bearer secret"]] * 2
+
+
+def test_headers_that_cannot_be_sent_are_refused_in_a_sentence(made, face):
+    for wrong in (lambda: None, lambda: 1 // 0, lambda: {"x": "y\r\nAuthorization: other"}, lambda: {"x:y": "z"}):
+        with pytest.raises(InvalidSetting, match="headers"):
+            face(made.address, headers=wrong).ticket("order")
+
+    assert made.asked == []
 
 
 def test_a_lease_far_in_the_future_is_refused(shared_service):

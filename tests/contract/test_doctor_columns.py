@@ -101,7 +101,7 @@ def test_mysql_has_widths_and_signs(fresh):
     assert found["t6.id"][1] == 0
     assert [one["column"].split(".")[1] for one in columns(fresh, code=1)][:2] == ["t3", "t0"]
     told = CliRunner().invoke(main, ["doctor", "--columns", "--url", fresh]).stdout
-    assert "or ending within 365 days: 1; to widen a key while it is written, see docs/widening.md" in told
+    assert "or ending within 365 days: 1; to widen a key while it is written, see docs/operating.md" in told
 
 
 @pytest.mark.parametrize("kind", ["postgres"], indirect=True)

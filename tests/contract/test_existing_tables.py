@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from support.distinct import distinct
 from support.documents.pages import ROOT, Block, blocks
 from support.documents.reader import Reading
-from support.processes.takeover_writers import PATIENCE, Writers, writing
+from support.processes.native_writers import PATIENCE, Writers, writing
 from support.servers.administrator import execute, values
 
 PAGE = ROOT / "docs" / "existing-tables.md"

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from itertools import repeat
 from time import monotonic, time
 
 import pytest
-from support.distinct import distinct
 from support.service.hostile_server import DRIPS, FLOODS, Hostile, saying
 
 import allocator.remote.deadline
 from allocator import Allocator, Tag
-from allocator.errors import AllocatorError, DatabaseRefused, DatabaseUnavailable, SchemaDamaged, UnknownTag
+from allocator.errors import DatabaseRefused, DatabaseUnavailable, SchemaDamaged, UnknownTag
 from allocator.remote.client import Service
 from allocator.remote.http import Servers
 from allocator.schemes.shared.residues import Residue
@@ -97,60 +94,6 @@ def test_all_addresses_of_a_host_share_the_time(monkeypatch):
 
 
 # -- wrong answers
-
-
-def test_a_ticket_that_came_before_is_refused_and_the_next_server_asked():
-    with always(TICKET) as hostile, always({"type": "order", "id": "8"}) as good:
-        service = asking(hostile.address, good.address)
-        drawn = [service.ticket("order", monotonic() + TIMEOUT) for _ in range(2)]
-        with pytest.raises(DatabaseRefused, match="duplicate ticket of type order: 7"):
-            service.ticket("order", monotonic() + TIMEOUT)
-
-    assert drawn == [7, 8]
-
-
-def test_types_of_tickets_number_for_themselves():
-    with Hostile(lambda asked: [saying({"type": asked.rpartition("/")[2], "id": "7"})]) as server:
-        service = asking(server.address)
-        assert [service.ticket(kind, monotonic() + TIMEOUT) for kind in ("a", "b")] == [7, 7]
-
-
-def test_a_node_that_came_before_is_refused():
-    with always({"node": "5"}) as hostile:
-        service = asking(hostile.address)
-        assert service.register_node() == 5
-        with pytest.raises(DatabaseRefused, match="duplicate node 5"):
-            service.register_node()
-
-
-def test_two_claims_at_once_never_bring_the_same_segment():
-    """Neither knows of the other what it has seen."""
-    together = threading.Barrier(2)
-
-    def answers(asked: str) -> Iterable[bytes]:
-        together.wait(5)
-        return [saying({"tag": "order", "start": "1", "stop": "51", "step": "1"})]
-
-    def claim(service: Service) -> range | AllocatorError:
-        try:
-            return service.claim_segment("order", 50, {})
-        except DatabaseRefused as refused:
-            return refused
-
-    with Hostile(answers) as hostile, ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(claim, [asking(hostile.address)] * 2))
-    brought = [one for one in found if isinstance(one, range)]
-
-    assert brought == [range(1, 51)]
-
-
-def test_residues_of_one_fleet_lie_beside_each_other():
-    starts = iter(("1", "2"))
-    with Hostile(lambda asked: [saying({"tag": "order", "start": next(starts), "stop": "100", "step": "2"})]) as server:
-        service = asking(server.address)
-        first, second = service.claim_segment("order", 50, {}), service.claim_segment("order", 50, {})
-
-    assert distinct([*first, *second])
 
 
 def test_a_segment_that_was_not_asked_for_is_refused_and_the_next_server_asked():

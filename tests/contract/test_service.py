@@ -345,12 +345,10 @@ def test_health_and_readiness(service):
     assert service.get("/readyz").json == {"status": "ready"}
 
 
-def test_the_description_is_served_with_its_page_which_asks_no_other_host(embedded):
+def test_the_description_is_served_and_no_page_beside_it(embedded):
+    """A page for it would load a script beside tokens."""
     assert "/v1/sequences/{tag}/ids" in embedded.get("/openapi.json").json["paths"]
-    for path in ("/docs", "/docs/start.js", "/docs/swagger-ui-bundle.js", "/openapi.json"):
-        policy = embedded.get(path).headers["Content-Security-Policy"]
-        assert ("default-src 'self'" in policy, "http" in policy, path) == (True, False, path)
-    for path in ("/docs/", "/docs/nothing.js", "/docs/../../etc/passwd", "/docs/oauth2-redirect.html"):
+    for path in ("/docs", "/docs/", "/docs/../../etc/passwd"):
         assert (embedded.get(path).status, path) == (404, path)
 
 

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Annotated, assert_type
 
 from fastapi import Depends, FastAPI, HTTPException
-from flask import Flask
 from pydantic import BaseModel
 from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, Table
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -22,7 +21,6 @@ from allocator import Allocator, AsyncAllocator, AsyncSequence, PublicIds, Seque
 from allocator import inspect_id as inspect
 from allocator.errors import DatabaseUnavailable
 from allocator.integrations.alembic import include_name, metadata
-from allocator.integrations.flask import Allocation, current_allocator
 from allocator.integrations.sqlalchemy import FromTable, PublicId, primary_key
 from allocator.integrations.starlette import ids_of, lifespan
 from allocator.testing import AsyncMemoryAllocator, MemoryAllocator
@@ -132,14 +130,7 @@ def blocking() -> None:
     allocator.TooManyRequests  # type: ignore[attr-defined]  # noqa: B018
 
 
-def flask() -> Flask:
-    app = Flask(__name__)
-    Allocation(app)
-    assert_type(current_allocator.next_id("order"), int)
-    return app
-
-
 def in_tests(memory_allocator: MemoryAllocator, async_memory_allocator: AsyncMemoryAllocator) -> None:
-    with current_allocator.use(memory_allocator):
-        assert_type(current_allocator.next_id("order"), int)
+    with Allocator("sqlite:///ids.db") as one, one.use(memory_allocator):
+        assert_type(one.next_id("order"), int)
     lifespan(async_memory_allocator)

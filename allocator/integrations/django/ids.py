@@ -27,7 +27,7 @@ SETTING = "ALLOCATOR"
 UPGRADE_TIMEOUT = 600.0
 """Seconds that an upgrade may wait for another upgrade, and that one statement may take."""
 
-SOURCE_ARGUMENTS = {"database", "shards", "shard_hosts", "fleet", "token"}
+SOURCE_ARGUMENTS = {"database", "shards", "shard_hosts", "fleet", "token", "headers"}
 """Arguments that name a source of ids: left out in tests, which draw from memory."""
 
 START_IN_TESTS = 1_000_000

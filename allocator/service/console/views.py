@@ -39,7 +39,7 @@ from allocator.service.error_responses import NO_STORE, Refusals
 from allocator.service.log_config import caller_of
 from allocator.service.metric_updates import Watch
 from allocator.service.metrics import Figures
-from allocator.service.pages import to_docs
+from allocator.service.pages import to_description
 from allocator.service.parameters import read_fields
 from allocator.service.rate_limits import Gate
 from allocator.service.routes import SETTINGS
@@ -109,7 +109,7 @@ class Console:
     async def home(self, request: Request) -> Response:
         accepted = request.headers.get("accept", "")
         wants_json = "json" in accepted and "html" not in accepted
-        return await (to_docs if wants_json else self.tags)(request)
+        return await (to_description if wants_json else self.tags)(request)
 
     async def tags(self, request: Request) -> Response:
         user = await self._sign_in.user(request)

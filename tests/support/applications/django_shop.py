@@ -21,7 +21,10 @@ def environment(folder: Path, url: str = "sqlite://", settings: str = "project.s
     """Files go into `folder`, which is searched for modules too; rows into the database, or for SQLite a file there."""
     where = make_url(url)
     scheme = where.get_backend_name().replace("mariadb", "mysql")
-    paths = {"PYTHONPATH": os.pathsep.join(map(str, (EXAMPLE, folder, TESTS))), "SHOP_FOLDER": str(folder)}
+    paths = {
+        "PYTHONPATH": os.pathsep.join(map(str, (EXAMPLE, folder, TESTS, TESTS.parent))),
+        "SHOP_FOLDER": str(folder),
+    }
     if scheme != "sqlite":
         paths["DATABASE_URL"] = where.set(drivername=scheme).render_as_string(hide_password=False)
     return os.environ | paths | {"DJANGO_SETTINGS_MODULE": settings, "PYTHONWARNINGS": ""}

@@ -143,9 +143,9 @@ class Reading:
 
     def _shell(self, command: str) -> tuple[str, int]:
         """Bash, which leaves behind what it has exported; the progress of curl is no output."""
-        ended = f"code=$?; echo; echo '{MARK}'; env -0; exit $code"
+        ended = f'code=$?; echo; echo "{MARK}"; env -0; exit $code'
         done = subprocess.run(
-            ["bash", "-c", f'trap "{ended}" EXIT\nset -a\ncurl() {{ command curl -sS "$@"; }}\n{command}'],
+            ["bash", "-c", f"trap '{ended}' EXIT\nset -a\ncurl() {{ command curl -sS \"$@\"; }}\n{command}"],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,

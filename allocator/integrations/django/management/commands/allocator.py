@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from argparse import REMAINDER
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError  # type: ignore[import-untyped]
@@ -34,12 +32,14 @@ class Command(BaseCommand):  # type: ignore[misc]
             given = variables()
         except AllocatorError as error:
             raise CommandError(str(error)) from None
-        with environment(given):
-            try:
-                main(words, prog_name="manage.py allocator")
-            except SystemExit as end:
-                if end.code:
-                    raise
+        for name in given:
+            os.environ.pop(f"{name}_FILE", None)
+        os.environ.update(given)  # until the process ends: nothing else of the package reads them
+        try:
+            main(words, prog_name="manage.py allocator")
+        except SystemExit as end:
+            if end.code:
+                raise
 
 
 def variables() -> dict[str, str]:
@@ -61,17 +61,3 @@ def urls_of(options: dict[str, Any]) -> list[str]:
             return servers
         shards = [options["database"]]
     return [address_of(one).url.render_as_string(hide_password=False) for one in shards]
-
-
-@contextmanager
-def environment(given: dict[str, str]) -> Iterator[None]:
-    """Set these variables within a `with` block, and unset their _FILE variants."""
-    names = [f"{name}{suffix}" for name in given for suffix in ("", "_FILE")]
-    before = {name: os.environ.pop(name) for name in names if name in os.environ}
-    os.environ.update(given)
-    try:
-        yield
-    finally:
-        for name in given:
-            del os.environ[name]
-        os.environ.update(before)

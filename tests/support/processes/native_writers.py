@@ -19,16 +19,16 @@ PATIENCE = 120.0
 class Writer(threading.Thread):
     """Inserts an order and a line of it in each transaction, until it is told to stop or fails."""
 
-    def __init__(self, url: str, name: str, tag: str, progress: threading.Condition, **connect: object) -> None:
+    def __init__(self, url: str, name: str, tag: str, progress: threading.Condition) -> None:
         super().__init__(name=name, daemon=True)
-        self.url, self.tag, self.progress, self.connect = url, tag, progress, connect
+        self.url, self.tag, self.progress = url, tag, progress
         self.ids: list[int] = []
         self.error: Exception | None = None
         self.longest = 0.0
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        engine = create_engine(self.url, connect_args=self.connect)
+        engine = create_engine(self.url)
         ids = Allocator(self.url) if self.tag else None
         try:
             while not self._stopped.is_set():
@@ -69,17 +69,17 @@ def insert_raw(connection: Connection) -> int:
 
 
 class Writers:
-    """Old and new ones. A test waits for what they have written, never for a time. connect: for the driver."""
+    """Old and new ones. A test waits for what they have written, never for a time."""
 
-    def __init__(self, url: str, **connect: object) -> None:
-        self.url, self.connect = url, connect
+    def __init__(self, url: str) -> None:
+        self.url = url
         self.all: list[Writer] = []
         self._progress = threading.Condition()
 
     def add(self, count: int, tag: str = "") -> list[Writer]:
         first = len(self.all)
         names = [f"{tag or 'old'}-{number}" for number in range(first, first + count)]
-        made = [Writer(self.url, name, tag, self._progress, **self.connect) for name in names]
+        made = [Writer(self.url, name, tag, self._progress) for name in names]
         self.all += made
         for one in made:
             one.start()
@@ -106,20 +106,13 @@ class Writers:
             one.join(PATIENCE)
         assert [one.error for one in of if one.error] == []
 
-    def longest_pause(self) -> float:
-        """Seconds of the slowest transaction since this was last asked."""
-        longest = max(one.longest for one in self.all)
-        for one in self.all:
-            one.longest = 0.0
-        return longest
-
     def ids(self) -> list[int]:
         return [number for one in self.all for number in one.ids]
 
 
 @contextmanager
-def writing(url: str, **connect: object) -> Iterator[Writers]:
-    writers = Writers(url, **connect)
+def writing(url: str) -> Iterator[Writers]:
+    writers = Writers(url)
     try:
         yield writers
     finally:

@@ -1,0 +1,94 @@
+"""The statements of `docs/migrating.md` that print commands: our ids continue above all of Leaf's and tinyid's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.distinct import Duplicate, distinct
+from support.documents.pages import ROOT, blocks
+from support.servers.administrator import execute, values
+from support.servers.databases import with_schema
+
+from allocator import Allocator
+
+pytestmark = [pytest.mark.statements, pytest.mark.parametrize("kind", ["mysql", "mariadb"])]
+
+LEAF, TINYID = (
+    block.text.partition("\n")[2].partition(";")[0]
+    for block in blocks(ROOT / "docs" / "migrating.md")
+    if "SELECT CONCAT('allocator tags create" in block.text
+)
+LEAF_TABLE = "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL DEFAULT 1, step int)"
+TINYID_TABLE = "CREATE TABLE tiny_id_info (biz_type varchar(63) PRIMARY KEY, max_id bigint, step int, delta int)"
+ODD = ("'; touch x; '", "a b", "$(touch x)", "`touch x`", "a\ntouch x", "")
+
+
+@pytest.fixture
+def leaf(kind, new_database) -> str:
+    """A database of Leaf, after three claims of a tag."""
+    url = new_database(kind)
+    odd = [f"INSERT INTO leaf_alloc (biz_tag) VALUES ('{name.replace(chr(39), chr(39) * 2)}')" for name in ODD]
+    claims = ["UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'order'"] * 3
+    execute(url, LEAF_TABLE, "INSERT INTO leaf_alloc (biz_tag, step) VALUES ('order', 10), ('new', 10)", *odd, *claims)
+    return url
+
+
+@pytest.fixture
+def tinyid(kind, new_database) -> list[str]:
+    """Databases of tinyid that share a type: one after a claim, one after three."""
+    urls = [new_database(kind) for _ in range(2)]
+    for url, claims in zip(urls, (1, 3), strict=True):
+        execute(url, TINYID_TABLE, f"INSERT INTO tiny_id_info VALUES ('order', {10 * claims}, 10, 2)")
+    return urls
+
+
+OF_LEAF = range(1, 31)
+OF_TINYID = [*range(2, 11, 2), *range(1, 31, 2)]
+"""What these may have given: `delta` databases share the numbers by remainder."""
+
+
+def ours(lines: list[str], url: str, folder: Path) -> list[int]:
+    """What is drawn after the lines were run in a shell."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "ALLOCATOR_DATABASE_URL": with_schema(url)}
+    subprocess.run(["sh", "-c", "\n".join(lines)], cwd=folder, env=environment, check=False, capture_output=True)
+    with Allocator(url) as ids:
+        return list(ids.reserve("order", 20))
+
+
+def test_our_ids_continue_above_those_of_leaf(leaf, empty, tmp_path):
+    lines = values(leaf, LEAF)
+    drawn = ours(lines, empty, tmp_path)
+
+    assert len(lines) == 3, "the empty name is refused, the other odd ones are not printed"
+    assert distinct([*OF_LEAF, *drawn]) == 50
+    assert drawn[0] == 31
+    with Allocator(empty) as ids:
+        assert {tag.name: tag.max_value for tag in ids.tags.list()} == {"new": 0, "order": 50}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_control_a_line_that_says_one_less_repeats_the_last_id(leaf, empty, tmp_path):
+    lines = values(leaf, LEAF.replace("max_id - 1", "max_id - 2"))
+
+    with pytest.raises(Duplicate):
+        distinct([*OF_LEAF, *ours(lines, empty, tmp_path)])
+
+
+def test_our_ids_continue_above_those_of_all_databases_of_tinyid(tinyid, kind, new_database, tmp_path):
+    """In any order: the second line raises the tag, or is refused."""
+    for urls in (tinyid, tinyid[::-1]):
+        lines = [line for url in urls for line in values(url, TINYID)]
+        drawn = ours(lines, new_database(kind), tmp_path)
+
+        assert distinct([*OF_TINYID, *drawn]) == 40
+        assert drawn[0] == 31
+
+
+def test_control_the_lines_of_one_database_of_tinyid_repeat_ids_of_the_other(tinyid, empty, tmp_path):
+    with pytest.raises(Duplicate):
+        distinct([*OF_TINYID, *ours(values(tinyid[0], TINYID), empty, tmp_path)])
