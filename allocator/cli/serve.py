@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,18 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from allocator.cli.default_file import mark_opened, take_notes
-from allocator.cli.options import fleet_options, option, shard_hosts
+from allocator.cli.default_file import URL_VARIABLE, mark_opened, take_notes
+from allocator.cli.options import TOKEN_VARIABLE, fleet_options, option, shard_hosts
+from allocator.cli.public import KEY_VARIABLE
+from allocator.database.connection import GUARD_RESTARTS
 from allocator.errors import InvalidSetting
 from allocator.schemes.shared.argument_checks import check_seconds
 from allocator.service.settings import COMPATIBLE, ServeSettings
 
 MAX_WORKERS = 256
+FROM_FILES = (URL_VARIABLE, TOKEN_VARIABLE, KEY_VARIABLE)
+KNOWN = frozenset((GUARD_RESTARTS, *FROM_FILES, *(f"{name}_FILE" for name in FROM_FILES)))
+"""Our variables that are not those of options."""
 
 
 def names(context: click.Context, parameter: click.Parameter, given: str) -> tuple[str, ...]:
@@ -130,7 +136,15 @@ def serve(
     settings["logs"] = logs or ("text" if sys.stderr.isatty() else "json")
     mark_opened()
     notes = take_notes(click.get_current_context(), os.environ, creates=True)
+    if unknown := unknown_variables(os.environ):
+        notes.append(f"these environment variables are unknown and ignored: {', '.join(unknown)}")
     run(ServeSettings(urls, create=not no_create, timeout=check_seconds("timeout", timeout, 0.05), **settings), notes)
+
+
+def unknown_variables(environment: Iterable[str]) -> list[str]:
+    """The names that look like ours: misspelt, or of another version."""
+    known = KNOWN.union(str(parameter.envvar) for parameter in serve.params)
+    return sorted(name for name in environment if name.startswith("ALLOCATOR_") and name not in known)
 
 
 def check_place(unix: str, certificate: Path | None) -> None:

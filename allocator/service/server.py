@@ -143,8 +143,9 @@ def check_access(settings: ServeSettings) -> None:
         )
     with databases_at(settings.urls, settings.timeout, settings.shard_hosts) as databases:
         log.info("serving ids out of %s", databases.shown)
+        tokens = Tokens(databases.lead)
         try:
-            made = Tokens(databases.lead).were_made()
+            made, rated = tokens.were_made(), tokens.names_with_rates()
         except DatabaseUnavailable as error:
             log.warning("cannot check yet whether a token exists: %s", error)
             return
@@ -154,6 +155,8 @@ def check_access(settings: ServeSettings) -> None:
                 f"no token exists in {databases.shown}, so nobody could use the service on {place}; create "
                 f"one with: allocator tokens create NAME{alone}"
             )
+    if rated:
+        log.warning("the rates of these tokens no longer apply; limit requests in a proxy: %s", ", ".join(rated))
     if not made:
         log.warning(
             "no token exists: serving this machine only, without authentication. Create one with: "

@@ -254,10 +254,13 @@ def test_a_port_that_is_taken_is_said(tmp_path):
 def test_settings_come_from_the_environment_and_secrets_from_files(tmp_path):
     secret = tmp_path / "url"
     secret.write_text(f"sqlite:///{tmp_path}/secret.db\n")
-    with Served(ALLOCATOR_DATABASE_URL_FILE=str(secret), ALLOCATOR_WORKERS="2", ALLOCATOR_COMPAT="leaf") as service:
+    known = {"ALLOCATOR_WORKERS": "2", "ALLOCATOR_COMPAT": "leaf", "ALLOCATOR_GUARD_RESTARTS": "0"}
+    with Served(ALLOCATOR_DATABASE_URL_FILE=str(secret), ALLOCATOR_DB="", ALLOCATOR_PROT="1", **known) as service:
         assert service.post("/v1/sequences/order/ids").ids == ["1"]
         assert service.get("/api/segment/get/order").status == 200
         assert len(workers_of(service)) == 2
+        said = [line["message"] for line in service.lines() if "unknown" in line["message"]]
+        assert said == ["these environment variables are unknown and ignored: ALLOCATOR_DB, ALLOCATOR_PROT"]
 
     assert (tmp_path / "secret.db").exists()
 

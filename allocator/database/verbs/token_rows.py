@@ -22,6 +22,13 @@ def fetch_all(connection: Connection, dialect: Dialect) -> list[Token]:
     return [as_token(row) for row in rows]
 
 
+def names_with_rates(connection: Connection, dialect: Dialect) -> list[str]:
+    """Fetch the names of tokens that an older version gave rates, which are no longer applied."""
+    has_rate = token.c.ids_rate.is_not(None) | token.c.requests_rate.is_not(None)
+    valid = select(token.c.name).where(token.c.revoked_at.is_(None), has_rate)
+    return [row.name for row in connection.execute(valid.distinct().order_by(token.c.name))]
+
+
 def any_made(connection: Connection, dialect: Dialect) -> bool:
     """Whether any token was ever made, even a revoked one."""
     return connection.execute(select(token.c.id).limit(1)).first() is not None
@@ -36,8 +43,7 @@ def revoke(connection: Connection, dialect: Dialect, number: int, at: datetime) 
 def as_token(row: Any) -> Token:
     tags, schemes = scope_from_text(row.tags)
     created, expires = (at and at.replace(tzinfo=UTC) for at in (row.created_at, row.expires_at))
-    verbs, rates = tuple(row.verbs.split()), (row.ids_rate, row.requests_rate)
-    return Token(row.id, row.name, row.digest, verbs, tags, *rates, created, expires, schemes)
+    return Token(row.id, row.name, row.digest, tuple(row.verbs.split()), tags, created, expires, schemes)
 
 
 def columns_of(fresh: Token) -> dict[str, object]:
@@ -46,8 +52,6 @@ def columns_of(fresh: Token) -> dict[str, object]:
         "digest": fresh.digest,
         "verbs": " ".join(fresh.verbs),
         "tags": scope_to_text(fresh.tags, fresh.schemes),
-        "ids_rate": fresh.ids_rate,
-        "requests_rate": fresh.requests_rate,
         "created_at": fresh.created_at.replace(tzinfo=None),
         "expires_at": fresh.expires_at and fresh.expires_at.replace(tzinfo=None),
     }

@@ -38,7 +38,6 @@ def routes(ids: Ids, dispatch: Dispatch) -> list[Route]:
             (number,) = await source.take(1)
         except AllocatorError as error:
             return failure(request, error)
-        grant.charge(1)
         return text(str(number))
 
     return [

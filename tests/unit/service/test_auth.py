@@ -17,12 +17,12 @@ NOW = datetime.now(UTC)
 
 
 def token(name: str = "x", secret: bytes = SECRET, **changes: object) -> Token:
-    given = {"verbs": VERBS, "tags": ("*",), "ids_rate": None, "requests_rate": None} | changes
+    given = {"verbs": VERBS, "tags": ("*",)} | changes
     return Token(1, name, digest_of(secret), created_at=NOW, **given)
 
 
 def book(*tokens: Token, is_open: bool = False, made: bool | None = None) -> Book:
-    found = Book(lambda: (list(tokens), bool(tokens) if made is None else made), 1, is_open)
+    found = Book(lambda: (list(tokens), bool(tokens) if made is None else made), is_open)
     asyncio.run(found.refresh())
     return found
 
@@ -85,7 +85,7 @@ def test_nothing_is_open_before_the_tokens_were_read(monkeypatch):
     def fail() -> tuple[list[Token], bool]:
         raise DatabaseUnavailable("away")
 
-    found = Book(fail, 1, True)
+    found = Book(fail, True)
     asyncio.run(found.refresh())
 
     assert found.quick({b"host": b"localhost"}) is None
@@ -95,7 +95,7 @@ def test_nothing_is_open_before_the_tokens_were_read(monkeypatch):
 
 def test_what_was_read_last_stays_good_while_the_database_is_away():
     answers = [([token()], True)]
-    found = Book(lambda: answers.pop() if answers else raising(), 1, False)
+    found = Book(lambda: answers.pop() if answers else raising(), False)
     asyncio.run(found.refresh())
     asyncio.run(found.refresh())
 
@@ -109,7 +109,7 @@ def raising() -> tuple[list[Token], bool]:
 
 def test_a_grant_that_did_not_change_keeps_what_it_had_ready():
     tokens = [token()]
-    found = Book(lambda: (list(tokens), True), 1, False)
+    found = Book(lambda: (list(tokens), True), False)
     asyncio.run(found.refresh())
     first = found.quick(bearer())
     asyncio.run(found.refresh())
@@ -127,21 +127,11 @@ def test_who_sent_no_token_is_told_so():
     with pytest.raises(Unauthorized, match="without a token you may not draw 'private'"):
         public.check("draw", "private")
     with pytest.raises(AccessDenied, match="this token may not draw 'b'"):
-        Grant(token(tags=("a",)), 1).check("draw", "b")
-
-
-def test_rates_count_requests_and_ids_apart():
-    grant = Grant(token(ids_rate=10, requests_rate=1000), 1)
-    grant.admit()
-    grant.charge(50)
-    with pytest.raises(TooManyRequests) as refused:
-        grant.admit()
-
-    assert 3.5 < refused.value.seconds <= 4
+        Grant(token(tags=("a",))).check("draw", "b")
 
 
 def test_what_there_is_little_of_is_given_slowly_to_any_token():
-    grant = Grant(token(), 1)
+    grant = Grant(token())
     given = 0
     with pytest.raises(TooManyRequests):
         for given in range(100):

@@ -33,7 +33,7 @@ DIGEST = bytes(range(32))
 
 
 def token(name: str) -> Token:
-    return Token(1, name, digest_of(name.encode()), VERBS, ("*",), None, None, datetime.now(UTC))
+    return Token(1, name, digest_of(name.encode()), VERBS, ("*",), datetime.now(UTC))
 
 
 def session_of(name: str) -> str:
@@ -48,7 +48,7 @@ def request_of(host: str = HOST, **headers: str) -> Request:
 
 
 def book(tokens: list[Token]) -> Book:
-    return Book(lambda: (list(tokens), True), 1, False)
+    return Book(lambda: (list(tokens), True), False)
 
 
 def sign_in(known: Book, pages: Any = None) -> SignIn:
