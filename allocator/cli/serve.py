@@ -86,6 +86,14 @@ setting = partial(option, show_envvar=True)
     help="Also serve the routes of these servers.",
 )
 @setting(
+    "--compat-token",
+    envvar="ALLOCATOR_COMPAT_TOKEN",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="With --compat: the token whose rights clients have that cannot send one.",
+)
+@setting(
     "--open",
     "is_open",
     envvar="ALLOCATOR_OPEN",
@@ -127,6 +135,8 @@ def serve(
     """
     from allocator.service.server import serve as run
 
+    if settings["compat_token"] and not settings["compat"]:
+        raise click.UsageError("--compat-token needs --compat")
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key need each other")
     settings["unix"] = settings["unix"].removeprefix("unix://")  # as clients name it

@@ -42,8 +42,7 @@ def create(name: str, tags: tuple[str, ...], schemes: tuple[str, ...], urls: tup
 
     The secret is stored nowhere and cannot be shown again. Without --tags and --schemes, the token covers all of them.
 
-    Two tokens of one name may be valid at a time: see `rotate`. The rights of a token named `anonymous` apply to
-    requests without a token; its secret has no use.
+    Two tokens of one name may be valid at a time: see `rotate`.
 
     \b
     Examples:

@@ -5,8 +5,6 @@ verbs      draw: ids; read: settings, state and metrics; administer: create and 
 tags       patterns, with `*` as wildcard, for tags and ticket types
 schemes    the schemes without tags: meteor, including nodes; snowflake, including workers; objectid
 name       at most two valid tokens share a name, so that a token can be rotated without downtime
-
-The token named `anonymous` holds the permissions of requests without a token.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from allocator.schemes.shared.argument_checks import check_tag
 
 DRAW, READ, ADMINISTER = VERBS = ("draw", "read", "administer")
 SCHEMES = ("meteor", "snowflake", "objectid")
-ANONYMOUS = "anonymous"
 MAX_VALID = 2
 """Valid tokens of one name: the old and the new one, while its clients change over."""
 PREFIX = "allocator_"

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from allocator.errors import AccessDenied, AllocatorError, DatabaseUnavailable, TooManyRequests
-from allocator.rules.token import ANONYMOUS, DRAW, PREFIX, SCHEMES, VERBS, Token
+from allocator.rules.token import DRAW, PREFIX, SCHEMES, VERBS, Token
 from allocator.service.error_responses import Unauthorized
 from allocator.service.log_config import NUMBER
 from allocator.service.rate_limits import Rate
@@ -77,17 +77,12 @@ class Grant:
 
     def check(self, verb: str, name: str | None) -> None:
         if not self.token.may(verb, name):
-            raise self._refused(verb if name is None else f"{verb} {name!r}")
-
-    def _refused(self, action: str) -> AccessDenied:
-        if self.token.name == ANONYMOUS:
-            return Unauthorized(f"without a token you may not {action}; {HOW}")
-        return AccessDenied(f"this token may not {action}")
+            raise AccessDenied(f"this token may not {verb if name is None else f'{verb} {name!r}'}")
 
     def authorize(self, verb: str | None, name: str | None, scheme: str | None = None) -> None:
         """Check the rights of the token."""
         if scheme is not None and not self.token.may_draw(scheme):
-            raise self._refused(f"{DRAW} the scheme {scheme!r}")
+            raise AccessDenied(f"this token may not {DRAW} the scheme {scheme!r}")
         if scheme is None and verb is not None:
             self.check(verb, name)
 
@@ -101,14 +96,18 @@ class Grant:
 
 
 class Book:
-    """All tokens, by the digests of their secrets. Used by one event loop."""
+    """All tokens, by the digests of their secrets. Used by one event loop.
 
-    def __init__(self, load: Callable[[], tuple[list[Token], bool]], is_open: bool) -> None:
+    compat: the name of the token whose rights clients of Leaf and tinyid have that cannot send one; empty for none.
+    """
+
+    def __init__(self, load: Callable[[], tuple[list[Token], bool]], is_open: bool, compat: str = "") -> None:
         self._load = load
         self._open = Grant(EVERYTHING) if is_open else None
         self._were_made = False
         self._grants: dict[bytes, Grant] = {}
-        self._anonymous: Grant | None = None
+        self._compat = compat
+        self._compat_grant: Grant | None = None
         self.repeats = Repeats()
         self._lock = asyncio.Lock()
         self._tried_at = -REFRESH
@@ -121,8 +120,7 @@ class Book:
             return self._open if self.loaded and is_local(headers) else None
         value = headers.get(b"authorization")
         if value is None:
-            grant = self._anonymous
-            return grant if grant is None or grant.token.is_valid(datetime.now(UTC)) else None
+            return None
         scheme, _, secret = value.partition(b" ")
         return self._with_digest(sha256(secret).digest()) if is_bearer(scheme) else None
 
@@ -160,6 +158,11 @@ class Book:
         if self._open:
             return Unauthorized(NOT_HERE)
         return Unauthorized(f"this request needs a valid token; {HOW}" if self._were_made else NONE_EXISTS)
+
+    def of_compat(self) -> Grant | None:
+        """The token of clients of Leaf and tinyid that send none, if there is a valid one."""
+        grant = self._compat_grant
+        return grant if grant and grant.token.is_valid(datetime.now(UTC)) else None
 
     async def of_secret(self, secret: bytes, headers: Mapping[bytes, bytes]) -> Grant:
         """Find the token of a request that sends its secret in a form or query."""
@@ -212,8 +215,8 @@ class Book:
             grants[fresh.digest] = known if known and known.token == token else fresh
         self._grants = grants
         now = datetime.now(UTC)
-        anonymous = [one for one in grants.values() if one.token.name == ANONYMOUS and one.token.is_valid(now)]
-        self._anonymous = anonymous[-1] if anonymous else None
+        compat = [one for one in grants.values() if one.token.name == self._compat and one.token.is_valid(now)]
+        self._compat_grant = compat[-1] if compat else None
 
 
 def is_bearer(scheme: bytes) -> bool:

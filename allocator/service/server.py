@@ -145,7 +145,7 @@ def check_access(settings: ServeSettings) -> None:
         log.info("serving ids out of %s", databases.shown)
         tokens = Tokens(databases.lead)
         try:
-            made, rated = tokens.were_made(), tokens.names_with_rates()
+            (found, made), rated = tokens.state(), tokens.names_with_rates()
         except DatabaseUnavailable as error:
             log.warning("cannot check yet whether a token exists: %s", error)
             return
@@ -155,6 +155,14 @@ def check_access(settings: ServeSettings) -> None:
                 f"no token exists in {databases.shown}, so nobody could use the service on {place}; create "
                 f"one with: allocator tokens create NAME{alone}"
             )
+        names = {token.name for token in found}
+        if settings.compat_token not in {"", *names}:
+            raise InvalidSetting(
+                f"--compat-token: {databases.shown} has no token named {settings.compat_token!a:.80}; create it with: "
+                f"allocator tokens create {settings.compat_token:.80}"
+            )
+    if "anonymous" in names - {settings.compat_token}:
+        log.warning("the token 'anonymous' no longer gives rights to requests without a token; see --compat-token")
     if rated:
         log.warning("the rates of these tokens no longer apply; limit requests in a proxy: %s", ", ".join(rated))
     if not made:

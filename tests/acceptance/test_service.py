@@ -213,6 +213,7 @@ REFUSED = {
     "--port 99999": "99999",
     "--workers 0": "0 is not in the range",
     "--compat twitter": "--compat must be leaf or tinyid, got 'twitter'",
+    "--compat-token x": "--compat-token needs --compat",
     "--certificate x": "--certificate and --key need each other",
     "--timeout 0": "timeout must be",
     "--url https://ids.example.org": "--url must be a database",

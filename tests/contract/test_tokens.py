@@ -75,7 +75,7 @@ def test_two_of_one_name_are_valid_at_a_time(tokens):
 
 @pytest.mark.statements
 def test_the_service_says_at_its_start_what_older_versions_stored(fresh, tokens, caplog):
-    for name in ("ids", "requests", "free", "revoked"):
+    for name in ("anonymous", "ids", "requests", "free", "revoked"):
         _, made = tokens.create(name, verbs=("draw",), tags=("*",))
     execute(
         fresh,
@@ -86,6 +86,12 @@ def test_the_service_says_at_its_start_what_older_versions_stored(fresh, tokens,
     check_access(ServeSettings((fresh,)))
 
     assert "the rates of these tokens no longer apply; limit requests in a proxy: ids, requests\n" in caplog.text
+    assert "the token 'anonymous' no longer gives rights to requests without a token" in caplog.text
+    caplog.clear()
+    check_access(ServeSettings((fresh,), compat_token="anonymous"))
+    assert "anonymous" not in caplog.text
+    with pytest.raises(InvalidSetting, match="has no token named 'leaf'; create it with: allocator tokens"):
+        check_access(ServeSettings((fresh,), compat_token="leaf"))
 
 
 # -- a service that has tokens

@@ -77,9 +77,9 @@ def routes(ids: Ids, dispatch: Dispatch, book: Book) -> list[Route]:
 
 async def authorize(book: Book, fields: Fields, headers: dict[bytes, bytes]) -> None:
     tag, token = fields.get("bizType", ""), fields.get("token", "")
-    if not tag or not token:
+    grant = await book.of_secret(token.encode(), headers) if token else book.of_compat()
+    if not tag or not grant:
         raise AccessDenied("bizType and token are needed")
-    grant = await book.of_secret(token.encode(), headers)
     grant.authorize(DRAW, tag)
 
 

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 from itsdangerous import BadSignature, Signer, TimestampSigner
 
 from allocator.errors import AccessDenied, DatabaseUnavailable, InvalidSetting
-from allocator.rules.token import ADMINISTER, ANONYMOUS, DRAW, READ, Token
+from allocator.rules.token import ADMINISTER, DRAW, READ, Token
 from allocator.service.auth import EVERYTHING, NOT_READ, Book, Grant, is_bearer, is_here, mark
 from allocator.service.console.rendering import Pages, redirect
 from allocator.service.dispatch import body_within, headers_of
@@ -83,9 +83,7 @@ class User:
 
     @property
     def name(self) -> str:
-        if self.token is EVERYTHING:
-            return "open to this machine"
-        return "without a token" if self.token.name == ANONYMOUS else self.token.name
+        return "open to this machine" if self.token is EVERYTHING else self.token.name
 
     @property
     def sees_all(self) -> bool:

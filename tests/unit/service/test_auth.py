@@ -10,7 +10,6 @@ import pytest
 from allocator.errors import AccessDenied, DatabaseUnavailable, TooManyRequests
 from allocator.rules.token import VERBS, Token, digest_of
 from allocator.service.auth import RARE_BURST, Book, Grant, is_local
-from allocator.service.error_responses import Unauthorized
 
 SECRET = b"allocator_secret"
 NOW = datetime.now(UTC)
@@ -21,8 +20,8 @@ def token(name: str = "x", secret: bytes = SECRET, **changes: object) -> Token:
     return Token(1, name, digest_of(secret), created_at=NOW, **given)
 
 
-def book(*tokens: Token, is_open: bool = False, made: bool | None = None) -> Book:
-    found = Book(lambda: (list(tokens), bool(tokens) if made is None else made), is_open)
+def book(*tokens: Token, is_open: bool = False, made: bool | None = None, compat: str = "") -> Book:
+    found = Book(lambda: (list(tokens), bool(tokens) if made is None else made), is_open, compat)
     asyncio.run(found.refresh())
     return found
 
@@ -120,14 +119,30 @@ def test_a_grant_that_did_not_change_keeps_what_it_had_ready():
     assert found.quick(bearer()) is not first
 
 
-def test_who_sent_no_token_is_told_so():
-    public = book(token("anonymous", tags=("public",))).quick({})
-
-    public.check("draw", "public")
-    with pytest.raises(Unauthorized, match="without a token you may not draw 'private'"):
-        public.check("draw", "private")
+def test_a_token_is_told_what_it_may_not():
     with pytest.raises(AccessDenied, match="this token may not draw 'b'"):
         Grant(token(tags=("a",))).check("draw", "b")
+    with pytest.raises(AccessDenied, match="this token may not read"):
+        Grant(token(verbs=("draw",))).check("read", None)
+
+
+def test_the_newest_valid_token_of_its_name_is_that_of_compatible_clients():
+    tokens = [
+        token("old", b"allocator_a"),
+        token("old", b"allocator_b", tags=("order",)),
+        token("old", b"allocator_c", expires_at=NOW),
+        token("other", b"allocator_d"),
+    ]
+    found = book(*tokens, compat="old")
+
+    assert found.of_compat().token is tokens[1]
+    assert found.quick({}) is None
+    assert book(*tokens).of_compat() is None
+    assert book(token("x", expires_at=NOW), compat="x").of_compat() is None
+    found = book(token("x", expires_at=NOW + timedelta(days=1)), compat="x")
+    assert found.of_compat()
+    found.of_compat().token = token("x", expires_at=NOW)  # it expired since the tokens were read
+    assert found.of_compat() is None
 
 
 def test_what_there_is_little_of_is_given_slowly_to_any_token():
